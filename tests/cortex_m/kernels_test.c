@@ -13,6 +13,7 @@
 
 #include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/kernels/zo_dense_sums.h"
 #include "ops/core/kernels/zo_row_steps.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
@@ -36,8 +37,9 @@ uint32_t portable_zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32
                                   uint32_t count, int32_t limit, int32_t largest);
 
 uint64_t portable_zo_row_squares(const int32_t* gradient, uint32_t count);
-void portable_zo_row_steps(int32_t* values, uint32_t count, int32_t largest, zo_scale factor,
-                           int32_t clip, uint64_t* squares);
+zo_row_scale portable_zo_row_scale_of(zo_scale factor, int32_t clip);
+void portable_zo_row_steps(int32_t* values, uint32_t count, int32_t largest,
+                           const zo_row_scale* scale, uint64_t* squares);
 
 enum { kLargest = 2100, kRounds = 2500, kSteps = 3 };
 
@@ -203,6 +205,56 @@ static int compare_products(uint32_t round) {
   return 0;
 }
 
+/* Sums of several channels, of a part of the columns; odd numbers of all, and samples that are not
+ * next to each other in memory. */
+static int compare_dense(uint32_t round) {
+#if ZO_DENSE_CHANNELS > 0u
+  enum { kColumns = 75, kApart = 76, kLongest = 160 };
+  static int8_t inputs[ZO_DENSE_SAMPLES * kLongest];
+  static int32_t sums[ZO_DENSE_CHANNELS][kApart], portable_sums[ZO_DENSE_CHANNELS][kApart];
+  static zo_dense_block block;
+  zo_product products[ZO_DENSE_SAMPLES];
+  int16_t errors[ZO_DENSE_SAMPLES];
+  const uint32_t count = 1u + below(kColumns), offset = below(kLongest - count + 1u);
+  const uint32_t length = offset + count + below(kLongest - offset - count + 1u);
+  const uint32_t samples = 1u + below(ZO_DENSE_SAMPLES);
+  const uint32_t channels = 1u + below(ZO_DENSE_CHANNELS);
+  const int adds = (int)below(2);
+  const zo_dense_inputs of = {inputs + offset, length, samples, (int32_t)below(256) - 128};
+  fill(inputs, samples * length, 127, 1);
+  for (uint32_t c = 0; c < channels; ++c) {
+    int32_t sum = 0, magnitudes = 0;
+    for (uint32_t b = 0; b < samples; ++b) {
+      errors[b] = (int16_t)(below(4) == 0u ? 32767 - 65534 * (int32_t)below(2)
+                                           : (int32_t)below(65535) - 32767);
+      sum += errors[b];
+      magnitudes += errors[b] < 0 ? -errors[b] : errors[b];
+      products[b].row = of.first + b * length;
+      products[b].factor = errors[b];
+    }
+    int32_t found = 1;
+    const int same = zo_dense_sum_errors(errors, samples, &found) == magnitudes && found == sum;
+    if (!same) printf("round %" PRIu32 ": sums of %" PRIu32 " errors\n", round, samples);
+    if (!same) return 0;
+    zo_dense_set_errors(&block, c, errors, samples);
+    for (uint32_t j = 0; j < kApart; ++j) sums[c][j] = (int32_t)(random_u32() >> 4) - (1 << 27);
+    memcpy(portable_sums[c], sums[c], sizeof sums[c]);
+    if (!adds) memset(portable_sums[c], 0, sizeof sums[c]);
+    portable_zo_add_products(portable_sums[c], count, products, samples, 0, of.zero_point);
+  }
+  zo_dense_sums(sums[0], kApart, count, channels, &block, &of, adds);
+  for (uint32_t c = 0; c < channels; ++c) {
+    if (memcmp(sums[c], portable_sums[c], count * sizeof sums[0][0]) == 0) continue;
+    printf("round %" PRIu32 ": channel %" PRIu32 ", %" PRIu32 " sums of %" PRIu32 " samples\n",
+           round, c, count, samples);
+    return 0;
+  }
+  return 1;
+#else
+  return (int)round >= 0;
+#endif
+}
+
 /* Rows of any length at any address; now and then one that is longer than lanes of a byte count. */
 enum { kRow = 4500 };
 static int32_t row[kRow], portable_row[kRow];
@@ -259,20 +311,33 @@ static int compare_equal_moves(uint32_t round) {
   const int32_t largest = 1 + (int32_t)(random_u32() >> (8u + below(22)));
   const uint32_t count = random_row(largest, 0) % 1000u, shift = below(3) == 0u ? below(4) : 0u;
   const uint32_t length = below(3) == 0u ? count : (count + 3u) / 4u * 4u;
-  uint32_t apart[ZO_ROWS_TOGETHER], streams[ZO_ROWS_TOGETHER], clipped, portable_clipped = 0;
-  fill(row_weights[0][0], kRow + 8, limit, below(3) == 0u);
+  const int has_fraction = ZO_ROWS_FRACTIONS && below(2) == 0u, anything = below(3) == 0u;
+  int8_t* const weights[2] = {row_weights[0][0] + shift, row_weights[1][0] + shift};
+  uint32_t apart[ZO_ROWS_TOGETHER], streams[ZO_ROWS_TOGETHER], clipped = 0, portable_clipped = 0;
+  fill(row_weights[0][0], kRow + 8, limit, anything);
+  fill(row_weights[0][1], kRow + 8, 127, 1);
   memcpy(row_weights[1], row_weights[0], sizeof row_weights[0]);
   for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) {
     apart[i] = (round + i) % ZO_ROWS_TOGETHER * length;
     streams[i] = random_u32() | 1u;
-    portable_clipped += portable_zo_apply_row_8(row_weights[1][0] + shift + apart[i], row, count,
-                                                limit, largest, &(uint32_t){streams[i]});
+    int8_t* const own = weights[1] + apart[i];
+    portable_clipped += has_fraction ? portable_zo_apply_row_16(own, row_weights[1][1] + apart[i],
+                                                                row, count, limit, largest)
+                                     : portable_zo_apply_row_8(own, row, count, limit, largest,
+                                                               &(uint32_t){streams[i]});
   }
-  clipped = zo_apply_rows_8(row_weights[0][0] + shift, apart, row, count, limit, largest, streams);
+#if ZO_ROWS_FRACTIONS
+  if (has_fraction) {
+    clipped = zo_apply_rows_16(weights[0], row_weights[0][1], apart, row, count, limit, largest);
+  }
+#endif
+  if (!has_fraction) {
+    clipped = zo_apply_rows_8(weights[0], apart, row, count, limit, largest, streams);
+  }
   const int same = memcmp(row_weights[0], row_weights[1], sizeof row_weights[0]) == 0;
   if (same && clipped == portable_clipped) return 1;
-  printf("round %" PRIu32 ": equal rows of %" PRIu32 ", %" PRIu32 " apart, limit %d\n", round,
-         count, length, (int)limit);
+  printf("round %" PRIu32 ": equal rows of %" PRIu32 ", %" PRIu32 " apart, limit %d, fraction %d\n",
+         round, count, length, (int)limit, has_fraction);
   return 0;
 #else
   return (int)round >= 0;
@@ -284,13 +349,15 @@ static int compare_steps(uint32_t round) {
   const int32_t bound = (int32_t)(random_u32() >> (2u + below(28))) + 1;
   const int beyond = below(4) == 0u;
   const uint32_t count = random_row(bound, beyond);
-  const zo_scale factor = {below(50) == 0u ? 0u : random_u32() | UINT32_C(0x80000000),
-                           (int32_t)below(80) - 70};
+  zo_scale factor = {random_u32() | UINT32_C(0x80000000), (int32_t)below(80) - 70};
+  if (below(20) == 0u) factor.mantissa = below(2) == 0u ? 0u : UINT32_C(0x80000000);
   const int32_t clip = 1 + (int32_t)(random_u32() >> (8u + below(24)));
   uint64_t squares = 5, portable_squares = 5;
   const uint64_t alone = zo_row_squares(row, count);
-  zo_row_steps(row, count, beyond ? INT32_MAX : bound, factor, clip, &squares);
-  portable_zo_row_steps(portable_row, count, INT32_MAX, factor, clip, &portable_squares);
+  const zo_row_scale scale = zo_row_scale_of(factor, clip);
+  const zo_row_scale portable_scale = portable_zo_row_scale_of(factor, clip);
+  zo_row_steps(row, count, beyond ? INT32_MAX : bound, &scale, &squares);
+  portable_zo_row_steps(portable_row, count, INT32_MAX, &portable_scale, &portable_squares);
   if (squares == portable_squares && squares == alone + 5u &&
       memcmp(row, portable_row, sizeof row) == 0) {
     return 1;
@@ -306,7 +373,7 @@ int main(void) {
   }
   for (uint32_t round = 0; round < kRounds; ++round) {
     if (!compare_products(round) || !compare_moves(round) || !compare_steps(round) ||
-        !compare_equal_moves(round)) {
+        !compare_equal_moves(round) || !compare_dense(round)) {
       return 1;
     }
   }

@@ -20,19 +20,21 @@
 
 enum {
   kMostWeights = 48000,
-  kMostInputs = 8000,
+  kMostInputs = 14000,
   kMostNodes = 8000,
-  kMostSamples = 16,
+  kMostSamples = 100,
+  kMostQueries = 9,
   kLimit = 125
 };
 
 static int8_t weights[kMostWeights], fraction[kMostWeights];
 static int8_t inputs[kMostInputs], outputs[kMostNodes], nodes[kMostNodes], moved[kMostNodes];
 static uint8_t routes[kMostNodes * 2];
-static int16_t errors[kMostSamples * 256];
+static int16_t errors[8192];
 static int16_t conv_scales[64];
-static int32_t scratch[1024], differences[8 * kMostSamples], multiplier[128];
-static uint32_t seeds[8];
+static int32_t scratch[1024], differences[kMostQueries * kMostSamples], multiplier[128];
+static int32_t biases[128];
+static uint32_t seeds[kMostQueries];
 
 static uint32_t random_state;
 
@@ -53,6 +55,16 @@ static uint32_t hash(uint32_t h, const void* memory, size_t bytes) {
   return h;
 }
 
+static uint32_t hash_words(uint32_t h, const uint32_t* words, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t shift = 0; shift < 32u; shift += 8u) {
+      const uint8_t byte = (uint8_t)(words[i] >> shift);
+      h = hash(h, &byte, 1);
+    }
+  }
+  return h;
+}
+
 static void report(const char* name, void (*call)(void*), void* argument,
                    uint32_t (*result)(void*)) {
   uint32_t instructions = 0;
@@ -68,7 +80,8 @@ static void report(const char* name, void (*call)(void*), void* argument,
 
 typedef struct update {
   zo_node_layer layer;
-  zo_tensor tensor;
+  zo_tensor tensors[2]; /* the filter and, with kBiases, biases */
+  uint32_t count;
   zo_node_evidence evidence;
   zo_node_step step;
   uint32_t saturated;
@@ -77,8 +90,8 @@ typedef struct update {
 static void run_update(void* argument) {
   update* u = (update*)argument;
   ++u->step.seed;
-  if (zo_node_update_s8(&u->layer, &u->tensor, 1, &u->evidence, &u->step, scratch, &u->saturated) !=
-      ZO_OK) {
+  if (zo_node_update_s8(&u->layer, u->tensors, u->count, &u->evidence, &u->step, scratch,
+                        &u->saturated) != ZO_OK) {
     u->saturated = UINT32_MAX;
   }
 }
@@ -87,17 +100,12 @@ static uint32_t update_result(void* argument) {
   const update* u = (const update*)argument;
   const uint32_t numbers[3] = {u->saturated, u->step.mean_square.mantissa,
                                (uint32_t)u->step.mean_square.exponent};
-  uint32_t h = hash(1, weights, u->tensor.size);
-  for (uint32_t i = 0; i < 3u; ++i) {
-    for (uint32_t shift = 0; shift < 32u; shift += 8u) {
-      const uint8_t byte = (uint8_t)(numbers[i] >> shift);
-      h = hash(h, &byte, 1);
-    }
-  }
-  return u->tensor.fraction == NULL ? h : hash(h, fraction, u->tensor.size);
+  uint32_t h = hash_words(hash(1, weights, u->tensors[0].size), numbers, 3);
+  if (u->count > 1u) h = hash_words(h, (const uint32_t*)biases, u->layer.out_c);
+  return u->tensors[0].fraction == NULL ? h : hash(h, fraction, u->tensors[0].size);
 }
 
-enum { kFraction = 1, kScaled = 2, kRectified = 4, kExact = 8 };
+enum { kFraction = 1, kScaled = 2, kRectified = 4, kExact = 8, kBiases = 16 };
 
 /* Two updates, of which the second is counted: the first one of ZO_NODE_RMS measures, too. */
 static void update_case(const char* name, const zo_node_layer* layer, uint32_t samples,
@@ -106,17 +114,27 @@ static void update_case(const char* name, const zo_node_layer* layer, uint32_t s
   memset(&u, 0, sizeof u);
   random_state = 1;
   u.layer = *layer;
-  u.tensor.weights = weights;
-  u.tensor.inner = layer->depthwise != 0u ? 1u : zo_node_row(layer);
-  u.tensor.channels = layer->out_c;
-  u.tensor.size = zo_node_row(layer) * layer->out_c;
-  u.tensor.stream = 3;
-  u.tensor.limit = kLimit;
-  fill(weights, u.tensor.size, -kLimit, kLimit);
+  zo_tensor* const filter = &u.tensors[0];
+  zo_tensor* const bias = &u.tensors[1];
+  filter->weights = weights;
+  filter->inner = layer->depthwise != 0u ? 1u : zo_node_row(layer);
+  filter->channels = layer->out_c;
+  filter->size = zo_node_row(layer) * layer->out_c;
+  filter->stream = 3;
+  filter->limit = kLimit;
+  fill(weights, filter->size, -kLimit, kLimit);
   memset(fraction, 0, sizeof fraction);
-  if ((options & kFraction) != 0u) u.tensor.fraction = fraction;
+  if ((options & kFraction) != 0u) filter->fraction = fraction;
   for (uint32_t c = 0; c < layer->out_c; ++c) multiplier[c] = (int32_t)(random_below(1u << 31));
-  if ((options & kScaled) != 0u) u.tensor.multiplier = multiplier;
+  if ((options & kScaled) != 0u) filter->multiplier = multiplier;
+  bias->type = ZO_TENSOR_INT32;
+  bias->weights = (int8_t*)biases;
+  bias->inner = 1;
+  bias->channels = layer->out_c;
+  bias->size = (uint32_t)sizeof biases[0] * layer->out_c;
+  bias->stream = 4;
+  for (uint32_t c = 0; c < layer->out_c; ++c) biases[c] = (int32_t)random_below(20001) - 10000;
+  u.count = (options & kBiases) != 0u ? 2u : 1u;
 
   const uint32_t count = layer->out_h * layer->out_w * layer->out_c;
   fill(inputs, samples * zo_node_input_bytes(layer), -128, 127);
@@ -127,7 +145,7 @@ static void update_case(const char* name, const zo_node_layer* layer, uint32_t s
     }
     (void)zo_route_nodes_s8(layer, 1, outputs, routes + b * zo_node_route_bytes(layer));
   }
-  for (uint32_t q = 0; q < 8u; ++q) seeds[q] = 1000u * q;
+  for (uint32_t q = 0; q < kMostQueries; ++q) seeds[q] = 1000u * q;
   for (uint32_t i = 0; i < samples * queries; ++i) {
     differences[i] = (int32_t)random_below(40001) - 20000;
   }
@@ -286,6 +304,23 @@ int main(void) {
   update_case("fc1-1-standardized", &fc1, 1, 2, ZO_NODE_STANDARDIZED, 0, 0);
   update_case("fc1-16", &fc1, 16, 2, ZO_NODE_RMS, 0, 0);
   update_case("fc1-16-exact", &fc1, 16, 0, ZO_NODE_RMS, 0, kExact);
+  /* Dense layers of odd sizes: groups of channels, of columns and of samples that are not full. */
+  const zo_node_layer odd = dense(157, 29);
+  update_case("dense-2", &odd, 2, 2, ZO_NODE_RMS, 0, kRectified);
+  update_case("dense-3-fraction", &odd, 3, 1, ZO_NODE_RMS, 0, kFraction);
+  update_case("dense-5-q9", &odd, 5, 9, ZO_NODE_FIXED, 0, kRectified);
+  update_case("dense-7-rows", &odd, 7, 2, ZO_NODE_RMS, 11, kRectified);
+  update_case("dense-8-scaled", &odd, 8, 3, ZO_NODE_RMS, 0, kScaled);
+  update_case("dense-9-bits", &odd, 9, 2, ZO_NODE_BITS, 0, 0);
+  update_case("dense-15-standardized", &odd, 15, 2, ZO_NODE_STANDARDIZED, 0, kRectified);
+  update_case("dense-16-biases", &odd, 16, 2, ZO_NODE_RMS, 0, kBiases | kRectified);
+  update_case("dense-17-fraction", &odd, 17, 2, ZO_NODE_RMS, 5, kFraction | kBiases);
+  update_case("dense-33", &odd, 33, 2, ZO_NODE_RMS, 0, 0);
+  update_case("dense-48-exact", &odd, 48, 0, ZO_NODE_RMS, 0, kExact | kRectified);
+  const zo_node_layer narrow_rows = dense(40, 7);
+  update_case("dense-narrow", &narrow_rows, 100, 1, ZO_NODE_RMS, 0, 0);
+  const zo_node_layer window = plane(18, 10, 3, 3, 0);
+  update_case("dense-window", &window, 16, 2, ZO_NODE_RMS, 0, kRectified);
   zo_node_layer conv2 = plane(6, 16, 14, 5, 0);
   conv2.form = ZO_NODES_MAX_POOL;
   conv2.node_h = conv2.node_w = 5;

@@ -40,6 +40,16 @@ static inline void zo_add_by_signs(int32_t* sums, uint32_t count, uint32_t word,
     }
     return;
   }
+#elif !defined(__OPTIMIZE_SIZE__)
+  for (; count >= 4u; count -= 4u, word >>= 4, sums += 4) { /* two loads and stores, no branches */
+    const uint32_t c = (uint32_t)coefficient, twice = 2u * (uint32_t)opposite;
+    const uint32_t s0 = (uint32_t)sums[0] + c, s1 = (uint32_t)sums[1] + c;
+    const uint32_t s2 = (uint32_t)sums[2] + c, s3 = (uint32_t)sums[3] + c;
+    sums[0] = (int32_t)(s0 + (word & 1u) * twice);
+    sums[1] = (int32_t)(s1 + (word >> 1 & 1u) * twice);
+    sums[2] = (int32_t)(s2 + (word >> 2 & 1u) * twice);
+    sums[3] = (int32_t)(s3 + (word >> 3 & 1u) * twice);
+  }
 #endif
   for (uint32_t j = 0; j < count; ++j, word >>= 1) {
     sums[j] += (word & 1u) != 0u ? opposite : coefficient;

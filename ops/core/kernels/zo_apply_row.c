@@ -130,3 +130,24 @@ uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps
   }
   return saturated;
 }
+
+#if ZO_ROWS_FRACTIONS
+uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart,
+                          const int32_t* steps, uint32_t count, int32_t limit, int32_t largest) {
+  uint32_t saturated = 0;
+  while (count >= ZO_ROW_TOGETHER && zo_row_fits(limit, largest)) {
+    const uint32_t most = count < ZO_ROW_MOST ? count : ZO_ROW_MOST;
+    const uint32_t done = most / ZO_ROW_TOGETHER * ZO_ROW_TOGETHER;
+    saturated += zo_move_four_rows_16(weights, fraction, apart, steps, done, limit);
+    weights += done;
+    fraction += done;
+    steps += done;
+    count -= done;
+  }
+  for (uint32_t i = 0; count > 0u && i < ZO_ROWS_TOGETHER; ++i) {
+    saturated +=
+        zo_apply_row_16(weights + apart[i], fraction + apart[i], steps, count, limit, largest);
+  }
+  return saturated;
+}
+#endif

@@ -5,9 +5,10 @@
 
 #include "ops/core/zo_types.h"
 
-/* Whether the core has vectors for rows, of words with the DSP extension or of MVE; define
- * ZO_PORTABLE to do without. */
-#if defined(__ARM_FEATURE_SIMD32) && defined(__ARMEL__) && !defined(ZO_PORTABLE)
+/* Whether the core has vectors for rows, of words with the DSP extension or of MVE. Loops take more
+ * registers than code that is not optimized leaves. Define ZO_PORTABLE to do without. */
+#if defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED) && defined(__ARMEL__) && \
+    defined(__thumb2__) && defined(__OPTIMIZE__) && !defined(ZO_PORTABLE)
 #define ZO_ROW_VECTORS 1
 #else
 #define ZO_ROW_VECTORS 0
@@ -18,6 +19,13 @@
 #define ZO_ROWS_TOGETHER 4u
 #else
 #define ZO_ROWS_TOGETHER 1u
+#endif
+
+/* The same with fractions. */
+#if ZO_ROWS_TOGETHER > 1u && !defined(__OPTIMIZE_SIZE__)
+#define ZO_ROWS_FRACTIONS 1
+#else
+#define ZO_ROWS_FRACTIONS 0
 #endif
 
 #ifdef __cplusplus
@@ -46,6 +54,12 @@ uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* 
 /* zo_apply_row_8 of weights with fractions, which need no random stream. */
 uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
                          int32_t limit, int32_t largest);
+
+#if ZO_ROWS_FRACTIONS
+/* The same of ZO_ROWS_TOGETHER rows; weights and fractions are as many bytes apart. */
+uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart,
+                          const int32_t* steps, uint32_t count, int32_t limit, int32_t largest);
+#endif
 
 #ifdef __cplusplus
 }

@@ -15,17 +15,54 @@ static inline int zo_row_fits(int32_t limit, int32_t largest) {
   return bytes_suffice(limit, largest);
 }
 
-/* Moves the first weights of a row, `count` of them, a multiple of ZO_ROW_TOGETHER. Returns how
- * many were clipped. */
+/* Moves the first weights of a row, `count` of them, a multiple of ZO_ROW_TOGETHER that is not 0.
+ * Returns how many were clipped. */
 static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count,
                                          int32_t limit, uint32_t* stream) {
   const byte_limits limits = byte_limits_of(limit);
-  uint32_t clipped = 0, state = *stream;
-  for (const int8_t* const end = weights + count; weights != end; weights += 4, steps += 4) {
-    state = zo_stream_next(state);
-    const four_steps f = add_rounding(load_four((const uint32_t*)steps), state);
-    clipped += move_within_8(weights, whole_parts(f), limits);
-  }
+  const int8_t* const end = weights + count;
+  uint32_t clipped = 0, state = *stream, a, b, c, d;
+  __asm__ volatile(
+      "1:\n\t"
+      "eor %[state], %[state], %[state], lsl #13\n\t"
+      "eor %[state], %[state], %[state], lsr #17\n\t"
+      "eor %[state], %[state], %[state], lsl #5\n\t"
+      "ldrd %[a], %[b], [%[steps]], #8\n\t"
+      "ldrd %[c], %[d], [%[steps]], #8\n\t"
+      /* Rounding terms are overlapping halves of a word. */
+      "uxtah %[a], %[a], %[state]\n\t"
+      "uxtah %[b], %[b], %[state], ror #8\n\t"
+      "add %[c], %[c], %[state], lsr #16\n\t"
+      "uxtah %[d], %[d], %[state], ror #24\n\t"
+      /* The whole parts of the sums, a byte each. */
+      "pkhtb %[a], %[c], %[a], asr #16\n\t"
+      "pkhtb %[b], %[d], %[b], asr #16\n\t"
+      "uxtb16 %[a], %[a]\n\t"
+      "uxtb16 %[b], %[b]\n\t"
+      "orr %[a], %[a], %[b], lsl #8\n\t"
+      "ldr %[b], [%[weights]]\n\t"
+      "qadd8 %[c], %[b], %[a]\n\t"
+      "qadd8 %[c], %[c], %[up]\n\t"
+      "qsub8 %[c], %[c], %[down]\n\t"
+      "qadd8 %[c], %[c], %[back]\n\t"
+      "str %[c], [%[weights]], #4\n\t"
+      /* The sum modulo 2^8 is another one where it was clipped or saturated. */
+      "uadd8 %[b], %[b], %[a]\n\t"
+      "eors %[b], %[b], %[c]\n\t"
+      "beq 2f\n\t"
+      /* Counts bytes that are not 0: what is beyond 1 is taken off before they are added up. */
+      "mov %[a], #0x01010101\n\t"
+      "uqsub8 %[a], %[b], %[a]\n\t"
+      "usub8 %[b], %[b], %[a]\n\t"
+      "mov %[a], #0\n\t"
+      "usada8 %[clipped], %[b], %[a], %[clipped]\n"
+      "2:\n\t"
+      "cmp %[weights], %[end]\n\t"
+      "bne 1b"
+      : [weights] "+r"(weights), [steps] "+r"(steps), [state] "+r"(state), [clipped] "+r"(clipped),
+        [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d)
+      : [end] "r"(end), [up] "r"(limits.up), [down] "r"(limits.down), [back] "r"(limits.back)
+      : "cc", "memory");
   *stream = state;
   return clipped;
 }

@@ -215,4 +215,80 @@ static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, con
   return clipped;
 }
 
+#if ZO_ROWS_FRACTIONS
+/* Sixteen weights of a row, by steps of even ones in q0 and of odd ones in q1. Where a sum is
+ * clipped, the limit is added to a total in the place of one. */
+#define ZO_MOVE_SIXTEEN(weights, fraction) \
+  "vldrb.8 q2, [" weights                  \
+  "]\n\t"                                  \
+  "vshl.i16 q3, q2, #8\n\t"                \
+  "vbic.i16 q2, #255\n\t"                  \
+  "vqadd.s16 q3, q3, q0\n\t"               \
+  "vqadd.s16 q2, q2, q1\n\t"               \
+  "vldrb.8 q4, [" fraction                 \
+  "]\n\t"                                  \
+  "vmovlb.s8 q5, q4\n\t"                   \
+  "vmovlt.s8 q4, q4\n\t"                   \
+  "vqadd.s16 q3, q3, q5\n\t"               \
+  "vqadd.s16 q2, q2, q4\n\t"               \
+  "vmin.s16 q5, q3, q7\n\t"                \
+  "vmin.s16 q4, q2, q7\n\t"                \
+  "vmax.s16 q5, q5, q6\n\t"                \
+  "vmax.s16 q4, q4, q6\n\t"                \
+  "vpt.i16 ne, q5, q3\n\t"                 \
+  "vaddvat.u16 %[total], q7\n\t"           \
+  "vpt.i16 ne, q4, q2\n\t"                 \
+  "vaddvat.u16 %[total], q7\n\t"           \
+  "vrshrnb.i16 q3, q5, #8\n\t"             \
+  "vrshrnt.i16 q3, q4, #8\n\t"             \
+  "vsli.16 q5, q4, #8\n\t"                 \
+  "vstrb.8 q3, [" weights                  \
+  "], #16\n\t"                             \
+  "vstrb.8 q5, [" fraction "], #16\n\t"
+
+/* Moves the first weights of four rows by the same steps, which are rounded once, `count` of each
+ * row, a multiple of ZO_ROW_TOGETHER. Returns how many were clipped.
+ *
+ *   weights, fraction  of the first row
+ *   apart              [4] bytes from the first row to each
+ *
+ * Not inlined: the loop takes nearly all registers. */
+static __attribute__((noinline)) uint32_t zo_move_four_rows_16(int8_t* weights, int8_t* fraction,
+                                                               const uint32_t* apart,
+                                                               const int32_t* steps, uint32_t count,
+                                                               int32_t limit) {
+  int8_t *w0 = weights + apart[0], *w1 = weights + apart[1], *w2 = weights + apart[2];
+  int8_t *w3 = weights + apart[3], *f0 = fraction + apart[0], *f1 = fraction + apart[1];
+  int8_t *f2 = fraction + apart[2], *f3 = fraction + apart[3];
+  uint32_t total = 256u * (uint32_t)limit;
+  const uint32_t each = total;
+  __asm__ volatile(
+      "dls lr, %[vectors]\n\t"
+      "vdup.16 q7, %[total]\n\t"
+      "vneg.s16 q6, q7\n\t"
+      "mov %[total], #0\n"
+      "1:\n\t"
+      "vld40.32 {q0, q1, q2, q3}, [%[steps]]\n\t"
+      "vld41.32 {q0, q1, q2, q3}, [%[steps]]\n\t"
+      "vld42.32 {q0, q1, q2, q3}, [%[steps]]\n\t"
+      "vld43.32 {q0, q1, q2, q3}, [%[steps]]!\n\t"
+      "vrshrnb.i32 q0, q0, #8\n\t"
+      "vrshrnt.i32 q0, q2, #8\n\t"
+      "vrshrnb.i32 q1, q1, #8\n\t"
+      "vrshrnt.i32 q1, q3, #8\n\t"
+      /* clang-format off */
+      ZO_MOVE_SIXTEEN("%[w0]", "%[f0]")
+      ZO_MOVE_SIXTEEN("%[w1]", "%[f1]")
+      ZO_MOVE_SIXTEEN("%[w2]", "%[f2]")
+      ZO_MOVE_SIXTEEN("%[w3]", "%[f3]")
+      /* clang-format on */
+      "le lr, 1b"
+      : [total] "+Te"(total), [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3),
+        [f0] "+r"(f0), [f1] "+r"(f1), [f2] "+r"(f2), [f3] "+r"(f3), [steps] "+r"(steps)
+      : [vectors] "r"(count / ZO_ROW_TOGETHER)
+      : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
+  return total / each;
+}
+#endif
+
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_MVE_H_ */

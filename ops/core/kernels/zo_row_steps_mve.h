@@ -3,7 +3,7 @@
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ROW_STEPS_MVE_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ROW_STEPS_MVE_H_
 
-#define ZO_BOUNDED_STEPS 1
+#define ZO_BOUNDED_STEPS 1u
 #define ZO_ROW_SQUARES
 
 uint64_t zo_row_squares(const int32_t* gradient, uint32_t count) {
@@ -26,29 +26,36 @@ uint64_t zo_row_squares(const int32_t* gradient, uint32_t count) {
   return sum;
 }
 
-static inline uint64_t scale_bounded(int32_t* values, uint32_t count, row_scale s) {
+/* The upper half of a value times what the mantissa lacks, less the value, rounded and clipped. */
+#define ZO_SCALE_FOUR                          \
+  "vldrw.32 q0, [%[values]]\n\t"               \
+  "vshr.s32 q1, q0, %[shift]\n\t"              \
+  "vmlaldava.s32 %Q[sum], %R[sum], q1, q1\n\t" \
+  "vmulh.s32 q1, q0, q4\n\t"                   \
+  "vsub.i32 q0, q1, q0\n\t"                    \
+  "vrshl.s32 q0, %[right]\n\t"                 \
+  "vmin.s32 q0, q0, q3\n\t"                    \
+  "vmax.s32 q0, q0, q2\n\t"                    \
+  "vstrw.32 q0, [%[values]], #16\n\t"
+
+static inline uint64_t scale_bounded(int32_t* values, uint32_t count, const zo_row_scale* s) {
   uint64_t sum = 0;
   __asm__ volatile(
-      "vdup.32 q4, %[mantissa]\n\t"
+      "vdup.32 q4, %[lacking]\n\t"
       "vdup.32 q3, %[clip]\n\t"
       "vneg.s32 q2, q3\n\t"
-      "wlstp.32 lr, %[count], 2f\n"
-      "1:\n\t"
-      "vldrw.32 q0, [%[values]]\n\t"
-      "vshr.s32 q1, q0, %[shift]\n\t"
-      "vmlaldava.s32 %Q[sum], %R[sum], q1, q1\n\t"
-      "vneg.s32 q0, q0\n\t"
-      "vmulh.s32 q1, q0, q4\n\t"
-      "vadd.i32 q0, q0, q1\n\t"
-      "vrshl.s32 q0, %[right]\n\t"
-      "vmin.s32 q0, q0, q3\n\t"
-      "vmax.s32 q0, q0, q2\n\t"
-      "vstrw.32 q0, [%[values]], #16\n\t"
-      "letp lr, 1b\n"
-      "2:"
+      /* Eight at a time; then what is left. */
+      "wls lr, %[eights], 2f\n"
+      "1:\n\t" ZO_SCALE_FOUR ZO_SCALE_FOUR
+      "le lr, 1b\n"
+      "2:\n\t"
+      "wlstp.32 lr, %[rest], 4f\n"
+      "3:\n\t" ZO_SCALE_FOUR
+      "letp lr, 3b\n"
+      "4:"
       : [sum] "+r"(sum), [values] "+r"(values)
-      : [count] "r"(count), [mantissa] "r"(s.mantissa), [clip] "r"(s.clip),
-        [right] "r"(-(int32_t)s.right), [shift] "i"(ZO_SQUARE_SHIFT)
+      : [eights] "r"(count / 8u), [rest] "r"(count % 8u), [lacking] "r"(s->lacking),
+        [clip] "r"(s->clip), [right] "r"(-(int32_t)s->right), [shift] "i"(ZO_SQUARE_SHIFT)
       : "q0", "q1", "q2", "q3", "q4", "lr", "cc", "memory");
   return sum;
 }

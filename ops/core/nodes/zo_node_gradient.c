@@ -9,6 +9,10 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
+#if ZO_DENSE_CHANNELS > 0u && defined(__ARM_FEATURE_MVE)
+#include "ops/core/kernels/zo_dense_errors_mve.h"
+#endif
+
 /* Nodes whose errors are summed over queries together, at most: those of a word of signs. */
 #define ERRORS_CHUNK ZO_SIGNS
 
@@ -87,6 +91,18 @@ static int find_gradient_shift(zo_node_gradient* g) {
   return 1;
 }
 
+#if ZO_DENSE_CHANNELS > 0u
+/* Whether each channel has one node, whose window is all of the inputs, and enough channels are
+ * held at once. */
+static int can_group(const zo_node_gradient* g) {
+  const zo_node_layer* l = g->layer;
+  return l->form == ZO_NODES_PLAIN && !zo_node_is_depthwise(l) && g->positions == 1u &&
+         l->k_h == l->in_h && l->k_w == l->in_w && l->pad_top == 0u && l->pad_left == 0u &&
+         g->row >= ZO_NODE_COLUMNS * ZO_DENSE_CHANNELS && g->row <= ZO_DENSE_APART_MAX &&
+         2u * g->together >= ZO_DENSE_CHANNELS;
+}
+#endif
+
 int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
                            const zo_node_evidence* evidence) {
   g->layer = layer;
@@ -98,6 +114,12 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   g->dense = of_channel == 1u && layer->form == ZO_NODES_PLAIN && !zo_node_is_depthwise(layer);
   g->first = 0;
   g->held = 0;
+#if ZO_DENSE_CHANNELS > 0u
+  g->grouped = of_channel > 1u && can_group(g);
+  if (g->grouped && g->together >= ZO_DENSE_CHANNELS) { /* groups that are full */
+    g->together -= g->together % ZO_DENSE_CHANNELS;
+  }
+#endif
   return find_gradient_shift(g);
 }
 
@@ -126,10 +148,10 @@ static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint3
 #endif
 }
 
-/* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other; count
- * is ZO_NODE_ERRORS at most. */
+/* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other, written
+ * so many values apart; count is ZO_NODE_ERRORS at most. */
 static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count,
-                        int16_t* errors) {
+                        int16_t* errors, uint32_t apart) {
   const zo_node_evidence* evidence = g->evidence;
   const uint32_t channels = g->layer->out_c;
   /* From 31 bits on nothing is left of any error. */
@@ -156,7 +178,8 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
       zo_add_by_signs(sums, size, words[q] >> used, clipped_difference(evidence, q, sample));
     }
     for (uint32_t j = 0; j < size; ++j) {
-      errors[i + j] = (int16_t)zo_half_up(sums[j], shift);
+      *errors = (int16_t)zo_half_up(sums[j], shift);
+      errors += apart;
     }
   }
 }
@@ -169,7 +192,7 @@ static void hold(zo_node_gradient* g, uint32_t channel) {
   g->held = left < g->together ? left : g->together;
   const uint32_t nodes = g->held * g->positions;
   for (uint32_t b = 0; b < g->evidence->samples; ++b) {
-    form_errors(g, b, channel * g->positions, nodes, g->errors + (size_t)b * nodes);
+    form_errors(g, b, channel * g->positions, nodes, g->errors + (size_t)b * nodes, 1);
   }
 }
 
@@ -184,6 +207,85 @@ int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* 
   *end = g->first + g->held;
   return g->errors + (channel - g->first);
 }
+
+#if ZO_DENSE_CHANNELS > 0u
+#if defined(ZO_SIGN_SAMPLES)
+/* form_samples along a few directions. */
+static void form_by_vectors(zo_node_gradient* g, uint32_t first, uint32_t count) {
+  const zo_node_evidence* evidence = g->evidence;
+  const uint32_t samples = evidence->samples;
+  const uint32_t shift = g->shift < 31 ? (uint32_t)g->shift : 31u;
+  zo_sign_query queries[ZO_SIGN_QUERIES];
+  for (uint32_t b = 0; b < samples; b += ZO_SIGN_SAMPLES) {
+    const uint32_t lanes = samples - b < ZO_SIGN_SAMPLES ? samples - b : ZO_SIGN_SAMPLES;
+    int32_t all[ZO_SIGN_SAMPLES] = {0, 0, 0, 0};
+    for (uint32_t i = 0, size = 0; i < count; i += size) {
+      const uint32_t used = (first + i) % ERRORS_CHUNK;
+      size = count - i < ERRORS_CHUNK - used ? count - i : ERRORS_CHUNK - used;
+      for (uint32_t q = 0; q < evidence->queries; ++q) {
+        for (uint32_t k = 0; k < lanes; ++k) {
+          const int32_t d = clipped_difference(evidence, q, b + k);
+          const uint32_t word = zo_sign_word(evidence->seeds[q], ZO_NODE_STREAM + b + k, first + i);
+          queries[q].words[k] = word << (ERRORS_CHUNK - used - size);
+          queries[q].twice[k] = -2 * d;
+          if (i == 0u) all[k] += d;
+        }
+      }
+      zo_sign_errors(g->errors + (size_t)i * samples + b, samples, size, lanes, all, queries,
+                     evidence->queries, shift);
+    }
+  }
+}
+#endif
+
+/* form_errors of all samples of a layer with a node a channel, whose errors are to be next to each
+ * other. */
+static void form_samples(zo_node_gradient* g, uint32_t first, uint32_t count) {
+  const zo_node_evidence* evidence = g->evidence;
+  const uint32_t samples = evidence->samples;
+#if defined(ZO_SIGN_SAMPLES)
+  if (!has_errors(evidence) && evidence->queries <= ZO_SIGN_QUERIES) {
+    form_by_vectors(g, first, count);
+    return;
+  }
+#endif
+  for (uint32_t b = 0; b < samples; ++b) form_errors(g, b, first, count, g->errors + b, samples);
+}
+
+/* Errors of a sample that its route clamps become 0: those of `count` nodes, so many values apart.
+ */
+static void clear_clamped(int16_t* errors, uint32_t apart, uint32_t count, const uint8_t* route) {
+#if defined(ZO_SIGN_SAMPLES)
+  zo_clear_clamped(errors, apart, count, route, ZO_ROUTE_CLAMPED);
+#else
+  for (uint32_t j = 0; j < count; ++j, errors += apart) {
+    if (route[j] == ZO_ROUTE_CLAMPED) *errors = 0;
+  }
+#endif
+}
+
+/* hold, of a layer with a node a channel: the errors of a channel's samples are next to each other,
+ * and clamped nodes have none. */
+static void hold_samples(zo_node_gradient* g, uint32_t channel) {
+  if (channel - g->first < g->held) return;
+  const uint32_t samples = g->evidence->samples, left = g->layer->out_c - channel;
+  const uint8_t* route = g->evidence->routes;
+  g->first = channel;
+  g->held = left < g->together ? left : g->together;
+  form_samples(g, channel, g->held);
+  if (route == NULL) return;
+  for (uint32_t b = 0; b < samples; ++b, route += g->layer->out_c) {
+    clear_clamped(g->errors + b, samples, g->held, route + channel);
+  }
+}
+
+/* Sums of a channel's errors and of their magnitudes, which it returns. */
+static int32_t sum_errors(zo_node_gradient* g, uint32_t channel, int32_t* sum) {
+  hold_samples(g, channel);
+  const uint32_t samples = g->evidence->samples;
+  return zo_dense_sum_errors(g->errors + (channel - g->first) * samples, samples, sum);
+}
+#endif
 
 /* --- Gradient of one output channel -------------------------------------------- */
 
@@ -317,7 +419,7 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
       const uint32_t left = g->positions - first;
       const uint32_t count = left < ZO_NODE_ERRORS ? left : ZO_NODE_ERRORS;
       if (g->together == 0u) {
-        form_errors(g, b, channel * g->positions + first, count, g->errors);
+        form_errors(g, b, channel * g->positions + first, count, g->errors, 1);
       }
       for (uint32_t j = 0; j < count; ++j) {
         const int32_t e = errors[j];
@@ -332,6 +434,9 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
 }
 
 int32_t zo_node_gradient_errors(zo_node_gradient* g, uint32_t channel) {
+#if ZO_DENSE_CHANNELS > 0u
+  if (g->grouped) return sum_errors(g, channel, &g->sum);
+#endif
   return credit_channel(g, channel, NULL);
 }
 
@@ -345,6 +450,36 @@ int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradie
   flush(&to);
   return to.any;
 }
+
+/* --- Gradient of several output channels -------------------------------------------- */
+
+#if ZO_DENSE_CHANNELS > 0u
+void zo_node_group_add(zo_node_gradient* g, zo_node_group* group, uint32_t channel, int zeros) {
+  const uint32_t i = group->count;
+  const int32_t magnitudes = sum_errors(g, channel, &group->sums[i]);
+  if (magnitudes == 0 && !zeros) return;
+  ++group->count;
+  group->channels[i] = channel;
+  group->largest[i] = 255 * magnitudes;
+}
+
+void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count,
+                        int32_t* gradient, uint32_t apart) {
+  const uint32_t all = g->evidence->samples;
+  zo_dense_inputs inputs = {g->evidence->inputs + first, g->row, all, g->layer->input_zero_point};
+  for (uint32_t b = 0; b < all; b += ZO_DENSE_SAMPLES) {
+    inputs.samples = all - b < ZO_DENSE_SAMPLES ? all - b : ZO_DENSE_SAMPLES;
+    if (first == 0u || all > ZO_DENSE_SAMPLES) {
+      for (uint32_t i = 0; i < group->count; ++i) {
+        const int16_t* e = g->errors + (group->channels[i] - g->first) * all + b;
+        zo_dense_set_errors(&group->block, i, e, inputs.samples);
+      }
+    }
+    zo_dense_sums(gradient, apart, count, group->count, &group->block, &inputs, b > 0u);
+    inputs.first += ZO_DENSE_SAMPLES * inputs.apart;
+  }
+}
+#endif
 
 /* --- Choice of output channels --------------------------------------------------- */
 

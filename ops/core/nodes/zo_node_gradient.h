@@ -4,6 +4,7 @@
 #ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_GRADIENT_H_
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_GRADIENT_H_
 
+#include "ops/core/kernels/zo_dense_sums.h"
 #include "ops/core/nodes/zo_node_update.h"
 
 #ifdef __cplusplus
@@ -21,12 +22,15 @@ typedef struct zo_node_gradient {
   int32_t shift;      /* of errors, of samples whose exponent is 0 */
   uint32_t together;  /* channels whose errors are held at once; 0: too many even of one */
   int dense;          /* one node a channel and one sample: G is e times the same input */
-  int32_t sum;        /* of e over samples and credited positions, of the channel that was last
-                         formed, or whose errors were asked for; below 2^31 / 255 */
-  int32_t largest;    /* that |G| of the channel can be that was last formed */
-  uint32_t first;     /* channel of those held */
-  uint32_t held;      /* channels held */
-  int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions] */
+#if ZO_DENSE_CHANNELS > 0u
+  int grouped; /* zo_node_gradient_is_dense */
+#endif
+  int32_t sum;     /* of e over samples and credited positions, of the channel that was last
+                      formed, or whose errors were asked for; below 2^31 / 255 */
+  int32_t largest; /* that |G| of the channel can be that was last formed */
+  uint32_t first;  /* channel of those held */
+  uint32_t held;   /* channels held */
+  int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions]; of groups [held, samples] */
 } zo_node_gradient;
 
 /* Returns 0 where errors cannot be shifted so that sums fit. The arguments are checked ones. */
@@ -48,6 +52,39 @@ int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradie
 /* Channels [channel, end) of a dense layer that are held, with their errors; clamped ones are 0.
  * The caller may overwrite those whose G it has formed. */
 int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* end);
+
+#if ZO_DENSE_CHANNELS > 0u
+/* Columns that there is room for in the scratch memory for each channel of a group, at least. */
+#define ZO_NODE_COLUMNS 16u
+
+/* Channels whose G is formed together, some columns at a time, where zo_node_gradient_is_dense says
+ * that it can be. */
+typedef struct zo_node_group {
+  uint32_t count;
+  uint32_t channels[ZO_DENSE_CHANNELS];
+  int32_t sums[ZO_DENSE_CHANNELS];    /* zo_node_gradient.sum of each */
+  int32_t largest[ZO_DENSE_CHANNELS]; /* zo_node_gradient.largest of each */
+  zo_dense_block block;
+} zo_node_group;
+
+/* Whether the layer is a dense one, large enough, of several samples but not of too many. */
+static inline int zo_node_gradient_is_dense(const zo_node_gradient* g) { return g->grouped; }
+
+/* Whether a group takes a channel, one behind those that it has: not if it is full, or has channels
+ * whose errors are not held together with this one's. */
+static inline int zo_node_group_takes(const zo_node_gradient* g, const zo_node_group* group,
+                                      uint32_t channel) {
+  return group->count == 0u || (group->count < ZO_DENSE_CHANNELS && channel - g->first < g->held);
+}
+
+/* Adds a channel; one whose errors are all zero only where `zeros` says so. */
+void zo_node_group_add(zo_node_gradient* g, zo_node_group* group, uint32_t channel, int zeros);
+
+/* Forms columns [first, first + count) of G, int32 [channels][apart], of a group that is not empty;
+ * `apart` is a multiple of ZO_DENSE_COLUMNS. */
+void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count,
+                        int32_t* gradient, uint32_t apart);
+#endif
 
 #ifdef __cplusplus
 }

@@ -32,6 +32,14 @@ typedef struct weight_run {
   uint32_t count;
 } weight_run;
 
+/* Moves weights by their steps as they are. */
+static inline uint32_t apply_run(const zo_node_move* m, weight_run run, uint32_t* rounding) {
+  const int32_t limit = m->filter->limit, largest = (int32_t)m->step->clip;
+  return zo_has_fraction(m->filter)
+             ? zo_apply_row_16(run.weights, run.fraction, run.steps, run.count, limit, largest)
+             : zo_apply_row_8(run.weights, run.steps, run.count, limit, largest, rounding);
+}
+
 /* Moves weights by their steps; those with a multiplier, ZO_STEPS_CHUNK at most. */
 static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run,
                          uint32_t* rounding) {
@@ -46,11 +54,7 @@ static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run
     scale_node_steps(scaled, run.steps, run.count, tensor->multiplier[channel]);
     run.steps = scaled;
   }
-  const int32_t largest = (int32_t)m->step->clip;
-  return zo_has_fraction(tensor)
-             ? zo_apply_row_16(run.weights, run.fraction, run.steps, run.count, tensor->limit,
-                               largest)
-             : zo_apply_row_8(run.weights, run.steps, run.count, tensor->limit, largest, rounding);
+  return apply_run(m, run, rounding);
 }
 
 /* Copies values that lie `stride` apart to where they are one after the other, or back. */
@@ -104,20 +108,51 @@ static uint32_t move_channel(const zo_node_move* m, uint32_t channel, const int3
   return saturated;
 }
 
+#if ZO_DENSE_CHANNELS > 0u
+uint32_t zo_node_move_rounding(const zo_node_move* m, uint32_t channel) {
+  return zo_has_fraction(m->filter) ? 0u : channel_rounding(m, m->filter, channel);
+}
+
+uint32_t zo_node_move_columns(const zo_node_move* m, uint32_t channel, size_t at, uint32_t count,
+                              const int32_t* steps, uint32_t* rounding) {
+  const zo_tensor* tensor = m->filter;
+  weight_run run = {tensor->weights + at, zo_has_fraction(tensor) ? tensor->fraction + at : NULL,
+                    steps, count};
+  if (zo_multiplier_of(tensor) == NULL && (!ZO_WITH_BITS || m->step->rule != ZO_NODE_BITS)) {
+    return apply_run(m, run, rounding);
+  }
+  uint32_t saturated = 0;
+  for (uint32_t left = count; left > 0u; left -= run.count) {
+    run.count = left < ZO_STEPS_CHUNK ? left : ZO_STEPS_CHUNK;
+    saturated += move_run(m, channel, run, rounding);
+    run.weights += run.count;
+    if (zo_has_fraction(tensor)) run.fraction += run.count;
+    run.steps += run.count;
+  }
+  return saturated;
+}
+#endif
+
 uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, uint32_t count,
                               const int32_t* steps) {
 #if ZO_ROWS_TOGETHER > 1u
   const zo_tensor* tensor = m->filter;
-  if (count == ZO_ROWS_TOGETHER && tensor->fraction == NULL && tensor->multiplier == NULL &&
-      m->layer->depthwise == 0u && m->step->rule != ZO_NODE_BITS) {
+  if (count == ZO_ROWS_TOGETHER && (tensor->fraction == NULL || ZO_ROWS_FRACTIONS) &&
+      tensor->multiplier == NULL && m->layer->depthwise == 0u && m->step->rule != ZO_NODE_BITS) {
     const uint32_t row = zo_node_row(m->layer);
+    const int32_t largest = (int32_t)m->step->clip;
     uint32_t apart[ZO_ROWS_TOGETHER], rounding[ZO_ROWS_TOGETHER];
+    for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) apart[i] = channels[i] * row;
+#if ZO_ROWS_FRACTIONS
+    if (zo_has_fraction(tensor)) {
+      return zo_apply_rows_16(tensor->weights, tensor->fraction, apart, steps, row, tensor->limit,
+                              largest);
+    }
+#endif
     for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) {
-      apart[i] = channels[i] * row;
       rounding[i] = channel_rounding(m, tensor, channels[i]);
     }
-    return zo_apply_rows_8(tensor->weights, apart, steps, row, tensor->limit,
-                           (int32_t)m->step->clip, rounding);
+    return zo_apply_rows_8(tensor->weights, apart, steps, row, tensor->limit, largest, rounding);
   }
 #endif
   uint32_t saturated = 0;

@@ -4,6 +4,7 @@
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_
 
 #include "ops/core/kernels/zo_apply_row.h"
+#include "ops/core/kernels/zo_dense_sums.h"
 #include "ops/core/nodes/zo_node_update.h"
 
 typedef struct zo_node_move {
@@ -19,6 +20,15 @@ typedef struct zo_node_move {
  * clipped. */
 uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, uint32_t count,
                               const int32_t* steps);
+
+#if ZO_DENSE_CHANNELS > 0u
+/* The same of `count` weights of a channel that is no depthwise one, from the tensor's weight `at`
+ * on. All parts of the channel but the last are multiples of four weights, and `rounding`, before
+ * the first one zo_node_move_rounding, is moved on. */
+uint32_t zo_node_move_columns(const zo_node_move* m, uint32_t channel, size_t at, uint32_t count,
+                              const int32_t* steps, uint32_t* rounding);
+uint32_t zo_node_move_rounding(const zo_node_move* m, uint32_t channel);
+#endif
 
 /* The same of a channel's bias, by the step of v; returns 1 where it was clipped. */
 uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step);

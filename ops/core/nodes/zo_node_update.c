@@ -65,7 +65,7 @@ static uint32_t node_rule_of(const zo_node_step* step) {
 
 /* How a rule makes a step of G: -(G 2^bits - mean) factor. ZO_NODE_BITS has the shift of a move. */
 typedef struct plan {
-  zo_scale factor;
+  zo_row_scale scale; /* of that factor */
   int32_t bits;
   int32_t mean;
 } plan;
@@ -102,8 +102,7 @@ static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t 
     standardize_row(gradient, count, p);
     largest = INT32_MAX;
   }
-  zo_row_steps(gradient, count, largest, p->factor, (int32_t)u->to.step->clip,
-               rule == ZO_NODE_RMS ? &found->squares : NULL);
+  zo_row_steps(gradient, count, largest, &p->scale, rule == ZO_NODE_RMS ? &found->squares : NULL);
 }
 
 /* Forms the gradient of a channel; returns 0 where it is all zero. */
@@ -114,12 +113,16 @@ static int form(update* u, uint32_t channel) {
   return any;
 }
 
+/* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
+static int skips_zeros(const update* u, const plan* p) {
+  const uint32_t rule = node_rule_of(u->to.step);
+  const int exact = u->to.filter == NULL || !zo_has_fraction(u->to.filter);
+  return p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && exact;
+}
+
 /* Moves the weights of channels by a plan; without one, only measures. */
 static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t channels_end) {
-  const uint32_t rule = node_rule_of(u->to.step);
-  /* Whether nothing comes of a gradient of zero: a step of zero leaves an 8-bit weight alone. */
-  const int exact = u->to.filter == NULL || !zo_has_fraction(u->to.filter);
-  const int skips = p == NULL ? rule == ZO_NODE_RMS : rule != ZO_NODE_STANDARDIZED && exact;
+  const int skips = skips_zeros(u, p);
   findings found;
   memset(&found, 0, sizeof found);
   zo_node_gradient_rewind(&u->g);
@@ -166,6 +169,67 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
   return found;
 }
 
+#if ZO_DENSE_CHANNELS > 0u
+/* How many columns of each channel of a group are formed together: whole vectors of weights, and
+ * all parts of about one size. */
+static uint32_t columns_together(const update* u) {
+  const uint32_t row = u->g.row, room = row + (u->chosen == NULL ? u->g.layer->out_c : 0u);
+  const uint32_t most = room / (ZO_DENSE_CHANNELS * ZO_NODE_COLUMNS) * ZO_NODE_COLUMNS;
+  const uint32_t parts = (row + most - 1u) / most;
+  const uint32_t each = (row + parts - 1u) / parts;
+  return (each + ZO_NODE_COLUMNS - 1u) / ZO_NODE_COLUMNS * ZO_NODE_COLUMNS;
+}
+
+static void walk_group(update* u, const plan* p, zo_node_group* group, uint32_t columns,
+                       findings* found) {
+  uint32_t rounding[ZO_DENSE_CHANNELS];
+  int32_t largest = 0;
+  for (uint32_t i = 0; i < group->count; ++i) {
+    const uint32_t channel = group->channels[i];
+    rounding[i] = zo_node_move_rounding(&u->to, channel);
+    if (group->largest[i] > largest) largest = group->largest[i];
+    if (bias_of(u) == NULL) continue;
+    int32_t of_bias = group->sums[i] * (INT32_C(1) << ZO_BIAS_SHIFT);
+    measure(u, p, &of_bias, 1, INT32_MAX, found);
+    if (p != NULL) found->clipped += zo_node_move_bias(&u->to, channel, of_bias);
+  }
+  for (uint32_t at = 0; at < u->row; at += columns) {
+    const uint32_t count = u->row - at < columns ? u->row - at : columns;
+    const uint32_t apart = (count + ZO_DENSE_COLUMNS - 1u) / ZO_DENSE_COLUMNS * ZO_DENSE_COLUMNS;
+    zo_node_group_form(&u->g, group, at, count, u->gradient, apart);
+    /* Rows that lie next to each other are one. */
+    const uint32_t rows = apart == count ? 1u : group->count;
+    for (uint32_t i = 0; i < rows; ++i) {
+      measure(u, p, u->gradient + i * apart, group->count / rows * count, largest, found);
+    }
+    for (uint32_t i = 0; p != NULL && i < group->count; ++i) {
+      const uint32_t channel = group->channels[i];
+      found->clipped += zo_node_move_columns(&u->to, channel, (size_t)channel * u->row + at, count,
+                                             u->gradient + i * apart, &rounding[i]);
+    }
+  }
+}
+
+/* walk_channels of a dense layer and several samples, some channels at a time. Not inlined: what it
+ * has on the stack is for these alone. */
+static __attribute__((noinline)) findings walk_groups(update* u, const plan* p) {
+  const uint32_t channels = u->g.layer->out_c, columns = columns_together(u);
+  const int skips = skips_zeros(u, p);
+  findings found;
+  memset(&found, 0, sizeof found);
+  zo_node_gradient_rewind(&u->g);
+  zo_node_group group;
+  for (uint32_t c = 0; c < channels;) {
+    group.count = 0;
+    for (; c < channels && zo_node_group_takes(&u->g, &group, c); ++c) {
+      if (is_updated(u, c)) zo_node_group_add(&u->g, &group, c, !skips);
+    }
+    if (group.count > 0u) walk_group(u, p, &group, columns, &found);
+  }
+  return found;
+}
+#endif
+
 #if ZO_KERNEL_SETS
 uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers* workers) {
   const uint32_t parts = zo_parts_of(workers, layer->out_c);
@@ -210,7 +274,14 @@ static findings walk_layer(update* u, const plan* p) {
     return found;
   }
 #endif
+#if ZO_DENSE_CHANNELS > 0u
+  if (zo_node_gradient_is_dense(&u->g) && u->to.filter != NULL) return walk_groups(u, p);
+#endif
   return walk_channels(u, p, 0, u->g.layer->out_c);
+}
+
+static void set_factor(plan* p, zo_scale factor, const zo_node_step* step) {
+  p->scale = zo_row_scale_of(factor, (int32_t)step->clip);
 }
 
 /* Returns 0 where the deviation is zero. */
@@ -225,7 +296,7 @@ static int plan_standardized(const update* u, const zo_moments* moments, plan* p
   p->mean = (int32_t)zo_moments_mean(moments, p->bits);
   /* std is root(spread) / size. */
   const zo_scale rate = zo_scale_of((uint64_t)u->to.step->rate * u->size, -p->bits);
-  p->factor = zo_scale_ratio(rate, zo_scale_root(spread));
+  set_factor(p, zo_scale_ratio(rate, zo_scale_root(spread)), u->to.step);
   return 1;
 }
 
@@ -235,8 +306,8 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
   memset(p, 0, sizeof *p);
   const uint32_t rule = node_rule_of(step);
   if (ZO_WITH_NODE_RULES && rule == ZO_NODE_FIXED) {
-    p->factor =
-        zo_scale_of((uint64_t)step->gain.mantissa * step->rate, step->gain.exponent - 16 + shift);
+    const uint64_t gain = (uint64_t)step->gain.mantissa * step->rate;
+    set_factor(p, zo_scale_of(gain, step->gain.exponent - 16 + shift), step);
     return 1;
   }
   if (rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
@@ -255,7 +326,7 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
   }
   zo_scale rms = zo_scale_root(step->mean_square);
   rms.exponent -= shift;
-  p->factor = zo_scale_ratio(zo_scale_of(step->rate, 0), rms);
+  set_factor(p, zo_scale_ratio(zo_scale_of(step->rate, 0), rms), step);
   return 1;
 }
 

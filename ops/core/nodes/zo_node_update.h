@@ -61,8 +61,8 @@ typedef struct zo_node_step {
 #endif
 } zo_node_step;
 
-/* int32 values of scratch memory, zo_node_row + out_c: one output channel of the filter, then
- * a value for each output channel, which is touched only where some but not all are updated. */
+/* int32 values of scratch memory, zo_node_row + out_c: one output channel of the filter, or parts
+ * of several ones; then a value for each output channel where some but not all are updated. */
 uint32_t zo_node_scratch_values(const zo_node_layer* layer);
 
 #if ZO_KERNEL_SETS
