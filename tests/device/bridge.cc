@@ -62,9 +62,12 @@ bool WriteStore(void* context, uint32_t offset, const uint8_t* bytes, uint32_t c
   if (offset > store->size || count > store->size - offset) return false;
   if (offset % store->unit != 0 || count % store->unit != 0) return false;
   const bool fails = ++store->writes == store->failing_write;
-  if (fails && store->arrives < count) count = store->arrives;
+  const bool tears = fails && store->arrives < count;
+  if (tears) count = store->arrives - store->arrives % store->unit;
   if (store->tell != nullptr) store->tell(offset, bytes, count);
   memcpy(store->bytes + offset, bytes, count);
+  // Of a unit that was being programmed nothing can be said.
+  if (tears && store->unit > 1) memset(store->bytes + offset + count, 0x5A, store->unit);
   return !fails;
 }
 
@@ -256,12 +259,12 @@ int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullp
 // --- A link to a host. `whole`: the store has two places; else it is the log. `reset` sets the
 // trainer up anew.
 
-int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
-                      bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
+static int BeginLink(uint32_t store_bytes, int whole, uint32_t buffer_bytes,
+                     zo_status (*own_reset)(),
+                     bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
   reset = own_reset;
   send = own_send;
   adoptions = 0;
-  log_store = StoreOf(store);
   const uint8_t* fingerprint = trainer.network().info().fingerprint;
   if (buffer_bytes > sizeof link_buffer) return ZO_ERROR_ARGUMENT;
   device_end = {};
@@ -271,7 +274,7 @@ int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status 
   device_end.fingerprint = fingerprint;
   if (whole != 0) {
     const zo_status status =
-        zo_places_mount(&places, &log_store, store->size, ZO_TRAINABLE_BYTES, fingerprint);
+        zo_places_mount(&places, &log_store, store_bytes, ZO_TRAINABLE_BYTES, fingerprint);
     if (status != ZO_OK) return status;
     const zo_status resumed = tflm_zo::ResumePlace(&trainer, places);
     if (resumed != ZO_OK) return resumed;
@@ -282,6 +285,19 @@ int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status 
   if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return resumed;
   trainer.SetLog(&log_store);
   return zo_link_begin(&device_end);
+}
+
+int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
+                      bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
+  log_store = StoreOf(store);
+  return BeginLink(store->size, whole, buffer_bytes, own_reset, own_send);
+}
+
+// The same in memory whose power fails.
+int device_memory_link_begin(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
+                             bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
+  log_store = stores::Log();
+  return BeginLink(stores::Bytes(), whole, buffer_bytes, own_reset, own_send);
 }
 
 uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {

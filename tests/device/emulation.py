@@ -368,9 +368,11 @@ class Device:
     # --- a link to a host ----------------------------------------------------------------------------
 
     def begin_link(
-        self, store: Store, send: Callable[[bytes], None], *, places: bool, buffer_bytes: int = 256
+        self, store: Store | None, send: Callable[[bytes], None], *, places: bool, buffer_bytes: int = 256
     ) -> int:
-        """Goes on with what a store has, its log or two places; answers go to `send` from now on."""
+        """Goes on with what a store has, its log or two places; answers go to `send` from now on. None: the
+        store in memory.
+        """
         self._log = store  # kept alive
         self._reset = Reset(self.init)
 
@@ -379,8 +381,10 @@ class Device:
             return True
 
         self._send = Send(send_bytes)
-        begin = (ctypes.byref(store.c), int(places), u32(buffer_bytes), self._reset, self._send)
-        return self._call("device_link_begin", *begin)
+        begin = (int(places), u32(buffer_bytes), self._reset, self._send)
+        if store is None:
+            return self._call("device_memory_link_begin", *begin)
+        return self._call("device_link_begin", ctypes.byref(store.c), *begin)
 
     def serve(self, received: bytes) -> int:
         """Takes bytes that a host has sent; the number of requests that were answered."""

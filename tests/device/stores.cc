@@ -146,4 +146,9 @@ bool Clear() {
 
 const tflm_zo::LogStore& Log() { return log_store; }
 
+uint32_t Bytes() {
+  if (kind_of_store == kRing) return zo_flash_store_bytes(&ring);
+  return part.flash.sectors * part.flash.sector_bytes;
+}
+
 }  // namespace stores

@@ -27,8 +27,8 @@ from device.structs import Store
 class FileStore(Store):
     """A store that is a file, which outlives the process."""
 
-    def __init__(self, path: Path, size: int) -> None:
-        super().__init__(size)
+    def __init__(self, path: Path, size: int, unit: int) -> None:
+        super().__init__(size, unit=unit)
         if not path.exists():
             path.write_bytes(b"\xff" * size)
         self.bytes = np.memmap(path, np.uint8, "r+", shape=(size,))
@@ -85,13 +85,14 @@ def main() -> None:
     parser.add_argument("store", type=Path)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--size", type=int, default=1 << 14)
+    parser.add_argument("--unit", type=int, default=1)
     parser.add_argument("--pace", type=float, default=0.0)
     parser.add_argument("--places", action="store_true")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--until", type=int, help="steps, after which it only serves")
     given = parser.parse_args()
     device, line = firmware_device(given.run, given.steps), Line(given.port)
-    store = FileStore(given.store, given.size)
+    store = FileStore(given.store, given.size, given.unit)
     status = device.begin_link(store, line.send, places=given.places, buffer_bytes=256)
     assert status == OK, status
     print(line.port, flush=True)

@@ -18,14 +18,23 @@ from device.runs import STEPS, desktop, device, yardstick
 from helpers.commands import invoke, result_of
 from link.board import board, board_on_line
 from link.direct import DirectPort, HostKilledError
+from logs.test_padding import padded
 from tflm_zo.link import Link, LinkError, collect
 from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs.padding import unpadded
 
 pytestmark = needs_compiler
 
 #: Kinds of logs; slots that change with every step, and with every other one.
 RUNS = ("weight", "node", "exact head")
 SEEDS = int(os.environ.get("TFLM_ZO_BAD_LINES", "8"))
+#: Bytes that a store programs at once.
+UNITS = (1, 4, 8, 16, 32)
+
+
+def content(store: Store, count: int) -> bytes:
+    """The first bytes of the log in a store, without its padding."""
+    return unpadded(store.content(len(store.bytes)))[:count]
 
 
 def follow(port: DirectPort, path: Path, host: random.Random) -> int:
@@ -52,12 +61,16 @@ def whole(path: Path) -> int:
         return len(SnapshotLog.read(path).losses)
 
 
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", RUNS)
-def test_every_bad_line_ends_with_the_devices_log(name: str, tmp_path: Path, no_waiting: None) -> None:
+def test_every_bad_line_ends_with_the_devices_log(
+    name: str, unit: int, tmp_path: Path, no_waiting: None
+) -> None:
     del no_waiting
     made, totals = device(name), {"damaged": 0, "power cuts": 0, "kills": 0, "repeated": 0}
     for seed in range(SEEDS):
-        store, host, path = Store(size=1 << 13), random.Random(seed), tmp_path / f"{seed}.zolog"
+        host, path = random.Random(seed), tmp_path / f"{seed}.zolog"
+        store = Store(size=1 << 13, unit=unit)
         store.c.tell = type(store.c.tell)()  # no journal
         share = (0.0, 0.002, 0.006, 0.012)[seed % 4]
         port = DirectPort(
@@ -70,12 +83,12 @@ def test_every_bad_line_ends_with_the_devices_log(name: str, tmp_path: Path, no_
             buffer_bytes=host.choice((80, 128, 256)),
         )
         totals["kills"] += follow(port, path, host)
-        assert path.read_bytes() == desktop(name).log == store.content(len(desktop(name).log))
+        assert path.read_bytes() == desktop(name).log == content(store, len(desktop(name).log))
         assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".part")] == []
         assert bool(port.damage.count) == bool(share)
         totals["damaged"] += port.damage.count
         totals["power cuts"] += port.reboots
-    print(name, SEEDS, totals)
+    print(name, unit, SEEDS, totals)
     assert totals["damaged"] > 10 * SEEDS and totals["kills"] > SEEDS / 4
     assert totals["power cuts"] > SEEDS / 8
 
@@ -96,20 +109,25 @@ def quiet() -> Any:
     return brought
 
 
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", RUNS)
-def test_a_file_is_gone_on_with(name: str, tmp_path: Path, quiet: Any) -> None:
-    made, store, path = device(name), Store(), tmp_path / "run.zolog"
+def test_a_file_is_gone_on_with(name: str, unit: int, tmp_path: Path, quiet: Any) -> None:
+    made, store, path = device(name), Store(unit=unit), tmp_path / "run.zolog"
     sent: list[int] = []
     for steps in (2, 3, 3, STEPS):
         quiet(made, store, path, steps=steps)
         assert whole(path) == steps
         data = path.read_bytes()
-        assert store.content(len(data)) == data
+        assert content(store, len(data)) == data
         sent.append(len(data))
     assert data == desktop(name).log
+    # A file that is padded itself, as a dump of the memory is, is gone on with, too.
+    path.write_bytes(store.content(len(padded(data, unit)) - unit))
+    quiet(made, store, path, steps=STEPS)
+    assert path.read_bytes() == data
 
     # A run that was begun anew has fewer steps, and does not take the place of more.
-    other = Store()
+    other = Store(unit=unit)
     assert made.init() == OK
     with pytest.raises(LinkError, match="begun anew"):
         quiet(made, other, path, steps=2)
@@ -123,8 +141,9 @@ def test_a_file_is_gone_on_with(name: str, tmp_path: Path, quiet: Any) -> None:
         quiet(made, other, tmp_path / "other.zolog", steps=2)
 
 
-def test_what_a_file_has_is_not_sent_again(tmp_path: Path, quiet: Any, monkeypatch: Any) -> None:
-    made, store, path = device("node"), Store(), tmp_path / "run.zolog"
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_a_file_has_is_not_sent_again(unit: int, tmp_path: Path, quiet: Any, monkeypatch: Any) -> None:
+    made, store, path = device("node"), Store(unit=unit), tmp_path / "run.zolog"
     quiet(made, store, path, steps=STEPS)
     bytes_read: list[int] = []
     own = Link.read
@@ -144,16 +163,17 @@ def test_what_a_file_has_is_not_sent_again(tmp_path: Path, quiet: Any, monkeypat
     assert path.read_bytes() == desktop("node").log
 
 
-def test_a_run_that_measures_itself(tmp_path: Path, quiet: Any) -> None:
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_run_that_measures_itself(unit: int, tmp_path: Path) -> None:
     for name in ("weight", "node"):
-        made, store, path = device(name), Store(), tmp_path / f"{name}.zolog"
+        made, store, path = device(name), Store(unit=unit), tmp_path / f"{name}.zolog"
         made.set_log(store)
         assert made.keep_best(Samples(yardstick()), 2) == OK
         while made.step < STEPS:
             assert made.train_step()[0] == OK
         made.set_log(None)
         expected = desktop(name, 1, 2).log
-        assert store.content(len(expected)) == expected
+        assert content(store, len(expected)) == expected
         boot = DirectPort(made, store, until=0)  # ImportLog refuses it, and it stays
         with Link(lambda at=boot: at, timeout=1) as link:
             link.hello()
@@ -167,11 +187,13 @@ def test_there_is_no_log(tmp_path: Path, quiet: Any) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_ends_where_its_log_does(tmp_path: Path, quiet: Any) -> None:
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_store_that_ends_where_its_log_does(unit: int, tmp_path: Path, quiet: Any) -> None:
     """A file of the device's: to read beyond its end fails."""
     for name in ("weight", "node"):
         wanted = desktop(name).log
-        store = Store(size=len(wanted), content=wanted)
+        stored = padded(wanted, unit) if unit > 1 else wanted
+        store = Store(size=len(stored), content=stored, unit=unit)
         quiet(device(name), store, tmp_path / f"{name}.zolog", steps=0)
         assert (tmp_path / f"{name}.zolog").read_bytes() == wanted
 
@@ -195,10 +217,11 @@ def command(url: str, path: Path, *options: Any) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["weight", pytest.param("node", marks=pytest.mark.slow)])
-def test_processes_on_both_ends_are_killed(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "unit"), [("weight", 8), pytest.param("node", 1, marks=pytest.mark.slow)])
+def test_processes_on_both_ends_are_killed(name: str, unit: int, tmp_path: Path) -> None:
     path = tmp_path / "run.zolog"
-    with board_on_line(tmp_path, name, "--pace", 0.03, "--steps", 60, share=0.003) as (made, line):
+    options = ("--pace", 0.03, "--steps", 60, "--unit", unit)
+    with board_on_line(tmp_path, name, *options, share=0.003) as (made, line):
         for seconds in (1.0, 1.5):
             host = command(line.url, path, "--follow")
             time.sleep(seconds)
@@ -213,7 +236,7 @@ def test_processes_on_both_ends_are_killed(name: str, tmp_path: Path) -> None:
         assert done.returncode == 0, errors
         assert '"steps": 60' in said and line.damaged > 3
         data = path.read_bytes()
-        assert whole(path) == 60 and made.flash[: len(data)] == data
+        assert whole(path) == 60 and unpadded(made.flash)[: len(data)] == data
     assert sorted(p.name for p in tmp_path.iterdir()) == ["flash.bin", "run.zolog"]
 
 

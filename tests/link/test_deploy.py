@@ -22,6 +22,7 @@ from device.test_weights import run_from
 from helpers.commands import invoke, result_of
 from link.board import board_on_line
 from link.direct import DirectPort, HostKilledError
+from logs.test_padding import padded
 from tflm_zo.converters import export_model
 from tflm_zo.core import fnv1a
 from tflm_zo.link import Link, LinkError, Load, PlaceKind, collect, deploy, load_of, revert
@@ -32,12 +33,13 @@ pytestmark = needs_compiler
 
 NAMES = ("weight", "node")
 SEEDS = int(os.environ.get("TFLM_ZO_BAD_LINES", "6"))
-RECORDS = 128
+#: Bytes that a store programs at once.
+UNITS = (1, 4, 8, 16, 32)
 
 
-def store_for(made: Device) -> Store:
+def store_for(made: Device, unit: int = 1) -> Store:
     """With two places, each with room for weights and a log."""
-    store = Store(size=1 << 15)
+    store = Store(size=1 << 15, unit=unit)
     store.c.tell = type(store.c.tell)()  # no journal
     assert made.init() == OK
     return store
@@ -64,10 +66,11 @@ def weights_of(made: Device) -> bytes:
     return found
 
 
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", NAMES)
-def test_there_and_back(name: str) -> None:
+def test_there_and_back(name: str, unit: int) -> None:
     made, wanted = device(name, 2), desktop(name, 2)
-    store = store_for(made)
+    store = store_for(made, unit)
     port = DirectPort(made, store, places=True, until=0)
     given = wanted.states[-1].weights
     train(made, 3)
@@ -97,15 +100,17 @@ def test_there_and_back(name: str) -> None:
         hello = link.hello()
         assert [p.kind for p in hello.places] == [PlaceKind.OWN, PlaceKind.WEIGHTS]
         assert hello.places[1].checksum == fnv1a(given) and hello.weight_bytes == len(given)
+        assert hello.unit == unit and hello.log_at % unit == 0 <= hello.log_at - len(given) < unit
 
 
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_log_is_gone_on_with(name: str, tmp_path: Path) -> None:
+def test_a_log_is_gone_on_with(name: str, unit: int, tmp_path: Path) -> None:
     """The device's own run, with the samples that it has, from where the desktop has left it."""
     made, wanted, path = device(name), desktop(name), tmp_path / "run.zolog"
     cut = len(wanted.log) - (wanted.log[12] if name == "weight" else 0)  # a record
     path.write_bytes(wanted.log[:cut])
-    port = DirectPort(made, store_for(made), places=True, until=0)
+    port = DirectPort(made, store_for(made, unit), places=True, until=0)
     with connected(port) as link:
         hello = link.hello()
         if name == "node":
@@ -113,6 +118,9 @@ def test_a_log_is_gone_on_with(name: str, tmp_path: Path) -> None:
         else:
             load = load_of(path, link, hello, None)
             assert load.kind == PlaceKind.LOG and load.data == wanted.log[:cut]
+            # So it is where the file is a dump of another device's memory.
+            path.write_bytes(padded(wanted.log[:cut], 16) + b"torn")
+            assert load_of(path, link, hello, None) == load
         deploy(link, hello, load)
         assert made.step == (STEPS - 1 if name == "weight" else STEPS)
         assert weights_of(made) == wanted.states[made.step].weights
@@ -221,8 +229,9 @@ def attempt(
     raise AssertionError("it never succeeds")
 
 
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", NAMES)
-def test_bad_lines_and_power_cuts_leave_one_of_two_runs(name: str, no_waiting: None) -> None:
+def test_bad_lines_and_power_cuts_leave_one_of_two_runs(name: str, unit: int, no_waiting: None) -> None:
     del no_waiting
     made, wanted, totals = device(name), desktop(name), {"damaged": 0, "power cuts": 0}
     kills, states = [0], [s.weights for s in wanted.states]
@@ -233,7 +242,7 @@ def test_bad_lines_and_power_cuts_leave_one_of_two_runs(name: str, no_waiting: N
         load = Load(PlaceKind.WEIGHTS, given.tobytes())
         port = DirectPort(
             made,
-            store_for(made),
+            store_for(made, unit),
             places=True,
             share=(0.0, 0.004, 0.01)[seed % 3],
             seed=seed,
@@ -275,7 +284,7 @@ def test_bad_lines_and_power_cuts_leave_one_of_two_runs(name: str, no_waiting: N
         assert weights_of(made) == states[-1]
         totals["damaged"] += port.damage.count
         totals["power cuts"] += port.reboots
-    print(name, SEEDS, totals, kills)
+    print(name, unit, SEEDS, totals, kills)
     assert totals["damaged"] > 3 * SEEDS and totals["power cuts"] > SEEDS / 6 and kills[0] > SEEDS / 4
 
 
@@ -295,11 +304,12 @@ def test_every_run_takes_what_it_has_exported() -> None:
 # --- processes ----------------------------------------------------------------------------------------
 
 
-def test_the_command_and_a_device_that_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [1, pytest.param(16, marks=pytest.mark.slow)])
+def test_the_command_and_a_device_that_are_killed(unit: int, tmp_path: Path) -> None:
     zo, log = tmp_path / "m.zo.tflite", tmp_path / "r.zolog"
     zo.write_bytes(zo_model("node").to_bytes())
     log.write_bytes(desktop("node").log)
-    options = ("--places", "--until", 2, "--steps", STEPS)
+    options = ("--places", "--until", 2, "--steps", STEPS, "--unit", unit)
     with board_on_line(tmp_path, "node", *options, share=0.004) as (made, line):
         words = [sys.executable, "-c", "from tflm_zo.cli import main; main()", "deploy", line.url, log]
         host = subprocess.Popen([str(w) for w in (*words, "--model", zo)], stdout=subprocess.DEVNULL)

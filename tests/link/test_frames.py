@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import zlib
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tflm_zo.link.frames import FrameReader, to_frame
+from tflm_zo.link.protocol import Hello
 
 CC = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 ROOT = Path(__file__).parents[2]
@@ -157,3 +159,15 @@ def test_the_checksum_is_that_of_zlib() -> None:
     (content,) = FrameReader().take(to_frame(b"123456789"))
     assert content == b"123456789" and zlib.crc32(content) == 0xCBF43926
     assert to_frame(b"123456789") == bytes.fromhex("00 0e 313233343536373839 2639f4cb 00")
+
+
+def test_what_a_device_says_its_store_programs_at_once() -> None:
+    """A store of single bytes says nothing, as devices of before there were others do."""
+    answer = struct.pack("<16s10I", bytes(16), 64, 1, 1000, 45, 1, 0, 0, 0, 0, 0)
+    assert (Hello.from_bytes(answer).unit, Hello.from_bytes(answer).log_at) == (1, 45)
+    for unit, at in ((2, 46), (4, 48), (8, 48), (16, 48), (32, 64)):
+        found = Hello.from_bytes(answer + struct.pack("<I", unit))
+        assert (found.unit, found.log_at) == (unit, at)
+    for nonsense in (struct.pack("<I", 0), struct.pack("<I", 3), struct.pack("<I", 64), b"\1", bytes(8)):
+        with pytest.raises(ValueError):
+            Hello.from_bytes(answer + nonsense)

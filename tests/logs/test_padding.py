@@ -6,18 +6,22 @@ from __future__ import annotations
 import dataclasses
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from device.runs import RUNS, STEPS, desktop, samples, zo_model
 from tflm_zo import Trainer
 from tflm_zo.converters import read_metadata
 from tflm_zo.logs import LogError, SeedLog, SnapshotLog
-from tflm_zo.logs.padding import unpadded
+from tflm_zo.logs.live_log import LiveLog
+from tflm_zo.logs.padding import padded as padded_by_us
+from tflm_zo.logs.padding import unit_of, unpadded
 from tflm_zo.training import replay_log
 
 #: Name, steps between measurements.
@@ -51,8 +55,12 @@ def whole(log: bytes) -> Iterator[bytes]:
             checksum = struct.unpack("<I", piece[-4:])[0]
 
 
+def stored(pieces: Iterable[bytes], unit: int) -> list[bytes]:
+    return [piece + b"\xff" * (-len(piece) % unit) for piece in pieces]
+
+
 def padded(log: bytes, unit: int) -> bytes:
-    pieces = [piece + b"\xff" * (-len(piece) % unit) for piece in whole(log)]
+    pieces = stored(whole(log), unit)
     pieces[0] = pieces[0][:9] + bytes([128 + unit]) + pieces[0][10:]
     return b"".join(pieces)
 
@@ -87,6 +95,43 @@ def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
         # A record whose padding alone is cut off is whole; behind the last step may be a measurement.
         is_whole = len(unpadded(given)) >= len(log) or every > 0
         assert len(kind.read(paths[1]).losses) == STEPS - (0 if is_whole else 1)
+
+
+@given(st.sampled_from(LOGS), st.sampled_from((1, *UNITS)), st.sampled_from(UNITS), st.data())
+def test_padding(log_of: tuple[str, int], unit: int, other: int, draw: st.DataObject) -> None:
+    """What has come of a log is padded for a store up to where it ends, however it was padded before."""
+    log = desktop(log_of[0], measure_every=log_of[1]).log
+    pieces = list(whole(log))
+    count = draw.draw(st.integers(1, len(pieces)), "whole pieces")
+    begin = b"".join(pieces[:count])
+    behind = len(pieces[count]) - 1 if count < len(pieces) else 0
+    begin += bytes(draw.draw(st.integers(0, behind), "bytes behind them"))
+    wanted = begin if unit == 1 else padded(log, unit)[: sum(map(len, stored(pieces[:count], unit)))]
+    if unit > 1:
+        wanted += begin[sum(map(len, pieces[:count])) :]
+    assert padded_by_us(begin, unit) == wanted and unit_of(wanted) == unit
+    assert padded_by_us(padded_by_us(begin, other), unit) == wanted
+    assert padded_by_us(log[: len(pieces[0]) - 1], unit) == log[: len(pieces[0]) - 1]  # no whole header
+
+
+@given(st.sampled_from(LOGS), st.sampled_from((1, *UNITS)), st.lists(st.integers(1, 200), min_size=1))
+def test_a_live_log(log_of: tuple[str, int], unit: int, sizes: list[int]) -> None:
+    """A log that comes in pieces of any sizes says what the file says."""
+    expected = desktop(log_of[0], measure_every=log_of[1])
+    data = padded(expected.log, unit) if unit > 1 else expected.log
+    header = LiveLog.header_bytes(data[: LiveLog.BEGINNING])
+    assert header is not None
+    live = LiveLog(data[:header], "it")
+    losses, at, taken, turn = list[float](), live.begin, live.begin, 0
+    while at < len(data):
+        at = min(at + sizes[turn % len(sizes)], len(data))
+        more, used = live.take(data[taken:at])
+        losses, taken, turn = losses + more, taken + used, turn + 1
+        assert (taken - live.begin) % unit == 0 and taken <= at
+        assert not live.is_over(data[: live.begin]) or live.step == live.steps
+    assert [round(v * 65536) for v in losses] == expected.losses
+    assert (taken, live.step, live.unit) == (len(data), STEPS, unit)
+    assert live.end == len(data) and live.is_over(data)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..converters.files import write_output
 from ..logs.live_log import LiveLog
+from ..logs.padding import padded, unpadded
 from .errors import LinkError
 from .link import Link
 from .log_copy import LogCopy, device_log
@@ -26,7 +27,8 @@ class Collection:
     """A log on its way into a file.
 
     Beside the file lies ``FILE.part`` while the log comes: what has come, of which nothing is lost when the
-    program is killed. The file itself is replaced by whole logs alone, each equal to the device's.
+    program is killed. The file itself is replaced by whole logs alone, each equal to the device's but for the
+    padding of the device's store.
 
     Args:
         link: the device.
@@ -51,7 +53,7 @@ class Collection:
     ) -> None:
         self._path, self._force = path, force
         self._part = path.with_name(f"{path.name}.part")
-        own, left = _content(path), _content(self._part)
+        own, left = _content(path, log.unit), _content(self._part, log.unit)
         if own is not None and not force and own[: len(log.header)] != log.header:
             raise FileExistsError(
                 f"{path} is no log of the run that the device does; choose another name or replace it with "
@@ -73,7 +75,8 @@ class Collection:
         self._file.write(data)
 
     def write(self) -> None:
-        """Writes the file: the device's log as it is at one moment.
+        """Writes the file: the device's log as it is at one moment. A file that has more steps stays as it is
+        while the device repeats them.
 
         Raises:
             LinkError: the log does not come, or has fewer steps than the file.
@@ -83,13 +86,16 @@ class Collection:
         data = bytes(self.copy.data)
         if data == self._written:
             return
-        if self.copy.log.step < self._steps_of_file:
+        missing = self._steps_of_file - self.copy.log.step
+        if missing > self.copy.log.repeated:
             raise LinkError(
                 f"the device's log has {self.copy.log.step:,} steps, and {self._path} "
                 f"{self._steps_of_file:,}: the run was begun anew; choose another name or replace the file "
                 "with force=True"
             )
-        write_output(self._path, data, force=True)
+        if missing > 0:
+            return  # power has failed while a record of a step that was repeated was written over itself
+        write_output(self._path, unpadded(data), force=True)
         self._written, self._steps_of_file = data, self.copy.log.step
 
     def close(self) -> None:
@@ -160,9 +166,10 @@ def collect(
     return copy.log
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: Path, unit: int) -> bytes | None:
+    """A file as a store that programs so many bytes at once has it."""
     try:
-        return path.read_bytes()
+        return padded(path.read_bytes(), unit)
     except FileNotFoundError:
         return None
 

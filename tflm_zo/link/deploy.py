@@ -16,6 +16,7 @@ from ..core import fnv1a
 from ..core.loader import constants
 from ..logs import MAGIC, LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
 from ..logs.live_log import LiveLog
+from ..logs.padding import filled_up, padded, unpadded
 from .errors import LinkError, RefusedError
 from .link import Link
 from .log_copy import device_log
@@ -41,6 +42,10 @@ class Load:
 
     kind: PlaceKind
     data: bytes
+
+    def stored(self, unit: int) -> Load:
+        """As a store that programs so many bytes at once takes it."""
+        return Load(self.kind, padded(self.data, unit)) if self.kind == PlaceKind.LOG else self
 
     @property
     def place(self) -> Place:
@@ -113,7 +118,7 @@ def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
         raise LogError(
             f"{path} is the log of another model than the device's, or of a run that began with other weights"
         )
-    return data[: log.whole_bytes]
+    return unpadded(data)[: log.whole_bytes]
 
 
 def _of_log(zo: Model, path: Path) -> tuple[Arrays, Arrays]:
@@ -189,12 +194,13 @@ def deploy(
     """
     if not hello.active:
         raise LinkError("the device has no places that runs can be sent to: its program has no zo_places")
+    load = load.stored(hello.unit)
     place, what = 3 - hello.active, load.place
     if hello.places[hello.active - 1] == what:
         return Deployment(hello.active, 0, False)
     if load.kind == PlaceKind.WEIGHTS and len(load.data) != hello.weight_bytes:
         raise LinkError(f"the device trains weights of {hello.weight_bytes:,} bytes, got {len(load.data):,}")
-    begin = hello.weight_bytes if load.kind == PlaceKind.LOG else 0
+    begin = hello.log_at if load.kind == PlaceKind.LOG else 0
     if begin + len(load.data) > hello.place_bytes:
         raise LinkError(
             f"the device has room for {hello.place_bytes - begin:,} bytes, got {len(load.data):,}"
@@ -204,7 +210,8 @@ def deploy(
         for at in range(0, len(load.data), _PIECE):
             piece = load.data[at : at + _PIECE]
             if not link.has(place, begin + at, piece):
-                link.write(place, begin + at, piece)
+                whole = piece.ljust(filled_up(len(piece), hello.unit), b"\xff")
+                link.write(place, begin + at, whole, hello.unit)
                 sent += len(piece)
             on_bytes(at + len(piece))
         link.activate(place, what)

@@ -145,11 +145,18 @@ class Link:
                 raise
             return False
 
-    def write(self, place: int, offset: int, data: bytes) -> None:
-        """Writes bytes into a place that is not active, in as many requests as that takes."""
+    def write(self, place: int, offset: int, data: bytes, unit: int = 1) -> None:
+        """Writes bytes into a place that is not active, in as many requests as that takes.
+
+        Args:
+            place: number of the place.
+            offset: within it, a multiple of ``unit``.
+            data: the bytes, whole units.
+            unit: bytes that the device's store programs at once; less than the shortest request has.
+        """
         at = 0
         while at < len(data):
-            piece = data[at : at + self._size]
+            piece = data[at : at + self._size // unit * unit]
             tries = self._tries(len(piece))
             done = self._ask(Operation.WRITE, place, offset + at, data=piece, tries=tries) is not None
             at += len(piece) if done else 0

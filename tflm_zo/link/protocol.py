@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from ..logs.padding import filled_up, is_store_unit
+
 __all__ = ["ANSWER", "LOG", "VERSION", "Answer", "Hello", "Operation", "Place", "PlaceKind", "request"]
 
 VERSION: Final = 1
 ANSWER: Final = 0x80
+_HELLO: Final = 56  # bytes of an answer that every device sends
 LOG: Final = 0
 """The store that is the log of the device's run; places have the numbers 1 and 2."""
 
@@ -61,6 +64,7 @@ class Hello:
         place_bytes: bytes of a place.
         weight_bytes: bytes of weights at the beginning of a place; behind them is the log.
         places: both of them.
+        unit: bytes that the store of the places programs at once.
     """
 
     fingerprint: bytes
@@ -69,6 +73,12 @@ class Hello:
     place_bytes: int
     weight_bytes: int
     places: tuple[Place, Place]
+    unit: int = 1
+
+    @property
+    def log_at(self) -> int:
+        """Offset of the log in a place: the first whole unit behind the weights."""
+        return filled_up(self.weight_bytes, self.unit)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Hello:
@@ -78,11 +88,15 @@ class Hello:
             ValueError: it is none.
         """
         try:
-            mark, most, active, size, weights, *rest = struct.unpack("<16s4I6I", data)
+            mark, most, active, size, weights, *rest = struct.unpack("<16s4I6I", data[:_HELLO])
+            # A store of single bytes does not say so.
+            (unit,) = struct.unpack("<I", data[_HELLO:]) if data[_HELLO:] else (1,)
             first, second = (Place(PlaceKind(k), n, checksum) for k, n, checksum in (rest[:3], rest[3:]))
         except struct.error as error:
             raise ValueError(f"an answer of {len(data)} bytes") from error
-        return cls(mark, most, active, size, weights, (first, second))
+        if not is_store_unit(unit):
+            raise ValueError(f"a store that programs {unit} bytes at once")
+        return cls(mark, most, active, size, weights, (first, second), unit)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..core import (
 )
 from .beginning import MAGIC, SEED_LOG, SNAPSHOT_LOG, check_version, ending
 from .errors import LogError
-from .padding import is_padded
+from .padding import filled_up, unit_of, unpadded
 from .records import SeedRecords, SnapshotRecords
 
 __all__ = ["LiveLog"]
@@ -31,12 +31,14 @@ class LiveLog:
 
     Attributes:
         header: the whole header.
+        unit: bytes that header, slots and records are padded to, as all offsets and sizes here take them.
         fingerprint: fingerprint of the base model, or of it and the weights that the run began with, 16
             bytes.
         begin: offset of the first record; before it lie the header and, in a snapshot log, the slots.
         end: bytes of the log when the run is over.
         record_bytes: sizes of records, the largest first.
         steps: number of steps of the whole run.
+        repeated: steps that the run does again at most, and writes again, when it has lost its power.
         tasks: tasks of a layer-wise run; none of weight perturbation.
 
     Raises:
@@ -48,31 +50,35 @@ class LiveLog:
 
     def __init__(self, header: bytes, name: str) -> None:
         check_version(name, header)
-        if is_padded(header):
-            raise LogError(f"{name} is padded to whole units of its store, which is only read from a file")
-        self.header = header
+        self.header, self.unit = header, unit_of(header)
+        header = unpadded(header)
         self._records: SeedRecords | SnapshotRecords
         self._snapshots: SnapshotLogHeader | None = None
         self.tasks: tuple[TaskEntry, ...] = ()
+        self.repeated = 0
         if (
             header[: len(SNAPSHOT_LOG)] == SNAPSHOT_LOG
             and (found := SnapshotLogHeader.from_bytes(header)) is not None
         ):
-            self._snapshots, self.tasks = found, found.tasks
-            self._records = SnapshotRecords(found, ending(header))
-            self.begin, size = found.size + found.slots * found.slot_bytes, SNAPSHOT_RECORD_BYTES
+            self._snapshots, self.tasks, self.repeated = found, found.tasks, found.interval
+            self._records, size = SnapshotRecords(found, ending(header), self.unit), SNAPSHOT_RECORD_BYTES
+            self.begin = self._padded(found.size) + found.slots * self._padded(found.slot_bytes)
             self.fingerprint, settings, every = found.fingerprint, found.settings, found.measure_every
         elif header[: len(SEED_LOG)] == SEED_LOG and (of_seeds := SeedLogHeader.from_bytes(header)):
             settings, every = of_seeds.settings, of_seeds.measure_every
-            self._records = SeedRecords(settings, every, ending(header))
-            self.begin, size = SEED_LOG_HEADER_BYTES, self._records.size
+            self._records = SeedRecords(settings, every, ending(header), self.unit)
+            self.begin, size = self._padded(SEED_LOG_HEADER_BYTES), self._records.size
             self.fingerprint = of_seeds.fingerprint
         else:
             raise LogError(f"{name} is no log of this version, or its header is damaged")
         self.steps = int(settings.steps)
         measurements = 1 + -(-self.steps // every) if every else 0
-        self.end = self.begin + self.steps * size + measurements * MEASUREMENT_BYTES
-        self.record_bytes = sorted({size, MEASUREMENT_BYTES if every else size}, reverse=True)
+        size, measurement = self._padded(size), self._padded(MEASUREMENT_BYTES)
+        self.end = self.begin + self.steps * size + measurements * measurement
+        self.record_bytes = sorted({size, measurement if every else size}, reverse=True)
+
+    def _padded(self, size: int) -> int:
+        return filled_up(size, self.unit)
 
     @classmethod
     def header_bytes(cls, beginning: bytes) -> int | None:
@@ -99,11 +105,9 @@ class LiveLog:
         """
         if self.step < self.steps or (header := self._snapshots) is None:
             return self.step == self.steps
-        ends, owner = (
-            range(header.size + header.slot_bytes, self.begin + 1, header.slot_bytes),
-            ending(self.header),
-        )
-        found = (Snapshot.read(data[end - header.slot_bytes : end], owner, header) for end in ends)
+        slots = range(self._padded(header.size), self.begin, self._padded(header.slot_bytes))
+        owner = ending(self.header)
+        found = (Snapshot.read(data[at : at + header.slot_bytes], owner, header) for at in slots)
         return any(snapshot is not None and snapshot.step == self.steps for snapshot in found)
 
     def take(self, data: bytes) -> tuple[list[float], int]:

@@ -21,12 +21,28 @@ from ..core import (
 )
 from .beginning import MAGIC
 
-__all__ = ["is_padded", "unpadded"]
+__all__ = ["filled_up", "is_padded", "is_store_unit", "padded", "unit_of", "unpadded"]
+
+
+def is_store_unit(unit: int) -> bool:
+    """Returns whether a store may program so many bytes at once."""
+    return 1 <= unit <= STORE_UNIT_MOST and not unit & (unit - 1)
+
+
+def filled_up(size: int, unit: int) -> int:
+    """Bytes, filled up to whole units."""
+    return -(-size // unit) * unit
 
 
 def is_padded(data: bytes) -> bool:
     """Returns whether some bytes begin a padded log."""
-    return data[: len(MAGIC)] == MAGIC and _unit(data) > 1
+    return unit_of(data) > 1
+
+
+def unit_of(data: bytes) -> int:
+    """The unit that a log is padded to, by its beginning; 1: it is not padded, or is no log."""
+    unit = data[UNIT_AT] - 128 if data[: len(MAGIC)] == MAGIC and len(data) > UNIT_AT else 1
+    return unit if is_store_unit(unit) else 1
 
 
 def unpadded(data: bytes) -> bytes:
@@ -37,19 +53,34 @@ def unpadded(data: bytes) -> bytes:
     """
     if not is_padded(data):
         return data
-    unit, data = _unit(data), data[:UNIT_AT] + b"\0" + data[UNIT_AT + 1 :]
+    unit, data = unit_of(data), data[:UNIT_AT] + b"\0" + data[UNIT_AT + 1 :]
     at, pieces = 0, list[bytes]()
     for size in _sizes(data):
         pieces.append(data[at : at + size])
-        at += -(-size // unit) * unit
+        at += filled_up(size, unit)
         if at >= len(data):
             break
     return b"".join(pieces) + data[at:]
 
 
-def _unit(data: bytes) -> int:
-    unit = data[UNIT_AT] - 128 if len(data) > UNIT_AT else 0
-    return unit if 1 < unit <= STORE_UNIT_MOST and not unit & (unit - 1) else 1
+def padded(data: bytes, unit: int) -> bytes:
+    """What a store that programs ``unit`` bytes at once has of a log.
+
+    Args:
+        data: a log, padded or not. One whose header is not whole is returned as it is.
+        unit: 1, 2, 4, 8, 16 or 32.
+    """
+    data = unpadded(data)
+    at, pieces = 0, list[bytes]()
+    for size in _sizes(data) if unit > 1 else ():
+        if at + size > len(data):
+            break  # what is not whole is not filled up either
+        pieces.append(data[at : at + size].ljust(filled_up(size, unit), b"\xff"))
+        at += size
+    if not pieces:
+        return data
+    pieces[0] = pieces[0][:UNIT_AT] + bytes([128 + unit]) + pieces[0][UNIT_AT + 1 :]
+    return b"".join(pieces) + data[at:]
 
 
 def _sizes(data: bytes) -> Iterator[int]:

@@ -16,6 +16,7 @@ from ..core import (
     read_step_record,
 )
 from .beginning import ending
+from .padding import filled_up
 
 __all__ = ["Records", "SeedRecords", "SnapshotRecords"]
 
@@ -30,14 +31,15 @@ class Records(Generic[_Step]):
         steps: number of steps of the whole run.
         every: steps between two measurements; 0: there are none.
         checksum: checksum at the end of the header, which that of the first record continues.
+        unit: bytes that records are padded to.
 
     Attributes:
         size: bytes of a step's record.
         step: number of steps taken.
     """
 
-    def __init__(self, size: int, steps: int, every: int, checksum: int) -> None:
-        self.size, self.step = size, 0
+    def __init__(self, size: int, steps: int, every: int, checksum: int, unit: int) -> None:
+        self.size, self.step, self._unit = size, 0, unit
         self._steps, self._every, self._checksum, self._measured = steps, every, checksum, 0
 
     def take(self, data: bytes) -> tuple[list[_Step], list[Measurement], int]:
@@ -45,25 +47,28 @@ class Records(Generic[_Step]):
 
         Returns:
             What the records of steps say and the measurements, up to a record that is not whole or not in its
-            place; the bytes that they take.
+            place; the bytes that they take, padding included.
         """
         at, steps, measurements = 0, list[_Step](), list[Measurement]()
         while True:
-            if is_due(self._every, self._steps, self.step, self._measured):
-                end = at + MEASUREMENT_BYTES
-                measurement = Measurement.from_bytes(data[at:end], self._checksum)
+            measures = is_due(self._every, self._steps, self.step, self._measured)
+            size = MEASUREMENT_BYTES if measures else self.size
+            record, end = data[at : at + size], at + filled_up(size, self._unit)
+            if end > len(data):
+                break
+            if measures:
+                measurement = Measurement.from_bytes(record, self._checksum)
                 if measurement is None or measurement.step != self.step:
                     break
                 measurements.append(measurement)
                 self._measured += 1
             else:
-                end = at + self.size
-                found = self._read(data[at:end])
+                found = self._read(record)
                 if found is None:
                     break
                 steps.append(found)
                 self.step += 1
-            self._checksum, at = self._after(data[at:end]), end
+            self._checksum, at = self._after(record), end
         return steps, measurements, at
 
     def _read(self, record: bytes) -> _Step | None:
@@ -78,8 +83,8 @@ class Records(Generic[_Step]):
 class SeedRecords(Records[SeedLogRecord]):
     """Those of a seed log, each of which continues the checksum of the one before."""
 
-    def __init__(self, settings: CSettings, every: int, checksum: int) -> None:
-        super().__init__(SeedLogRecord.size(settings), int(settings.steps), every, checksum)
+    def __init__(self, settings: CSettings, every: int, checksum: int, unit: int = 1) -> None:
+        super().__init__(SeedLogRecord.size(settings), int(settings.steps), every, checksum, unit)
         self._settings = settings
 
     def _read(self, record: bytes) -> SeedLogRecord | None:
@@ -93,9 +98,9 @@ class SeedRecords(Records[SeedLogRecord]):
 class SnapshotRecords(Records[float]):
     """Those of a snapshot log: losses of steps, nats. All of them continue the header's checksum."""
 
-    def __init__(self, header: SnapshotLogHeader, owner: int) -> None:
+    def __init__(self, header: SnapshotLogHeader, owner: int, unit: int = 1) -> None:
         steps = int(header.settings.steps)
-        super().__init__(SNAPSHOT_RECORD_BYTES, steps, header.measure_every, owner)
+        super().__init__(SNAPSHOT_RECORD_BYTES, steps, header.measure_every, owner, unit)
 
     def _read(self, record: bytes) -> float | None:
         found = read_step_record(record, self._checksum)

@@ -11,7 +11,7 @@ enum {
   kLinkWords = 4,       /* of a request */
   kLinkData = 12,       /* of WRITE */
   kLinkAnswer = 8,      /* what the operation says */
-  kLinkHelloBytes = 64, /* of an answer */
+  kLinkHelloBytes = 64, /* of an answer; its unit follows where there is one */
   kLinkActivateBytes = 20
 };
 
@@ -51,12 +51,13 @@ static bool checksum_of_store(const zo_link* self, uint32_t number, uint32_t off
   return true;
 }
 
-static void say_hello(const zo_link* self, uint8_t* to) {
+/* Returns the bytes of the answer. */
+static uint32_t say_hello(const zo_link* self, uint8_t* to) {
   memset(to, 0, kLinkHelloBytes - kLinkAnswer);
   memcpy(to, self->fingerprint, 16);
   zo_write_u32(to + 16, most_data(self));
   const zo_places* places = self->places;
-  if (places == NULL) return;
+  if (places == NULL) return kLinkHelloBytes;
   zo_write_u32(to + 20, places->active);
   zo_write_u32(to + 24, places->place_bytes);
   zo_write_u32(to + 28, places->weight_bytes);
@@ -65,6 +66,9 @@ static void say_hello(const zo_link* self, uint8_t* to) {
     zo_write_u32(to + 36 + 12u * i, places->place[i].bytes);
     zo_write_u32(to + 40 + 12u * i, places->place[i].checksum);
   }
+  if (places->log.unit == 1u) return kLinkHelloBytes;
+  zo_write_u32(to + kLinkHelloBytes - kLinkAnswer, places->log.unit);
+  return kLinkHelloBytes + 4u;
 }
 
 /* What changes places: WRITE and ACTIVATE. */
@@ -98,8 +102,7 @@ static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
   for (uint32_t i = 0; i < 4u && i < given; ++i) words[i] = zo_read_u32(bytes + kLinkWords + 4 * i);
   switch (bytes[kLinkOperation]) {
     case ZO_LINK_HELLO:
-      say_hello(self, bytes + kLinkAnswer);
-      *answer = kLinkHelloBytes;
+      *answer = say_hello(self, bytes + kLinkAnswer);
       return ZO_OK;
     case ZO_LINK_READ:
       if (given != 3u || words[2] > most_data(self)) return ZO_ERROR_ARGUMENT;

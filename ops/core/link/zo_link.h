@@ -49,7 +49,8 @@ typedef enum zo_link_operation {
    *   28   u32 active place; 0: the device has no places, this and what follows is 0
    *   32   u32 bytes of a place
    *   36   u32 bytes of weights, behind which a place has its log
-   *   40   of each place: u32 kind, u32 bytes, u32 checksum (zo_place) */
+   *   40   of each place: u32 kind, u32 bytes, u32 checksum (zo_place)
+   *   64   u32 unit of a store that programs several bytes at once; absent in any other one */
   ZO_LINK_HELLO = 1,
   /* 4 u32 store, 8 u32 offset, 12 u32 count. Answer: 8 the bytes.
    * ZO_ERROR_STORE: they cannot be read: nothing was written there, or the store has no such bytes.
@@ -59,7 +60,7 @@ typedef enum zo_link_operation {
    * of one moment.
    */
   ZO_LINK_CHECK = 3,
-  /* 4 u32 place, 8 u32 offset, 12 data. See zo_places_write. */
+  /* 4 u32 place, 8 u32 offset, 12 data, whole units of the store. See zo_places_write. */
   ZO_LINK_WRITE = 4,
   /* 4 u32 place, 8 u32 kind, 12 u32 bytes, 16 u32 checksum. See zo_places_activate. */
   ZO_LINK_ACTIVATE = 5,

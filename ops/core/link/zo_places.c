@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/core/log/zo_crc32.h"
+#include "ops/core/log/zo_store_units.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
 
@@ -19,7 +20,13 @@ enum {
 
 /* What the headers of both logs have in common (zo_log.h, zo_snapshot_log.h): where the bytes of
  * the header are said and the fingerprint begins; the last four are the CRC-32 of the rest. */
-enum { kLogHeaderBytes = 10, kLogFingerprint = 16, kLogLeastBytes = 36, kLogMagicBytes = 8 };
+enum {
+  kLogMagicBytes = 8,
+  kLogHeaderBytes = 10,
+  kLogFingerprint = 16,
+  kLogBeginBytes = 32,
+  kLogLeastBytes = 36,
+};
 
 /* --- Places of the store ------------------------------------------------------------------------
  */
@@ -27,6 +34,9 @@ enum { kLogHeaderBytes = 10, kLogFingerprint = 16, kLogLeastBytes = 36, kLogMagi
 static uint32_t place_at(const zo_places* self, uint32_t place) {
   return ZO_PLACES_RECORDS_BYTES + (place - 1u) * self->place_bytes;
 }
+
+/* A unit of 1 where single bytes are programmed. */
+static uint32_t unit_of(const zo_places* self) { return self->log.unit; }
 
 static bool has_bytes(const zo_places* self, uint32_t place, uint32_t offset, uint32_t count) {
   return (place == 1u || place == 2u) && offset <= self->place_bytes &&
@@ -57,14 +67,14 @@ static bool read_active_weights(void* context, uint32_t offset, uint8_t* bytes, 
 
 static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   const zo_places* self = (const zo_places*)context;
-  return offset <= UINT32_MAX - self->weight_bytes &&
-         write_place(self, self->active, self->weight_bytes + offset, bytes, count);
+  return offset <= UINT32_MAX - self->log_at &&
+         write_place(self, self->active, self->log_at + offset, bytes, count);
 }
 
 static bool read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   const zo_places* self = (const zo_places*)context;
-  return offset <= UINT32_MAX - self->weight_bytes &&
-         zo_places_read(self, self->active, self->weight_bytes + offset, bytes, count);
+  return offset <= UINT32_MAX - self->log_at &&
+         zo_places_read(self, self->active, self->log_at + offset, bytes, count);
 }
 
 static bool sync_store(void* context) {
@@ -102,15 +112,21 @@ static bool is_of_model(const zo_places* self, const uint8_t* fingerprint) {
   return true;
 }
 
-/* Whether a place has a log of this model whose header is whole. */
+/* Whether a place has a log of this model whose header is whole, padded as the store wants it. */
 static bool has_log(const zo_places* self, uint32_t place) {
-  uint8_t begin[kLogLeastBytes], end[4];
-  const uint32_t at = self->weight_bytes;
+  uint8_t begin[kLogBeginBytes], end[4];
+  const uint32_t at = self->log_at;
   if (!zo_places_read(self, place, at, begin, sizeof begin)) return false;
   const uint32_t bytes = zo_read_u16(begin + kLogHeaderBytes);
-  return is_of_model(self, begin + kLogFingerprint) && bytes >= kLogLeastBytes &&
-         zo_places_read(self, place, at + bytes - 4u, end, sizeof end) &&
-         adds_up_to(self, place, at, bytes - 4u, zo_crc32, 0, zo_read_u32(end));
+  const uint8_t mark = begin[ZO_LOG_UNIT_AT];
+  zo_log_write_unit(begin, unit_of(self));
+  if (begin[ZO_LOG_UNIT_AT] != mark || !is_of_model(self, begin + kLogFingerprint) ||
+      bytes < kLogLeastBytes || !zo_places_read(self, place, at + bytes - 4u, end, sizeof end)) {
+    return false;
+  }
+  zo_log_write_unit(begin, 1); /* as its checksum takes it */
+  return adds_up_to(self, place, at + kLogBeginBytes, bytes - kLogLeastBytes, zo_crc32,
+                    zo_crc32(0, begin, sizeof begin), zo_read_u32(end));
 }
 
 static bool is_usable(const zo_places* self, uint32_t place) {
@@ -139,7 +155,7 @@ static uint32_t record_checksum(const zo_places* self, const uint8_t* record) {
 }
 
 static bool write_places(zo_places* self) {
-  uint8_t record[kPlacesRecordBytes];
+  uint8_t record[kPlacesRecordDistance]; /* room for what fills it up */
   zo_write_u32(record, self->number + 1u);
   zo_write_u32(record + kPlacesActive, self->active);
   for (uint32_t i = 0; i < 2u; ++i) {
@@ -149,9 +165,11 @@ static bool write_places(zo_places* self) {
     zo_write_u32(to + 8, self->place[i].checksum);
   }
   zo_write_u32(record + kPlacesChecksum, record_checksum(self, record));
+  memset(record + kPlacesRecordBytes, 0xFF, sizeof record - kPlacesRecordBytes);
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
+  const uint32_t bytes = zo_padded(kPlacesRecordBytes, unit_of(self));
   /* What the record speaks of is safe before it, and it is before anything else. */
-  if (!sync_store(self) || !self->store->write(self->store->context, at, record, sizeof record) ||
+  if (!sync_store(self) || !self->store->write(self->store->context, at, record, bytes) ||
       !sync_store(self)) {
     return false;
   }
@@ -187,12 +205,14 @@ static void read_places(zo_places* self) {
 zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t bytes,
                           uint32_t weight_bytes, const uint8_t* fingerprint) {
   if (self == NULL || store == NULL || fingerprint == NULL || bytes < ZO_PLACES_RECORDS_BYTES ||
-      store->unit > 1u) {
+      !zo_is_store_unit(store->unit)) {
     return ZO_ERROR_ARGUMENT;
   }
+  const uint32_t unit = store->unit > 1u ? store->unit : 1u;
   self->store = store;
-  self->place_bytes = (bytes - ZO_PLACES_RECORDS_BYTES) / 2u;
+  self->place_bytes = (bytes - ZO_PLACES_RECORDS_BYTES) / 2u & ~(unit - 1u);
   self->weight_bytes = weight_bytes;
+  self->log_at = zo_padded(weight_bytes, unit);
   self->fingerprint = fingerprint;
   self->needs_log = false;
   self->weights.write = write_no_weights;
@@ -202,8 +222,10 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t b
   self->weights.context = self->log.context = self;
   self->weights.sync = NULL;
   self->log.sync = store->sync == NULL ? NULL : sync_store;
-  self->weights.unit = self->log.unit = 1;
-  if (self->place_bytes < kLogLeastBytes || weight_bytes > self->place_bytes - kLogLeastBytes) {
+  self->weights.unit = self->log.unit = unit;
+  /* A log begins at a unit, so what holds for the weights holds for them filled up. */
+  const uint32_t header = zo_padded(kLogLeastBytes, unit);
+  if (self->place_bytes < header || weight_bytes > self->place_bytes - header) {
     return ZO_ERROR_ARGUMENT;
   }
   read_places(self);
@@ -232,7 +254,9 @@ static bool make_void(zo_places* self, uint32_t place) {
 
 zo_status zo_places_write(zo_places* self, uint32_t place, uint32_t offset, const uint8_t* bytes,
                           uint32_t count) {
-  if (!has_bytes(self, place, offset, count)) return ZO_ERROR_ARGUMENT;
+  if (!has_bytes(self, place, offset, count) || ((offset | count) & (unit_of(self) - 1u)) != 0u) {
+    return ZO_ERROR_ARGUMENT;
+  }
   if (place == self->active) return ZO_ERROR_ORDER;
   const bool done = make_void(self, place) && write_place(self, place, offset, bytes, count);
   return done ? ZO_OK : ZO_ERROR_STORE;
@@ -240,9 +264,9 @@ zo_status zo_places_write(zo_places* self, uint32_t place, uint32_t offset, cons
 
 /* What was written into a place, made ready for a run. */
 static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* what) {
-  static const uint8_t no_magic[kLogMagicBytes] = {0};
+  static const uint8_t no_magic[ZO_STORE_UNIT_MOST] = {0};
   const bool of_weights = what->kind == ZO_PLACE_WEIGHTS;
-  const uint32_t at = of_weights ? 0u : self->weight_bytes;
+  const uint32_t at = of_weights ? 0u : self->log_at;
   if (of_weights ? what->bytes != self->weight_bytes : what->kind != ZO_PLACE_LOG) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -252,7 +276,8 @@ static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* wha
   if (!make_void(self, place)) return ZO_ERROR_STORE;
   if (!of_weights) return ZO_OK;
   /* The log that the place had before is none of the run that is to begin. */
-  const bool done = write_place(self, place, self->weight_bytes, no_magic, sizeof no_magic);
+  const uint32_t bytes = zo_padded(kLogMagicBytes, unit_of(self));
+  const bool done = write_place(self, place, self->log_at, no_magic, bytes);
   return done ? ZO_OK : ZO_ERROR_STORE;
 }
 

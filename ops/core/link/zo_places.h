@@ -14,6 +14,10 @@
  *   64   record, 36 bytes
  *   128  place 1, then place 2, each of (bytes of the store - 128) / 2 bytes
  *
+ * In a store that programs several bytes at once (zo_store_units.h) a place takes as many whole
+ * units as fit, its log begins at the first one behind the weights, and is padded; what fills a
+ * record up is 0xFF. So whatever a power failure damages belongs to what was being written.
+ *
  * A record:
  *
  *   0    u32 number; of two whole records the one with the larger number counts. Record n is at
@@ -43,7 +47,7 @@ extern "C" {
 
 #define ZO_PLACES_RECORDS_BYTES 128u
 
-/* Bytes of a store for weights and logs of these sizes. */
+/* Bytes of a store for weights and logs of these sizes, each filled up to whole units of it. */
 #define ZO_PLACES_BYTES(weight_bytes, log_bytes) \
   (ZO_PLACES_RECORDS_BYTES + 2u * ((weight_bytes) + (log_bytes)))
 
@@ -67,6 +71,7 @@ typedef struct zo_places {
   const zo_log_store* store; /* the caller keeps it */
   uint32_t place_bytes;
   uint32_t weight_bytes;
+  uint32_t log_at;            /* where a place has its log: the weights, filled up to whole units */
   const uint8_t* fingerprint; /* of the model, 16 bytes; the caller keeps it */
   uint32_t number;            /* of the last record */
   uint32_t active;            /* 1 or 2 */
@@ -74,16 +79,15 @@ typedef struct zo_places {
   bool needs_log; /* the place is about to become active with a log, which must be of this run */
 } zo_places;
 
-/* Finds what a store of single bytes (unit 1) has. Weights and headers of logs are checked: where
- * those of the active place are damaged, the other place is active, or else place 1 with the
- * model's own weights.
+/* Finds what a store has. Weights and headers of logs are checked: where those of the active place
+ * are damaged, the other place is active, or else place 1 with the model's own weights.
  *
  *   places        the caller keeps it where it is
  *   bytes         of the store
  *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
  *
- * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header, or takes whole
- * units alone. */
+ * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header, or a unit that
+ * no store has. */
 zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t bytes,
                           uint32_t weight_bytes, const uint8_t* fingerprint);
 
@@ -91,21 +95,22 @@ zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t
 bool zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes,
                     uint32_t count);
 
-/* Writes into the place that is not active. The first write makes it void: what it had before is
- * no longer to be gone back to.
+/* Writes whole units of the store into the place that is not active. The first write makes it void:
+ * what it had before is no longer to be gone back to.
  *
- * Errors: ZO_ERROR_ORDER: it is active; ZO_ERROR_ARGUMENT: no such place, or it has no such bytes;
- * ZO_ERROR_STORE. */
+ * Errors: ZO_ERROR_ORDER: it is active; ZO_ERROR_ARGUMENT: no such place, or it has no such bytes,
+ * or they are no whole units; ZO_ERROR_STORE. */
 zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, const uint8_t* bytes,
                           uint32_t count);
 
 /* Makes a place active, in one write of the store. Asked for again, it does nothing.
  *
  *   what    kind, bytes and checksum of what zo_places_write has written: ZO_PLACE_WEIGHTS at 0,
- * with which a run begins, or ZO_PLACE_LOG at weight_bytes. ZO_PLACE_VOID: the place as it is, to
- * go back to it adopt   takes the device to what places->weights and places->log have, see
- * ResumePlace. Called before the switch is made for good; where it or that fails, it is called
- * again for the place that was active before
+ *           with which a run begins, or ZO_PLACE_LOG at log_at, padded as the store's logs are.
+ *           ZO_PLACE_VOID: the place as it is, to go back to it
+ *   adopt   takes the device to what places->weights and places->log have, see ResumePlace. Called
+ *           before the switch is made for good; where it or that fails, it is called again for the
+ *           place that was active before
  *
  * Errors: ZO_ERROR_ARGUMENT: no such place or sizes; ZO_ERROR_ORDER: the place is active with
  * something else; ZO_ERROR_STORE: what is there is not that, or damaged, or the store fails;

@@ -15,7 +15,7 @@ enum { kMostStore = 1024, kMostSent = 8192 };
 typedef struct world {
   fuzz_input* in;
   uint8_t* store;
-  uint32_t bytes;
+  uint32_t bytes, unit;
   uint32_t writes_left; /* that succeed */
   uint8_t* sent;
   uint32_t count;
@@ -25,6 +25,7 @@ typedef struct world {
 static bool write_store(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   world* w = (world*)context;
   HOLDS(offset <= w->bytes && count <= w->bytes - offset);
+  HOLDS(offset % w->unit == 0u && count % w->unit == 0u);
   /* Records alone change what is outside the place that is not active. */
   const uint32_t active = 128u + (w->places.active - 1u) * w->places.place_bytes;
   HOLDS(offset + count <= active || offset >= active + w->places.place_bytes);
@@ -107,12 +108,15 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   world w;
   memset(&w, 0, sizeof w);
   w.in = &in;
-  w.bytes = 128u + 2u * take_between(&in, 40, (kMostStore - 128) / 2);
+  w.unit = 1u << take_between(&in, 0, 5);
+  w.bytes = 128u + 2u * take_between(&in, 64, (kMostStore - 128) / 2);
   w.store = (uint8_t*)fuzz_allocate(w.bytes);
   fill_bytes(&in, w.store, w.bytes);
   w.sent = (uint8_t*)fuzz_allocate(kMostSent);
-  const zo_log_store store = {write_store, read_bytes, &w, NULL, 1};
-  const uint32_t weights = take_between(&in, 0, w.bytes / 2u - 64u - 36u);
+  const zo_log_store store = {write_store, read_bytes, &w, NULL, w.unit};
+  const uint32_t place = (w.bytes / 2u - 64u) / w.unit * w.unit;
+  const uint32_t header = (36u + w.unit - 1u) / w.unit * w.unit;
+  const uint32_t weights = take_between(&in, 0, place - header);
   HOLDS(zo_places_mount(&w.places, &store, w.bytes, weights, fingerprint) == ZO_OK);
   const uint32_t room = ZO_LINK_LEAST_BYTES + take_between(&in, 0, 40);
   uint8_t* buffer = (uint8_t*)fuzz_allocate(room);

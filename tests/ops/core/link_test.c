@@ -80,10 +80,13 @@ static void test_frames(uint32_t count) {
 /* --- Places ------------------------------------------------------------------------------------
  */
 
-enum { kWeightBytes = 40, kLogBytes = 200, kStoreBytes = 128 + 2 * (kWeightBytes + kLogBytes) };
+/* The log has whole units, the weights have not. */
+enum { kWeightBytes = 40, kLogBytes = 224, kStoreBytes = 128 + 2 * (64 + kLogBytes) + 1 };
 
-/* A store that loses its power within a write: of that a part is there. */
+/* A store that loses its power within a write: of that a part is there, and of the unit that was
+ * being programmed anything. */
 typedef struct torn_store {
+  uint32_t unit;
   uint8_t* bytes; /* [kStoreBytes] */
   uint32_t writes;
   uint32_t failing; /* number of the write that fails, from 1; 0: none */
@@ -93,9 +96,15 @@ typedef struct torn_store {
 static bool write_torn(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   torn_store* s = (torn_store*)context;
   if (offset > kStoreBytes || count > kStoreBytes - offset) return false;
+  CHECK(offset % s->unit == 0u && count % s->unit == 0u);
   if (s->failing != 0u && s->writes + 1u > s->failing) return false; /* without power */
   const bool fails = ++s->writes == s->failing;
-  memcpy(s->bytes + offset, bytes, fails && s->arrives < count ? s->arrives : count);
+  const bool tears = fails && s->arrives < count;
+  if (tears) count = s->arrives / s->unit * s->unit;
+  memcpy(s->bytes + offset, bytes, count);
+  for (uint32_t i = 0; tears && s->unit > 1u && i < s->unit; ++i) {
+    s->bytes[offset + count + i] = (uint8_t)flash_draw();
+  }
   return !fails;
 }
 
@@ -137,66 +146,96 @@ static void boot(place_device* d) {
   d->store.write = write_torn;
   d->store.read = read_torn;
   d->store.context = &d->memory;
+  d->store.unit = d->memory.unit;
   CHECK(zo_places_mount(&d->places, &d->store, kStoreBytes, kWeightBytes, fingerprint) == ZO_OK);
   CHECK(adopt(d) == ZO_OK);
 }
 
-static void begin_device(place_device* d) {
+static void begin_device(place_device* d, uint32_t unit) {
   memset(d, 0, sizeof *d);
+  d->memory.unit = unit;
   d->memory.bytes = (uint8_t*)malloc(kStoreBytes);
   for (uint32_t i = 0; i < kStoreBytes; ++i) d->memory.bytes[i] = (uint8_t)flash_draw();
   boot(d);
   CHECK(d->places.active == 1u && d->kind == ZO_PLACE_OWN);
 }
 
+/* Where a place of this store has its log. */
+static uint32_t log_at(uint32_t unit) { return (kWeightBytes + unit - 1u) / unit * unit; }
+
 /* A log of the model, as far as places look at it. */
-static void make_log(uint8_t* bytes, uint32_t header, uint8_t begin) {
+static void make_log(uint8_t* bytes, uint32_t header, uint8_t begin, uint32_t unit) {
   for (uint32_t i = 0; i < kLogBytes; ++i) bytes[i] = (uint8_t)(begin + i);
+  bytes[9] = 0;
   zo_write_u16(bytes + 10, header);
   memcpy(bytes + 16, fingerprint, sizeof fingerprint);
   zo_write_u32(bytes + header - 4u, zo_crc32(0, bytes, header - 4u));
+  if (unit > 1u) bytes[9] = (uint8_t)(128u + unit);
 }
 
 /* What the host asks for to deploy weights or a log; the first status that is not ZO_OK. */
 static zo_status deploy(place_device* d, uint32_t place, uint32_t kind, const uint8_t* bytes,
                         uint32_t count) {
-  const uint32_t at = kind == ZO_PLACE_WEIGHTS ? 0u : kWeightBytes;
+  const uint32_t unit = d->memory.unit;
+  const uint32_t at = kind == ZO_PLACE_WEIGHTS ? 0u : log_at(unit);
   const zo_place what = {kind, count, zo_fnv1a(ZO_FNV1A_BEGIN, bytes, count)};
   zo_status status = ZO_OK;
-  for (uint32_t i = 0; i < count && status == ZO_OK; i += 16u) {
-    const uint32_t part = count - i < 16u ? count - i : 16u;
-    status = zo_places_write(&d->places, place, at + i, bytes + i, part);
+  for (uint32_t i = 0; i < count && status == ZO_OK; i += 32u) {
+    const uint32_t part = count - i < 32u ? count - i : 32u;
+    uint8_t units[32];
+    memset(units, 0xFF, sizeof units);
+    memcpy(units, bytes + i, part);
+    status = zo_places_write(&d->places, place, at + i, units, (part + unit - 1u) / unit * unit);
   }
   return status == ZO_OK ? zo_places_activate(&d->places, place, &what, adopt, d) : status;
 }
 
-static void test_refusals(void) {
+static void test_refusals(uint32_t unit) {
   place_device d;
   uint8_t log[kLogBytes], byte = 0;
   const zo_place as_it_is = {ZO_PLACE_VOID, 0, 0};
+  uint8_t units[64] = {0};
   zo_places none;
-  begin_device(&d);
+  begin_device(&d, unit);
+  /* The least place: weights and a header of 36 bytes, each filled up. */
+  const uint32_t least = log_at(unit) + (36u + unit - 1u) / unit * unit;
+  CHECK(d.places.place_bytes == 64 + kLogBytes);
   CHECK(zo_places_mount(&none, &d.store, 127, 0, fingerprint) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_mount(&none, &d.store, 128 + 2 * 75, 40, fingerprint) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_mount(&none, &d.store, 128 + 2 * 76, 40, fingerprint) == ZO_OK);
+  CHECK(zo_places_mount(&none, &d.store, 127 + 2 * least, 40, fingerprint) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_places_mount(&none, &d.store, 128 + 2 * least, 40, fingerprint) == ZO_OK);
   CHECK(zo_places_mount(&none, &d.store, UINT32_MAX, UINT32_MAX, fingerprint) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_write(&d.places, 1, 0, &byte, 1) == ZO_ERROR_ORDER);
-  CHECK(zo_places_write(&d.places, 0, 0, &byte, 1) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_write(&d.places, 3, 0, &byte, 1) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_write(&d.places, 2, 240, &byte, 1) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_write(&d.places, 2, UINT32_MAX, &byte, 2) == ZO_ERROR_ARGUMENT);
+  const zo_log_store odd = {d.store.write, d.store.read, &d.memory, NULL, unit == 1u ? 3u : 64u};
+  CHECK(zo_places_mount(&none, &odd, kStoreBytes, 40, fingerprint) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_places_write(&d.places, 1, 0, units, unit) == ZO_ERROR_ORDER);
+  CHECK(zo_places_write(&d.places, 0, 0, units, unit) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_places_write(&d.places, 3, 0, units, unit) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_places_write(&d.places, 2, 64 + kLogBytes, units, unit) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_places_write(&d.places, 2, 0u - unit, units, 2u * unit) == ZO_ERROR_ARGUMENT);
+  if (unit > 1u) { /* no whole units */
+    CHECK(zo_places_write(&d.places, 2, unit / 2u, units, unit) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_places_write(&d.places, 2, 0, units, unit + unit / 2u) == ZO_ERROR_ARGUMENT);
+  }
   CHECK(zo_places_activate(&d.places, 2, &as_it_is, adopt, &d) == ZO_ERROR_STORE);
   CHECK(zo_places_activate(&d.places, 1, &as_it_is, adopt, &d) == ZO_OK);
   CHECK(!d.places.weights.write(d.places.weights.context, 0, &byte, 1));
   CHECK(!d.places.log.write(d.places.log.context, UINT32_MAX, &byte, 1));
-  CHECK(!d.places.log.read(d.places.log.context, kLogBytes, &byte, 1));
-  make_log(log, 132, 1);
+  CHECK(!d.places.log.read(d.places.log.context, 64 + kLogBytes - log_at(unit), &byte, 1));
+  make_log(log, 132, 1, unit);
+  log[9] = 0;
   log[20] ^= 1; /* of another model */
   zo_write_u32(log + 128, zo_crc32(0, log, 128));
+  if (unit > 1u) log[9] = (uint8_t)(128u + unit);
   CHECK(deploy(&d, 2, ZO_PLACE_LOG, log, kLogBytes) == ZO_ERROR_LOG);
-  make_log(log, 132, 1);
-  log[40] ^= 1; /* damaged */
-  CHECK(deploy(&d, 2, ZO_PLACE_LOG, log, kLogBytes) == ZO_ERROR_LOG);
+  for (uint32_t at = 0; at < 128u; at += 40u) {
+    make_log(log, 132, 1, unit);
+    log[at] ^= 1; /* damaged */
+    CHECK(deploy(&d, 2, ZO_PLACE_LOG, log, kLogBytes) == ZO_ERROR_LOG);
+  }
+  for (uint32_t other = 1; other <= 32u; other *= 2u) { /* padded for another store */
+    if (other == unit) continue;
+    make_log(log, 132, 1, other);
+    CHECK(deploy(&d, 2, ZO_PLACE_LOG, log, kLogBytes) == ZO_ERROR_LOG);
+  }
   CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, log, kWeightBytes - 1) == ZO_ERROR_ARGUMENT);
   CHECK(deploy(&d, 2, ZO_PLACE_OWN, log, kWeightBytes) == ZO_ERROR_ARGUMENT);
   const zo_place wrong = {ZO_PLACE_WEIGHTS, kWeightBytes, 1};
@@ -211,16 +250,16 @@ static void test_refusals(void) {
 }
 
 /* There and back, and the log of each run stays its own. */
-static void test_there_and_back(void) {
+static void test_there_and_back(uint32_t unit) {
   place_device d;
   uint8_t weights[kWeightBytes], others[kWeightBytes], own[kLogBytes], log[kLogBytes];
   const zo_place as_it_is = {ZO_PLACE_VOID, 0, 0};
-  begin_device(&d);
+  begin_device(&d, unit);
   any_content(weights, sizeof weights);
   any_content(others, sizeof others);
   others[0] = (uint8_t)(weights[0] ^ 1u);
-  make_log(own, 132, 7);
-  make_log(log, 164, 9);
+  make_log(own, 132, 7, unit);
+  make_log(log, 164, 9, unit);
   CHECK(d.places.log.write(d.places.log.context, 0, own, kLogBytes));
   CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, weights, kWeightBytes) == ZO_OK);
   CHECK(d.kind == ZO_PLACE_WEIGHTS && memcmp(d.weights, weights, kWeightBytes) == 0);
@@ -242,11 +281,11 @@ static void test_there_and_back(void) {
   boot(&d);
   CHECK(d.places.active == 1u && d.kind == ZO_PLACE_LOG);
   /* Damage of what is in use: what was in use before takes over. */
-  d.memory.bytes[128 + kWeightBytes + 30] ^= 1;
+  d.memory.bytes[128 + log_at(unit) + 30] ^= 1;
   boot(&d);
   CHECK(d.places.active == 2u && d.kind == ZO_PLACE_WEIGHTS);
   CHECK(zo_places_activate(&d.places, 1, &as_it_is, adopt, &d) == ZO_ERROR_STORE);
-  d.memory.bytes[128 + kWeightBytes + kLogBytes] ^= 1;
+  d.memory.bytes[128 + 64 + kLogBytes] ^= 1;
   boot(&d);
   CHECK(d.places.active == 1u && d.kind == ZO_PLACE_OWN);
   /* A store of another model has nothing. */
@@ -258,7 +297,7 @@ static void test_there_and_back(void) {
 
 /* Power fails at each byte of a deployment and of going back: afterwards the device has what it had
  * before or what it was given, whole; and the host's next attempt succeeds. */
-static void test_power_cuts(void) {
+static void test_power_cuts(uint32_t unit) {
   uint8_t first[kWeightBytes], second[kWeightBytes], log[kLogBytes];
   uint8_t before[kStoreBytes];
   uint32_t outcomes[2] = {0, 0};
@@ -267,15 +306,15 @@ static void test_power_cuts(void) {
   any_content(first, sizeof first);
   any_content(second, sizeof second);
   second[0] = (uint8_t)(first[0] ^ 1u);
-  make_log(log, 132, 3);
-  begin_device(&d);
+  make_log(log, 132, 3, unit);
+  begin_device(&d, unit);
   CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, first, kWeightBytes) == ZO_OK);
   CHECK(d.places.log.write(d.places.log.context, 0, log, kLogBytes));
   memcpy(before, d.memory.bytes, sizeof before);
   for (uint32_t back = 0; back < 2u; ++back) {
     for (uint32_t failing = 1;; ++failing) {
       bool done = false;
-      for (uint32_t arrives = 0; arrives <= 36u && !done; ++arrives) {
+      for (uint32_t arrives = 0; arrives <= 64u && !done; ++arrives) {
         memcpy(d.memory.bytes, before, sizeof before);
         boot(&d);
         if (back != 0u) CHECK(deploy(&d, 1, ZO_PLACE_WEIGHTS, second, kWeightBytes) == ZO_OK);
@@ -330,7 +369,7 @@ static uint32_t ask(zo_link* link, stream* line, const uint8_t* request, uint32_
 
 static void test_requests(void) {
   place_device d;
-  begin_device(&d);
+  begin_device(&d, 1);
   uint8_t* buffer = (uint8_t*)malloc(ZO_LINK_LEAST_BYTES);
   uint8_t sent[256], answer[ZO_LINK_LEAST_BYTES];
   stream line = {sent, 0, sizeof sent};
@@ -354,6 +393,13 @@ static void test_requests(void) {
   CHECK(answer[1] == 0x81 && answer[2] == 0x34 && answer[3] == 0x12);
   CHECK(zo_read_u32(answer + 4) == ZO_OK && memcmp(answer + 8, fingerprint, 16) == 0);
   CHECK(zo_read_u32(answer + 24) == 64u && zo_read_u32(answer + 28) == 1u);
+  place_device units; /* says what it programs at once, and what the least buffer holds is enough */
+  begin_device(&units, 16);
+  link.places = &units.places;
+  CHECK(ask(&link, &line, hello, 4, answer, sizeof answer) == 68u);
+  CHECK(zo_read_u32(answer + 36) == kWeightBytes && zo_read_u32(answer + 64) == 16u);
+  link.places = &d.places;
+  free(units.memory.bytes);
   hello[0] = 2;
   CHECK(ask(&link, &line, hello, 4, answer, sizeof answer) == 8u);
   CHECK(answer[0] == ZO_LINK_VERSION && zo_read_u32(answer + 4) == ZO_ERROR_OPTIONS);
@@ -407,8 +453,10 @@ void test_link(void) {
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; ++i) {
     for (uint32_t round = 0; round < ROUNDS(40u); ++round) test_frames(lengths[i]);
   }
-  test_refusals();
-  test_there_and_back();
-  test_power_cuts();
+  for (uint32_t unit = 1; unit <= 32u; unit *= 2u) {
+    test_refusals(unit);
+    test_there_and_back(unit);
+    test_power_cuts(unit);
+  }
   test_requests();
 }
