@@ -60,12 +60,20 @@ static inline __attribute__((always_inline)) uint32_t run_loop(const gaussian_ru
 }
 
 /* Not inlined, so that in each loop the table's address stays in a register. */
-#define LOOP static __attribute__((noinline))
+#define GAUSSIAN_LOOP static __attribute__((noinline))
 
-LOOP uint32_t single_8(const gaussian_run* run, const int8_t* z) { return run_loop(run, z, 1, 0); }
-LOOP uint32_t single_16(const gaussian_run* run, const int8_t* z) { return run_loop(run, z, 1, 1); }
-LOOP uint32_t any_8(const gaussian_run* run, const int8_t* z) { return run_loop(run, z, 0, 0); }
-LOOP uint32_t any_16(const gaussian_run* run, const int8_t* z) { return run_loop(run, z, 0, 1); }
+GAUSSIAN_LOOP uint32_t single_8(const gaussian_run* run, const int8_t* z) {
+  return run_loop(run, z, 1, 0);
+}
+GAUSSIAN_LOOP uint32_t single_16(const gaussian_run* run, const int8_t* z) {
+  return run_loop(run, z, 1, 1);
+}
+GAUSSIAN_LOOP uint32_t any_8(const gaussian_run* run, const int8_t* z) {
+  return run_loop(run, z, 0, 0);
+}
+GAUSSIAN_LOOP uint32_t any_16(const gaussian_run* run, const int8_t* z) {
+  return run_loop(run, z, 0, 1);
+}
 
 uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count,
                           const zo_query* queries, uint32_t query_count, int32_t largest,

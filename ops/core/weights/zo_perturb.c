@@ -18,13 +18,13 @@
 
 /* Not inlined into one another, so that in each loop the tables' addresses stay in registers. */
 #if defined(__GNUC__)
-#define LOOP static __attribute__((noinline))
+#define PERTURB_LOOP static __attribute__((noinline))
 #else
-#define LOOP static
+#define PERTURB_LOOP static
 #endif
 
 /* Moves `words` times 32 weights by one term; returns the state that follows. */
-LOOP uint32_t add_one(int8_t* weights, uint32_t words, uint32_t state, zo_signs signs) {
+PERTURB_LOOP uint32_t add_one(int8_t* weights, uint32_t words, uint32_t state, zo_signs signs) {
   for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
     state = zo_stream_next(state);
     zo_add_32_signs(weights, state, signs);
@@ -33,8 +33,8 @@ LOOP uint32_t add_one(int8_t* weights, uint32_t words, uint32_t state, zo_signs 
 }
 
 /* The same by two terms. */
-LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo_signs signs,
-                   zo_signs signs_2) {
+PERTURB_LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo_signs signs,
+                           zo_signs signs_2) {
   uint32_t state = states[0], state_2 = states[1];
   for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
     state = zo_stream_next(state);
@@ -84,8 +84,8 @@ static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint
 
 #if ZO_ADD_GAUSSIAN
 /* The first weights of a tile, as many as there are whole vectors of; returns how many. */
-LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t* state, uint32_t mu,
-                               int32_t k) {
+PERTURB_LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t* state,
+                                       uint32_t mu, int32_t k) {
   uint8_t table[ZO_GAUSSIAN_BYTES];
   const uint32_t whole = count / ZO_GAUSSIAN_TOGETHER * ZO_GAUSSIAN_TOGETHER;
   uint32_t word = *state;
@@ -157,7 +157,7 @@ static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size
 
 #if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
 /* Whole tiles of words; `states` are those before the first one. */
-LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pair) {
+PERTURB_LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pair) {
   for (const int8_t* const end = weights + ZO_STREAM_TILE; weights != end; weights += 32) {
     state = zo_stream_next(state);
     state_2 = zo_stream_next(state_2);
@@ -166,7 +166,8 @@ LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pa
 }
 
 /* Two terms on the whole tiles of a tensor. Returns the number of weights. */
-LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_perturb_term* terms) {
+PERTURB_LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu,
+                                   const zo_perturb_term* terms) {
   const uint32_t tiles = tensor->size / ZO_STREAM_TILE;
   uint32_t tables[2][ZO_SIGNS_WORDS], table[ZO_PAIR_WORDS];
   const zo_signs signs = zo_signs_of(terms[0].k * (int32_t)mu, tables[0]);

@@ -28,9 +28,9 @@
 
 /* Not inlined, so that what calls it keeps its registers; inlined it is smaller. */
 #if defined(__GNUC__) && !defined(__OPTIMIZE_SIZE__)
-#define LOOP static __attribute__((noinline))
+#define UPDATE_LOOP static __attribute__((noinline))
 #else
-#define LOOP static
+#define UPDATE_LOOP static
 #endif
 
 /* The random streams of one tile of weights, one per query. */
@@ -102,9 +102,9 @@ static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32
 
 /* One step on weights [begin, begin + count) of one stream tile, a chunk at a time. Returns the
  * clipped weights. */
-LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                            zo_distribution distribution, const zo_query* queries,
-                            uint32_t query_count, tile_streams* streams) {
+UPDATE_LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint32_t count,
+                                   zo_distribution distribution, const zo_query* queries,
+                                   uint32_t query_count, tile_streams* streams) {
   const int32_t largest = ROWS ? largest_step(distribution, queries, query_count) : 0;
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < count; i += UPDATE_CHUNK) {
