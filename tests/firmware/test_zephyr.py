@@ -78,7 +78,7 @@ def test_zephyr_sample(tmp_path: Path) -> None:
     package = tmp_path / "base/share/zephyr-package/cmake"
     package.mkdir(parents=True)
     (package / "ZephyrConfig.cmake").write_text(
-        "file(WRITE ${CMAKE_BINARY_DIR}/modules ${ZEPHYR_EXTRA_MODULES})\n"
+        "file(WRITE ${CMAKE_BINARY_DIR}/modules ${EXTRA_ZEPHYR_MODULES})\n"
         'function(target_sources)\n  file(WRITE ${CMAKE_BINARY_DIR}/sources "${ARGN}")\nendfunction()\n'
         "macro(project)\n  _project(${ARGN} NONE)\nendmacro()\n"
     )

@@ -8,7 +8,7 @@ from .project import Layout, Project
 
 
 def zephyr(project: Project) -> Layout:
-    """The folder goes into ``ZEPHYR_EXTRA_MODULES``."""
+    """The folder goes into ``EXTRA_ZEPHYR_MODULES``."""
     folder = f"samples/{project.name}"
     common = {
         "name": project.name,
