@@ -4,7 +4,8 @@ same run on this machine.
 
 `ZEPHYR_BASE` is Zephyr's tree, in a shell in which its own samples can be built, with its Python packages on
 the PATH. Where it is in no west workspace, `ZEPHYR_MODULES` names the folders of its modules, of which it
-needs cmsis. TFLM is that of `TFLM_DIR`, so a workspace is to be without the module tflite-micro. Without
+needs cmsis. TFLM is that of `TFLM_DIR`, with the library that its own Makefile has built for a Cortex-M4 with
+CMSIS-NN's kernels, so a workspace is to be without the module tflite-micro. Without
 `ZEPHYR_TOOLCHAIN_VARIANT`, Debian's compiler is taken.
 """
 
@@ -18,10 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from cortex_m.emulator import missing
 from device.runs import samples
 from helpers.firmware_folders import ALGORITHMS, zo_model
-from tflm_checkout.firmware_build import TFLM_DIR
+from tflm_checkout.firmware_build import TFLM_DIR, Library
 from tflm_checkout.runs import checksum_of
 from tflm_checkout.test_firmware import log_of
 from tflm_zo.firmware import generate_firmware
@@ -29,6 +29,7 @@ from tflm_zo.training import Nodes, Settings, Trainer, Weights
 
 ZEPHYR_BASE = os.environ.get("ZEPHYR_BASE")
 MODULE = Path(__file__).parent / "zephyr_module"
+LIBRARY = Library("cortex-m4", cmsis_nn=True)
 SETTINGS = {
     "node": Settings(tasks=(Nodes(queries=2),), batch_size=4, snapshot_every=2),
     "weight": Settings(tasks=(Weights(queries=2),), batch_size=4, learning_rate=20.0),
@@ -42,7 +43,9 @@ def why_not() -> str | None:
     """Why nothing can be built."""
     if not ZEPHYR_BASE or not TFLM_DIR:
         return "NO ZEPHYR_BASE OR NO TFLM_DIR: NOTHING WAS BUILT OR RUN UNDER ZEPHYR"
-    return "NO cmake OR NO ninja" if None in (shutil.which("cmake"), shutil.which("ninja")) else missing()
+    if None in (shutil.which("cmake"), shutil.which("ninja")):
+        return "NO cmake OR NO ninja: NOTHING WAS BUILT OR RUN UNDER ZEPHYR"
+    return LIBRARY.why_not()
 
 
 def environment() -> dict[str, str]:
@@ -52,12 +55,14 @@ def environment() -> dict[str, str]:
 
 def configure(sample: Path, build: Path) -> list[str]:
     """The command that Zephyr's CMake is called with."""
-    command = ["cmake", "-GNinja", "-S", str(sample), "-B", str(build), "-DBOARD=mps2/an385"]
+    command = ["cmake", "-GNinja", "-S", str(sample), "-B", str(build), "-DBOARD=mps2/an386"]
     if "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ:
         # Debian's C library has locks of its own, which nothing here needs, and does not say that it has
         # Zephyr's.
         command += [f"-DEXTRA_{language}FLAGS=-D_RETARGETABLE_LOCKING=1" for language in ("C", "CXX")]
-    return [*command, f"-DTFLM_DIR={Path(TFLM_DIR or '').resolve()}"]
+    # The library's calls have floating-point arguments in registers.
+    command += ["-DCONFIG_FPU=y", "-DCONFIG_FP_HARDABI=y"]
+    return [*command, f"-DTFLM_DIR={Path(TFLM_DIR or '').resolve()}", f"-DTFLM_LIBRARY={LIBRARY.path}"]
 
 
 def run(command: list[str]) -> None:
@@ -67,7 +72,7 @@ def run(command: list[str]) -> None:
 
 def printed(program: Path) -> list[str]:
     """Lines of a program up to the one with its checksum."""
-    command = ["qemu-system-arm", "-M", "mps2-an385", "-nographic", "-kernel", str(program)]
+    command = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-kernel", str(program)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
     ) as emulator:
@@ -86,7 +91,7 @@ def printed(program: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of both runs: Zephyr and TFLM are compiled once."""
+    """Of both runs: Zephyr is compiled once."""
     if reason := why_not():
         pytest.skip(reason)
     return tmp_path_factory.mktemp("zephyr")
