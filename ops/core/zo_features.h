@@ -124,6 +124,10 @@
 #ifndef ZO_WITH_SHARPNESS
 #define ZO_WITH_SHARPNESS ZO_FEATURES
 #endif
+/* Steps that move a block of the model's layers alone. */
+#ifndef ZO_WITH_BLOCKS
+#define ZO_WITH_BLOCKS ZO_FEATURES
+#endif
 /* Rates that follow a cosine or fall in steps, or depend on the number of weights. */
 #ifndef ZO_WITH_SCHEDULES
 #define ZO_WITH_SCHEDULES ZO_FEATURES

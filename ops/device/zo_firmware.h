@@ -57,18 +57,26 @@ struct Segment {
   uint8_t skips;  // how many it has
 };
 
-// A trainable tensor, in RAM.
+// What a run needs to know of a trainable tensor besides what the weight ops publish of it: the
+// tables have a row for each tensor where there is anything to say.
+#define ZO_TRAINABLE_ROWS                                                         \
+  (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES ||    \
+   ZO_WITH_CHAINS)
 struct Trainable {
-  const char* name;
+#if ZO_WITH_MULTIPLIERS
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1
-  const uint8_t* mask;        // see zo_mask.h; null: all weights
-  uint32_t size;              // bytes
   uint32_t channels;
   uint32_t inner;
-  uint16_t stream;  // its number in the model, see zo_stream.h
+#endif
+#if ZO_WITH_MASKS
+  const uint8_t* mask;  // see zo_mask.h; null: all weights
+#endif
+#if ZO_WITH_BLOCKS
   uint16_t block;
-  uint8_t segment;
+#endif
+#if ZO_WITH_BIASES || ZO_WITH_CHAINS
   uint8_t type;  // zo_tensor_type
+#endif
 };
 
 // A ZO model.
@@ -76,13 +84,14 @@ struct ModelInfo {
   const Segment* segments;
   const Skip* skips;
   const Port* inputs;
+#if ZO_TRAINABLE_ROWS
   const Trainable* trainable;
+#endif
   const uint8_t* fingerprint;  // [ZO_LOG_FINGERPRINT_BYTES] of the file the model came from
   uint32_t segment_count;
   uint32_t input_count;
   uint32_t trainable_count;
   uint32_t batch;
-  uint32_t command_words;
   uint32_t label_bytes;  // of a sample
   uint32_t loss_kind;    // zo_loss_kind
   uint32_t classes;      // of a softmax, else outputs
@@ -93,6 +102,23 @@ struct ModelInfo {
   // Of the model's trainable tensors that the run does not train, which are constants.
   uint32_t frozen_checksum;
 };
+
+// Of a tensor: its zo_tensor_type, and the block that it belongs to.
+inline uint32_t TypeOf([[maybe_unused]] const ModelInfo& info, [[maybe_unused]] uint32_t tensor) {
+#if ZO_WITH_BIASES || ZO_WITH_CHAINS
+  return info.trainable[tensor].type;
+#else
+  return ZO_TENSOR_INT8;
+#endif
+}
+
+inline uint32_t BlockOf([[maybe_unused]] const ModelInfo& info, [[maybe_unused]] uint32_t tensor) {
+#if ZO_WITH_BLOCKS
+  return info.trainable[tensor].block;
+#else
+  return 0;
+#endif
+}
 
 using Evaluation = zo_evaluation;
 

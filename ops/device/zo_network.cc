@@ -74,14 +74,7 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
   }
-  const zo_status status = Run(nullptr, false, 0, false);  // copies the initial weights in
-  for (uint32_t i = 0; status == ZO_OK && i < info.trainable_count; ++i) {
-    const Trainable& trainable = info.trainable[i];
-    if (entries[i].stream != trainable.stream || entries[i].size != trainable.size) {
-      return ZO_ERROR_RUNTIME;  // tables and model do not belong together
-    }
-  }
-  return status;
+  return Run(nullptr, false, 0, false);  // copies the initial weights in
 }
 
 int8_t* Network::entering(uint32_t segment) {

@@ -59,20 +59,23 @@ void Network::Fingerprint(uint8_t* bytes) const {
 }
 
 zo_tensor Network::tensor(uint32_t number) const {
-  const Trainable& trainable = info_->trainable[number];
   // A segment's weight ops publish its tensors in the order of the tables.
   const zo_directory_entry& entry = entries_[number];
   zo_tensor tensor = {};
   tensor.weights = entry.weights;
   tensor.fraction = entry.fraction;
-  tensor.multiplier = trainable.multiplier;
-  tensor.size = trainable.size;
-  tensor.channels = trainable.channels;
-  tensor.inner = trainable.inner;
-  tensor.stream = trainable.stream;
+  tensor.size = entry.size;
+  tensor.stream = entry.stream;
   tensor.limit = info_->limit;
-  tensor.mask = trainable.mask;
-  tensor.type = trainable.type;
+#if ZO_WITH_MULTIPLIERS
+  tensor.multiplier = info_->trainable[number].multiplier;
+  tensor.channels = info_->trainable[number].channels;
+  tensor.inner = info_->trainable[number].inner;
+#endif
+#if ZO_WITH_MASKS
+  tensor.mask = info_->trainable[number].mask;
+#endif
+  tensor.type = TypeOf(*info_, number);
   return tensor;
 }
 

@@ -80,7 +80,7 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
       if (from.tensors > tensors) tensors = from.tensors;
     } else {
       const zo_node_layer* layer = &from.layer;
-      if (info.trainable[from.first_tensor].type != ZO_TENSOR_INT32) {
+      if (TypeOf(info, from.first_tensor) != ZO_TENSOR_INT32) {
         task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
       }
       if (!IsExact(from) || from.following != ZO_NODE_TAIL) {

@@ -130,7 +130,7 @@ void NodeTrainer::Header(const LogStore& log, uint8_t* bytes) const {
                                                       2 * static_cast<size_t>(size));
   for (uint32_t i = 0; i < count; ++i) {
     const TaskInfo& info = infos_[i];
-    const uint32_t tensor = network_->info().trainable[info.first_tensor].stream;
+    const uint32_t tensor = network_->tensor(info.first_tensor).stream;
     entries[i] = {tensor, info.tensors, info.kind, info.queries, info.mu, info.rate, info.gain};
   }
   zo_snapshot_write_header(&header, &run_.settings, entries, bytes);

@@ -38,7 +38,7 @@ zo_status WeightTrainer::Move(const zo_moves& moves) {
   const ModelInfo& info = network_->info();
   for (uint32_t i = 0; i < info.trainable_count; ++i) {
     const zo_tensor tensor = network_->tensor(i);
-    const zo_status status = zo_moves_apply(&moves, &tensor, info.trainable[i].block);
+    const zo_status status = zo_moves_apply(&moves, &tensor, BlockOf(info, i));
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -173,7 +173,8 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
   const uint32_t count = zo_control_items(&settings, record.step, record.coefficients, items);
   const zo_distribution distribution = zo_control_distribution(&settings, record.step);
   for (uint32_t i = 0; i < info.trainable_count; ++i) {
-    if (settings.blocks > 0 && info.trainable[i].block != record.step % settings.blocks) continue;
+    const uint32_t blocks = zo_blocks_of(&settings);
+    if (blocks > 0 && BlockOf(info, i) != record.step % blocks) continue;
     const zo_tensor tensor = network_->tensor(i);
     const zo_status status = zo_update_s8(&tensor, distribution, nullptr, items, count, nullptr);
     if (status != ZO_OK) return status;

@@ -63,6 +63,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     ),
     "loss": ({"loss": "floor_log2"}, Settings(tasks=(Weights(),), batch_size=1), {"FLOOR_LOG2"}),
     "sharpness": ({}, Settings(tasks=(Weights(sharpness=True),), batch_size=1), {"SHARPNESS"}),
+    "blocks": ({}, Settings(tasks=(Weights(scope="blocks"),), batch_size=1), {"BLOCKS"}),
     "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule="cosine"), {"SCHEDULES"}),
     "norm": ({}, Settings(tasks=(Weights(gradient_norm=True),), batch_size=1), {"SCHEDULES"}),
     "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule="constant"), set()),

@@ -80,19 +80,9 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
         ]
         assert int(row[9]) == sum(tensor.size for tensor in enters) // metadata.batch
 
-    trainable = rows(text, "kTrainable")
-    assert len(trainable) == len(metadata.trainable) == int(define(made, "ZO_TENSORS"))
-    for row, t in zip(trainable, metadata.trainable, strict=True):
-        assert row[0] == f'"{t.layer}"'
-        assert [int(v) for v in row[3:]] == [
-            t.size,
-            t.channels,
-            t.inner,
-            t.stream,
-            t.block,
-            t.segment,
-            t.int16,
-        ]
+    # Random signs on all weights of all layers need to know nothing of a tensor but what its op says.
+    assert "kTrainable" not in text
+    assert len(metadata.trainable) == int(define(made, "ZO_TENSORS"))
 
     inputs = rows(text, "kInputs")
     assert len(inputs) == len(metadata.original.inputs)
@@ -100,8 +90,7 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
         port_of = metadata.segments[segment_number].inputs[index]
         assert (port_of.role, port_of.index) == ("input", i)
         assert size == model.subgraphs[segment_number].inputs[index].size // metadata.batch
-    for field, value in (("batch", metadata.batch), ("command_words", metadata.command_words)):
-        assert re.search(rf"/\* {field} \*/ {value},", text)
+    assert re.search(rf"/\* batch \*/ {metadata.batch},", text)
     assert re.search(rf"/\* limit \*/ {127 - metadata.headroom},", text)
     bits = 2 if metadata.update_bits == 16 else 1
     assert int(define(made, "ZO_TRAINABLE_BYTES")) == bits * sum(t.size for t in metadata.trainable)

@@ -100,6 +100,9 @@ int main(void) {
     s.decay_steps = 1;
     printf("%d ", (int)zo_control_settings_check(&s));
   }
+  s.schedule = ZO_SCHEDULE_CONSTANT;
+  s.blocks = 2;
+  printf("%d ", (int)zo_control_settings_check(&s));
   return 0;
 }
 """
@@ -121,7 +124,7 @@ def test_with_everything(tmp_path):
         [0, 0],
         [0, 0],
         [0, 0, 0, 0, 0, 0, 0, 0, 0],
-        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     ]
 
 
@@ -133,8 +136,8 @@ def test_without_anything(tmp_path):
         [1, 1],  # with multipliers
         # Losses but cross-entropy; a plain model, fractions, multipliers, masks; biases.
         [0, 1, 1, 1, 0, 0, 1, 1, 1],
-        # Sharpness, gradient norm, one-sided differences, rules but normalized steps, schedules.
-        [0, 1, 1, 1, 1, 0, 1, 0, 0, 1, 1],
+        # Sharpness, gradient norm, one-sided differences, rules but normalized steps, schedules, blocks.
+        [0, 1, 1, 1, 1, 0, 1, 0, 0, 1, 1, 1],
     ]
 
 
@@ -154,7 +157,7 @@ def sources_with_features():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
-    assert len(FEATURES) == 28
+    assert len(FEATURES) == 30
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
         command = [CC, *STRICT, "-fsyntax-only", *flags, *sources_with_features()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -62,6 +62,7 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
         "ZO_WITH_BITS": bits,
         "ZO_WITH_BACKWARD": any(run.backward is not None for run in runs_of(plan)),
+        "ZO_WITH_BLOCKS": plan.value("blocks") != 0,
         "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
         "ZO_WITH_SCHEDULES": plan.value("schedule") > constants.ZO_SCHEDULE_LINEAR
         or plan.value("gradient_norm") != 0,

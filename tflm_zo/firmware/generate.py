@@ -103,7 +103,8 @@ def _init(model: Model, metadata: ZoMetadata, plan: RunPlan) -> str:
             f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
             f"                           workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
         )
-    return "  return WeightTrainer::Init(&network_, &kSettings, kBlockSegments, source);"
+    blocks = "kBlockSegments" if plan.value("blocks") else "nullptr"
+    return f"  return WeightTrainer::Init(&network_, &kSettings, {blocks}, source);"
 
 
 def _declarations(plan: RunPlan, zo: str) -> str:
@@ -115,10 +116,9 @@ def _declarations(plan: RunPlan, zo: str) -> str:
         tasks = f"extern const TaskInfo kTasks[{len(plan.tasks)}];"
         return f"{info}extern const {zo}_node_settings kSettings;\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
-    count = max(1, len(plan.block_segments))
-    return (
-        f"{info}extern const {zo}_control_settings kSettings;\nextern const uint8_t kBlockSegments[{count}];"
-    )
+    text = f"{info}extern const {zo}_control_settings kSettings;"
+    count = len(plan.block_segments)
+    return f"{text}\nextern const uint8_t kBlockSegments[{count}];" if plan.value("blocks") else text
 
 
 def _samples(
@@ -198,7 +198,7 @@ def generate(
     builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
     names, trainer = own(name), trainer_of(plan)
     common = {"command": command, "name": name, **names}
-    devices = device_models(model, plan)
+    devices, wanted = device_models(model, plan), features(model, metadata, plan)
     arrays, array_names = _model_arrays(devices, name)
     ram, arenas = ram_of(model, metadata, plan, devices, static_memory=builds.static_memory)
     sizes = {
@@ -246,10 +246,9 @@ def generate(
             array_names=array_names,
             least_arenas=[a.least for a in arenas],
             command=command,
+            wanted=wanted,
         ),
-        **of_model(
-            _joined(_own_op_pack(plan, features(model, metadata, plan)), own_class, name, command), name
-        ),
+        **of_model(_joined(_own_op_pack(plan, wanted), own_class, name, command), name),
     }
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))

@@ -19,7 +19,7 @@ from .backward_tables import backward_tables
 from .boundaries import Boundaries, bytes_of_sample
 from .device_model import DeviceModel
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
-from .source_text import array, comment, fill, hexadecimal, numbers, own, string
+from .source_text import array, comment, fill, hexadecimal, numbers, own
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
@@ -88,26 +88,36 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
     raise ConversionError("the model has no output that its loss belongs to")
 
 
-def _trainable(model: Model, metadata: ZoMetadata, device: DeviceModel, block: str) -> tuple[str, str]:
-    """Returns the definitions of arrays of trainable tensors, and rows that point to them."""
+def _trainable(
+    model: Model, metadata: ZoMetadata, device: DeviceModel, block: str, wanted: Mapping[str, bool]
+) -> tuple[str, list[str]]:
+    """Returns the definitions of arrays of trainable tensors, and rows that point to them: `Trainable` with
+    the fields that the features of the run leave of it, none where they leave none.
+    """
     factors: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **device.plan.multipliers}
     masks = update_masks(model)
     arrays, rows = [], []
     for i in device.trained:
-        t, pointers = metadata.trainable[i], []
+        t, values = metadata.trainable[i], list[str | int]()
         factor = factors.get(t.name)
         if factor is not None:
             arrays.append(array(f"const int32_t kMultiplier{block}{i}[{t.channels}]", factor.reshape(-1)))
-        pointers.append("nullptr" if factor is None else f"kMultiplier{block}{i}")
+        if wanted["ZO_WITH_MULTIPLIERS"]:
+            pointer = "nullptr" if factor is None else f"kMultiplier{block}{i}"
+            values += [pointer, t.channels, t.inner]
         mask = masks.get(t.name)
         if mask is not None:
             arrays.append(array(f"const uint8_t kMask{block}{i}[{mask.size}]", mask.reshape(-1)))
-        pointers.append("nullptr" if mask is None else f"kMask{block}{i}")
+        if wanted["ZO_WITH_MASKS"]:
+            values.append("nullptr" if mask is None else f"kMask{block}{i}")
+        if wanted["ZO_WITH_BLOCKS"]:
+            values.append(t.block)
         kind = constants.ZO_TENSOR_INT16 if t.int16 else constants.ZO_TENSOR_INT8
-        kind = constants.ZO_TENSOR_INT32 if t.bias else kind
-        values = [t.nbytes, t.channels, t.inner, t.stream, t.block, t.segment, kind]
-        rows.append(f"    {{{string(t.layer)}, {', '.join(pointers)}, {', '.join(map(str, values))}}},")
-    return "\n".join(arrays), "\n".join(rows)
+        if wanted["ZO_WITH_BIASES"] or wanted["ZO_WITH_CHAINS"]:
+            values.append(constants.ZO_TENSOR_INT32 if t.bias else kind)
+        if values:
+            rows.append(f"    {{{', '.join(map(str, values))}}},  // {comment(t.layer)}")
+    return "\n".join(arrays), rows
 
 
 def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str:
@@ -211,11 +221,11 @@ def _run(plan: RunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], nam
             "namespace {\n\n" + "\n".join(constants) + "\n}  // namespace\n\n" if constants else ""
         ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
-    segments = plan.block_segments or (0,)
-    return (
-        f"const {names['zo']}_control_settings kSettings = {{\n{_settings(plan.settings, '    ')}\n}};\n\n"
-        f"const uint8_t kBlockSegments[{len(segments)}] = {{\n{numbers(segments)}\n}};\n"
-    )
+    text = f"const {names['zo']}_control_settings kSettings = {{\n{_settings(plan.settings, '    ')}\n}};\n"
+    if not plan.value("blocks"):
+        return text
+    segments = plan.block_segments
+    return text + f"\nconst uint8_t kBlockSegments[{len(segments)}] = {{\n{numbers(segments)}\n}};\n"
 
 
 def _logit_scale(loss: ZoLoss) -> str:
@@ -232,9 +242,13 @@ def _tables(
     boundaries: Boundaries,
     arrays: Sequence[str],
     block: str,
+    wanted: Mapping[str, bool],
 ) -> tuple[str, dict[str, str | int]]:
     """Returns the tables of a run's model, and what its `ModelInfo` says of them."""
-    constants, trainable = _trainable(model, metadata, device, block)
+    constants, trainable = _trainable(model, metadata, device, block, wanted)
+    of_trainable = "// Factors, channels, inner; mask; block; type: those that the run needs.\n"
+    of_trainable += f"const Trainable kTrainable{block}[{len(trainable)}] = {{\n"
+    of_trainable += "\n".join(trainable) + "\n};\n"
     segments, skips = _segments(device, metadata, boundaries, arrays)
     of_skips = f"// Number of an input, segment that it entered.\nconst Skip kSkips{block}[]"
     of_skips += f" = {{\n{skips}\n}};\n"
@@ -245,12 +259,12 @@ def _tables(
         segment_count=len(metadata.segments),
         skips=of_skips if skips else "",
         constants=constants,
-        trainable=trainable,
-        trainable_count=len(device.trained),
+        trainable=of_trainable if trainable else "",
     )
     info: dict[str, str | int] = {
         "block": block,
         "skip_array": f"kSkips{block}" if skips else "nullptr",
+        "trainable_array": f"    /* trainable */ kTrainable{block},\n" if trainable else "",
         "trainable_count": len(device.trained),
         "frozen_checksum": f"0x{device.frozen_checksum:08x}",
     }
@@ -268,6 +282,7 @@ def model_source(
     array_names: Sequence[Sequence[str]],
     least_arenas: Sequence[int],
     command: str,
+    wanted: Mapping[str, bool],
 ) -> str:
     """Returns the text of ``zo_model.cc``.
 
@@ -281,6 +296,7 @@ def model_source(
         array_names: for each of `devices` where its segments begin in the arrays, in C.
         least_arenas: for each of `devices` bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
+        wanted: the features that the run needs, by the macro's name.
 
     Raises:
         ConversionError: firmware cannot feed the model's inputs.
@@ -296,7 +312,7 @@ def model_source(
     tables, infos = [], []
     for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):
         block = str(i) if len(devices) > 1 else ""
-        text, info = _tables(model, metadata, device, boundaries[i], of_segments, block)
+        text, info = _tables(model, metadata, device, boundaries[i], of_segments, block, wanted)
         tables.append(text)
         infos.append(
             fill(
@@ -306,7 +322,6 @@ def model_source(
                 segment_count=len(metadata.segments),
                 input_count=len(inputs),
                 batch=metadata.batch,
-                command_words=metadata.command_words,
                 label_bytes=label_bytes,
                 loss_kind=_LOSSES.index(loss.kind),
                 loss_name=loss.kind,

@@ -36,7 +36,7 @@ uint32_t zo_control_words(const zo_control_settings* s) {
 /* Seeds that make up the directions of a step. */
 static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
   if (!ZO_WITH_CHAINS) return 1;
-  const uint32_t before = s->blocks > 0u ? step / s->blocks : step;
+  const uint32_t before = zo_blocks_of(s) > 0u ? step / zo_blocks_of(s) : step;
   const uint32_t longest = longest_chain(s);
   return before < longest ? before + 1u : longest;
 }
@@ -44,7 +44,7 @@ static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
 /* Seed j of the direction of a query. */
 static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query,
                            uint32_t j) {
-  return zo_query_seed(s->run_seed, step - j * (s->blocks > 0u ? s->blocks : 1u), query);
+  return zo_query_seed(s->run_seed, step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
 }
 
 uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int32_t* coefficients,
@@ -110,13 +110,14 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
 /* --- What to do next -------------------------------------------------------- */
 
 static uint32_t block_of(const zo_control* control, uint32_t step) {
-  return control->settings->blocks > 0u ? step % control->settings->blocks : ZO_ALL_BLOCKS;
+  const uint32_t blocks = zo_blocks_of(control->settings);
+  return blocks > 0u ? step % blocks : ZO_ALL_BLOCKS;
 }
 
 static uint32_t segment_of(const zo_control* control, uint32_t step) {
-  return control->settings->blocks > 0u && control->block_segments != NULL
-             ? control->block_segments[step % control->settings->blocks]
-             : 0u;
+  const uint32_t blocks = zo_blocks_of(control->settings);
+  return blocks > 0u && control->block_segments != NULL ? control->block_segments[step % blocks]
+                                                        : 0u;
 }
 
 /* Seeds of z_s come after those of z. */

@@ -69,6 +69,10 @@ typedef struct zo_control_settings {
 static inline uint32_t zo_queries_of(const zo_control_settings* settings) {
   return ZO_MAX_QUERIES == 1 ? 1u : settings->queries;
 }
+/* Blocks that steps move in turns, in a build that has such steps. */
+static inline uint32_t zo_blocks_of(const zo_control_settings* settings) {
+  return ZO_WITH_BLOCKS ? settings->blocks : 0u;
+}
 static inline uint32_t zo_minibatch_of(const zo_control_settings* settings) {
   return settings->batch * settings->parts; /* times the steps below 2^32 */
 }
