@@ -1,7 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /*
- * Base-2 exponential and logarithm in integers: what a cross-entropy needs. Products are 16 x 16
- * bits, so that a core without a long multiplier has no library calls in the loop over classes.
+ * Base-2 exponential and logarithm in integers: what a cross-entropy needs.
  */
 #ifndef TFLM_ZO_OPS_CORE_MATH_ZO_LOG2_H_
 #define TFLM_ZO_OPS_CORE_MATH_ZO_LOG2_H_
