@@ -263,9 +263,8 @@ static uint32_t checksum(const weight_op* op) {
 
 /* Whether nothing is asked for: most invokes of a segment that has weights and is only re-run. What
  * is no command, whoever's memory that is, is left to the checks. */
-static int is_idle(const weight_op* op) {
-  const int32_t* words = (const int32_t*)op->command.data;
-  if ((uintptr_t)words % sizeof(int32_t) != 0u) return 0;
+static int is_idle(const int32_t* words) {
+  if (ZO_WITH_CHECKS && (uintptr_t)words % sizeof(int32_t) != 0u) return 0;
   const uint32_t head = (uint32_t)words[0];
   return head == 0u || ((head & ~ZO_FLAG_LOSS) == ZO_COMMAND_MAGIC && words[1] == 0);
 }
@@ -290,7 +289,7 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   const int32_t* words = (const int32_t*)op.command.data;
   int32_t* state = op.state;
   if ((op.flags & ZO_OPTION_FIRST) != 0u) state[kStateSaturated] = 0;
-  if (state[kStateMagic] == ZO_STATE_MAGIC && is_idle(&op)) {
+  if (state[kStateMagic] == ZO_STATE_MAGIC && is_idle(words)) {
     report_status(&op, words);
     return ZO_OK;
   }
@@ -321,34 +320,62 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 }
 
 #if !ZO_KERNEL_SETS /* desktops write commands */
-/* The loss looks at the first word of the status for whether it is wanted. */
-static void pass_command_on(const weight_op* op) {
-  if ((op->flags & ZO_OPTION_LAST) == 0u) return;
-  int32_t* report = (int32_t*)input(op, kStatus).data;
-  if (report == NULL) return;
-  memset(report, 0, kStatusBytes);
-  report[0] = *(const int32_t*)op->command.data;
-}
-
 zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
                                void* context, zo_directory* directory) {
+#if ZO_WITH_CHECKS
   weight_op op;
   zo_status status = read_head(options, length, source, context, 1, &op);
   if (status != ZO_OK) return status;
-  if (!is_idle(&op)) return ZO_ERROR_COMMAND;
-  pass_command_on(&op);
-  if ((op.flags & ZO_OPTION_FIRST) == 0u || op.state[kStateMagic] == ZO_STATE_MAGIC) return ZO_OK;
+#else
+  (void)length;
+#endif
+  const uint32_t flags = options[kOptionFlags];
+  const int32_t* words = (const int32_t*)source(context, kCommand).data;
+  if (!is_idle(words)) return ZO_ERROR_COMMAND;
+  if ((flags & ZO_OPTION_LAST) != 0u) {
+    int32_t* report = (int32_t*)source(context, kStatus).data;
+    /* The loss looks at the first word of the status for whether it is wanted. */
+    if (report != NULL) {
+      memset(report, 0, kStatusBytes);
+      report[0] = words[0];
+    }
+  }
+  int32_t* state = (int32_t*)source(context, kState).data;
+  if ((flags & ZO_OPTION_FIRST) == 0u || state[kStateMagic] == ZO_STATE_MAGIC) return ZO_OK;
+#if ZO_WITH_CHECKS
   status = check_tensors(&op);
   if (status != ZO_OK) return status;
-  op.state[kStateMagic] = ZO_STATE_MAGIC;
-  zo_directory none = {0, 0, 0, NULL, NULL};
-  if (directory == NULL) directory = &none;
-  directory->count = op.tensors;
-  directory->state = op.state;
-  weight_cursor cursor = first_tensor(&op);
-  for (uint32_t t = 0; next_tensor(&cursor); ++t) {
-    zo_restore_s8(&cursor.tensor, cursor.tensor_initial);
-    if (t < directory->capacity) publish_tensor(&cursor.tensor, &directory->entries[t]);
+#endif
+  state[kStateMagic] = ZO_STATE_MAGIC;
+  const uint32_t tensors = zo_read_u16(options + kOptionTensors);
+  if (directory != NULL) {
+    directory->count = tensors;
+    directory->state = state;
+  }
+  const int8_t* initial = (const int8_t*)source(context, kInitial).data;
+  int8_t* fraction = NULL;
+  int32_t at = kFraction;
+  if (ZO_WITH_16_BITS && (flags & ZO_OPTION_FRACTION) != 0u) {
+    const zo_buffer fractions = source(context, at++);
+    fraction = (int8_t*)fractions.data;
+    if (fraction != NULL) memset(fraction, 0, fractions.bytes);
+  }
+  const uint8_t* option = options + kOptionHeaderBytes;
+  for (uint32_t t = 0; t < tensors; ++t, option += kOptionTensorBytes) {
+    const int is_bias = ZO_WITH_BIASES && (zo_read_u16(option + 2) & ZO_OPTION_BIAS) != 0u;
+    const zo_buffer weights = source(context, at++);
+    if (ZO_WITH_MULTIPLIERS && (flags & ZO_OPTION_MULTIPLIER) != 0u) ++at;
+    if (ZO_WITH_MASKS && (flags & ZO_OPTION_MASK) != 0u) ++at;
+    memcpy(weights.data, initial, weights.bytes);
+    initial += weights.bytes;
+    if (directory != NULL && t < directory->capacity) {
+      zo_directory_entry* entry = &directory->entries[t];
+      entry->weights = (int8_t*)weights.data;
+      entry->fraction = is_bias ? NULL : fraction;
+      entry->size = weights.bytes;
+      entry->stream = zo_read_u16(option);
+    }
+    if (fraction != NULL && !is_bias) fraction += weights.bytes;
   }
   return ZO_OK;
 }
