@@ -53,6 +53,7 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
   directories_ = directories;
   boundaries_ = boundaries;
   base_ = {};
+  base_mark_ = 0;
   arena += before;
   arena_bytes -= before;
   // TFLM itself does not check that its own objects fit, and where there is next to nothing left

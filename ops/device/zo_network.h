@@ -106,9 +106,9 @@ class Network {
   // Sets weights, and nothing else: where it fails, some of them.
   zo_status ReadWeights(const LogStore& store) const;
 
-  // Writes what a log names the weights by that a run begins with: the model's fingerprint, changed
-  // by the checksum of those that were imported.
-  void Fingerprint(uint8_t* bytes) const;
+  // Makes of the model's fingerprint what a log names the weights by that a run begins with: changes
+  // it by the checksum of those that were imported.
+  void MarkFingerprint(uint8_t* bytes) const;
 
   // Results of the last Run.
   const int32_t* losses();
@@ -160,6 +160,7 @@ class Network {
   zo_directory* directories_ = nullptr;
   int8_t* boundaries_ = nullptr;
   uint32_t base_checksum_ = 0;  // of what base_ has
+  uint32_t base_mark_ = 0;      // bits of the fingerprint that it changes
   LogStore base_ = {};          // read == nullptr: the model's own
 };
 

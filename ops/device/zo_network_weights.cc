@@ -8,6 +8,12 @@
 #include "ops/device/zo_network.h"
 
 namespace tflm_zo {
+namespace {
+
+// Where a fingerprint's last four bytes are.
+constexpr uint32_t kLastOfFingerprint = ZO_LOG_FINGERPRINT_BYTES - 4;
+
+}  // namespace
 
 zo_status Network::Restore() {
   for (uint32_t k = 0; k <= LastSegment(); ++k) zo_directory_restore(&directories_[k]);
@@ -40,22 +46,23 @@ zo_status Network::ReadWeights(const LogStore& store) const {
 zo_status Network::ImportWeights(const LogStore& store) {
   const zo_status status = ReadWeights(store);
   base_ = {};
+  base_mark_ = 0;
   if (status == ZO_OK) {
     base_ = store;
     base_checksum_ = checksum();
+    uint8_t own[4];
+    zo_write_u32(own, base_checksum_);
+    const uint32_t last = zo_read_u32(info_->fingerprint + kLastOfFingerprint);
+    base_mark_ = last ^ zo_crc32(last, own, sizeof own);
     return ZO_OK;
   }
   const zo_status restored = Restore();
   return restored == ZO_OK ? status : restored;
 }
 
-void Network::Fingerprint(uint8_t* bytes) const {
-  memcpy(bytes, info_->fingerprint, ZO_LOG_FINGERPRINT_BYTES);
-  if (base_.read == nullptr) return;
-  uint8_t own[4];
-  zo_write_u32(own, base_checksum_);
-  uint8_t* last = bytes + ZO_LOG_FINGERPRINT_BYTES - sizeof own;
-  zo_write_u32(last, zo_crc32(zo_read_u32(last), own, sizeof own));
+void Network::MarkFingerprint(uint8_t* bytes) const {
+  uint8_t* last = bytes + kLastOfFingerprint;
+  zo_write_u32(last, zo_read_u32(last) ^ base_mark_);
 }
 
 zo_tensor Network::tensor(uint32_t number) const {

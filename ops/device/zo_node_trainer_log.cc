@@ -120,7 +120,8 @@ uint32_t NodeTrainer::RecordsAt(const LogStore& log) const {
 void NodeTrainer::Header(const LogStore& log, uint8_t* bytes) const {
   const uint32_t count = run_.settings.tasks;
   zo_snapshot_header header = {};
-  network_->Fingerprint(header.fingerprint);
+  memcpy(header.fingerprint, network_->info().fingerprint, sizeof header.fingerprint);
+  network_->MarkFingerprint(header.fingerprint);
   header.interval = interval_;
   header.weight_bytes = WeightBytes();
   header.data_checksum = data_checksum_;

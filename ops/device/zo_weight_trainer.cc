@@ -17,6 +17,17 @@ namespace {
 // Longest record of this build.
 constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
 
+// Something that is written by itself, with room for what fills its last unit up.
+template <uint32_t kBytes>
+using Padded = uint8_t[kBytes + ZO_STORE_UNIT_MOST - 1];
+
+// Writes such a thing in whole units, and makes it safe. Errors: ZO_ERROR_STORE.
+zo_status WritePadded(const LogStore& log, uint32_t at, uint8_t* bytes, uint32_t count) {
+  const uint32_t whole = zo_padded(count, log.unit);
+  memset(bytes + count, 0xFF, whole - count);
+  return log.write(log.context, at, bytes, whole) && MakeSafe(log) ? ZO_OK : ZO_ERROR_STORE;
+}
+
 }  // namespace
 
 zo_status WeightTrainer::Init(Network* network, const zo_control_settings* settings,
@@ -101,10 +112,9 @@ zo_status WeightTrainer::BeginStep() {
 }
 
 void WeightTrainer::Header(const LogStore& log, uint8_t* bytes) const {
-  zo_log_header header = {};
-  network_->Fingerprint(header.fingerprint);
-  header.measure_every = measurements_.every();
-  zo_log_write_header(&header, control_.settings, bytes);
+  memcpy(bytes, kLogHeader, ZO_LOG_HEADER_BYTES);
+  network_->MarkFingerprint(bytes + ZO_LOG_FINGERPRINT_AT);
+  zo_log_complete_header(bytes, measurements_.every());
   zo_log_write_unit(bytes, log.unit);
 }
 
@@ -133,29 +143,29 @@ uint32_t WeightTrainer::LogBytes() const {
 zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   const uint32_t at = zo_padded(ZO_LOG_HEADER_BYTES, log.unit);
-  uint8_t found[kRecordBytes];
+  Padded<kRecordBytes> found;
   if (!log.read(log.context, at, found, size) || zo_is_erased(found, size)) return ZO_OK;
   memset(found, 0xFF, size);
-  return WriteSafely(log, at, found, size);
+  return WritePadded(log, at, found, size);
 }
 
 zo_status WeightTrainer::WriteHeader(const LogStore& log) {
   if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
   const zo_status status = EraseFirstRecord(log);
   if (status != ZO_OK) return status;
-  uint8_t header[ZO_LOG_HEADER_BYTES];
+  Padded<ZO_LOG_HEADER_BYTES> header;
   Header(log, header);
-  after_ = zo_log_checksum(header, sizeof header);
-  return WriteSafely(log, 0, header, sizeof header);
+  after_ = zo_log_checksum(header, ZO_LOG_HEADER_BYTES);
+  return WritePadded(log, 0, header, ZO_LOG_HEADER_BYTES);
 }
 
 zo_status WeightTrainer::WriteRecord(const LogStore& log) {
   const uint32_t size = zo_log_record_bytes(control_.settings->queries);
   const uint32_t step = control_.step - 1;
-  uint8_t record[kRecordBytes];
+  Padded<kRecordBytes> record;
   zo_log_write_record(&control_, mean_loss_, before_, record);
   after_ = zo_log_checksum(record, size);
-  return WriteSafely(log, RecordAt(log, step), record, size);
+  return WritePadded(log, RecordAt(log, step), record, size);
 }
 
 zo_status WeightTrainer::ExportLog(const LogStore& log) {
@@ -208,12 +218,12 @@ zo_status WeightTrainer::Measure() {
   if (status != ZO_OK) return status;
   const zo_measurement measured = measurements_.Of(control_.step, found);
   if (log_ != nullptr) {
-    uint8_t record[ZO_MEASUREMENT_BYTES];
+    Padded<ZO_MEASUREMENT_BYTES> record;
     zo_measurement_write(&measured, after_, record);
-    const zo_status written =
-        WriteSafely(*log_, MeasurementAt(*log_, control_.step), record, sizeof record);
+    const zo_status written = WritePadded(*log_, MeasurementAt(*log_, control_.step), record,
+                                          ZO_MEASUREMENT_BYTES);
     if (written != ZO_OK) return written;
-    after_ = zo_log_checksum(record, sizeof record);
+    after_ = zo_log_checksum(record, ZO_MEASUREMENT_BYTES);
   }
   measurements_.Add(measured);
   return ZO_OK;

@@ -13,6 +13,10 @@
 
 namespace tflm_zo {
 
+// The header of the run's log as the generator has written it, for a run that measures nothing and
+// begins with the model's own weights.
+extern const uint8_t kLogHeader[ZO_LOG_HEADER_BYTES];
+
 class WeightTrainer {
  public:
   constexpr WeightTrainer() = default;

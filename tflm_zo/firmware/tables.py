@@ -12,7 +12,7 @@ from ..converters.metadata import ZoLoss, ZoMetadata
 from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from ..core import NODE_HEAD, NODE_TAIL, LogitScale, TaskKind
+from ..core import NODE_HEAD, NODE_TAIL, CSettings, LogitScale, SeedLogHeader, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint
 from .backward_tables import backward_tables
@@ -228,6 +228,12 @@ def _run(plan: RunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], nam
     return text + f"\nconst uint8_t kBlockSegments[{len(segments)}] = {{\n{numbers(segments)}\n}};\n"
 
 
+def _log_header(plan: WeightRunPlan, model: Model, macros: str) -> str:
+    """Returns the definition of the header that the run's log begins with, its fingerprint in it."""
+    data = SeedLogHeader(CSettings(*plan.settings.values()), fingerprint(model), 0).to_bytes()
+    return f"const uint8_t kLogHeader[{macros}_LOG_HEADER_BYTES] = {{\n{hexadecimal(data)}\n}};\n\n"
+
+
 def _logit_scale(loss: ZoLoss) -> str:
     if not loss.of_classes:
         return "0u, 0u"
@@ -309,6 +315,11 @@ def model_source(
     assert last is not None
     label_bytes = bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
     data = (f"alignas(16) const unsigned char {a}[] = {{\n{hexadecimal(d)}\n}};" for a, d in arrays.items())
+    own_fingerprint = (
+        f"const uint8_t kFingerprint[{own(name)['ZO']}_LOG_FINGERPRINT_BYTES] = {{\n"
+        f"{hexadecimal(fingerprint(model))}\n}};\n\n"
+    )
+    header = _log_header(plan, model, own(name)["ZO"]) if isinstance(plan, WeightRunPlan) else ""
     tables, infos = [], []
     for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):
         block = str(i) if len(devices) > 1 else ""
@@ -321,6 +332,7 @@ def model_source(
                 **info,
                 segment_count=len(metadata.segments),
                 input_count=len(inputs),
+                fingerprint=f"kLogHeader + {own(name)['ZO']}_LOG_FINGERPRINT_AT" if header else "kFingerprint",
                 batch=metadata.batch,
                 label_bytes=label_bytes,
                 loss_kind=_LOSSES.index(loss.kind),
@@ -340,7 +352,8 @@ def model_source(
         tables="\n".join(tables),
         inputs="\n".join(f"    {{{k}, {i}, {size}}}," for k, i, size in inputs),
         input_count=len(inputs),
-        fingerprint=", ".join(f"0x{b:02x}" for b in fingerprint(model)),
+        fingerprint="" if header else own_fingerprint,
+        header=header,
         info=f"const ModelInfo kInfo = {infos[0]};"
         if not isinstance(plan, BlockRunPlan)
         else f"const ModelInfo kModels[{len(infos)}] = {{\n" + ",\n".join(infos) + "};",

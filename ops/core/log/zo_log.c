@@ -13,7 +13,7 @@ enum {
   kHeaderBytes = 10,
   kRecordBytes = 12,
   kQueries = 14,
-  kFingerprint = 16,
+  kFingerprint = ZO_LOG_FINGERPRINT_AT,
   kSettings = 32,
   kMeasureEvery = 124,
   kHeaderChecksum = ZO_LOG_HEADER_BYTES - 4,
@@ -32,7 +32,11 @@ void zo_log_write_header(const zo_log_header* header, const zo_control_settings*
   zo_write_u16(bytes + kQueries, s->queries);
   memcpy(bytes + kFingerprint, header->fingerprint, sizeof header->fingerprint);
   zo_log_write_settings(s, bytes + kSettings);
-  zo_write_u32(bytes + kMeasureEvery, header->measure_every);
+  zo_log_complete_header(bytes, header->measure_every);
+}
+
+void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every) {
+  zo_write_u32(bytes + kMeasureEvery, measure_every);
   zo_write_u32(bytes + kHeaderChecksum, zo_crc32(0, bytes, kHeaderChecksum));
 }
 

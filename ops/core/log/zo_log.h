@@ -46,6 +46,7 @@ extern "C" {
 
 #define ZO_LOG_HEADER_BYTES 132
 #define ZO_LOG_FINGERPRINT_BYTES 16
+#define ZO_LOG_FINGERPRINT_AT 16
 
 /* Fields of the header that are not in zo_control_settings. */
 typedef struct zo_log_header {
@@ -65,6 +66,9 @@ uint32_t zo_log_record_bytes(uint32_t queries);
 /* bytes: [ZO_LOG_HEADER_BYTES]. */
 void zo_log_write_header(const zo_log_header* header, const zo_control_settings* settings,
                          uint8_t* bytes);
+
+/* Of a header that has all but these: writes how often the run measures, and the checksum. */
+void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every);
 
 /* Errors: ZO_ERROR_OPTIONS where it is no header of this version or the checksum is wrong; those of
  * zo_control_settings_check where no run has such settings. */
