@@ -59,9 +59,8 @@ struct Segment {
 
 // What a run needs to know of a trainable tensor besides what the weight ops publish of it: the
 // tables have a row for each tensor where there is anything to say.
-#define ZO_TRAINABLE_ROWS                                                         \
-  (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES ||    \
-   ZO_WITH_CHAINS)
+#define ZO_TRAINABLE_ROWS \
+  (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES || ZO_WITH_CHAINS)
 struct Trainable {
 #if ZO_WITH_MULTIPLIERS
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1

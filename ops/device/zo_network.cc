@@ -22,7 +22,7 @@ bool IsOfClasses(const ModelInfo& info) {
 }  // namespace
 
 uint32_t Feed::number(uint32_t i) const {
-  if (order != nullptr) return zo_sample_at(order, first + i);
+  if (last == kInOrder) return zo_sample_at(order, first + i);
   return first + i < last ? first + i : last;
 }
 

@@ -26,13 +26,15 @@ struct NetworkStorage {
   zo_directory directories[kSegments];
 };
 
-// Which samples an invoke is fed with: `order` says which one is at position first + i; null: that
-// of this number, of equal ones the last.
+// Which samples an invoke is fed with: those of numbers first + i, the last one in the place of
+// later ones; or, in the order of a run with settings `order` (see zo_settings_of), those at
+// positions first + i.
 struct Feed {
+  static constexpr uint32_t kInOrder = UINT32_MAX;
   const SampleSource* source;
   const zo_control_settings* order;
   uint32_t first;
-  uint32_t last;
+  uint32_t last;  // or kInOrder
 
   uint32_t number(uint32_t i) const;
 };
@@ -106,8 +108,8 @@ class Network {
   // Sets weights, and nothing else: where it fails, some of them.
   zo_status ReadWeights(const LogStore& store) const;
 
-  // Makes of the model's fingerprint what a log names the weights by that a run begins with: changes
-  // it by the checksum of those that were imported.
+  // Makes of the model's fingerprint what a log names the weights by that a run begins with:
+  // changes it by the checksum of those that were imported.
   void MarkFingerprint(uint8_t* bytes) const;
 
   // Results of the last Run.

@@ -189,7 +189,7 @@ zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
 }
 
 zo_status NodeTrainer::Forward(const zo_node_request& request) {
-  const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
+  const Feed feed = {&source_, &run_.settings.common, request.first_sample, Feed::kInOrder};
   zo_status status = network_->Run(&feed, true, 0, true);
   for (uint32_t i = 0; status == ZO_OK && i < run_.settings.tasks; ++i) {
     status = Capture(i, feed);
@@ -223,7 +223,7 @@ zo_status NodeTrainer::Query(const zo_node_request& request) {
     status = zo_node_run_perturb_weights(&run_, tensors_, count);
   }
   if (status != ZO_OK) return status;
-  const Feed feed = {&source_, &run_.settings.common, request.first_sample, 0};
+  const Feed feed = {&source_, &run_.settings.common, request.first_sample, Feed::kInOrder};
   status = network_->Run(&feed, true, request.start_segment, false);
   if (status != ZO_OK) return status;
   zo_report none;

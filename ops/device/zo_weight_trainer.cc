@@ -30,19 +30,14 @@ zo_status WritePadded(const LogStore& log, uint32_t at, uint8_t* bytes, uint32_t
 
 }  // namespace
 
-zo_status WeightTrainer::Init(Network* network, const zo_control_settings* settings,
-                              const uint8_t* block_segments, const SampleSource& source) {
+zo_status WeightTrainer::Init(Network* network, const uint8_t* block_segments,
+                              const SampleSource& source) {
   network_ = network;
   source_ = source;
   is_suspended_ = false;
   measuring_ = nullptr;
   measurements_ = {};
-  const ModelInfo& info = network->info();
-  const zo_status status = zo_control_init(&control_, settings, block_segments);
-  if (status != ZO_OK) return status;
-  if (settings->batch != info.batch) return ZO_ERROR_ARGUMENT;
-  return zo_distribution_reach(settings->distribution) <= 127 - info.limit ? ZO_OK
-                                                                           : ZO_ERROR_HEADROOM;
+  return zo_control_init(&control_, nullptr, block_segments);
 }
 
 zo_status WeightTrainer::Move(const zo_moves& moves) {
@@ -88,7 +83,7 @@ zo_status WeightTrainer::TrainSlice(zo_report* report) {
   }
   status = Move(moves);
   if (status != ZO_OK) return status;
-  const Feed feed = {&source_, control_.settings, request.first_sample, 0};
+  const Feed feed = {&source_, nullptr, request.first_sample, Feed::kInOrder};
   status = network_->Run(&feed, true, request.start_segment, true);
   if (status != ZO_OK) {
     const zo_status back = Abandon(1);
@@ -120,20 +115,20 @@ void WeightTrainer::Header(const LogStore& log, uint8_t* bytes) const {
 
 uint32_t WeightTrainer::RecordAt(const LogStore& log, uint32_t step) const {
   return zo_step_record_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
-                           zo_log_record_bytes(control_.settings->queries), measurements_.every(),
+                           zo_log_record_bytes(Settings()->queries), measurements_.every(),
                            log.unit, step);
 }
 
 uint32_t WeightTrainer::MeasurementAt(const LogStore& log, uint32_t step) const {
   return zo_measurement_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
-                           zo_log_record_bytes(control_.settings->queries), measurements_.every(),
+                           zo_log_record_bytes(Settings()->queries), measurements_.every(),
                            log.unit, step);
 }
 
 uint32_t WeightTrainer::LogBytes() const {
   const uint32_t unit = log_ != nullptr ? log_->unit : 1;
   return zo_padded(ZO_LOG_HEADER_BYTES, unit) +
-         control_.step * zo_padded(zo_log_record_bytes(control_.settings->queries), unit) +
+         control_.step * zo_padded(zo_log_record_bytes(Settings()->queries), unit) +
          measurements_.count() * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
@@ -141,7 +136,7 @@ uint32_t WeightTrainer::LogBytes() const {
 // or a measurement, which goes on from there, is erased. The others go on from a record that this
 // run will not have.
 zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
-  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  const uint32_t size = zo_log_record_bytes(Settings()->queries);
   const uint32_t at = zo_padded(ZO_LOG_HEADER_BYTES, log.unit);
   Padded<kRecordBytes> found;
   if (!log.read(log.context, at, found, size) || zo_is_erased(found, size)) return ZO_OK;
@@ -160,7 +155,7 @@ zo_status WeightTrainer::WriteHeader(const LogStore& log) {
 }
 
 zo_status WeightTrainer::WriteRecord(const LogStore& log) {
-  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  const uint32_t size = zo_log_record_bytes(Settings()->queries);
   const uint32_t step = control_.step - 1;
   Padded<kRecordBytes> record;
   zo_log_write_record(&control_, mean_loss_, before_, record);
@@ -177,7 +172,7 @@ zo_status WeightTrainer::ExportLog(const LogStore& log) {
 }
 
 zo_status WeightTrainer::Replay(const zo_log_record& record) {
-  const zo_control_settings& settings = *control_.settings;
+  const zo_control_settings& settings = *Settings();
   const ModelInfo& info = network_->info();
   zo_query items[ZO_MAX_QUERIES];
   const uint32_t count = zo_control_items(&settings, record.step, record.coefficients, items);
@@ -200,7 +195,7 @@ const WeightTrainer::Measuring WeightTrainer::kMeasuring = {
 };
 
 bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
-  return measuring_ != nullptr && measurements_.IsDue(control_.settings->steps, step);
+  return measuring_ != nullptr && measurements_.IsDue(Settings()->steps, step);
 }
 
 zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
@@ -220,8 +215,8 @@ zo_status WeightTrainer::Measure() {
   if (log_ != nullptr) {
     Padded<ZO_MEASUREMENT_BYTES> record;
     zo_measurement_write(&measured, after_, record);
-    const zo_status written = WritePadded(*log_, MeasurementAt(*log_, control_.step), record,
-                                          ZO_MEASUREMENT_BYTES);
+    const zo_status written =
+        WritePadded(*log_, MeasurementAt(*log_, control_.step), record, ZO_MEASUREMENT_BYTES);
     if (written != ZO_OK) return written;
     after_ = zo_log_checksum(record, ZO_MEASUREMENT_BYTES);
   }
@@ -277,13 +272,11 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
 
 // Reads a record where it is whole and follows the one before it, and the measurement between them.
 bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
-  const uint32_t size = zo_log_record_bytes(control_.settings->queries);
+  const uint32_t size = zo_log_record_bytes(Settings()->queries);
   uint8_t bytes[kRecordBytes];
   if (IsMeasurementDue(step) && !measuring_->read(this, log, step)) return false;
-  if (step == control_.settings->steps ||
-      !log.read(log.context, RecordAt(log, step), bytes, size) ||
-      zo_log_read_record(bytes, control_.settings, after_, record) != ZO_OK ||
-      record->step != step) {
+  if (step == Settings()->steps || !log.read(log.context, RecordAt(log, step), bytes, size) ||
+      zo_log_read_record(bytes, Settings(), after_, record) != ZO_OK || record->step != step) {
     return false;
   }
   before_ = after_;

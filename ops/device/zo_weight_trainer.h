@@ -23,13 +23,12 @@ class WeightTrainer {
 
   // Starts a run on a network that Init has set up.
   //
-  //   settings        of the run; the caller keeps them
+  // Its settings are those of the build, see zo_settings_of.
+  //
   //   block_segments  see zo_control_init
   //
-  // Errors: those of zo_control_init; ZO_ERROR_ARGUMENT: the model has another batch;
-  // ZO_ERROR_HEADROOM: perturbations are larger than the model's headroom.
-  zo_status Init(Network* network, const zo_control_settings* settings,
-                 const uint8_t* block_segments, const SampleSource& source);
+  // Errors: those of zo_control_init.
+  zo_status Init(Network* network, const uint8_t* block_segments, const SampleSource& source);
 
   // Does one step.
   //
@@ -55,7 +54,7 @@ class WeightTrainer {
 
   // Whole steps done.
   uint32_t step() const { return control_.step; }
-  bool done() const { return control_.step == control_.settings->steps; }
+  bool done() const { return control_.step == Settings()->steps; }
 
   // Begins the run with other weights than the model's own, for instance with those that another
   // device or run has exported. Its log is then none of a run that begins with the model's own, so
@@ -122,6 +121,7 @@ class WeightTrainer {
   zo_status ExportWeights(const WeightSink& sink);
 
  private:
+  static const zo_control_settings* Settings() { return zo_settings_of(nullptr); }
   zo_status Move(const zo_moves& moves);
   zo_status Suspend(bool whole);
   zo_status Abandon(uint32_t executed);

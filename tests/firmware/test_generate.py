@@ -117,7 +117,8 @@ def test_settings_are_the_runs(name: str) -> None:
         "weight": Settings(tasks=(Weights(queries=3),), batch_size=4, seed=77),
     }[name]
     made = generate_firmware(zo_model(name), settings, steps=12, samples=20, name="small")
-    text = made.files["small_zo_model.cc"]
+    # Weight perturbation's are constants of the op pack, and in the header of the log.
+    text = made.files[{"node": "small_zo_model.cc", "weight": "small_zo_ops.h"}[name]]
     for field, value in (("run_seed", 77), ("steps", 12), ("samples", 20), ("batch", 1), ("parts", 4)):
         assert re.search(rf"/\* {field} \*/ {value}u,", text), field
     assert define(made, "ZO_STEPS") == "12u" and define(made, "ZO_SAMPLES") == "20u"

@@ -24,7 +24,7 @@ from .platforms import PLATFORMS, Project
 from .ram import Ram, ram_of, trainer_of
 from .resolver import resolver_source
 from .source_text import array, comment, fill, identifier, own, string
-from .tables import model_source
+from .tables import model_source, run_settings
 
 # The trainer of the model itself, which the op pack's trainers are joined to.
 _CLASS_HEADER, _CLASS_SOURCE = "ops/model/trainer.h", "ops/model/trainer.cc"
@@ -104,7 +104,7 @@ def _init(model: Model, metadata: ZoMetadata, plan: RunPlan) -> str:
             f"                           workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
         )
     blocks = "kBlockSegments" if plan.value("blocks") else "nullptr"
-    return f"  return WeightTrainer::Init(&network_, &kSettings, {blocks}, source);"
+    return f"  return WeightTrainer::Init(&network_, {blocks}, source);"
 
 
 def _declarations(plan: RunPlan, zo: str) -> str:
@@ -376,6 +376,14 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])
     if found != 1:
         raise ConversionError(f"{types} does not define ZO_MAX_QUERIES once: install tflm_zo again")
+    if isinstance(plan, WeightRunPlan):
+        header = "ops/core/run/zo_run_settings.h"
+        values = run_settings(plan).replace("\n", " \\\n")
+        if sources[header].count("#ifdef ZO_RUN_SETTINGS") != 1:
+            raise ConversionError(f"{header} knows no ZO_RUN_SETTINGS: install tflm_zo again")
+        sources[header] = sources[header].replace(
+            "/* The settings that a run has", f"#define ZO_RUN_SETTINGS {values}\n/* The settings that a run has", 1
+        )
     switches = "ops/core/zo_features.h"
     sources[switches] = with_features(sources[switches], wanted)
     return sources

@@ -128,6 +128,11 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
     return "\n".join(lines)
 
 
+def run_settings(plan: WeightRunPlan) -> str:
+    """Returns the settings of a run as an initializer of ``zo_control_settings``."""
+    return f"{{\n{_settings(plan.settings, '    ')}\n}}"
+
+
 def _task(task: TaskPlan, number: int, block: str, macros: str, device: DeviceModel) -> str:
     v = task.values
     layer = ", ".join(map(str, task.layer)) if task.layer else ""
@@ -221,7 +226,7 @@ def _run(plan: RunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], nam
             "namespace {\n\n" + "\n".join(constants) + "\n}  // namespace\n\n" if constants else ""
         ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
-    text = f"const {names['zo']}_control_settings kSettings = {{\n{_settings(plan.settings, '    ')}\n}};\n"
+    text = f"const {names['zo']}_control_settings kSettings = {names['ZO']}_RUN_SETTINGS;\n"
     if not plan.value("blocks"):
         return text
     segments = plan.block_segments

@@ -8,12 +8,12 @@
  * products is that of a point, rounded. */
 static const uint32_t eighths[8] = {4294967295u, 3938502376u, 3611622603u, 3311872530u,
                                     3037000500u, 2784941737u, 2553802833u, 2341847524u};
-static const uint32_t parts[8] = {4294967295u, 4248701966u, 4202935003u, 4157661043u,
-                                  4112874773u, 4068570940u, 4024744348u, 3981389855u};
+static const uint32_t sixty_fourths[8] = {4294967295u, 4248701966u, 4202935003u, 4157661043u,
+                                          4112874773u, 4068570940u, 4024744348u, 3981389855u};
 
 /* round(2^30 * 2^(-i / 64)), i <= 64 */
 static uint32_t exp2_point(uint32_t i) {
-  const uint64_t product = (uint64_t)eighths[i / 8u % 8u] * parts[i % 8u];
+  const uint64_t product = (uint64_t)eighths[i / 8u % 8u] * sixty_fourths[i % 8u];
   return (((uint32_t)(product >> 33) + 1u) >> 1) >> (i / 64u);
 }
 

@@ -13,6 +13,10 @@
 #include "ops/core/papers/zo_chain.h"
 #endif
 
+static const zo_control_settings* settings_of(const zo_control* control) {
+  return zo_settings_of(control->settings);
+}
+
 /* Seeds that make up a direction once there are enough steps. */
 static uint32_t longest_chain(const zo_control_settings* s) {
   return !ZO_WITH_CHAINS || s->chain == 0u ? 1u : s->chain;
@@ -44,7 +48,8 @@ static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
 /* Seed j of the direction of a query. */
 static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query,
                            uint32_t j) {
-  return zo_query_seed(s->run_seed, step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
+  return zo_query_seed(zo_settings_of(s)->run_seed,
+                       step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
 }
 
 uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int32_t* coefficients,
@@ -86,8 +91,8 @@ static int64_t coefficient_limit(const zo_control_settings* s) {
 
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
                           const uint8_t* block_segments) {
-  if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
 #if ZO_WITH_CHECKS
+  if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_control_settings_check(settings);
   if (status != ZO_OK) return status;
 #endif
@@ -98,7 +103,7 @@ zo_status zo_control_init(zo_control* control, const zo_control_settings* settin
 }
 
 zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_square) {
-  if (control == NULL || step > control->settings->steps || mean_square < 0) {
+  if (control == NULL || step > settings_of(control)->steps || mean_square < 0) {
     return ZO_ERROR_ARGUMENT;
   }
   const zo_status status = zo_control_init(control, control->settings, control->block_segments);
@@ -110,19 +115,19 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
 /* --- What to do next -------------------------------------------------------- */
 
 static uint32_t block_of(const zo_control* control, uint32_t step) {
-  const uint32_t blocks = zo_blocks_of(control->settings);
+  const uint32_t blocks = zo_blocks_of(settings_of(control));
   return blocks > 0u ? step % blocks : ZO_ALL_BLOCKS;
 }
 
 static uint32_t segment_of(const zo_control* control, uint32_t step) {
-  const uint32_t blocks = zo_blocks_of(control->settings);
+  const uint32_t blocks = zo_blocks_of(settings_of(control));
   return blocks > 0u && control->block_segments != NULL ? control->block_segments[step % blocks]
                                                         : 0u;
 }
 
 /* Seeds of z_s come after those of z. */
 static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t query) {
-  return zo_query_seed(control->settings->run_seed, step, ZO_QUERY_SEEDS + query);
+  return zo_query_seed(settings_of(control)->run_seed, step, ZO_QUERY_SEEDS + query);
 }
 
 static void add_term(zo_term_list* list, uint32_t seed, int32_t k) {
@@ -132,7 +137,7 @@ static void add_term(zo_term_list* list, uint32_t seed, int32_t k) {
 
 static void add_direction(zo_term_list* list, const zo_control* control, uint32_t step,
                           uint32_t query, int32_t k) {
-  const zo_control_settings* s = control->settings;
+  const zo_control_settings* s = settings_of(control);
   const uint32_t chain = chain_length(s, step);
   for (uint32_t j = 0; j < chain; ++j)
     add_term(list, chain_seed(s, step, query, j), j == 0u ? k : ZO_SAME_CHAIN);
@@ -141,40 +146,41 @@ static void add_direction(zo_term_list* list, const zo_control* control, uint32_
 /* Undoes what the last evaluation of a query leaves. */
 static void add_restoration(zo_term_list* list, const zo_control* control, uint32_t step,
                             uint32_t query) {
-  add_direction(list, control, step, query, zo_is_one_sided(control->settings->estimator) ? -1 : 1);
-  if (is_sharp(control->settings) && control->ascent != 0) {
+  add_direction(list, control, step, query,
+                zo_is_one_sided(settings_of(control)->estimator) ? -1 : 1);
+  if (is_sharp(settings_of(control)) && control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
 }
 
 /* Evaluating z_s. */
 static int is_ascending(const zo_control* control) {
-  return is_sharp(control->settings) && control->phase < 2u;
+  return is_sharp(settings_of(control)) && control->phase < 2u;
 }
 
 static int evaluates_base(const zo_control* control) {
-  return zo_is_one_sided(control->settings->estimator) && control->based == 0u;
+  return zo_is_one_sided(settings_of(control)->estimator) && control->based == 0u;
 }
 
 /* No moves yet. */
 static void begin_moves(const zo_control* control, zo_moves* moves) {
-  const zo_control_settings* s = control->settings;
+  const zo_control_settings* s = settings_of(control);
   moves->items = moves->restore.count = moves->perturb.count = 0;
   moves->momentum = s->momentum;
   moves->block = block_of(control, control->step);
-  moves->distribution = zo_control_distribution(s, control->step);
+  moves->distribution = zo_distribution_of_step(s, control->step);
 }
 
 static void add_pending(const zo_control* control, zo_moves* moves) {
   if (control->pending == 0u) return;
-  const zo_control_settings* s = control->settings;
+  const zo_control_settings* s = settings_of(control);
   const uint32_t step = control->step - 1u;
   add_restoration(&moves->restore, control, step, zo_queries_of(s) - 1u);
   int32_t coefficients[ZO_MAX_QUERIES];
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) coefficients[q] = control->queries[q].coefficient;
-  moves->items = zo_control_items(s, step, coefficients, moves->queries);
+  moves->items = zo_control_items(control->settings, step, coefficients, moves->queries);
   moves->update_block = block_of(control, step);
-  moves->update_distribution = zo_control_distribution(s, step);
+  moves->update_distribution = zo_distribution_of_step(s, step);
 }
 
 /* The perturbation that an evaluation starts with. */
@@ -188,8 +194,8 @@ static void add_perturbation(const zo_control* control, zo_term_list* list) {
     return;
   }
   /* From w - z_s to w + g z_s. */
-  for (int32_t g = -1; is_sharp(control->settings) && control->phase == 2u && g < control->ascent;
-       ++g) {
+  for (int32_t g = -1;
+       is_sharp(settings_of(control)) && control->phase == 2u && g < control->ascent; ++g) {
     add_term(list, ascent_seed(control, step, query), 1);
   }
   add_direction(list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
@@ -197,12 +203,14 @@ static void add_perturbation(const zo_control* control, zo_term_list* list) {
 
 static int is_first_invoke(const zo_control* control) {
   return control->query == 0u && control->phase == 0u && control->part == 0u &&
-         (!zo_is_one_sided(control->settings->estimator) || control->based == 0u);
+         (!zo_is_one_sided(settings_of(control)->estimator) || control->based == 0u);
 }
 
 zo_status zo_control_next_moves(const zo_control* control, zo_moves* moves, zo_request* request) {
-  if (control == NULL || moves == NULL || request == NULL) return ZO_ERROR_ARGUMENT;
-  const zo_control_settings* s = control->settings;
+  if (ZO_WITH_CHECKS && (control == NULL || moves == NULL || request == NULL)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const zo_control_settings* s = settings_of(control);
   memset(request, 0, sizeof *request);
   request->step = control->step;
   if (control->step == s->steps) return ZO_OK;
@@ -233,7 +241,8 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
 zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
                             uint32_t* pending) {
   if (control == NULL || words == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
-  if (control->step < control->settings->steps && !is_first_invoke(control)) return ZO_ERROR_ORDER;
+  if (control->step < settings_of(control)->steps && !is_first_invoke(control))
+    return ZO_ERROR_ORDER;
   zo_moves moves;
   begin_moves(control, &moves);
   add_pending(control, &moves);
@@ -257,12 +266,12 @@ static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t 
     return;
   }
   const uint32_t phase = is_in ? control->phase : control->phase - 1u;
-  if (is_sharp(control->settings) && phase < 2u) {
+  if (is_sharp(settings_of(control)) && phase < 2u) {
     add_term(list, ascent_seed(control, step, query), phase == 0u ? -1 : 1);
     return;
   }
   add_direction(list, control, step, query, phase % 2u == 0u ? -1 : 1);
-  if (is_sharp(control->settings) && control->ascent != 0) {
+  if (is_sharp(settings_of(control)) && control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
 }
@@ -271,7 +280,7 @@ static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t 
 static void add_way_back(const zo_control* control, uint32_t executed, zo_moves* moves) {
   begin_moves(control, moves);
   if (executed == 0u) add_pending(control, moves);
-  if (control->step < control->settings->steps) add_undoing(control, &moves->perturb, executed);
+  if (control->step < settings_of(control)->steps) add_undoing(control, &moves->perturb, executed);
 }
 
 static void begin_anew(zo_control* control) {
@@ -301,7 +310,7 @@ int zo_control_is_in_step(const zo_control* control) {
 }
 
 zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves) {
-  if (control == NULL || moves == NULL) return ZO_ERROR_ARGUMENT;
+  if (ZO_WITH_CHECKS && (control == NULL || moves == NULL)) return ZO_ERROR_ARGUMENT;
   if (!zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
   begin_moves(control, moves);
   zo_term_list* list = &moves->perturb;
@@ -324,13 +333,13 @@ zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* 
 
 /* d as the mean over the minibatch. */
 static int64_t mean_difference(const zo_control* control, uint32_t query) {
-  return zo_mean_difference(control->difference[query], zo_minibatch_of(control->settings));
+  return zo_mean_difference(control->difference[query], zo_minibatch_of(settings_of(control)));
 }
 
 static void finish_step(zo_control* control, zo_report* report) {
-  const zo_control_settings* s = control->settings;
-  const uint32_t rate = zo_control_rate(s, control->step);
-  const zo_step_size size = {s->estimator, s->rule, zo_control_distribution(s, control->step),
+  const zo_control_settings* s = settings_of(control);
+  const uint32_t rate = zo_control_rate(control->settings, control->step);
+  const zo_step_size size = {s->estimator, s->rule, zo_distribution_of_step(s, control->step),
                              zo_queries_of(s), s->clip};
   int64_t mean_square = control->mean_square;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
@@ -360,7 +369,7 @@ static void finish_step(zo_control* control, zo_report* report) {
 
 /* An evaluation (all parts of one side of a query, or of the base) is complete. */
 static void finish_evaluation(zo_control* control, zo_report* report) {
-  const zo_control_settings* s = control->settings;
+  const zo_control_settings* s = settings_of(control);
   if (evaluates_base(control)) {
     control->base = control->plus;
     control->based = 1;
@@ -389,10 +398,11 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
 
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
                             zo_report* report) {
-  if (control == NULL || losses == NULL || report == NULL || count != control->settings->batch ||
-      control->step == control->settings->steps) {
+  if (ZO_WITH_CHECKS && (control == NULL || losses == NULL || report == NULL ||
+                         count != settings_of(control)->batch)) {
     return ZO_ERROR_ARGUMENT;
   }
+  if (control->step == settings_of(control)->steps) return ZO_ERROR_ARGUMENT;
   memset(report, 0, sizeof *report);
   int64_t sum = 0;
   for (uint32_t i = 0; i < count; ++i) sum += losses[i];
@@ -405,7 +415,7 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   /* What was pending was applied by the first invoke of the step. */
   control->pending = 0;
   control->part += 1u;
-  if (control->part == control->settings->parts) {
+  if (control->part == settings_of(control)->parts) {
     control->part = 0;
     finish_evaluation(control, report);
   }
@@ -415,10 +425,10 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
 zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses,
                                 zo_report* report) {
   if (control == NULL || losses == NULL || parts == 0u ||
-      parts > control->settings->parts - control->part) {
+      parts > settings_of(control)->parts - control->part) {
     return ZO_ERROR_ARGUMENT;
   }
-  const uint32_t batch = control->settings->batch;
+  const uint32_t batch = settings_of(control)->batch;
   for (uint32_t i = 0; i < parts; ++i) {
     const zo_status status = zo_control_report(control, losses + (size_t)i * batch, batch, report);
     if (status != ZO_OK) return status;

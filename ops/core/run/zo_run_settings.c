@@ -51,8 +51,8 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
       (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
-      (ZO_WITH_BLOCKS || s->blocks == 0u) &&
-      momentum_is_valid(s) && s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
+      (ZO_WITH_BLOCKS || s->blocks == 0u) && momentum_is_valid(s) &&
+      s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
       (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
       (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
       (s->stage_steps[1] == 0u ||
@@ -60,7 +60,8 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
+static uint32_t scheduled_rate(const zo_control_settings* given, uint32_t step) {
+  const zo_control_settings* s = zo_settings_of(given);
   const uint32_t last = s->steps > 1u ? s->steps - 1u : 1u;
   const uint32_t done = step < last ? step : last;
   const uint64_t range = s->rate - s->final_rate;
@@ -85,7 +86,8 @@ static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step) {
   }
 }
 
-uint32_t zo_control_rate(const zo_control_settings* s, uint32_t step) {
+uint32_t zo_control_rate(const zo_control_settings* given, uint32_t step) {
+  const zo_control_settings* s = zo_settings_of(given);
   uint64_t rate = scheduled_rate(s, step);
   if (step < s->warmup_steps) rate = rate * (step + 1u) / s->warmup_steps;
   if (ZO_WITH_SCHEDULES && s->gradient_norm > 0u) {
@@ -97,19 +99,6 @@ uint32_t zo_control_rate(const zo_control_settings* s, uint32_t step) {
   return (uint32_t)rate;
 }
 
-uint32_t zo_control_stage(const zo_control_settings* s, uint32_t step) {
-  uint32_t stage = 0;
-  for (uint32_t i = 0; i < 2u; ++i) {
-    if (s->stage_steps[i] > 0u && step >= s->stage_steps[i]) stage = i + 1u;
-  }
-  return stage;
-}
-
 zo_distribution zo_control_distribution(const zo_control_settings* s, uint32_t step) {
-  zo_distribution distribution = s->distribution;
-  const uint32_t stage = zo_control_stage(s, step);
-  if (stage > 0u && zo_is_sparse_uniform(distribution)) {
-    distribution.p_zero = (uint8_t)s->stage_p_zero[stage - 1u];
-  }
-  return distribution;
+  return zo_distribution_of_step(s, step);
 }

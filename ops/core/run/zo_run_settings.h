@@ -65,16 +65,30 @@ typedef struct zo_control_settings {
   uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
+/* The settings that a run has: those that it was given. Generated firmware of weight perturbation
+ * has one run, whose settings are ZO_RUN_SETTINGS, whatever it is given: what the compiler knows of
+ * them takes no flash, and neither does what they rule out. */
+static inline const zo_control_settings* zo_settings_of(const zo_control_settings* settings) {
+#ifdef ZO_RUN_SETTINGS
+  static const zo_control_settings run = ZO_RUN_SETTINGS;
+  (void)settings;
+  return &run;
+#else
+  return settings;
+#endif
+}
+
 /* Queries of a step, a constant where the build has room for one; samples of a step. */
 static inline uint32_t zo_queries_of(const zo_control_settings* settings) {
-  return ZO_MAX_QUERIES == 1 ? 1u : settings->queries;
+  return ZO_MAX_QUERIES == 1 ? 1u : zo_settings_of(settings)->queries;
 }
 /* Blocks that steps move in turns, in a build that has such steps. */
 static inline uint32_t zo_blocks_of(const zo_control_settings* settings) {
-  return ZO_WITH_BLOCKS ? settings->blocks : 0u;
+  return ZO_WITH_BLOCKS ? zo_settings_of(settings)->blocks : 0u;
 }
 static inline uint32_t zo_minibatch_of(const zo_control_settings* settings) {
-  return settings->batch * settings->parts; /* times the steps below 2^32 */
+  return zo_settings_of(settings)->batch *
+         zo_settings_of(settings)->parts; /* times the steps below 2^32 */
 }
 
 /* Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION where no run has such
@@ -82,10 +96,31 @@ static inline uint32_t zo_minibatch_of(const zo_control_settings* settings) {
 zo_status zo_control_settings_check(const zo_control_settings* settings);
 
 /* Stage of a step, 0..2. */
-uint32_t zo_control_stage(const zo_control_settings* settings, uint32_t step);
+static inline uint32_t zo_control_stage(const zo_control_settings* settings, uint32_t step) {
+  const zo_control_settings* s = zo_settings_of(settings);
+  uint32_t stage = 0;
+  for (uint32_t i = 0; i < 2u; ++i) {
+    if (s->stage_steps[i] > 0u && step >= s->stage_steps[i]) stage = i + 1u;
+  }
+  return stage;
+}
 
-/* Distribution of a step's perturbation. */
+/* Distribution of a step's perturbation; inline, so that a constant stays one. */
 zo_distribution zo_control_distribution(const zo_control_settings* settings, uint32_t step);
+static inline zo_distribution zo_distribution_of_step(const zo_control_settings* settings,
+                                                      uint32_t step) {
+  const zo_control_settings* s = zo_settings_of(settings);
+  /* By field: of a copy of the whole compilers do not see that it is a constant. */
+  zo_distribution distribution;
+  distribution.kind = s->distribution.kind;
+  distribution.p_zero = s->distribution.p_zero;
+  distribution.mu = s->distribution.mu;
+  if (ZO_WITH_SPARSE_UNIFORM && zo_is_sparse_uniform(distribution)) {
+    const uint32_t stage = zo_control_stage(s, step);
+    if (stage > 0u) distribution.p_zero = (uint8_t)s->stage_p_zero[stage - 1u];
+  }
+  return distribution;
+}
 
 /* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16. */
 uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step);

@@ -21,6 +21,10 @@
 /* Largest |d| that is told from larger ones, unit 2^-16: keeps products in int64_t. */
 #define DIFFERENCE_MAX (INT64_C(1) << 30)
 
+static int64_t queries_of(const zo_step_size* s) {
+  return ZO_MAX_QUERIES == 1 ? 1 : (int64_t)s->queries;
+}
+
 int64_t zo_mean_difference(int64_t difference, int64_t minibatch) {
   return zo_clamp64(zo_divide(difference, minibatch), DIFFERENCE_MAX);
 }
@@ -50,9 +54,9 @@ static int64_t gradient_coefficient(const zo_step_size* s, int64_t d, int64_t ra
 
 /* size LSB per standard deviation of z, shared by the queries, per unit of z. */
 static int64_t share(const zo_step_size* s, int64_t size) {
-  if (!zo_is_gaussian(s->distribution)) return zo_divide(size, s->queries);
-  return zo_divide(size * GAUSSIAN_UNITS_DENOMINATOR,
-                   (int64_t)s->queries * GAUSSIAN_UNITS_NUMERATOR);
+  const int64_t queries = queries_of(s);
+  if (!zo_is_gaussian(s->distribution)) return queries == 1 ? size : zo_divide(size, queries);
+  return zo_divide(size * GAUSSIAN_UNITS_DENOMINATOR, queries * GAUSSIAN_UNITS_NUMERATOR);
 }
 
 /* -rate * d / rms / Q. */
@@ -76,8 +80,7 @@ static uint32_t rule_of(const zo_step_size* s) {
 }
 
 int32_t zo_step_coefficient(const zo_step_size* s, int64_t d, uint32_t rate, int64_t mean_square) {
-  const int64_t limit =
-      STEP_SUM_MAX / ((int64_t)s->queries * zo_distribution_z_max(s->distribution));
+  const int64_t limit = STEP_SUM_MAX / (queries_of(s) * zo_distribution_z_max(s->distribution));
   int64_t c;
   if (rule_of(s) == ZO_STEP_GRADIENT) {
     c = gradient_coefficient(s, d, rate);
