@@ -99,6 +99,11 @@
 #ifndef ZO_WITH_DEPTHWISE
 #define ZO_WITH_DEPTHWISE ZO_FEATURES
 #endif
+/* Of firmware: runs that choose between several models (zo_block_trainer.h). Of a single one the
+ * compiler knows the tables, and what they rule out takes no flash. */
+#ifndef ZO_WITH_MODELS
+#define ZO_WITH_MODELS ZO_FEATURES
+#endif
 /* Of firmware: networks of several segments, and boundaries that enter later ones, too. */
 #ifndef ZO_WITH_SEGMENTS
 #define ZO_WITH_SEGMENTS ZO_FEATURES

@@ -88,7 +88,6 @@ struct ModelInfo {
 #endif
   const uint8_t* fingerprint;  // [ZO_LOG_FINGERPRINT_BYTES] of the file the model came from
   uint32_t segment_count;
-  uint32_t input_count;
   uint32_t trainable_count;
   uint32_t batch;
   uint32_t label_bytes;  // of a sample
@@ -101,6 +100,10 @@ struct ModelInfo {
   // Of the model's trainable tensors that the run does not train, which are constants.
   uint32_t frozen_checksum;
 };
+
+#if !ZO_WITH_MODELS
+extern const ModelInfo kInfo;  // the only one
+#endif
 
 // Of a tensor: its zo_tensor_type, and the block that it belongs to.
 inline uint32_t TypeOf([[maybe_unused]] const ModelInfo& info, [[maybe_unused]] uint32_t tensor) {

@@ -32,22 +32,21 @@ tflite::MicroInterpreter* Network::interpreter(uint32_t segment) const {
 }
 
 // What the arena begins with: where weight ops publish the addresses of their tensors.
-size_t Network::DirectoryBytes(const ModelInfo& info) {
-  return (info.trainable_count * sizeof(zo_directory_entry) + 15u) / 16u * 16u;
+size_t Network::DirectoryBytes() const {
+  return (info().trainable_count * sizeof(zo_directory_entry) + 15u) / 16u * 16u;
 }
 
-zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver,
-                        uint8_t* arena, size_t arena_bytes, unsigned char* interpreters,
-                        zo_directory* directories, int8_t* boundaries) {
+zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
+                        unsigned char* interpreters, zo_directory* directories,
+                        int8_t* boundaries) {
   if (arena == nullptr) return ZO_ERROR_MEMORY;
   resolver_ = &resolver;
   arena_ = arena;
   arena_bytes_ = arena_bytes;
   const size_t misaligned = (16u - reinterpret_cast<uintptr_t>(arena) % 16u) % 16u;
-  const size_t before = misaligned + DirectoryBytes(info);
+  const size_t before = misaligned + DirectoryBytes();
   if (arena_bytes < before) return ZO_ERROR_MEMORY;
   auto* entries = reinterpret_cast<zo_directory_entry*>(arena + misaligned);
-  info_ = &info;
   interpreters_ = interpreters;
   entries_ = entries;
   directories_ = directories;
@@ -59,13 +58,13 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
   // TFLM itself does not check that its own objects fit, and where there is next to nothing left
   // for its planner, the size of that wraps around.
   constexpr size_t kAlignment = 16;
-  if (arena_bytes < info.least_arena ||
+  if (arena_bytes < info().least_arena ||
       arena_bytes < tflite::MicroAllocator::GetDefaultTailUsage(false) + kAlignment) {
     return ZO_ERROR_MEMORY;
   }
   tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(arena, arena_bytes);
   for (uint32_t k = 0; k <= LastSegment(); ++k) {
-    const Segment& segment = info.segments[k];
+    const Segment& segment = info().segments[k];
     const tflite::Model* model = tflite::GetModel(segment.model);
     if (model->version() != TFLITE_SCHEMA_VERSION) return ZO_ERROR_RUNTIME;
     tflite::MicroInterpreter* made =
@@ -80,14 +79,14 @@ zo_status Network::Init(const ModelInfo& info, const tflite::MicroOpResolver& re
 
 int8_t* Network::entering(uint32_t segment) {
   if (!ZO_WITH_SEGMENTS) return nullptr;
-  const int8_t index = info_->segments[segment].boundary_input;
+  const int8_t index = info().segments[segment].boundary_input;
   return index == kNone ? nullptr
                         : interpreter(segment)->input(static_cast<size_t>(index))->data.int8;
 }
 
 int8_t* Network::kept(uint32_t segment) const {
   if (!ZO_WITH_SEGMENTS) return nullptr;
-  const int32_t at = info_->segments[segment].kept_at;
+  const int32_t at = info().segments[segment].kept_at;
   return at < 0 ? nullptr : boundaries_ + at;
 }
 
@@ -95,28 +94,28 @@ int8_t* Network::kept(uint32_t segment) const {
 int8_t* Network::passing(uint32_t segment, bool keep) const {
   if (!ZO_WITH_SKIPS) return keep ? kept(segment) : nullptr;
   int8_t* place = keep ? kept(segment) : nullptr;
-  const int32_t at = info_->segments[segment].passing_at;
+  const int32_t at = info().segments[segment].passing_at;
   return place != nullptr || at < 0 ? place : boundaries_ + at;
 }
 
 // Keeps what enters a segment, and gives it what has entered earlier ones.
 void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
-  const Segment& own = info_->segments[segment];
+  const Segment& own = info().segments[segment];
   int8_t* const place = segment > 0 ? passing(segment, keep) : nullptr;
   if (place != nullptr) {
     memcpy(place, entering(segment), ZO_BATCH * own.boundary_bytes);
   }
   for (uint32_t i = 0; ZO_WITH_SKIPS && i < own.skips; ++i) {
-    const Skip& skip = info_->skips[own.first_skip + i];
+    const Skip& skip = info().skips[own.first_skip + i];
     const int8_t* from = skip.segment < start ? kept(skip.segment) : passing(skip.segment, keep);
     memcpy(interpreter(segment)->input(skip.input)->data.int8, from,
-           ZO_BATCH * info_->segments[skip.segment].boundary_bytes);
+           ZO_BATCH * info().segments[skip.segment].boundary_bytes);
   }
 }
 
 // The trainers move weights themselves, so a command asks for losses, or for nothing.
 void Network::SetCommand(uint32_t segment, bool losses) {
-  const int8_t index = info_->segments[segment].command;
+  const int8_t index = info().segments[segment].command;
   if (index == kNone) return;
   int32_t* words = interpreter(segment)->input(static_cast<size_t>(index))->data.i32;
   words[0] = losses ? static_cast<int32_t>(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS) : 0;
@@ -124,10 +123,10 @@ void Network::SetCommand(uint32_t segment, bool losses) {
 }
 
 zo_status Network::CheckLabels(const uint8_t* labels) const {
-  const bool of_classes = IsOfClasses(*info_);
-  if (!of_classes && info_->loss_kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
-  const int32_t end = of_classes ? static_cast<int32_t>(info_->classes) : 2;
-  for (uint32_t at = 0; at < ZO_BATCH * info_->label_bytes; at += sizeof(int32_t)) {
+  const bool of_classes = IsOfClasses(info());
+  if (!of_classes && info().loss_kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
+  const int32_t end = of_classes ? static_cast<int32_t>(info().classes) : 2;
+  for (uint32_t at = 0; at < ZO_BATCH * info().label_bytes; at += sizeof(int32_t)) {
     int32_t label;
     memcpy(&label, labels + at, sizeof label);
     if (label < -1 || label >= end) return ZO_ERROR_LABEL;
@@ -139,7 +138,7 @@ zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
   int8_t* const none[kMaxInputs] = {};
   for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     if (!feed.source->read(feed.source->context, feed.number(b), none,
-                           labels + b * info_->label_bytes)) {
+                           labels + b * info().label_bytes)) {
       return ZO_ERROR_SAMPLE;
     }
   }
@@ -148,7 +147,7 @@ zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
 
 zo_status Network::ReadInputs(const Feed& feed, int8_t* inputs) const {
   for (uint32_t b = 0; b < ZO_BATCH; ++b) {
-    int8_t* const wanted[kMaxInputs] = {inputs + b * info_->inputs[0].bytes};
+    int8_t* const wanted[kMaxInputs] = {inputs + b * info().inputs[0].bytes};
     if (!feed.source->read(feed.source->context, feed.number(b), wanted, nullptr)) {
       return ZO_ERROR_SAMPLE;
     }
@@ -158,7 +157,7 @@ zo_status Network::ReadInputs(const Feed& feed, int8_t* inputs) const {
 
 zo_status Network::FeedLabels(const Feed& feed) {
   const uint32_t last = LastSegment();
-  const int8_t index = info_->segments[last].label;
+  const int8_t index = info().segments[last].label;
   if (index == kNone) return ZO_OK;
   return ReadLabels(feed, interpreter(last)->input(static_cast<size_t>(index))->data.uint8);
 }
@@ -168,7 +167,7 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
   for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     int8_t* wanted[kMaxInputs] = {};
     for (uint32_t i = 0; i < kMaxInputs; ++i) {
-      const Port& port = info_->inputs[i];
+      const Port& port = info().inputs[i];
       if (port.segment != segment) continue;
       wanted[i] = interpreter(segment)->input(port.index)->data.int8 + b * port.bytes;
       any = true;
@@ -191,10 +190,10 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
     if (status != ZO_OK) return status;
   }
   for (uint32_t k = start; k <= last; ++k) {
-    const Segment& segment = info_->segments[k];
+    const Segment& segment = info().segments[k];
     if (ZO_WITH_SEGMENTS && k > start) {
       // The activations of both segments share their memory.
-      const auto output = static_cast<size_t>(info_->segments[k - 1].boundary_output);
+      const auto output = static_cast<size_t>(info().segments[k - 1].boundary_output);
       memmove(entering(k), interpreter(k - 1)->output(output)->data.int8,
               ZO_BATCH * segment.boundary_bytes);
     }
@@ -212,7 +211,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
 
 const int32_t* Network::losses() {
   const uint32_t last = LastSegment();
-  const auto index = static_cast<size_t>(info_->segments[last].loss);
+  const auto index = static_cast<size_t>(info().segments[last].loss);
   return interpreter(last)->output(index)->data.i32;
 }
 
@@ -220,14 +219,14 @@ const int8_t* Network::output() {
   const uint32_t last = LastSegment();
   // Where a cut lies at the output, it is what enters the last segment. There it lives to the end:
   // the loss, which comes last, reads it. The segment before has lost it to this one's activations.
-  if (ZO_WITH_SEGMENTS && info_->output.segment != last) return entering(last);
-  return interpreter(info_->output.segment)->output(info_->output.index)->data.int8;
+  if (ZO_WITH_SEGMENTS && info().output.segment != last) return entering(last);
+  return interpreter(info().output.segment)->output(info().output.index)->data.int8;
 }
 
 zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                             Evaluation* evaluation) {
   *evaluation = {};
-  const bool of_classes = IsOfClasses(*info_);
+  const bool of_classes = IsOfClasses(info());
   for (uint32_t done = 0; done < count; done += ZO_BATCH) {
     const Feed feed = {&source, nullptr, first + done, first + count - 1};
     const zo_status status = Run(&feed, true, 0, false);
@@ -238,9 +237,9 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
         int8_t* const none[kMaxInputs] = {};
         if (!source.read(source.context, feed.number(b), none, &label)) return ZO_ERROR_SAMPLE;
         if (label < 0) continue;
-        const int8_t* scores = output() + b * info_->output.bytes;
+        const int8_t* scores = output() + b * info().output.bytes;
         uint32_t largest = 0;
-        for (uint32_t j = 1; j < info_->output.bytes; ++j) {
+        for (uint32_t j = 1; j < info().output.bytes; ++j) {
           if (scores[j] > scores[largest]) largest = j;
         }
         evaluation->correct += static_cast<uint32_t>(largest == static_cast<uint32_t>(label));
@@ -255,7 +254,7 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
 zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum) {
   *checksum = 0;
   for (uint32_t i = 0; i < kMaxInputs; ++i) {
-    const Port& port = info_->inputs[i];
+    const Port& port = info().inputs[i];
     int8_t* wanted[kMaxInputs] = {};
     wanted[i] = interpreter(port.segment)->input(port.index)->data.int8;
     for (uint32_t sample = 0; sample < samples; ++sample) {
@@ -264,12 +263,12 @@ zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, ui
     }
   }
   const uint32_t last = LastSegment();
-  const auto label = static_cast<size_t>(info_->segments[last].label);
+  const auto label = static_cast<size_t>(info().segments[last].label);
   uint8_t* bytes = interpreter(last)->input(label)->data.uint8;
   int8_t* const none[kMaxInputs] = {};
   for (uint32_t sample = 0; sample < samples; ++sample) {
     if (!source.read(source.context, sample, none, bytes)) return ZO_ERROR_SAMPLE;
-    *checksum = zo_crc32(*checksum, bytes, info_->label_bytes);
+    *checksum = zo_crc32(*checksum, bytes, info().label_bytes);
   }
   return ZO_OK;
 }

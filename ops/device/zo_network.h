@@ -55,7 +55,8 @@ class Network {
   zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
                  size_t arena_bytes, NetworkStorage<kSegments>* storage, int8_t* boundaries) {
     if (info.segment_count != kSegments) return ZO_ERROR_ARGUMENT;
-    return Init(info, resolver, arena, arena_bytes, storage->interpreters[0], storage->directories,
+    Choose(info);
+    return Init(resolver, arena, arena_bytes, storage->interpreters[0], storage->directories,
                 boundaries);
   }
 
@@ -63,15 +64,20 @@ class Network {
   //
   // Errors: those of Init. Until it succeeds, the network is of no use.
   zo_status Switch(const ModelInfo& info) {
-    return Init(info, *resolver_, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
+    Choose(info);
+    return Init(*resolver_, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
   }
 
+#if ZO_WITH_MODELS
   const ModelInfo& info() const { return *info_; }
+#else
+  static const ModelInfo& info() { return kInfo; }
+#endif
 
   // Bytes of the arena that are in use. An arena needs more where TFLM's notes, while it plans a
   // segment, take more than the activations that lie there later.
   size_t arena_used_bytes() {
-    return DirectoryBytes(*info_) + interpreter(LastSegment())->arena_used_bytes();
+    return DirectoryBytes() + interpreter(LastSegment())->arena_used_bytes();
   }
 
   // What enters a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next
@@ -140,10 +146,14 @@ class Network {
   zo_status DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum);
 
  private:
-  zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
-                 size_t arena_bytes, unsigned char* interpreters, zo_directory* directories,
-                 int8_t* boundaries);
-  static size_t DirectoryBytes(const ModelInfo& info);
+  zo_status Init(const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
+                 unsigned char* interpreters, zo_directory* directories, int8_t* boundaries);
+#if ZO_WITH_MODELS
+  void Choose(const ModelInfo& info) { info_ = &info; }
+#else
+  void Choose(const ModelInfo&) {}
+#endif
+  size_t DirectoryBytes() const;
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   uint32_t LastSegment() const { return ZO_SEGMENTS - 1; }
   void SetCommand(uint32_t segment, bool losses);
@@ -153,7 +163,9 @@ class Network {
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;
 
+#if ZO_WITH_MODELS
   const ModelInfo* info_ = nullptr;
+#endif
   const tflite::MicroOpResolver* resolver_ = nullptr;
   uint8_t* arena_ = nullptr;
   size_t arena_bytes_ = 0;

@@ -26,7 +26,7 @@ zo_status Network::Restore() {
 zo_status Network::ReadWeights(const LogStore& store) const {
   uint32_t at = 0;
   for (int fractions = 0; fractions < 2; ++fractions) {
-    for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+    for (uint32_t i = 0; i < info().trainable_count; ++i) {
       const zo_tensor of = tensor(i);
       int8_t* values = fractions != 0 ? of.fraction : of.weights;
       if (values == nullptr) continue;
@@ -52,7 +52,7 @@ zo_status Network::ImportWeights(const LogStore& store) {
     base_checksum_ = checksum();
     uint8_t own[4];
     zo_write_u32(own, base_checksum_);
-    const uint32_t last = zo_read_u32(info_->fingerprint + kLastOfFingerprint);
+    const uint32_t last = zo_read_u32(info().fingerprint + kLastOfFingerprint);
     base_mark_ = last ^ zo_crc32(last, own, sizeof own);
     return ZO_OK;
   }
@@ -73,22 +73,22 @@ zo_tensor Network::tensor(uint32_t number) const {
   tensor.fraction = entry.fraction;
   tensor.size = entry.size;
   tensor.stream = entry.stream;
-  tensor.limit = info_->limit;
+  tensor.limit = info().limit;
 #if ZO_WITH_MULTIPLIERS
-  tensor.multiplier = info_->trainable[number].multiplier;
-  tensor.channels = info_->trainable[number].channels;
-  tensor.inner = info_->trainable[number].inner;
+  tensor.multiplier = info().trainable[number].multiplier;
+  tensor.channels = info().trainable[number].channels;
+  tensor.inner = info().trainable[number].inner;
 #endif
 #if ZO_WITH_MASKS
-  tensor.mask = info_->trainable[number].mask;
+  tensor.mask = info().trainable[number].mask;
 #endif
-  tensor.type = TypeOf(*info_, number);
+  tensor.type = TypeOf(info(), number);
   return tensor;
 }
 
 uint32_t Network::checksum() const {
-  uint32_t sum = info_->frozen_checksum;
-  for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+  uint32_t sum = info().frozen_checksum;
+  for (uint32_t i = 0; i < info().trainable_count; ++i) {
     const zo_tensor of = tensor(i);
     sum += zo_checksum(&of);
   }
@@ -98,7 +98,7 @@ uint32_t Network::checksum() const {
 zo_status Network::ExportWeights(const WeightSink& sink) const {
   constexpr uint32_t kPiece = 64;
   for (int fractions = 0; fractions < 2; ++fractions) {
-    for (uint32_t i = 0; i < info_->trainable_count; ++i) {
+    for (uint32_t i = 0; i < info().trainable_count; ++i) {
       const zo_tensor of = tensor(i);
       const int8_t* values = fractions != 0 ? of.fraction : of.weights;
       if (values == nullptr) continue;

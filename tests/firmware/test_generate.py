@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import re
+import struct
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +62,7 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
     model = zo_model(name, network)
     metadata = read_metadata(model)
     made = firmware("cmake", name, network)
-    text = made.files["small_zo_model.cc"]
+    text = made.files["small_zo_trainer.cc"]
 
     def port(segment: Any, side: str, role: str) -> str:
         found = [i for i, p in enumerate(getattr(segment, side)) if p.role == role]
@@ -128,6 +131,22 @@ def test_settings_are_the_runs(name: str) -> None:
     other = {"node": "weight", "weight": "node"}[name]
     assert f"ops/device/small_zo_{name}_trainer.cc ---" in trainer
     assert f"ops/device/small_zo_{other}_trainer" not in trainer
+
+
+def test_the_header_of_a_weight_runs_log_is_a_constant() -> None:
+    """As `ops/core/log/zo_log.h` says, with the fingerprint that the tables point to."""
+    settings = Settings(tasks=(Weights(queries=3),), batch_size=4, seed=77)
+    model = zo_model("weight")
+    made = generate_firmware(model, settings, steps=12, samples=20, name="small")
+    text = initializer(made.files["small_zo_model.cc"], "kLogHeader")
+    header = bytes(int(v, 16) for v in re.findall(r"0x[0-9a-f]{2}\b", text))
+    assert header[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 3, 132, 20 + 4 * 3, 3)
+    assert header[16:32] == hashlib.sha256(model.to_bytes()).digest()[:16]
+    assert struct.unpack_from("<6I", header, 32) == (77, 12, 20, 1, 4, 3)
+    assert struct.unpack_from("<I", header, 124) == (0,)
+    assert header[128:] == struct.pack("<I", zlib.crc32(header[:128]))
+    tables = made.files["small_zo_trainer.cc"]
+    assert "/* fingerprint */ kLogHeader + SMALL_ZO_LOG_FINGERPRINT_AT," in tables
 
 
 def test_the_workspace_has_room_for_the_logs_headers() -> None:

@@ -89,6 +89,8 @@ def flash_of(map_file: str) -> Flash:
             part, name = "TFLM", _OPERATORS.sub("", name)
         if part is None or _MODEL_DATA.search(name):
             continue
+        if part == "trainer" and kind == "rodata":
+            part = "tables"  # those of the model, which its compiler is to know
         at = part, f"{kind}{name}"
         symbols[at] = symbols.get(at, 0) + int(size, 16)
     return Flash({name: size for name, size in symbols.items() if size})

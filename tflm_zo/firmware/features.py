@@ -10,7 +10,7 @@ from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
 from ..core import TaskKind
 from ..core.loader import constants
-from .plan import NodeRunPlan, RunPlan, runs_of
+from .plan import BlockRunPlan, NodeRunPlan, RunPlan, runs_of
 
 __all__ = ["features", "unused_sources", "with_features"]
 
@@ -48,6 +48,7 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_8_BITS": metadata.update_bits == 8,
         "ZO_WITH_16_BITS": metadata.update_bits == 16,
         "ZO_WITH_CHECKS": False,
+        "ZO_WITH_MODELS": isinstance(plan, BlockRunPlan),
         "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
         "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,

@@ -111,12 +111,11 @@ def _declarations(plan: RunPlan, zo: str) -> str:
     if isinstance(plan, BlockRunPlan):
         models = f"extern const ModelInfo kModels[{len(plan.blocks)}];  // of each block's run"
         return f"{models}\nextern const BlockChoiceInfo kBlockChoice;"
-    info = "extern const ModelInfo kInfo;\n"
     if isinstance(plan, NodeRunPlan):
         tasks = f"extern const TaskInfo kTasks[{len(plan.tasks)}];"
-        return f"{info}extern const {zo}_node_settings kSettings;\n{tasks}"
+        return f"extern const {zo}_node_settings kSettings;\n{tasks}"
     assert isinstance(plan, WeightRunPlan)
-    text = f"{info}extern const {zo}_control_settings kSettings;"
+    text = f"extern const {zo}_control_settings kSettings;"
     count = len(plan.block_segments)
     return f"{text}\nextern const uint8_t kBlockSegments[{count}];" if plan.value("blocks") else text
 
@@ -205,6 +204,18 @@ def generate(
         "trainable_bytes": max(metadata.bytes_of(d.trained) for d in devices),
         "model_bytes": sum(map(len, arrays.values())),
     }
+    model_text, tables = model_source(
+        model,
+        metadata,
+        plan,
+        devices,
+        name=name,
+        arrays=arrays,
+        array_names=array_names,
+        least_arenas=[a.least for a in arenas],
+        command=command,
+        wanted=wanted,
+    )
     own_class = {
         _CLASS_HEADER: fill(
             "trainer_class.h.in",
@@ -223,6 +234,7 @@ def generate(
             **names,
             first="kModels[0]" if isinstance(plan, BlockRunPlan) else "kInfo",
             init=_init(model, metadata, plan),
+            tables=tables,
         ),
     }
     sources = {
@@ -236,18 +248,7 @@ def generate(
             **_figures(metadata, plan, given, ram),
             tensors=max(len(d.trained) for d in devices),
         ),
-        f"{names['zo']}_model.cc": model_source(
-            model,
-            metadata,
-            plan,
-            devices,
-            name=name,
-            arrays=arrays,
-            array_names=array_names,
-            least_arenas=[a.least for a in arenas],
-            command=command,
-            wanted=wanted,
-        ),
+        f"{names['zo']}_model.cc": model_text,
         **of_model(_joined(_own_op_pack(plan, wanted), own_class, name, command), name),
     }
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
@@ -382,7 +383,9 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
         if sources[header].count("#ifdef ZO_RUN_SETTINGS") != 1:
             raise ConversionError(f"{header} knows no ZO_RUN_SETTINGS: install tflm_zo again")
         sources[header] = sources[header].replace(
-            "/* The settings that a run has", f"#define ZO_RUN_SETTINGS {values}\n/* The settings that a run has", 1
+            "/* The settings that a run has",
+            f"#define ZO_RUN_SETTINGS {values}\n/* The settings that a run has",
+            1,
         )
     switches = "ops/core/zo_features.h"
     sources[switches] = with_features(sources[switches], wanted)

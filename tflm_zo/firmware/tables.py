@@ -294,8 +294,8 @@ def model_source(
     least_arenas: Sequence[int],
     command: str,
     wanted: Mapping[str, bool],
-) -> str:
-    """Returns the text of ``zo_model.cc``.
+) -> tuple[str, str]:
+    """Returns the text of ``zo_model.cc``, and the tables of the model that ``zo_trainer.cc`` has.
 
     Args:
         model: the ZO model.
@@ -336,8 +336,9 @@ def model_source(
                 **own(name),
                 **info,
                 segment_count=len(metadata.segments),
-                input_count=len(inputs),
-                fingerprint=f"kLogHeader + {own(name)['ZO']}_LOG_FINGERPRINT_AT" if header else "kFingerprint",
+                fingerprint=f"kLogHeader + {own(name)['ZO']}_LOG_FINGERPRINT_AT"
+                if header
+                else "kFingerprint",
                 batch=metadata.batch,
                 label_bytes=label_bytes,
                 loss_kind=_LOSSES.index(loss.kind),
@@ -349,19 +350,25 @@ def model_source(
                 least_arena=least,
             ).rstrip("\n")
         )
-    return fill(
-        "zo_model.cc.in",
-        **own(name),
-        command=command,
-        name=name,
+    text = fill(
+        "zo_info_tables.cc.in",
         tables="\n".join(tables),
         inputs="\n".join(f"    {{{k}, {i}, {size}}}," for k, i, size in inputs),
         input_count=len(inputs),
         fingerprint="" if header else own_fingerprint,
-        header=header,
         info=f"const ModelInfo kInfo = {infos[0]};"
         if not isinstance(plan, BlockRunPlan)
         else f"const ModelInfo kModels[{len(infos)}] = {{\n" + ",\n".join(infos) + "};",
+    )
+    # Of one model the trainer's compiler is to know the tables.
+    of_model, of_trainer = (text, "") if isinstance(plan, BlockRunPlan) else ("", text)
+    source = fill(
+        "zo_model.cc.in",
+        **own(name),
+        command=command,
+        tables=of_model,
+        header=header,
         run=_run(plan, devices, [b.bytes for b in boundaries], own(name)),
         data="\n".join(data),
     )
+    return source, of_trainer
