@@ -137,3 +137,12 @@ def test_the_whole_core_compiles_as_one_source(tmp_path: Path) -> None:
     # For size, some loops are other functions.
     for flags in ([], ["-DZO_PORTABLE"], ["-DZO_FEATURES=0"], ["-Os"]):
         subprocess.run(["gcc", "-std=c99", *warnings, *flags, "-c", "all.c"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_header_of_others_is_read_as_c(name: str) -> None:
+    """C++ reads the folder's header: arm_mve.h, for one, overloads functions, which C's linkage forbids."""
+    (text,) = (text for path, text in firmware("cmake", name).files.items() if path.endswith("_zo_ops.h"))
+    parts = re.findall(r'extern "C" \{\n#endif\n(.*?)\n#ifdef __cplusplus\n\}', text, re.DOTALL)
+    assert len(parts) == 1
+    assert not re.search(r"^#\s*include\b", parts[0], re.MULTILINE)

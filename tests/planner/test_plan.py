@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +119,20 @@ def test_numbers_must_be_above_zero(name: str) -> None:
 def test_a_zo_model_is_refused() -> None:
     with pytest.raises(zo.ConversionError, match="takes the plain model"):
         zo.plan(inject_all(MODELS["small_cnn"]()))
+
+
+@pytest.mark.parametrize("network", sorted(MODELS))
+def test_every_network_that_can_be_trained_has_a_plan(network: str) -> None:
+    model = zo.load_model(MODELS[network]())
+    try:
+        zo.inject(model)
+    except zo.ConversionError as error:
+        with pytest.raises(zo.ConversionError, match=re.escape(str(error)[:40])):
+            zo.plan(model)
+        return
+    plan = zo.plan(model)
+    assert plan.best is plan.costs[0]
+    for cost in plan.costs:
+        assert cost.instructions > plan.inference > 0
+        assert 0 < cost.backpropagation.float32 < cost.backpropagation.adam
+        assert cost.equivalents > 0 and cost.ram > cost.arena > 0

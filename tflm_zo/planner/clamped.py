@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ..converters import Model, read_metadata
 from ..runtime import ModelError, available, load
@@ -33,11 +36,18 @@ def clamped_shares(zo: Model) -> dict[str, float]:
     rng, found = np.random.default_rng(0), dict[str, list[float]]()
     inputs = len(metadata.original.inputs)
     for _ in range(_SAMPLES):
-        shapes = [runtime.input_details(i)[0] for i in range(inputs)]
-        runtime.set_inputs(*(rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes))
+        runtime.set_inputs(*(_noise(rng, *runtime.input_details(i)[:2]) for i in range(inputs)))
         runtime.invoke()
         for n in nodes:
-            outputs = runtime.boundary(n.output_segment)
-            layer = metadata.trainable[n.trainable].layer
-            found.setdefault(layer, []).append(float((outputs == -128).mean()))
+            if n.output_segment:  # else the outputs are the model's, which nothing clamps
+                outputs = runtime.boundary(n.output_segment)
+                layer = metadata.trainable[n.trainable].layer
+                found.setdefault(layer, []).append(float((outputs == -128).mean()))
     return {layer: float(np.mean(shares)) for layer, shares in found.items()}
+
+
+def _noise(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if dtype.kind == "f":
+        return rng.uniform(-1, 1, shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)

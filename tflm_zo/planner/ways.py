@@ -11,6 +11,7 @@ from ..converters import ConversionError, Model, read_metadata
 from ..training import algorithms
 from ..training.checks import SettingsError
 from ..training.injection import inject_for
+from ..training.model_fit import check_model
 from ..training.plan import trained_tensors
 from ..training.settings import Settings
 from ..training.tasks import Exact, Nodes
@@ -123,7 +124,15 @@ def _by_weights(model: Model) -> Iterator[Way]:
 
 
 def _zo(model: Model, settings: Settings, bits: int) -> Model:
-    return inject_for(model, settings, batch=1, update_bits=bits)
+    """Returns the ZO model of a run.
+
+    Raises:
+        ConversionError: there is none.
+        SettingsError: the run is not of this model, as exact gradients are of cross-entropy alone.
+    """
+    zo = inject_for(model, settings, batch=1, update_bits=bits)
+    check_model(settings, read_metadata(zo))
+    return zo
 
 
 def _trained(settings: Settings, zo: Model) -> int:

@@ -1,12 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* Errors of nodes along random signs with vectors of MVE (Cortex-M55, M85): lanes are four samples,
- * whose words of signs give a node's errors, one node after the other. zo_node_gradient.c includes
- * this file. */
+/* Errors of nodes with vectors of MVE (Cortex-M55, M85): along random signs, where lanes are four
+ * samples, whose words of signs give a node's errors, one node after the other; and on their way
+ * into sums. zo_node_gradient.c includes this file. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_DENSE_ERRORS_MVE_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_DENSE_ERRORS_MVE_H_
 
 #include <arm_mve.h>
 
+#include "ops/core/kernels/zo_dense_sums.h"
 #include "ops/core/zo_types.h"
 
 /* Samples of a vector. */
@@ -54,6 +55,31 @@ static inline void zo_clear_clamped(int16_t* errors, uint32_t apart, uint32_t co
     vstrhq_scatter_shifted_offset_p_s16(errors + j * apart, offsets, vdupq_n_s16(0),
                                         vcmpeqq_m_n_u16(routes, clamped, there));
   }
+}
+
+/* Sets a channel's errors, of as many samples as a call has. */
+static inline void zo_dense_set_errors(zo_dense_block* block, uint32_t channel,
+                                       const int16_t* errors, uint32_t samples) {
+  int16_t* const to = block->errors[channel];
+  int16x8_t last = vdupq_n_s16(0);
+  vstrhq_s16(to, vldrhq_z_s16(errors, vctp16q(samples)));
+  if (samples > 8u) { /* the last eight samples, but for those of the first vector */
+    const mve_pred16_t others = vctp16q(ZO_DENSE_SAMPLES - samples);
+    last = vldrhq_z_s16(errors + samples - 8u, vpnot(others));
+  }
+  vstrhq_s16(to + 8, last);
+}
+
+/* Sums of errors and of their magnitudes, which are returned. */
+static inline int32_t zo_dense_sum_errors(const int16_t* errors, uint32_t samples, int32_t* sum) {
+  uint32_t magnitudes = 0;
+  *sum = 0;
+  for (uint32_t i = 0; i < samples; i += 8u) {
+    const int16x8_t e = vldrhq_z_s16(errors + i, vctp16q(samples - i));
+    *sum = vaddvaq_s16(*sum, e);
+    magnitudes = vaddvaq_u16(magnitudes, vreinterpretq_u16_s16(vabsq_s16(e)));
+  }
+  return (int32_t)magnitudes;
 }
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_DENSE_ERRORS_MVE_H_ */

@@ -11,6 +11,8 @@
 
 #if ZO_DENSE_CHANNELS > 0u && defined(__ARM_FEATURE_MVE)
 #include "ops/core/kernels/zo_dense_errors_mve.h"
+#elif ZO_DENSE_CHANNELS > 0u
+#include "ops/core/kernels/zo_dense_errors_dsp.h"
 #endif
 
 /* Nodes whose errors are summed over queries together, at most: those of a word of signs. */
