@@ -288,7 +288,7 @@ def plan(
     size = len(loaded.to_bytes())
     instructions = Instructions(target.core.measured, target.core.kernels)
     found, costs = ways(loaded), list[Cost]()
-    sized = [_sized(way) for way in found]
+    sized = _sized(found)
     # All in one: TFLM's recording allocator takes a second to start.
     segments = [device.segments for _, devices in sized for device in devices]
     arenas_of(segments, [0] * len(segments))
@@ -320,9 +320,16 @@ def _target(
     return Target(own, clock, ram, flash, power, found, own.cycles if cycles is None else cycles)
 
 
-def _sized(way: Way) -> tuple[RunPlan, Sequence[DeviceModel]]:
-    run = plan_run(way.zo, way.settings, steps=1, samples=_SAMPLES)
-    return run, device_models(way.zo, run)
+def _sized(found: Sequence[Way]) -> list[tuple[RunPlan, Sequence[DeviceModel]]]:
+    """Returns the run of each way, and its models as the device has them, which no minibatch changes."""
+    devices: dict[int, Sequence[DeviceModel]] = {}
+    sized = []
+    for way in found:
+        run = plan_run(way.zo, way.settings, steps=1, samples=_SAMPLES)
+        if id(way.zo) not in devices:
+            devices[id(way.zo)] = device_models(way.zo, run)
+        sized.append((run, devices[id(way.zo)]))
+    return sized
 
 
 def _cost(
