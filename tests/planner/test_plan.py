@@ -36,7 +36,7 @@ def test_ways_come_in_the_order_of_what_they_learn(lenet5: Plan) -> None:
     first, last = lenet5.costs[0].way, lenet5.costs[-1].way
     assert (first.name, first.update_bits, first.settings.batch_size) == ("nodes", 16, 32)
     assert last.name == "weights"
-    layers = [len(c.way.layers) for c in lenet5.costs if c.way.name.startswith("nodes")]
+    layers = [len(c.way.trained.layers) for c in lenet5.costs if c.way.name.startswith("nodes")]
     assert layers == sorted(layers, reverse=True)
 
 

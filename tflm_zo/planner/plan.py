@@ -210,7 +210,7 @@ class Plan:
         return {
             "name": way.name,
             "algorithm": way.settings.algorithm,
-            "layers": list(way.layers),
+            "layers": list(way.trained.layers),
             "update_bits": way.update_bits,
             "batch_size": way.settings.batch_size,
             "set": list(way.set_options),
@@ -294,7 +294,7 @@ def plan(
     arenas_of(segments, [0] * len(segments))
     clamped: dict[str, float] = {}
     for way in found:
-        if way.settings.is_layerwise and not set(way.layers) <= set(clamped):
+        if way.settings.is_layerwise and not set(way.trained.layers) <= set(clamped):
             clamped.update(clamped_shares(way.zo))
     for way, (run, devices) in zip(found, sized, strict=True):
         costs.append(_cost(way, run, devices, loaded, size, target, instructions, clamped))
@@ -347,7 +347,7 @@ def _cost(
     arena = ram.arena.bytes_mve if target.core.has_mve else ram.arena.bytes
     kind = "layerwise" if way.settings.is_layerwise else "weights"
     kinds = len(operators_of([model]))
-    layers = set(way.layers)
+    layers = set(way.trained.layers)
     trained = {t.name for t in metadata.trainable if t.layer in layers}
     return Cost(
         way,

@@ -12,14 +12,16 @@ from ..training import algorithms
 from ..training.checks import SettingsError
 from ..training.injection import inject_for
 from ..training.model_fit import check_model
-from ..training.plan import trained_tensors
 from ..training.settings import Settings
 from ..training.tasks import Exact, Nodes
+from ..training.trained_layers import TrainedLayers, trained_layers
 
 __all__ = ["Way", "ways"]
 
 _BATCH = 32  # the default of runs
 _SMALLER = (16, 8, 4)  # fewer samples make too noisy a step
+# Bits of an update, and how it is asked for.
+_BITS: dict[int, tuple[str, ...]] = {16: (), 8: ("update-bits=8",)}
 _MOST_PARTS = 4  # of a network's layers, that are trained alone
 
 
@@ -32,6 +34,7 @@ class Way:
         settings: settings of the run.
         update_bits: bits of an update, 8 or 16.
         zo: the ZO model, of one sample an invoke.
+        trained: the layers that it trains.
         set_options: what `train` and `firmware` are told besides, by --set and --algorithm.
         rank: key by which ways are sorted, the one first that is likely to learn most (docs/results.md):
             layers by their nodes or exact gradients, more of them, then large minibatches; at last weight
@@ -42,16 +45,9 @@ class Way:
     settings: Settings
     update_bits: int
     zo: Model
+    trained: TrainedLayers
     set_options: tuple[str, ...]
     rank: tuple[float, ...]
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Names of the layers that it trains, in execution order."""
-        metadata = read_metadata(self.zo)
-        chosen = range(len(metadata.trainable))
-        tensors = trained_tensors(self.settings, metadata) if self.settings.is_layerwise else chosen
-        return tuple(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
 
 
 def ways(model: Model) -> list[Way]:
@@ -77,14 +73,13 @@ def ways(model: Model) -> list[Way]:
 
 def _by_nodes(model: Model) -> Iterator[Way]:
     settings = algorithms.node()
-    yield from _layerwise(model, settings, "nodes", (), better=1)
-    whole = _zo(model, settings, 16)
-    metadata = read_metadata(whole)
-    names = list(dict.fromkeys(metadata.trainable[i].layer for i in trained_tensors(settings, metadata)))
+    whole = list(_layerwise(model, settings, "nodes", (), better=1))
+    yield from whole
+    layers = len(whole[0].trained.layers)
     # The last layer alone has an exact gradient.
-    counts = range(2, len(names))
-    chosen = counts if len(counts) <= _MOST_PARTS else [len(names) * i // (_MOST_PARTS + 1) for i in counts]
-    for count in sorted({c for c in chosen if 1 < c < len(names)}, reverse=True)[:_MOST_PARTS]:
+    counts = range(2, layers)
+    chosen = counts if len(counts) <= _MOST_PARTS else [layers * i // (_MOST_PARTS + 1) for i in counts]
+    for count in sorted({c for c in chosen if 1 < c < layers}, reverse=True)[:_MOST_PARTS]:
         part = dataclasses.replace(settings, layers=f"last:{count}")
         yield from _layerwise(model, part, f"nodes, last {count}", (f"layers=last:{count}",), better=1)
 
@@ -104,23 +99,22 @@ def _last_layer(model: Model) -> Iterator[Way]:
 def _layerwise(
     model: Model, settings: Settings, name: str, options: tuple[str, ...], better: int
 ) -> Iterator[Way]:
-    for bits in (16, 8):
+    for bits, given in _BITS.items():
         zo = _zo(model, settings, bits)
-        trained = _trained(settings, zo)
+        trained = trained_layers(zo, settings)
         for batch_size in (_BATCH, *_SMALLER):
             own = dataclasses.replace(settings, batch_size=batch_size)
-            given = (*options, *(() if bits == 16 else ("update-bits=8",)))
-            rank = (0, better, -trained, -batch_size, -bits)
-            yield Way(name, own, bits, zo, given, rank)
+            rank = (0, better, -trained.weights, -batch_size, -bits)
+            yield Way(name, own, bits, zo, trained, (*options, *given), rank)
 
 
 def _by_weights(model: Model) -> Iterator[Way]:
     settings = algorithms.weight()
-    for bits in (16, 8):
+    for bits, given in _BITS.items():
         zo = _zo(model, settings, bits)
-        given = () if bits == 16 else ("update-bits=8",)
-        rank = (1, 0, -_trained(settings, zo), -settings.batch_size, -bits)
-        yield Way("weights", settings, bits, zo, given, rank)
+        trained = trained_layers(zo, settings)
+        rank = (1, 0, -trained.weights, -settings.batch_size, -bits)
+        yield Way("weights", settings, bits, zo, trained, given, rank)
 
 
 def _zo(model: Model, settings: Settings, bits: int) -> Model:
@@ -133,10 +127,3 @@ def _zo(model: Model, settings: Settings, bits: int) -> Model:
     zo = inject_for(model, settings, batch=1, update_bits=bits)
     check_model(settings, read_metadata(zo))
     return zo
-
-
-def _trained(settings: Settings, zo: Model) -> int:
-    metadata = read_metadata(zo)
-    chosen = range(len(metadata.trainable))
-    tensors = trained_tensors(settings, metadata) if settings.is_layerwise else chosen
-    return sum(metadata.trainable[i].trained for i in tensors)

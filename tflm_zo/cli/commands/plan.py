@@ -196,7 +196,7 @@ def _row(made: Plan, cost: Cost) -> list[object]:
         costs += [_time(cost.seconds(target, budget)) for budget in (10_000, 100_000)]
     back = cost.backpropagation
     return [
-        *(way.name, len(way.layers), way.update_bits, way.settings.batch_size),
+        *(way.name, len(way.trained.layers), way.update_bits, way.settings.batch_size),
         *(cost.ram, cost.flash, cost.log, *costs),
         *(_size(back.int8), _size(back.float32), "yes" if cost.fits(target) else "no"),
     ]
