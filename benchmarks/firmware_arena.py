@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from harness import chosen_models, progress
+from harness.libraries import built_libraries
 from rich.console import Console
 from rich.table import Table
 
@@ -85,17 +85,8 @@ def main() -> None:
     parser.add_argument("--libraries", nargs="+", choices=names, default=names)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    if "TFLM_DIR" not in os.environ:
-        parser.error("set TFLM_DIR to a checkout of tflite-micro whose libraries its own Makefile has built")
 
-    libraries = []
-    for library in LIBRARIES:
-        if library.name not in arguments.libraries:
-            continue
-        if why := library.why_not():
-            print(why, file=sys.stderr)
-        else:
-            libraries.append(library)
+    libraries = built_libraries(parser, (one for one in LIBRARIES if one.name in arguments.libraries))
     tests = {name: load_model(make()) for name, make in MODELS.items()}
     folders = generated(chosen_models(arguments.models) if arguments.models else tests)
     results: list[dict[str, Any]] = []

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -38,6 +37,7 @@ from typing import Any
 
 import numpy as np
 from harness import HEADROOM, add_models_argument, chosen_models, progress
+from harness.libraries import built_libraries
 from rich.console import Console
 from rich.table import Table
 
@@ -147,17 +147,9 @@ def main() -> None:
     parser.add_argument("--cores", nargs="+", choices=with_cmsis_nn, default=list(with_cmsis_nn))
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    if "TFLM_DIR" not in os.environ:
-        parser.error("set TFLM_DIR to a checkout of tflite-micro whose libraries its own Makefile has built")
 
     models = chosen_models(arguments.models)
-    libraries = []
-    for core in arguments.cores:
-        library = with_cmsis_nn[core]
-        if why := library.why_not():
-            print(why, file=sys.stderr)
-        else:
-            libraries.append(library)
+    libraries = built_libraries(parser, (with_cmsis_nn[core] for core in arguments.cores))
     results: dict[str, dict[str, dict[str, Any]]] = {}
     with progress("measuring", 2 * len(models) * len(libraries)) as advance:
         for name, model in models.items():

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
 import tempfile
 from collections import defaultdict
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import progress
+from harness.libraries import built_libraries
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import nnls
@@ -250,14 +250,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write what was fitted into the package")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    if "TFLM_DIR" not in os.environ:
-        parser.error("set TFLM_DIR to a checkout of tflite-micro whose libraries its own Makefile has built")
-    libraries = []
-    for library in LIBRARIES:
-        if why := library.why_not():
-            print(why, file=sys.stderr)
-        else:
-            libraries.append(library)
+    libraries = built_libraries(parser, LIBRARIES)
     models = operators()
     found: dict[str, dict[str, dict[str, float]]] = {}
     errors: dict[str, dict[str, float]] = {}

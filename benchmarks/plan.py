@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from firmware_costs import program
 from harness import add_models_argument, chosen_models, progress
+from harness.libraries import built_libraries
 from rich.console import Console
 from rich.table import Table
 
@@ -110,15 +111,8 @@ def main() -> None:
     add_models_argument(parser, "int8 models")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    if "TFLM_DIR" not in os.environ:
-        parser.error("set TFLM_DIR to a checkout of tflite-micro whose libraries its own Makefile has built")
-    libraries = []
-    for library in LIBRARIES:
-        if library.cmsis_nn and library.core in CORES_OF_PLANS:
-            if why := library.why_not():
-                print(why, file=sys.stderr)
-            else:
-                libraries.append(library)
+    wanted = (one for one in LIBRARIES if one.cmsis_nn and one.core in CORES_OF_PLANS)
+    libraries = built_libraries(parser, wanted)
     models = chosen_models(arguments.models)
     results: dict[str, dict[str, dict[str, Any]]] = {}
     with progress("measuring", len(models) * len(libraries) * len(WAYS)) as advance:
