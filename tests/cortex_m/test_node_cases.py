@@ -79,9 +79,9 @@ BUDGETS = {
         "depthwise-backprop-64": 1_400_000,
     },
     "cortex-m55": {
-        "fc1-1": 140_000,
-        # 0.15 of an inference.
-        "fc1-1-fraction": 120_000,
+        # 0.15 of an inference, which takes 801,407; with fractions 0.14.
+        "fc1-1": 120_200,
+        "fc1-1-fraction": 112_000,
         # 0.8 a multiply-accumulate.
         "fc1-16": 614_400,
         "loss-10-near": 1_500,

@@ -34,7 +34,7 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 
 /* Each of these provides zo_add_together, which adds the products to ZO_SUMS_TOGETHER sums that are
  * in registers; vectors add the rest, too. */
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(ZO_PORTABLE)
+#if ZO_FORM_PRODUCTS
 #include "ops/core/kernels/zo_add_products_mve.h"
 #else
 

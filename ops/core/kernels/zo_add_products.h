@@ -8,6 +8,13 @@
 
 #include "ops/core/zo_types.h"
 
+/* Whether there is zo_form_products: where it is faster than to add to zeros. */
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(ZO_PORTABLE)
+#define ZO_FORM_PRODUCTS 1
+#else
+#define ZO_FORM_PRODUCTS 0
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -22,6 +29,12 @@ typedef struct zo_product {
  * and after, and those of any of the products alone, are within 31 bits. */
 void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
                      size_t offset, int32_t zero_point);
+
+#if ZO_FORM_PRODUCTS
+/* products[j] = factor * (row[j] - zero_point), j < count. */
+void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor,
+                      int32_t zero_point);
+#endif
 
 #ifdef __cplusplus
 }

@@ -38,4 +38,20 @@ static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
   }
 }
 
+void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor,
+                      int32_t zero_point) {
+  __asm__ volatile(
+      "vdup.32 q1, %[factor]\n\t"
+      "wlstp.32 lr, %[count], 2f\n"
+      "1:\n\t"
+      "vldrb.s32 q0, [%[row]], #4\n\t"
+      "vmlas.s32 q0, q1, %[bias]\n\t"
+      "vstrw.32 q0, [%[products]], #16\n\t"
+      "letp lr, 1b\n"
+      "2:"
+      : [products] "+r"(products), [row] "+r"(row)
+      : [count] "r"(count), [factor] "r"(factor), [bias] "r"(-factor * zero_point)
+      : "q0", "q1", "lr", "cc", "memory");
+}
+
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_PRODUCTS_MVE_H_ */

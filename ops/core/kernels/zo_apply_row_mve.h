@@ -106,13 +106,16 @@ static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, con
                                                             int32_t limit, uint32_t* streams) {
   /* What the loop has four steps in is needed for something else before: there are few registers,
    * and one less with a frame pointer. */
-  uint32_t s0 = count / 4u, s1 = (uint32_t)-limit, s2 = (uint32_t)(uintptr_t)apart, s3;
+  uint32_t s0 = count / 4u, s1 = (uint32_t)limit, s2 = (uint32_t)(uintptr_t)apart, s3;
   uint32_t clipped = 0;
   __asm__ volatile(
       "vdup.8 q7, %[clipped]\n\t"
       "mov %[clipped], #1\n\t"
-      "vdup.8 q6, %[s1]\n\t"
+      "vdup.8 q4, %[s1]\n\t"
+      "vneg.s8 q6, q4\n\t"
+      /* Where the rows' words before these are: a load goes on to the next ones. */
       "vldrw.32 q5, [%[s2]]\n\t"
+      "vadd.i32 q5, q5, %[before]\n\t"
       "vldrw.32 q0, [%[streams]]\n\t"
       "dls lr, %[s0]\n"
       "1:\n\t"
@@ -138,22 +141,20 @@ static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, con
       "vadd.i32 q1, q1, %[s3]\n\t"
       "vsri.32 q1, q2, #16\n\t"
       "vsli.16 q3, q1, #8\n\t"
-      "vldrw.32 q1, [%[weights], q5]\n\t"
+      "vldrw.32 q1, [q5, #4]!\n\t"
       "vqadd.s8 q2, q1, q3\n\t"
       "vadd.i8 q1, q1, q3\n\t"
-      "vqadd.s8 q2, q2, %[up]\n\t"
-      "vqsub.s8 q2, q2, %[up]\n\t"
+      "vmin.s8 q2, q2, q4\n\t"
       "vmax.s8 q2, q2, q6\n\t"
-      "vstrw.32 q2, [%[weights], q5]\n\t"
+      "vstrw.32 q2, [q5]\n\t"
       "vpt.i8 ne, q2, q1\n\t"
       "vaddt.i8 q7, q7, %[clipped]\n\t"
-      "adds %[weights], #4\n\t"
       "le lr, 1b\n\t"
       "vstrw.32 q0, [%[streams]]\n\t"
       "vaddv.u8 %[clipped], q7"
       : [clipped] "+Te"(clipped), [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "=&r"(s3),
-        [weights] "+r"(weights), [steps] "+r"(steps)
-      : [up] "r"(127 - limit), [streams] "r"(streams)
+        [steps] "+r"(steps)
+      : [before] "r"((uintptr_t)weights - 4u), [streams] "r"(streams)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   return clipped;
 }

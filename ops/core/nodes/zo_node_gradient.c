@@ -93,15 +93,21 @@ static int find_gradient_shift(zo_node_gradient* g) {
   return 1;
 }
 
+#if ZO_DENSE_CHANNELS > 0u || ZO_FORM_PRODUCTS
+/* Whether the window of a layer with one node a channel is all of the inputs. */
+static int has_whole_window(const zo_node_layer* l) {
+  return l->k_h == l->in_h && l->k_w == l->in_w && l->pad_top == 0u && l->pad_left == 0u;
+}
+#endif
+
 #if ZO_DENSE_CHANNELS > 0u
 /* Whether each channel has one node, whose window is all of the inputs, and enough channels are
  * held at once. */
 static int can_group(const zo_node_gradient* g) {
   const zo_node_layer* l = g->layer;
   return l->form == ZO_NODES_PLAIN && !zo_node_is_depthwise(l) && g->positions == 1u &&
-         l->k_h == l->in_h && l->k_w == l->in_w && l->pad_top == 0u && l->pad_left == 0u &&
-         g->row >= ZO_NODE_COLUMNS * ZO_DENSE_CHANNELS && g->row <= ZO_DENSE_APART_MAX &&
-         2u * g->together >= ZO_DENSE_CHANNELS;
+         has_whole_window(l) && g->row >= ZO_NODE_COLUMNS * ZO_DENSE_CHANNELS &&
+         g->row <= ZO_DENSE_APART_MAX && 2u * g->together >= ZO_DENSE_CHANNELS;
 }
 #endif
 
@@ -442,7 +448,23 @@ int32_t zo_node_gradient_errors(zo_node_gradient* g, uint32_t channel) {
   return credit_channel(g, channel, NULL);
 }
 
+#if ZO_FORM_PRODUCTS
+/* zo_node_gradient_form where G is e times all of the inputs. */
+static int form_product(zo_node_gradient* g, uint32_t channel, int32_t* gradient) {
+  uint32_t end;
+  const int32_t e = *zo_node_gradient_held(g, channel, &end);
+  g->sum = e;
+  g->largest = 255 * (e < 0 ? -e : e);
+  if (e == 0) return 0;
+  zo_form_products(gradient, g->row, g->evidence->inputs, e, g->layer->input_zero_point);
+  return 1;
+}
+#endif
+
 int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradient) {
+#if ZO_FORM_PRODUCTS
+  if (g->dense && has_whole_window(g->layer)) return form_product(g, channel, gradient);
+#endif
   crediting to;
   to.layer = g->layer;
   to.gradient = gradient;

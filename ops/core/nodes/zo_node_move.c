@@ -84,10 +84,14 @@ static uint32_t move_apart(const zo_node_move* m, uint32_t channel, weight_run r
   return saturated;
 }
 
+/* Key of a tensor's rounding stream. */
+static uint32_t rounding_key(const zo_node_move* m, const zo_tensor* tensor) {
+  return zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM);
+}
+
 /* State of the rounding stream of a channel. */
 static uint32_t channel_rounding(const zo_node_move* m, const zo_tensor* tensor, uint32_t channel) {
-  return zo_stream_state(zo_stream_key(m->step->seed, tensor->stream | ZO_ROUNDING_STREAM),
-                         channel);
+  return zo_stream_state(rounding_key(m, tensor), channel);
 }
 
 static uint32_t move_channel(const zo_node_move* m, uint32_t channel, const int32_t* steps) {
@@ -149,9 +153,8 @@ uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, u
                               largest);
     }
 #endif
-    for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) {
-      rounding[i] = channel_rounding(m, tensor, channels[i]);
-    }
+    const uint32_t key = rounding_key(m, tensor);
+    for (uint32_t i = 0; i < ZO_ROWS_TOGETHER; ++i) rounding[i] = zo_stream_state(key, channels[i]);
     return zo_apply_rows_8(tensor->weights, apart, steps, row, tensor->limit, largest, rounding);
   }
 #endif

@@ -126,13 +126,19 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
   findings found;
   memset(&found, 0, sizeof found);
   zo_node_gradient_rewind(&u->g);
+  /* In a dense layer, channels of equal errors have equal gradients: those of channels [c, end). */
+  int16_t* errors = NULL;
+  uint32_t end = begin;
   for (uint32_t c = begin; c < channels_end; ++c) {
-    if (!is_updated(u, c)) continue;
-    /* In a dense layer, channels of equal errors have equal gradients. */
-    uint32_t end = c + 1u;
-    int16_t* errors = u->g.dense ? zo_node_gradient_held(&u->g, c, &end) : NULL;
+    if (!u->g.dense) {
+      end = c + 1u;
+    } else if (c == end) {
+      errors = zo_node_gradient_held(&u->g, c, &end);
+    } else {
+      ++errors;
+    }
     const int32_t error = errors == NULL ? 0 : errors[0];
-    if (error == DONE) continue;
+    if (error == DONE || !is_updated(u, c)) continue;
     if (!form(u, c)) {
       if (skips) continue;
       memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
@@ -145,7 +151,9 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
     uint32_t held = 0;
     for (uint32_t i = c; i < end; ++i) {
       if (errors != NULL) {
-        if (errors[i - c] != error || !is_updated(u, i)) continue;
+        while (i < end && errors[i - c] != error) ++i;
+        if (i == end) break;
+        if (!is_updated(u, i)) continue;
         errors[i - c] = DONE;
       }
       ++equal;
