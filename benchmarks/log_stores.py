@@ -3,9 +3,10 @@
 
     LITTLEFS_DIR=checkout python benchmarks/log_stores.py
 
-Runs are done one behind the other in 512 KiB of simulated NOR flash, as the trainers of firmware write them:
-of weight perturbation, with a record of 24 bytes a step, and of node perturbation, with snapshots of 7,448
-bytes (the demo's network) every 10 steps. Erases are counted for each sector.
+Runs of 1,000 steps are done one behind the other in simulated NOR flash, as the trainers of firmware write
+them: of weight perturbation, with a record of 24 bytes a step, and of node perturbation, with snapshots of
+7,448 bytes (the demo's network) every 10 steps. Erases are counted for each sector of 4 KiB: the raw flash has
+32 of them, so that each is erased often enough for differences to count, and littlefs has 128.
 
 LITTLEFS_DIR, a checkout of littlefs, adds stores on it (examples/littlefs), which take minutes. Needs gcc and
 g++.
@@ -28,21 +29,23 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SECTORS, SECTOR_BYTES = 128, 4096
-RUN_STEPS = 10_000
+SECTOR_BYTES = 4096
+RUN_STEPS = 1000
 #: Bytes of a snapshot, steps between two; of weight perturbation none.
 ALGORITHMS: Final = {"weight": (0, 1), "node": (7448, 10)}
-#: Kind (stores.h), bytes of a page or of littlefs's cache, of what is programmed at once, of a file.
+#: Kind (stores.h), sectors, bytes of what is programmed at once, of a file.
 STORES: Final = {
-    "raw flash, units of 1": (0, 256, 1, 0),
-    "raw flash, units of 8": (0, 256, 8, 0),
-    "raw flash, units of 32": (0, 256, 32, 0),
-    "littlefs, files of a block": (3, 256, 16, SECTOR_BYTES),
-    "littlefs, one file": (3, 256, 16, 1 << 30),
-    "littlefs, small files": (3, 256, 16, 240),
+    "raw flash, units of 1": (0, 32, 1, 0),
+    "raw flash, units of 8": (0, 32, 8, 0),
+    "raw flash, units of 32": (0, 32, 32, 0),
+    "littlefs, files of a block": (3, 128, 16, SECTOR_BYTES),
+    "littlefs, one file": (3, 128, 16, 1 << 30),
+    "littlefs, small files": (3, 128, 16, 240),
 }
-#: For weight perturbation, and short runs: a log in small files takes eight times its size.
-SMALL_FILES, SMALL_STEPS = "littlefs, small files", 1000
+#: For weight perturbation: a snapshot would be in 31 of them.
+SMALL_FILES: Final = "littlefs, small files"
+#: Bytes of a page of the raw flash, and of littlefs's cache.
+PAGE_BYTES: Final = 256
 
 
 def build(folder: Path, littlefs: str | None) -> Path:
@@ -96,16 +99,16 @@ def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, A
     with tempfile.TemporaryDirectory() as name, progress("stores", len(cases)) as advance:
         program = build(Path(name), littlefs)
         for store, algorithm in cases:
-            kind, page, unit, file_bytes = STORES[store]
-            run_steps = SMALL_STEPS if store == SMALL_FILES else RUN_STEPS
-            memory = (kind, SECTORS, SECTOR_BYTES, page, unit, file_bytes)
-            words = map(str, (*memory, steps, run_steps, *ALGORITHMS[algorithm]))
+            kind, sectors, unit, file_bytes = STORES[store]
+            memory = (kind, sectors, SECTOR_BYTES, PAGE_BYTES, unit, file_bytes)
+            words = map(str, (*memory, steps, RUN_STEPS, *ALGORITHMS[algorithm]))
             done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
             programmed, erases, least, most, log_bytes = map(int, done.stdout.split())
             results[algorithm][store] = {
                 "log_bytes": log_bytes,
                 "programmed_a_step": programmed / steps,
                 "erases_a_step": erases / steps,
+                "mean_erases": erases / sectors,
                 "least_erases": least,
                 "most_erases": most,
             }
@@ -132,7 +135,7 @@ def main() -> None:
         return
     for algorithm, stores in results.items():
         table = Table(title=f"{algorithm}, {arguments.steps:,} steps")
-        for column in ("store", "log", "programmed a step", "erases a step", "erases of a sector"):
+        for column in ("store", "log", "programmed a step", "erases a step", "erases of a sector", "mean"):
             table.add_column(column, justify="left" if column == "store" else "right")
         for store, found in stores.items():
             table.add_row(
@@ -141,6 +144,7 @@ def main() -> None:
                 f"{found['programmed_a_step']:,.1f} B",
                 f"{found['erases_a_step']:.4f}",
                 f"{found['least_erases']:,} to {found['most_erases']:,}",
+                f"{found['mean_erases']:,.1f}",
             )
         Console().print(table)
 

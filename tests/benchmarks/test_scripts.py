@@ -127,7 +127,7 @@ def test_log_stores() -> None:
     """Raw flash is worn evenly; a record costs little more than itself."""
     if shutil.which("gcc") is None or shutil.which("g++") is None:
         pytest.skip("NO gcc OR NO g++: THE BENCHMARK OF LOG STORES DID NOT RUN")
-    command = [sys.executable, "benchmarks/log_stores.py", "--steps", "25000", "--json"]
+    command = [sys.executable, "benchmarks/log_stores.py", "--json"]
     environment = {key: value for key, value in os.environ.items() if key != "LITTLEFS_DIR"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, env=environment)
     assert done.returncode == 0 and "left out: stores on littlefs" in done.stderr, done.stderr
@@ -136,4 +136,5 @@ def test_log_stores() -> None:
     for algorithm, stores in results.items():
         for found in stores.values():
             assert found["most_erases"] - found["least_erases"] <= 1
+            assert found["least_erases"] >= 0.9 * found["most_erases"]
             assert found["programmed_a_step"] < (60 if algorithm == "weight" else 2500)
