@@ -5,8 +5,8 @@
 
 Runs of 1,000 steps are done one behind the other in simulated NOR flash, as the trainers of firmware write
 them: of weight perturbation, with a record of 24 bytes a step, and of node perturbation, with snapshots of
-7,448 bytes (the demo's network) every 10 steps. Erases are counted for each sector of 4 KiB: the raw flash has
-32 of them, so that each is erased often enough for differences to count, and littlefs has 128.
+7,448 bytes (the demo's network) every 10 steps. Erases are counted for each sector of 4 KiB: the raw flash
+has 32 of them, so that each is erased often enough for differences to count, and littlefs has 128.
 
 LITTLEFS_DIR, a checkout of littlefs, adds stores on it (examples/littlefs), which take minutes. Needs gcc and
 g++.
