@@ -1,6 +1,7 @@
 # make demo    the main job on real data, from nothing
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
+# make docs    the documentation's site, in build/docs; `make docs-links` asks the web for pages that it links to
 # make bench   the figures in docs/costs.md
 # make fuzz    the C core and the delegate under a fuzzer (tests/fuzz/README.md), FUZZ_SECONDS each, and damaged
 #              files through the package, FUZZ_FILES of them
@@ -27,7 +28,7 @@ PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks docs)
 # All but benchmarks/pretraining, which has a module of the same name as benchmarks/learning.
 MYPY_SCRIPTS := tests examples docs $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/learning benchmarks/numpy_simulation
 
-.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format bench clean
+.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format docs docs-links bench clean
 all: test
 
 # --- environments ---------------------------------------------------------------------------------------
@@ -40,9 +41,13 @@ $(VENV)/.installed-demo: $(BUILD_INPUTS) | $(PY)
 	$(PY) $(PIP_INSTALL) -e '.[demo]'
 	touch $@
 
+$(VENV)/.installed-docs: $(BUILD_INPUTS) | $(PY)
+	$(PY) $(PIP_INSTALL) -e '.[docs]'
+	touch $@
+
 $(VENV)/.installed: $(BUILD_INPUTS) | $(PY)
 	$(PY) $(PIP_INSTALL) -e '.[all]'
-	touch $@ $(VENV)/.installed-demo
+	touch $@ $(VENV)/.installed-demo $(VENV)/.installed-docs
 
 $(TFLITE_RUNTIME_VENV)/.installed: $(BUILD_INPUTS) Makefile
 	test -x $(TFLITE_RUNTIME_VENV)/bin/python || $(PYTHON) -m venv $(TFLITE_RUNTIME_VENV)
@@ -150,6 +155,15 @@ format: $(VENV)/.installed
 	$(PY) -m ruff check --fix $(PYTHON_SOURCES)
 	$(PY) -m ruff format $(PYTHON_SOURCES)
 	$(VENV)/bin/clang-format -i $(C_SOURCES)
+
+SPHINX = $(PY) -m sphinx --conf-dir docs --jobs $(JOBS) --fail-on-warning --keep-going
+
+docs: $(VENV)/.installed-docs
+	$(SPHINX) --builder html --quiet . build/docs
+	@echo 'build/docs/index.html'
+
+docs-links: $(VENV)/.installed-docs
+	$(SPHINX) --builder linkcheck . build/docs-links
 
 bench: $(VENV)/.installed
 	set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(PY) $$benchmark; done

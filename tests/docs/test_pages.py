@@ -91,7 +91,7 @@ def test_links(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    index = DOCS / "README.md"
+    index = DOCS / "index.md"
     linked = {
         (DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
     }
