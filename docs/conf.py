@@ -5,6 +5,11 @@ The source folder is the whole repository, so that a link between two Markdown f
 on a code host and on the site; `include_patterns` says which files are pages.
 """
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).with_name("site")))
+
 project = "tflm_zo"
 author = copyright = "The tflm_zo Authors"
 html_title = "tflm_zo"
@@ -14,10 +19,45 @@ include_patterns = ["*.md", "docs/**.md", "examples/*/README.md", "tests/fuzz/RE
 exclude_patterns = ["build", "tflm_zo", "benchmarks", ".*"]
 root_doc = "docs/index"
 
-extensions = ["myst_parser"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "c_headers",
+    "command_options",
+    "public_names",
+]
+default_role = "literal"
+# TensorFlow takes seconds to import, and the site is made without it.
+autodoc_mock_imports = ["keras", "tensorflow"]
+autodoc_type_aliases = {
+    "ArrayLike": "numpy.typing.ArrayLike",
+    "Labels": "tflm_zo.data.Labels",
+    "NDArray": "numpy.typing.NDArray",
+    "Samples": "tflm_zo.data.Samples",
+    "WeightArray": "tflm_zo.converters.WeightArray",
+}
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+napoleon_use_ivar = True
+napoleon_use_rtype = False
 myst_heading_anchors = 4
 
 nitpicky = True
+# What other projects document, whose inventories would have to be fetched.
+nitpick_ignore_regex = [
+    ("py:.*", r"(numpy|np|os|pathlib|collections|ctypes|enum|abc|rich|types|xml)\..*"),
+    ("c:identifier", r"u?int\d+_t|size_t"),
+    # The domain of C++ does not know that of C, nor TFLM.
+    ("cpp:identifier", r"u?int\d+_t|size_t|(zo|ZO)_\w+|tflite(::\w+)?|TfLite\w+|TFLM\w+"),
+    ("py:class", r"NDArray|ArrayLike|DTypeLike"),
+    # Classes that no package exports.
+    ("py:.*", r"tflm_zo(\.\w+){3,}|RunSettings|InjectChanges|FileInUseError|Watch|Offset|Queries|Details"),
+    # The bounds of numbers, which pydantic reads of annotations.
+    ("py:class", r"FieldInfo|_PydanticGeneralMetadata|Ge|Gt|Le|Lt|MinLen|MultipleOf|AllowInfNan|NoneType"),
+    # Words before the colon of a section "Returns", which are no types.
+    ("py:class", r".*[^\w.].*"),
+]
 
 html_theme = "furo"
 # Pages lie in docs/ of the site, as they do in the repository.

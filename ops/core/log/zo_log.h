@@ -11,12 +11,13 @@
  *   12   u16 bytes of a record
  *   14   u16 queries per step
  *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
- *   32   u32 run_seed, steps, samples, batch, parts, queries, estimator, rule, distribution
- *            (kind << 24 | p_zero << 16 | mu), rate, final_rate, schedule, warmup_steps, decay,
- *            decay_steps, clip, gradient_norm, blocks, stage_steps [2], stage_p_zero ([0] | [1] <<
- * 8), chain << 16 | momentum, sharpness (zo_control_settings) 124  u32 measure_every, see
- * zo_measurement.h: steps between measurements; 0: never 128  u32 CRC-32 (IEEE 802.3) of bytes
- * 0..127
+ *   32   92  u32 each: run_seed, steps, samples, batch, parts, queries, estimator, rule,
+ *            distribution (kind << 24 | p_zero << 16 | mu), rate, final_rate, schedule,
+ *            warmup_steps, decay, decay_steps, clip, gradient_norm, blocks, stage_steps [2],
+ *            stage_p_zero ([0] | [1] << 8), chain << 16 | momentum, sharpness
+ *            (zo_control_settings)
+ *   124  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
+ *   128  u32 CRC-32 (IEEE 802.3) of bytes 0..127
  *
  * then one record for each whole step, zo_log_record_bytes(queries) = 20 + 4 queries, and among
  * them one for each measurement, zo_measurement.h:

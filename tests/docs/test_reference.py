@@ -1,0 +1,113 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""docs/reference: whatever is public is in it. What is public is asked of Python, the commands and gcc."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+import tflm_zo
+from helpers.pages import DOCS, GUIDE, REPOSITORY, blocks
+from tflm_zo.cli.app import app
+
+inventory = pytest.importorskip("sphinx.util.inventory", reason="NO SPHINX: THE REFERENCE WAS NOT LOOKED AT")
+
+PAGES = sorted((DOCS / "reference" / "c").glob("*.md"))
+HEADERS = [
+    name for page in PAGES for name in re.findall(r"```\{c-header\} (\S+)", page.read_text(encoding="utf-8"))
+]
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The names that a reader can look up in the reference, by kind."""
+    site = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--conf-dir", DOCS, "--quiet", "--silent", REPOSITORY, site]
+    alone = ["--define", "include_patterns=docs/reference/**.md", "--define", "root_doc=docs/reference/index"]
+    subprocess.run([*command, *alone, "--jobs", "1"], check=True, capture_output=True, timeout=300)
+    read = inventory.InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
+    return {kind: set(names) for kind, names in read.data.items()}
+
+
+def packages() -> list[ModuleType]:
+    names = [module.name for module in pkgutil.walk_packages(tflm_zo.__path__, "tflm_zo.") if module.ispkg]
+    loaded = [tflm_zo, *map(importlib.import_module, names)]
+    return [module for module in loaded if hasattr(module, "__all__")]
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.__name__)
+def test_python(package: ModuleType, documented: dict[str, set[str]]) -> None:
+    """Each exported name, in this package or in another one that exports the same object by the same name."""
+    names = {name for kind, found in documented.items() if kind.startswith("py:") for name in found}
+    for name in package.__all__:
+        value = getattr(package, name)
+        if isinstance(value, ModuleType):
+            assert value.__name__ in documented["py:module"], name
+        else:
+            homes = [p.__name__ for p in packages() if name in p.__all__ and getattr(p, name) is value]
+            assert {f"{home}.{name}" for home in homes} & names, name
+
+
+def test_algorithms(documented: dict[str, set[str]]) -> None:
+    functions = {f"tflm_zo.training.algorithms.{f.__name__}" for f in tflm_zo.training.ALGORITHMS.values()}
+    assert len(functions) > 5 and functions <= documented["py:function"]
+
+
+def test_commands(documented: dict[str, set[str]]) -> None:
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = {
+        f"tflm-zo-{command}.{option}"
+        for command, it in commands.items()
+        for parameter in it.params
+        if parameter.param_type_name == "option" and not getattr(parameter, "hidden", False)
+        for option in parameter.opts
+    }
+    assert len(options) > 50 and options <= documented["std:cmdoption"]
+
+
+def functions(header: Path, folder: Path) -> set[str]:
+    """The functions that a header declares, as gcc says."""
+    source, said = folder / "header.c", folder / "header.X"
+    source.write_text(f'#include "{header}"\n')
+    command = ["gcc", "-std=c99", f"-I{REPOSITORY}", "-fsyntax-only", "-aux-info", said, source]
+    subprocess.run(command, check=True, capture_output=True)
+    line = rf"^/\* {re.escape(str(header))}:.*?\*/ .*?(\w+) \("
+    return set(re.findall(line, said.read_text(), re.MULTILINE))
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="NO GCC: FUNCTIONS OF C WERE NOT COUNTED")
+def test_c(documented: dict[str, set[str]], tmp_path: Path) -> None:
+    core = [REPOSITORY / name for name in HEADERS if name.startswith("ops/core/")]
+    found = {path: functions(path, tmp_path) for path in core}
+    assert len(core) > 15 and sum(map(len, found.values())) > 60
+    for path, names in found.items():
+        assert names <= documented["c:function"], path.name
+
+
+def test_what_the_guide_calls_of_c(documented: dict[str, set[str]]) -> None:
+    """Types, functions and constants of the program on the device, whose names begin with the model's."""
+    code = "\n".join(block.text for block in blocks(GUIDE, "cpp", "c"))
+    used = {re.sub("^(node|NODE)_", "", name) for name in re.findall(r"\b(?:node_zo|NODE_ZO)_\w+\b", code)}
+    used -= {"zo_trainer"}  # a header
+    known = {name for kind, found in documented.items() if kind.startswith("c:") for name in found}
+    sizes = {
+        "ZO_SAMPLES",
+        "ZO_ARENA_BYTES",
+        "ZO_WORKSPACE_BYTES",
+        "ZO_TRAINABLE_BYTES",
+    }  # in the guide's table
+    status = {name for name in used if name == "ZO_OK" or name.startswith("ZO_ERROR_")}
+    assert len(used) > 20 and used - sizes - status <= known
+    members = set(re.findall(r"\btrainer\.(\w+)\(", code))
+    methods = {name.rpartition("::")[2] for name in documented["cpp:function"]}
+    assert len(members) > 6 and members <= methods
