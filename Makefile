@@ -2,6 +2,7 @@
 # make test    every test (under ten minutes); `make test-slow` adds the long ones
 # make lint    formatting, style and types
 # make docs    the documentation's site, in build/docs; `make docs-links` asks the web for pages that it links to
+# make wheel   dist/*.whl of this machine, which installs without a compiler
 # make bench   the figures in docs/costs.md
 # make fuzz    the C core and the delegate under a fuzzer (tests/fuzz/README.md), FUZZ_SECONDS each, and damaged
 #              files through the package, FUZZ_FILES of them
@@ -13,6 +14,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TFLITE_RUNTIME_VENV ?= .venv-tflite-runtime
 JOBS ?= 2
+DIST ?= dist
 PYTEST_ARGS ?=
 FUZZ_CC ?= clang
 FUZZ_SECONDS ?= 6
@@ -28,7 +30,7 @@ PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks docs)
 # All but benchmarks/pretraining, which has a module of the same name as benchmarks/learning.
 MYPY_SCRIPTS := tests examples docs $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/learning benchmarks/numpy_simulation
 
-.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format docs docs-links bench clean
+.PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format docs docs-links bench wheel clean
 all: test
 
 # --- environments ---------------------------------------------------------------------------------------
@@ -167,6 +169,15 @@ docs-links: $(VENV)/.installed-docs
 
 bench: $(VENV)/.installed
 	set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(PY) $$benchmark; done
+
+# Linux wheels get the tag of the oldest glibc that they run with; the folder's other wheels stay.
+wheel: $(VENV)/.installed
+	rm -rf build/wheel
+	$(PY) -m build --wheel --outdir build/wheel .
+	mkdir -p $(DIST)
+	if test "$$(uname)" = Linux; then PATH="$(abspath $(VENV)/bin):$$PATH" \
+	  $(PY) -m auditwheel repair --wheel-dir $(DIST) build/wheel/*.whl; \
+	else cp build/wheel/*.whl $(DIST); fi
 
 clean:
 	rm -rf build dist .venv .venv-tflite-runtime .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,50 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The wheel of `make wheel` in an environment of its own, where there is no compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import tflm_zo
+from helpers.pages import REPOSITORY
+
+FIRST_STEPS = Path(__file__).with_name("first_steps.py")
+
+
+def run(words: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        list(map(str, words)), cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow  # builds the library, and installs TensorFlow: needs the network
+def test_a_wheel_works_without_a_compiler(tmp_path: Path) -> None:
+    environment = Path(sys.prefix)
+    # The environment that runs this test is as it is: not installed anew, whatever has changed.
+    made = ["make", "-o", environment / ".installed", "wheel", f"VENV={environment}", f"DIST={tmp_path}"]
+    run(made)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"tflm_zo-{tflm_zo.__version__}-py3-none-")
+    assert not wheel.name.endswith("-linux_x86_64.whl")  # no package index takes that
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = [name for name in archive.namelist() if "/_native/" in name and not name.endswith("/")]
+        assert len(libraries) == 1
+    venv.create(tmp_path / "bare", with_pip=True)
+    programs = tmp_path / "bare" / "bin"
+    bare = {"PATH": str(programs), "HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    assert not any(shutil.which(name, path=bare["PATH"]) for name in ("cc", "gcc", "clang", "cmake"))
+    pip = bare | {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    run([programs / "pip", "install", "--quiet", "--only-binary", ":all:", f"{wheel}[keras]"], pip)
+    said = run([programs / "python", FIRST_STEPS], bare)
+    assert "after; tflm_zo is " + str(tmp_path / "bare") in said
