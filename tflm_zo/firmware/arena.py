@@ -22,6 +22,7 @@ import numpy as np
 
 from ..converters.model import Model, Operator, Tensor
 from ..converters.model.schema import DTYPES, BuiltinOperator
+from ..core import library_path
 from .cmsis_nn import Extra, extra_memory
 from .memory_plan import buffers_of, planned_bytes
 
@@ -62,11 +63,13 @@ _DYNAMIC_TENSOR, _DYNAMIC_NODE = 32, 12
 # What another version of TFLM may add, and rounding.
 _MARGIN = 256
 
+# The op pack without the package around it, which takes longer to import than all else here.
 _PROGRAM = """
+import ctypes
 import sys
-import tflm_zo.core
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 from tflite_micro import runtime
-for path, size in zip(sys.argv[1::2], sys.argv[2::2]):
+for path, size in zip(sys.argv[2::2], sys.argv[3::2]):
     sys.stderr.write("segment\\n")
     sys.stderr.flush()
     model = open(path, "rb").read()
@@ -119,7 +122,7 @@ def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
 
 def _record(models: Sequence[Model], contents: Sequence[bytes]) -> list[dict[str, int]] | None:
     with tempfile.TemporaryDirectory() as folder:
-        arguments: list[str] = []
+        arguments = [str(library_path())]
         for i, (model, content) in enumerate(zip(models, contents, strict=True)):
             path = Path(folder) / f"{i}.tflite"
             path.write_bytes(content)
