@@ -3,12 +3,13 @@
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/plan.py kws_ref_model.tflite vww_96_int8.tflite …
 
-For each int8 model and core, two programs are built as a user builds a generated folder and run under the
-emulator: node perturbation with 16-bit updates and minibatches of 4, and weight perturbation of all weights
-with minibatches of 1.
+For each int8 model and core, three programs are built as a user builds a generated folder and run under the
+emulator: node perturbation with 16-bit updates and minibatches of 4, the same of the better of two blocks of
+layers, and weight perturbation of all weights with minibatches of 1. A model whose nodes are in one layer has
+no blocks.
 
 * RAM: what the linker reserves, and the stack that two steps take;
-* instructions: of a step, the mean of four.
+* instructions: of a step, the mean of four; where a block is chosen, of the chosen one, and of the choice.
 
 Samples are MNIST's, or CIFAR-10's in fog, where the model's input has their shape and TFLM_ZO_DATA names a
 folder with mnist10k.npz or cifar10.npz, else noise. Pictures that a network already knows cost less: where
@@ -40,7 +41,7 @@ from rich.table import Table
 import tflm_zo as zo
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
-from tflm_zo.firmware import generate_firmware
+from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.planner import Cost
 from tflm_zo.planner.clamped import clamped_shares
 from tflm_zo.planner.instructions import Instructions
@@ -49,8 +50,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from tflm_checkout.firmware_build import LIBRARIES, Library
 
 CORES_OF_PLANS = ("cortex-m4", "cortex-m55")
+#: The choice of a block: four samples to train on, four to judge by.
+SEARCH = BlockSearch(blocks=2, held_out=0.5, epochs=2)
+SAMPLES = 8
+BLOCKS = f"nodes, best of {SEARCH.blocks} blocks"
 #: Name of a way and samples of its minibatch.
-WAYS = {"nodes": 4, "weights": 1}
+WAYS = {"nodes": 4, BLOCKS: 4, "weights": 1}
 STEPS = 4
 _OF_SHAPE = {(28, 28, 1): "mnist10k.npz", (32, 32, 3): "cifar10.npz"}
 
@@ -62,7 +67,7 @@ def samples_of(model: Model) -> Data:
     assert loss is not None
     shape = tuple(model.subgraphs[0].inputs[0].shape[1:])
     file = Path(os.environ.get("TFLM_ZO_DATA", "."), _OF_SHAPE.get(shape, "none"))
-    count = max(WAYS.values())
+    count = SAMPLES
     if file.is_file():
         data = np.load(file)
         x, y = data["x"][:count].reshape(count, *shape).astype(float), data["y"][:count]
@@ -90,17 +95,42 @@ def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: P
     way = cost.way
     settings = dataclasses.replace(way.settings, batch_size=batch_size, learning_rate=1.0)
     made = generate_firmware(
-        way.zo, settings, steps=2 + STEPS, samples=len(data.labels), name="model", data=data
+        way.zo,
+        settings,
+        steps=2 + STEPS,
+        samples=len(data.labels),
+        name="model",
+        data=data,
+        search=way.search,
     )
     made.write(folder)
-    found = program(library, folder, "training.cc")
+    found = program(library, folder, "training.cc", chooses=way.search is not None)
     own = Instructions(library.core, "cmsis_nn")
     shares = clamped_shares(way.zo) if settings.is_layerwise else {}
-    return {
+    run = dataclasses.replace(settings, layers=way.blocks[found.get("best", [0])[0]].layers)
+    result = {
         "ram": linked(folder) + found["stack"][0],
         "ram_foretold": cost.ram,
         "instructions": statistics.mean(found["step"]),
-        "instructions_foretold": own.step(way.zo, read_metadata(way.zo), settings, shares),
+        "instructions_foretold": own.step(way.zo, way.metadata, run, shares),
+    }
+    if cost.choice is not None:
+        result |= {"choice": sum(found["probe"]), "choice_foretold": cost.choice * len(data.labels)}
+    return result
+
+
+def planned(model: Model, core: str) -> dict[str, Cost]:
+    """What is foretold of the ways with 16-bit updates that are measured, by name."""
+    try:
+        plan = zo.plan(model, core=core, search=SEARCH)
+    except zo.SettingsError:
+        plan = zo.plan(model, core=core)  # fewer layers with nodes than blocks
+    return {
+        c.way.name: c
+        for c in plan.costs
+        if c.way.update_bits == 16
+        and c.way.name in WAYS
+        and (c.way.name == "weights" or c.way.settings.batch_size == WAYS[c.way.name])
     }
 
 
@@ -119,15 +149,12 @@ def main() -> None:
         for name, model in models.items():
             data = samples_of(model)
             for library in libraries:
-                costs = zo.plan(model, core=library.core).costs
+                costs = planned(model, library.core)
                 for way, batch_size in WAYS.items():
-                    cost = next(
-                        c
-                        for c in costs
-                        if c.way.name == way
-                        and c.way.update_bits == 16
-                        and (way == "weights" or c.way.settings.batch_size == batch_size)
-                    )
+                    if way not in costs:
+                        advance(1)
+                        continue
+                    cost = costs[way]
                     with tempfile.TemporaryDirectory() as folder:
                         found = measure(cost, batch_size, data, library, Path(folder) / "firmware")
                     results.setdefault(name, {}).setdefault(library.core, {})[way] = found
@@ -155,12 +182,16 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> Table:
     for name, cores in results.items():
         for core, ways in cores.items():
             for way, r in ways.items():
-                ram, more = r["ram_foretold"] - r["ram"], r["instructions_foretold"] / r["instructions"] - 1
-                made.add_row(
-                    *(name, core, way, f"{r['ram']:,}", f"{r['ram_foretold']:,}", f"{ram:+,}"),
-                    *(f"{r['instructions']:,.0f}", f"{r['instructions_foretold']:,.0f}", f"{more:+.1%}"),
-                )
+                ram = f"{r['ram']:,}", f"{r['ram_foretold']:,}", f"{r['ram_foretold'] - r['ram']:+,}"
+                made.add_row(name, core, way, *ram, *_compared(r["instructions"], r["instructions_foretold"]))
+                if "choice" in r:
+                    choice = _compared(r["choice"], r["choice_foretold"])
+                    made.add_row(name, core, "choice of the block", "", "", "", *choice)
     return made
+
+
+def _compared(found: float, foretold: float) -> tuple[str, str, str]:
+    return f"{found:,.0f}", f"{foretold:,.0f}", f"{foretold / found - 1:+.1%}"
 
 
 if __name__ == "__main__":

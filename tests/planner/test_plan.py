@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -15,8 +16,12 @@ import pytest
 import tflm_zo as zo
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.firmware import generate_firmware
+from helpers.processes import processor_time
+from tflm_zo.data import Data
+from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.planner import SCHEMA, Plan
+from tflm_zo.planner.clamped import clamped_shares
+from tflm_zo.planner.instructions import Instructions
 from tflm_zo.training import SettingsError
 
 
@@ -136,3 +141,77 @@ def test_every_network_that_can_be_trained_has_a_plan(network: str) -> None:
         assert cost.instructions > plan.inference > 0
         assert 0 < cost.backpropagation.float32 < cost.backpropagation.adam
         assert cost.equivalents > 0 and cost.ram > cost.arena > 0
+
+
+BLOCKS = BlockSearch(blocks=2, held_out=0.25, epochs=3)
+
+
+def test_a_chosen_block_is_one_more_way() -> None:
+    found = zo.plan(MODELS["lenet5"](), search=BLOCKS)
+    name = "nodes, best of 2 blocks"
+    own = [c for c in found.costs if c.way.name == name]
+    assert len(own) == 8
+    without = zo.plan(MODELS["lenet5"]()).as_dict()["ways"]
+    assert [w for w in found.as_dict()["ways"] if w["name"] != name] == without
+    assert all(way["blocks"] is None and way["choice_instructions_per_sample"] is None for way in without)
+    (way,) = (
+        w
+        for w in found.as_dict()["ways"]
+        if w["name"] == name and (w["update_bits"], w["batch_size"]) == (16, 8)
+    )
+    assert way["blocks"] == [["conv2", "fc1"], ["fc2", "fc3"]]
+    assert way["layers"] == ["conv2", "fc1"]  # the one with the most weights
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_what_a_block_takes_is_what_firmware_says(blocks: int) -> None:
+    search = dataclasses.replace(BLOCKS, blocks=blocks)
+    found = zo.plan(MODELS["lenet5"](), search=search)
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-128, 128, (20, 28, 28, 1)).astype(np.int8), np.arange(20) % 10
+    for cost in [c for c in found.costs if c.way.search is not None][::3]:
+        settings = dataclasses.replace(cost.way.settings, learning_rate=1.0)
+        made = generate_firmware(
+            cost.way.zo, settings, steps=1, samples=20, data=Data([x], y.astype(np.int32)), search=search
+        )
+        ram = cost.sizes.ram
+        assert (ram.arena.bytes, ram.workspace, ram.objects) == (
+            made.ram.arena.bytes,
+            made.ram.workspace,
+            made.ram.objects,
+        )
+
+
+def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
+    """Instructions, forward equivalents and log of each block's own run, of which the largest count."""
+    model = MODELS["lenet5"]()
+    blocks = zo.plan(model, search=BlockSearch(blocks=4))
+    cost = next(c for c in blocks.costs if c.way.search is not None)
+    split = [c for c in zo.plan(model).costs if c.way.name in ("nodes", "last layer, exact")]
+    assert cost.instructions < max(c.instructions for c in split)
+    assert len(cost.way.blocks) == 4
+    steps = [
+        Instructions("cortex-m4", "cmsis_nn").step(
+            cost.way.zo, cost.way.metadata, run, clamped_shares(cost.way.zo)
+        )
+        for run in cost.way.blocks
+    ]
+    assert cost.instructions == max(steps) > min(steps)
+
+
+def test_more_blocks_than_layers_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"blocks: expected 1\.\.4, the number of layers"):
+        zo.plan(MODELS["lenet5"](), search=BlockSearch(blocks=9))
+
+
+def test_planning_takes_little_processor_time() -> None:
+    """At most 2 s of MLPerf Tiny's largest network, the command's start included: the best of several runs,
+    for what else runs on the machine slows others down.
+    """
+    model = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "vww_96_int8.tflite"
+    if not model.is_file():
+        pytest.skip(f"TFLM_ZO_MODELS HAS NO {model.name}: HOW LONG A PLAN TAKES WAS NOT MEASURED")
+    times = [processor_time("plan", model, "--board", "nano-33-ble")]
+    while min(times) > 2 and len(times) < 5:
+        times.append(processor_time("plan", model, "--board", "nano-33-ble"))
+    assert min(times) <= 2, times

@@ -2,7 +2,7 @@
 //
 // A firmware that trains, and does with the trained model all that the generated example does and
 // a product needs: steps with a log, predictions, an evaluation, and the export of what it has
-// learned. flash.py measures it.
+// learned; where it chooses a block (CHOOSES), that, too. flash.py measures it.
 #include "zo_trainer.h"
 
 extern "C" volatile uint8_t sensor, actuator;
@@ -41,6 +41,12 @@ constexpr tflm_zo::WeightSink kSink = {Send, nullptr};
 
 int main() {
   zo_status status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kSource);
+#ifdef CHOOSES
+  while (status == ZO_OK && !trainer.chosen()) {
+    tflm_zo::BlockProbe probe;
+    status = trainer.Probe(&probe);
+  }
+#endif
   trainer.SetLog(&kLog);
   while (status == ZO_OK && !trainer.done()) {
     zo_report report;

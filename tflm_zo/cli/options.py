@@ -15,6 +15,7 @@ from ..training import SettingsError
 from ..training.block_search import BlockSearch
 
 __all__ = [
+    "BlockHeldOut",
     "BlockSearchOption",
     "Epochs",
     "ExportBatch",
@@ -31,7 +32,9 @@ __all__ = [
     "Threads",
     "Steps",
     "ZoModelFile",
+    "block_search",
     "choice",
+    "optional",
     "parse_block_search",
     "parse_bytes",
 ]
@@ -55,6 +58,18 @@ def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
 
     metavar = f"[{'|'.join(known)}]" if listed else "NAME"
     return {"callback": check, "autocompletion": lambda: list(known), "metavar": metavar}
+
+
+def optional(metavar: str, text: str, panel: str, *names: str) -> Any:
+    """Returns an option with a value that need not be given, and whose default its help tells.
+
+    Args:
+        metavar: what the help has in the place of the value.
+        text: help of the option.
+        panel: part of the help that it is in.
+        *names: names of the option; none: its parameter's.
+    """
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False, rich_help_panel=panel)
 
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
@@ -157,12 +172,17 @@ Steps = Annotated[
 ]
 BlockSearchOption = Annotated[
     str | None,
-    typer.Option(
+    optional(
+        "N[:EPOCHS]",
+        "Split the layers into N blocks, train each for one epoch or EPOCHS, then the best one alone.",
+        "Algorithm",
         "--choose-block",
-        metavar="N[:EPOCHS]",
-        help="Split the layers into N blocks, train each for one epoch or EPOCHS, then the best one alone.",
-        show_default=False,
-        rich_help_panel="Algorithm",
+    ),
+]
+BlockHeldOut = Annotated[
+    float | None,
+    optional(
+        "SHARE", "Share of the samples by which --choose-block tells the best block (default: 0.2).", "Data"
     ),
 ]
 
@@ -194,3 +214,16 @@ def parse_block_search(text: str, held_out: float | None) -> BlockSearch:
         raise SettingsError(f"--choose-block: expected N or N:EPOCHS, got {text!r}")
     share = BlockSearch.held_out if held_out is None else held_out
     return BlockSearch(int(parts[0]), share, int(parts[1]) if len(parts) == 2 else BlockSearch.epochs)
+
+
+def block_search(text: str | None, held_out: float | None) -> BlockSearch | None:
+    """Returns the search that ``--choose-block`` and ``--held-out`` ask for; None without them.
+
+    Raises:
+        SettingsError: the text is neither N nor N:EPOCHS, or samples are held out for no search.
+    """
+    if text is not None:
+        return parse_block_search(text, held_out)
+    if held_out is not None:
+        raise SettingsError("--held-out needs --choose-block, whose probes it is for")
+    return None

@@ -81,9 +81,14 @@ class SeedLogRecord:
     coefficients: list[int]
 
     @staticmethod
-    def size(settings: CSettings) -> int:
+    def size_of(queries: int) -> int:
+        """Bytes of each record of a run with so many queries a step."""
+        return _record_bytes(queries)
+
+    @classmethod
+    def size(cls, settings: CSettings) -> int:
         """Bytes of each record of a run."""
-        return _record_bytes(settings.queries)
+        return cls.size_of(settings.queries)
 
     @staticmethod
     def write(control: Control, checksum: int) -> bytes:

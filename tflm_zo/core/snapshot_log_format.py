@@ -111,6 +111,11 @@ class SnapshotLogHeader:
         """Bytes of the header."""
         return self.size_of(len(self.tasks))
 
+    @staticmethod
+    def slot_of(tasks: int, weight_bytes: int) -> int:
+        """Bytes of the room for a snapshot of a run with so many tasks and bytes of weights."""
+        return int(library().zo_snapshot_bytes(tasks, weight_bytes))
+
     @property
     def slots(self) -> int:
         """Number of snapshots that the log has room for."""
@@ -119,7 +124,7 @@ class SnapshotLogHeader:
     @property
     def slot_bytes(self) -> int:
         """Bytes of the room for a snapshot."""
-        return int(library().zo_snapshot_bytes(len(self.tasks), self.weight_bytes))
+        return self.slot_of(len(self.tasks), self.weight_bytes)
 
     @property
     def settings(self) -> CSettings:

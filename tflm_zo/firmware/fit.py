@@ -6,12 +6,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator
 
-from ..converters import Model, ZoMetadata, read_metadata
+from ..converters import Model, read_metadata
 from ..data import Data
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
-from ..training.plan import trained_tensors
 from ..training.settings import Settings
+from ..training.trained_layers import trained_layers
 from .device_model import device_models
 from .planning import plan_blocks, plan_run
 from .platforms import PLATFORMS
@@ -105,7 +105,7 @@ class _Search:
         self._models: dict[tuple[int | None, tuple[str, ...] | None], Model] = {}
         model = self._model(settings, None, None)
         metadata = read_metadata(model)
-        self._names = _layers(settings, metadata)
+        self._names = trained_layers(model, settings).layers
         self._whole = _Choice(
             metadata.update_bits, settings.batch_size, None, None if search is None else search.blocks
         )
@@ -200,12 +200,6 @@ class _Search:
         if choice.blocks != whole.blocks:
             given_up.append(f"{whole.blocks} blocks ({choice.blocks} smaller ones)")
         return dataclasses.replace(self._size(choice), given_up=tuple(given_up))
-
-
-def _layers(settings: Settings, metadata: ZoMetadata) -> tuple[str, ...]:
-    """Returns the names of the layers that a run trains, in execution order."""
-    tensors = trained_tensors(settings, metadata) if settings.is_layerwise else range(len(metadata.trainable))
-    return tuple(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
 
 
 def _in_words(choice: _Choice, names: tuple[str, ...]) -> str:

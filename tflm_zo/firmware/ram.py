@@ -15,7 +15,7 @@ from .device_model import DeviceModel
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan
 from .resolver import operators_of
 
-__all__ = ["LIBRARIES", "STACK", "Ram", "ram_of", "workspace_bytes"]
+__all__ = ["LIBRARIES", "STACK", "Ram", "arenas_of_devices", "ram_of", "trainer_of", "workspace_bytes"]
 
 # Structs of the C core, bytes.
 _TASK_STRUCT = 184
@@ -70,7 +70,8 @@ def ram_of(
     devices: Sequence[DeviceModel],
     *,
     static_memory: bool = True,
-) -> tuple[Ram, list[Arena]]:
+    arenas: Sequence[Arena] | None = None,
+) -> tuple[Ram, Sequence[Arena]]:
     """Returns the RAM of a run, and the arena that each of its models needs, of which the largest counts.
 
     Args:
@@ -79,10 +80,10 @@ def ram_of(
         plan: plan of the run.
         devices: the model as the device has it; of each block's run, where it chooses a block.
         static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
+        arenas: those of `devices`, where they are known already, else None.
     """
-    arenas = arenas_of(
-        [d.segments for d in devices], [len(d.trained) for d in devices], static_memory=static_memory
-    )
+    if arenas is None:
+        arenas = arenas_of_devices(devices, static_memory=static_memory)
     arena = Arena(
         max(a.bytes for a in arenas),
         max(a.bytes_mve for a in arenas),
@@ -93,6 +94,13 @@ def ram_of(
     objects = _TRAINERS[trainer_of(plan)] + _SEGMENT * len(metadata.segments)
     objects += _RESOLVER + _OPERATOR * len(operators)
     return Ram(arena, workspace_bytes(model, metadata, plan), objects), arenas
+
+
+def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = True) -> list[Arena]:
+    """Returns the arena that each of several models needs, which takes no longer for many than for one."""
+    return arenas_of(
+        [d.segments for d in devices], [len(d.trained) for d in devices], static_memory=static_memory
+    )
 
 
 def trainer_of(plan: RunPlan) -> str:

@@ -65,6 +65,11 @@ class Instructions:
         """Returns the instructions of a forward pass of one sample from a segment on."""
         return sum(self.operator(op) for graph in model.subgraphs[first:] for op in graph.operators)
 
+    def evaluation(self, model: Model, metadata: ZoMetadata) -> float:
+        """Returns the instructions of a forward pass of one sample and of its loss."""
+        invokes = len(model.subgraphs) * self._of("invoke")
+        return self.inference(model) + self._loss(metadata) + invokes
+
     def step(
         self,
         model: Model,
@@ -111,7 +116,7 @@ class Instructions:
         tasks = plan_tasks(settings, metadata, Costs(model, metadata).suffix)
         sides = 2 if settings.estimator == "antithetic" else 1
         segments = len(model.subgraphs)
-        sample = self.inference(model) + self._loss(metadata) + segments * self._of("invoke")
+        sample = self.evaluation(model, metadata)
         updates = 0.0
         for task in tasks:
             query = self.inference(model, task.start_segment) + self._loss(metadata)

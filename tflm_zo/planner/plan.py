@@ -6,19 +6,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..converters import ConversionError, Model, load_model, read_metadata
-from ..core import SNAPSHOT_RECORD_BYTES
-from ..firmware.arena import arenas_of
-from ..firmware.device_model import DeviceModel, device_models
-from ..firmware.plan import NodeRunPlan, RunPlan
-from ..firmware.planning import plan_run
-from ..firmware.ram import LIBRARIES, STACK, ram_of
-from ..firmware.resolver import operators_of
+from ..converters import ConversionError, Model, load_model
+from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
 from ..training.costs import RunCosts
 from ..training.injection import is_zo
@@ -26,6 +20,7 @@ from .backpropagation import Backpropagation, backpropagation
 from .boards import Board, Core, boards, find_board, find_core
 from .clamped import clamped_shares
 from .instructions import Instructions
+from .sizes import SAMPLES, Sizes, sizes_of
 from .ways import Way, ways
 
 __all__ = ["SCHEMA", "Cost", "Plan", "Target", "plan"]
@@ -35,12 +30,6 @@ SCHEMA = 1
 
 #: Budgets, in forward equivalents, whose time and energy are foretold.
 BUDGETS = (10_000, 100_000)
-# Samples of a run that is planned before there are any; costs of a step do not depend on it.
-_SAMPLES = 100
-# Bytes of flash, measured on a Cortex-M4 with CMSIS-NN's kernels at -Os (benchmarks/firmware_flash.py): a
-# program that infers without its model, as a sum over kinds of operators, and what training adds.
-_PROGRAM, _KERNEL = 22_000, 5_200
-_TRAINING = {"layerwise": 16_000, "weights": 9_800}
 _KIB = 1024
 
 
@@ -72,30 +61,43 @@ class Cost:
     """What one way to train takes.
 
     Attributes:
-        way: the way.
-        arena: bytes of the tensor arena.
-        workspace: bytes that a step keeps besides.
-        objects: bytes of the trainer, its interpreters and the resolver.
-        ram: bytes of RAM in all, stack and the C library included.
-        flash: bytes of flash in all: a program, model, training.
-        log: bytes of log a step, averaged.
+        way: the way; where it chooses a block, a step is one of the dearest block.
+        arena: bytes of the tensor arena, on the target's core.
+        sizes: bytes of the parts.
         instructions: instructions of a step.
         equivalents: forward equivalents of a step.
         backpropagation: what backpropagation of the same layers takes.
-        measured: True if the arena was measured, False for an upper bound.
+        choice: instructions that the choice of a block takes for each sample; None where none is chosen.
     """
 
     way: Way
     arena: int
-    workspace: int
-    objects: int
-    ram: int
-    flash: int
-    log: int
+    sizes: Sizes
     instructions: float
     equivalents: float
     backpropagation: Backpropagation
-    measured: bool
+    choice: float | None = None
+
+    @property
+    def ram(self) -> int:
+        """Bytes of RAM in all, stack and the C library included."""
+        ram = self.sizes.ram
+        return self.arena + ram.workspace + ram.objects + ram.stack + ram.libraries
+
+    @property
+    def flash(self) -> int:
+        """Bytes of flash in all: a program, model, training."""
+        return self.sizes.flash
+
+    @property
+    def log(self) -> int:
+        """Bytes of log a step, averaged."""
+        return self.sizes.log
+
+    @property
+    def measured(self) -> bool:
+        """True if the arena was measured, False for an upper bound."""
+        return self.sizes.ram.arena.measured
 
     def fits(self, target: Target) -> bool:
         """Returns whether a device has the memory for it."""
@@ -166,7 +168,10 @@ class Plan:
         usual = () if way.settings.algorithm == "node" else ("--algorithm", way.settings.algorithm)
         sets = [word for option in way.set_options for word in ("--set", option)]
         train = ["tflm-zo", "train", self.model, "adapt.npz", "-o", f"{stem}.trained.tflite", *usual]
-        train += ["--batch-size", str(way.settings.batch_size), *sets]
+        search = [] if way.search is None else ["--choose-block", f"{way.search.blocks}:{way.search.epochs}"]
+        if way.search is not None and way.search.held_out != BlockSearch.held_out:
+            search += ["--held-out", f"{way.search.held_out:g}"]
+        train += ["--batch-size", str(way.settings.batch_size), *search, *sets]
         firmware = [
             "tflm-zo",
             "firmware",
@@ -177,7 +182,7 @@ class Plan:
             "adapt.npz",
             *usual,
         ]
-        firmware += ["--set", f"batch-size={way.settings.batch_size}", *sets]
+        firmware += ["--set", f"batch-size={way.settings.batch_size}", *search, *sets]
         return shlex.join(train), shlex.join(firmware)
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,21 +211,23 @@ class Plan:
         }
 
     def _as_dict(self, cost: Cost) -> dict[str, Any]:
-        way, target = cost.way, self.target
+        way, target, ram = cost.way, self.target, cost.sizes.ram
+        blocks = None if way.search is None else [list(run.layers or ()) for run in way.blocks]
         return {
             "name": way.name,
             "algorithm": way.settings.algorithm,
             "layers": list(way.trained.layers),
+            "blocks": blocks,
             "update_bits": way.update_bits,
             "batch_size": way.settings.batch_size,
             "set": list(way.set_options),
             "fits": cost.fits(target),
             "arena_bytes": cost.arena,
             "arena_is_measured": cost.measured,
-            "workspace_bytes": cost.workspace,
-            "objects_bytes": cost.objects,
-            "stack_bytes": STACK,
-            "library_bytes": LIBRARIES,
+            "workspace_bytes": ram.workspace,
+            "objects_bytes": ram.objects,
+            "stack_bytes": ram.stack,
+            "library_bytes": ram.libraries,
             "ram_bytes": cost.ram,
             "flash_bytes": cost.flash,
             "log_bytes_per_step": cost.log,
@@ -228,6 +235,7 @@ class Plan:
             "forward_equivalents_per_step": round(cost.equivalents, 3),
             "seconds_per_step": cost.seconds(target),
             "joules_per_step": cost.joules(target),
+            "choice_instructions_per_sample": None if cost.choice is None else round(cost.choice),
             "budgets": [
                 {
                     "forward_equivalents": budget,
@@ -251,6 +259,7 @@ def plan(
     flash: int | None = None,
     power: float | None = None,
     cycles: float | None = None,
+    search: BlockSearch | None = None,
     name: str | None = None,
 ) -> Plan:
     """Returns what training a model would take, before there is any data or device.
@@ -264,11 +273,13 @@ def plan(
         flash: bytes of flash; None: the board's.
         power: watts that the device takes while it computes.
         cycles: cycles an instruction takes; None: what is assumed of the core.
+        search: search for a block that the device trains alone, which is one more way; None: without it.
         name: name of the model in commands; None: its path.
 
     Raises:
         ConversionError: the model cannot be trained, or is a ZO model.
-        SettingsError: there is no such board or core, or a number is out of range.
+        SettingsError: there is no such board or core, a number is out of range, or a search has more blocks
+            than there are layers.
     """
     for word, value in (
         ("clock", clock),
@@ -285,19 +296,13 @@ def plan(
         raise ConversionError("a plan takes the plain model: the one that this ZO model was made from")
     if name is None:
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
-    size = len(loaded.to_bytes())
     instructions = Instructions(target.core.measured, target.core.kernels)
-    found, costs = ways(loaded), list[Cost]()
-    sized = _sized(found)
-    # All in one: TFLM's recording allocator takes a second to start.
-    segments = [device.segments for _, devices in sized for device in devices]
-    arenas_of(segments, [0] * len(segments))
-    clamped: dict[str, float] = {}
+    found, clamped = ways(loaded, search), dict[str, float]()
     for way in found:
-        if way.settings.is_layerwise and not set(way.trained.layers) <= set(clamped):
+        if way.settings.is_layerwise and not {t.layer for t in way.metadata.trainable} <= set(clamped):
             clamped.update(clamped_shares(way.zo))
-    for way, (run, devices) in zip(found, sized, strict=True):
-        costs.append(_cost(way, run, devices, loaded, size, target, instructions, clamped))
+    sizes = sizes_of(loaded, found)
+    costs = (_cost(w, s, loaded, target, instructions, clamped) for w, s in zip(found, sizes, strict=True))
     return Plan(name, target, instructions.inference(loaded), tuple(costs))
 
 
@@ -320,59 +325,29 @@ def _target(
     return Target(own, clock, ram, flash, power, found, own.cycles if cycles is None else cycles)
 
 
-def _sized(found: Sequence[Way]) -> list[tuple[RunPlan, Sequence[DeviceModel]]]:
-    """Returns the run of each way, and its models as the device has them, which no minibatch changes."""
-    devices: dict[int, Sequence[DeviceModel]] = {}
-    sized = []
-    for way in found:
-        run = plan_run(way.zo, way.settings, steps=1, samples=_SAMPLES)
-        if id(way.zo) not in devices:
-            devices[id(way.zo)] = device_models(way.zo, run)
-        sized.append((run, devices[id(way.zo)]))
-    return sized
-
-
 def _cost(
     way: Way,
-    run: RunPlan,
-    devices: Sequence[DeviceModel],
+    sizes: Sizes,
     model: Model,
-    size: int,
     target: Target,
     instructions: Instructions,
     clamped: Mapping[str, float],
 ) -> Cost:
-    metadata = read_metadata(way.zo)
-    ram, _ = ram_of(way.zo, metadata, run, devices)
-    arena = ram.arena.bytes_mve if target.core.has_mve else ram.arena.bytes
-    kind = "layerwise" if way.settings.is_layerwise else "weights"
-    kinds = len(operators_of([model]))
+    arena = sizes.ram.arena
     layers = set(way.trained.layers)
-    trained = {t.name for t in metadata.trainable if t.layer in layers}
+    trained = {t.name for t in way.metadata.trainable if t.layer in layers}
+    steps = [instructions.step(way.zo, way.metadata, run, clamped) for run in way.blocks]
+    choice = None
+    if way.search is not None:
+        judge = way.search.held_out * len(steps) * instructions.evaluation(way.zo, way.metadata)
+        epochs = way.search.epochs * (1 - way.search.held_out)
+        choice = epochs * sum(steps) / way.settings.batch_size + judge
     return Cost(
         way,
-        arena,
-        ram.workspace,
-        ram.objects,
-        arena + ram.workspace + ram.objects + ram.stack + ram.libraries,
-        _PROGRAM + _KERNEL * kinds + size + _TRAINING[kind],
-        _log_bytes(way, run),
-        instructions.step(way.zo, metadata, way.settings, clamped),
-        RunCosts(way.settings, way.zo, metadata, _SAMPLES).until(1),
+        arena.bytes_mve if target.core.has_mve else arena.bytes,
+        sizes,
+        max(steps),
+        max(RunCosts(run, way.zo, way.metadata, SAMPLES).until(1) for run in way.blocks),
         backpropagation(model, trained, way.settings.batch_size),
-        ram.arena.measured,
+        choice,
     )
-
-
-def _log_bytes(way: Way, run: RunPlan) -> int:
-    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record, and, of a layer-wise
-    run, its share of a snapshot.
-    """
-    metadata = read_metadata(way.zo)
-    if not isinstance(run, NodeRunPlan):
-        return 20 + 4 * way.settings.weights.items
-    tensors = {i for task in run.tasks for i in range(task.first_tensor, task.first_tensor + task.tensors)}
-    own = [metadata.trainable[i] for i in tensors]
-    weights = sum(t.size * (4 if t.bias else way.update_bits // 8) for t in own)
-    snapshot = 20 + 8 * len(run.tasks) + weights
-    return SNAPSHOT_RECORD_BYTES + -(-snapshot // way.settings.snapshot_every)

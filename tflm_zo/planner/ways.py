@@ -7,10 +7,11 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..converters import ConversionError, Model, read_metadata
+from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
 from ..training import algorithms
+from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
-from ..training.injection import inject_for
+from ..training.injection import inject_plain, inject_settings
 from ..training.model_fit import check_model
 from ..training.settings import Settings
 from ..training.tasks import Exact, Nodes
@@ -33,47 +34,90 @@ class Way:
         name: what it is called in tables.
         settings: settings of the run.
         update_bits: bits of an update, 8 or 16.
-        zo: the ZO model, of one sample an invoke.
-        trained: the layers that it trains.
+        zo: the ZO model, of one sample an invoke; ways may share it.
+        metadata: the ZO model's metadata.
+        trained: the layers that it trains; of the largest block, where one is chosen.
         set_options: what `train` and `firmware` are told besides, by --set and --algorithm.
         rank: key by which ways are sorted, the one first that is likely to learn most (docs/results.md):
             layers by their nodes or exact gradients, more of them, then large minibatches; at last weight
             perturbation, which needs many more forward passes.
+        search: search for the block that is trained, or None.
     """
 
     name: str
     settings: Settings
     update_bits: int
     zo: Model
+    metadata: ZoMetadata
     trained: TrainedLayers
     set_options: tuple[str, ...]
     rank: tuple[float, ...]
+    search: BlockSearch | None = None
+
+    @property
+    def blocks(self) -> tuple[Settings, ...]:
+        """Settings of the runs of which one is done: of each block, or the way's own alone."""
+        if self.search is None:
+            return (self.settings,)
+        split = self.search.split(self.settings, self.metadata)
+        return tuple(dataclasses.replace(self.settings, layers=layers) for layers in split)
 
 
-def ways(model: Model) -> list[Way]:
+class _Models:
+    """ZO models of a plain one, each made once.
+
+    Args:
+        model: a plain int8 model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._made: dict[InjectSettings, tuple[Model, ZoMetadata]] = {}
+
+    def of(self, settings: Settings, bits: int) -> tuple[Model, ZoMetadata]:
+        """Returns the ZO model of a run, with its metadata.
+
+        Raises:
+            ConversionError: there is none.
+            SettingsError: the run is not of this model, as exact gradients are of cross-entropy alone.
+        """
+        key = inject_settings(settings, batch=1, update_bits=bits)
+        if key not in self._made:
+            zo = inject_plain(self._model, key, batch=1)
+            self._made[key] = zo, read_metadata(zo)
+        zo, metadata = self._made[key]
+        check_model(settings, metadata)
+        return zo, metadata
+
+
+def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
     """Returns the ways to train a model, the one first that is likely to learn most.
 
     Args:
         model: a plain int8 model with a loss that can be trained.
+        search: search for a block that is trained alone, which is one more way; None: without it.
 
     Raises:
-        ConversionError: it can be trained in none.
+        ConversionError: it can be trained in none, or in none of blocks, where a search is given.
+        SettingsError: there are more blocks than layers.
     """
-    found, error = list[Way](), None
+    models, found, error = _Models(model), list[Way](), None
     for make in (_by_nodes, _by_exact_tail, _last_layer, _by_weights):
         try:
-            found.extend(make(model))
+            found.extend(make(models))
         except (ConversionError, SettingsError) as this:
             error = error or this
+    if search is not None:
+        found.extend(_by_blocks(models, search))
     if not found:
         assert error is not None
         raise error
     return sorted(found, key=lambda way: way.rank)
 
 
-def _by_nodes(model: Model) -> Iterator[Way]:
+def _by_nodes(models: _Models) -> Iterator[Way]:
     settings = algorithms.node()
-    whole = list(_layerwise(model, settings, "nodes", (), better=1))
+    whole = list(_layerwise(models, settings, "nodes", (), better=1))
     yield from whole
     layers = len(whole[0].trained.layers)
     # The last layer alone has an exact gradient.
@@ -81,49 +125,49 @@ def _by_nodes(model: Model) -> Iterator[Way]:
     chosen = counts if len(counts) <= _MOST_PARTS else [layers * i // (_MOST_PARTS + 1) for i in counts]
     for count in sorted({c for c in chosen if 1 < c < layers}, reverse=True)[:_MOST_PARTS]:
         part = dataclasses.replace(settings, layers=f"last:{count}")
-        yield from _layerwise(model, part, f"nodes, last {count}", (f"layers=last:{count}",), better=1)
+        yield from _layerwise(models, part, f"nodes, last {count}", (f"layers=last:{count}",), better=1)
 
 
-def _by_exact_tail(model: Model) -> Iterator[Way]:
+def _by_exact_tail(models: _Models) -> Iterator[Way]:
     settings = algorithms.node()
     settings = dataclasses.replace(settings, tasks=(*settings.tasks, Exact(last="block")))
-    yield from _layerwise(model, settings, "nodes, last block exact", ("exact.last=block",), better=0)
+    yield from _layerwise(models, settings, "nodes, last block exact", ("exact.last=block",), better=0)
 
 
-def _last_layer(model: Model) -> Iterator[Way]:
+def _last_layer(models: _Models) -> Iterator[Way]:
     settings = dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers="last:1")
     options = ("exact.last=1", "layers=last:1")
-    yield from _layerwise(model, settings, "last layer, exact", options, better=2)
+    yield from _layerwise(models, settings, "last layer, exact", options, better=2)
+
+
+def _by_blocks(models: _Models, search: BlockSearch) -> Iterator[Way]:
+    name = f"nodes, best of {search.blocks} blocks"
+    yield from _layerwise(models, algorithms.node(), name, (), better=1, search=search)
 
 
 def _layerwise(
-    model: Model, settings: Settings, name: str, options: tuple[str, ...], better: int
+    models: _Models,
+    settings: Settings,
+    name: str,
+    options: tuple[str, ...],
+    better: int,
+    search: BlockSearch | None = None,
 ) -> Iterator[Way]:
     for bits, given in _BITS.items():
-        zo = _zo(model, settings, bits)
-        trained = trained_layers(zo, settings)
+        zo, metadata = models.of(settings, bits)
+        split = [settings.layers] if search is None else search.split(settings, metadata)
+        runs = [dataclasses.replace(settings, layers=layers) for layers in split]
+        trained = max((trained_layers(zo, run) for run in runs), key=lambda t: t.weights)
         for batch_size in (_BATCH, *_SMALLER):
             own = dataclasses.replace(settings, batch_size=batch_size)
             rank = (0, better, -trained.weights, -batch_size, -bits)
-            yield Way(name, own, bits, zo, trained, (*options, *given), rank)
+            yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank, search)
 
 
-def _by_weights(model: Model) -> Iterator[Way]:
+def _by_weights(models: _Models) -> Iterator[Way]:
     settings = algorithms.weight()
     for bits, given in _BITS.items():
-        zo = _zo(model, settings, bits)
+        zo, metadata = models.of(settings, bits)
         trained = trained_layers(zo, settings)
         rank = (1, 0, -trained.weights, -settings.batch_size, -bits)
-        yield Way("weights", settings, bits, zo, trained, given, rank)
-
-
-def _zo(model: Model, settings: Settings, bits: int) -> Model:
-    """Returns the ZO model of a run.
-
-    Raises:
-        ConversionError: there is none.
-        SettingsError: the run is not of this model, as exact gradients are of cross-entropy alone.
-    """
-    zo = inject_for(model, settings, batch=1, update_bits=bits)
-    check_model(settings, read_metadata(zo))
-    return zo
+        yield Way("weights", settings, bits, zo, metadata, trained, given, rank)

@@ -32,7 +32,17 @@ from ...training.costs import RunCosts
 from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
 from ..failures import waiting_for
-from ..options import BlockSearchOption, Epochs, Json, Steps, choice, parse_block_search, parse_bytes
+from ..options import (
+    BlockHeldOut,
+    BlockSearchOption,
+    Epochs,
+    Json,
+    Steps,
+    block_search,
+    choice,
+    optional,
+    parse_bytes,
+)
 from ..output_file import check_output, write_output
 from ..results import show
 from ..set_option import SetOption
@@ -58,13 +68,12 @@ AnyModel = Annotated[
 ]
 RamOption = Annotated[
     str | None,
-    typer.Option(
+    optional(
+        "BYTES",
+        "RAM that a program with the run may take, like 256K. Where the run takes more, updates have 8 bits, "
+        "then minibatches are smaller, then the first layers are left out, or blocks are smaller.",
+        "Algorithm",
         "--ram",
-        metavar="BYTES",
-        help="RAM that a program with the run may take, like 256K. Where the run takes more, updates have 8 "
-        "bits, then minibatches are smaller, then the first layers are left out, or blocks are smaller.",
-        show_default=False,
-        rich_help_panel="Algorithm",
     ),
 ]
 Output = Annotated[
@@ -86,21 +95,19 @@ Platform = Annotated[
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="An .npz file with x and y, the samples that are compiled into the example (default: noise, "
-        "which the device's own samples are to replace).",
-        show_default=False,
-        rich_help_panel="Data",
+    optional(
+        "FILE",
+        "An .npz file with x and y, the samples that are compiled into the example (default: noise, which "
+        "the device's own samples are to replace).",
+        "Data",
     ),
 ]
 Samples = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        help=f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).",
-        show_default=False,
-        rich_help_panel="Data",
+    optional(
+        "N",
+        f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).",
+        "Data",
     ),
 ]
 Algorithm = Annotated[
@@ -111,15 +118,6 @@ Algorithm = Annotated[
         "made for).",
         show_default=False,
         rich_help_panel="Algorithm",
-    ),
-]
-HeldOut = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Share of the samples by which --choose-block tells the best block (default: 0.2).",
-        show_default=False,
-        rich_help_panel="Data",
     ),
 ]
 Name = Annotated[
@@ -154,7 +152,7 @@ def firmware(
     algorithm: Algorithm = None,
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
-    held_out: HeldOut = None,
+    held_out: BlockHeldOut = None,
     ram: RamOption = None,
     name: Name = None,
     force: ForceOption = False,
@@ -168,7 +166,7 @@ def firmware(
     a run and `tflm-zo replay` take.
     """
     check_names(platform, name)
-    search = _search(choose_block, held_out)
+    search = block_search(choose_block, held_out)
     if search is not None and data is None:
         raise SettingsError("--choose-block needs --data: blocks are judged by samples held out of it")
     check_folder(output, force=force)
@@ -277,14 +275,6 @@ def _device_samples(model: Model, data: Path | None, samples: int | None) -> tup
         raise DataError(f"--samples: {data} has {len(arrays)}, got {samples}")
     arrays = arrays.take(slice(samples))
     return arrays, len(arrays)
-
-
-def _search(text: str | None, held_out: float | None) -> BlockSearch | None:
-    if text is None:
-        if held_out is not None:
-            raise SettingsError("--held-out needs --choose-block, whose probes it is for")
-        return None
-    return parse_block_search(text, held_out)
 
 
 def _command(context: typer.Context) -> str:

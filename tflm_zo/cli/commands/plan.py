@@ -14,11 +14,24 @@ from ...planner import Cost, Plan, boards, cores
 from ...planner import plan as make_plan
 from ...training import SettingsError
 from ..failures import waiting_for
-from ..options import Force, Json, ModelFile, OutputReport, choice, parse_bytes
+from ..options import (
+    BlockHeldOut,
+    BlockSearchOption,
+    Force,
+    Json,
+    ModelFile,
+    OutputReport,
+    block_search,
+    choice,
+    optional,
+    parse_bytes,
+)
 from ..output_file import check_output
 from ..results import show, write_report
 
 EXAMPLE = "tflm-zo plan model.tflite --board nano-33-ble"
+
+_DEVICE = "Device"
 
 
 def _list_boards(wanted: bool) -> None:
@@ -38,7 +51,7 @@ BoardOption = Annotated[
         "nucleo-f746zg, … (--boards lists them).",
         autocompletion=lambda: list(boards()),
         show_default=False,
-        rich_help_panel="Device",
+        rich_help_panel=_DEVICE,
     ),
 ]
 Boards = Annotated[
@@ -48,7 +61,7 @@ Boards = Annotated[
         callback=_list_boards,
         is_eager=True,
         help="List the boards and exit.",
-        rich_help_panel="Device",
+        rich_help_panel=_DEVICE,
     ),
 ]
 CoreOption = Annotated[
@@ -57,47 +70,29 @@ CoreOption = Annotated[
         "--core",
         help="Core of the device (default: the board's, else cortex-m4).",
         show_default=False,
-        rich_help_panel="Device",
+        rich_help_panel=_DEVICE,
         **choice(cores(), listed=False),
     ),
 ]
 Clock = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HERTZ",
-        help="Clock of the core, like 80M; with it, times are foretold.",
-        show_default=False,
-        rich_help_panel="Device",
-    ),
+    str | None, optional("HERTZ", "Clock of the core, like 80M; with it, times are foretold.", _DEVICE)
 ]
-Ram = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BYTES", help="RAM of the device, like 256K.", show_default=False, rich_help_panel="Device"
-    ),
-]
-Flash = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BYTES", help="Flash of the device, like 1M.", show_default=False, rich_help_panel="Device"
-    ),
-]
+Ram = Annotated[str | None, optional("BYTES", "RAM of the device, like 256K.", _DEVICE)]
+Flash = Annotated[str | None, optional("BYTES", "Flash of the device, like 1M.", _DEVICE)]
 Power = Annotated[
     str | None,
-    typer.Option(
-        metavar="WATTS",
-        help="Power that the device takes while it computes, like 30m; with a clock, energy is foretold.",
-        show_default=False,
-        rich_help_panel="Device",
+    optional(
+        "WATTS",
+        "Power that the device takes while it computes, like 30m; with a clock, energy is foretold.",
+        _DEVICE,
     ),
 ]
 Cycles = Annotated[
     float | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="Cycles that an instruction takes on average (default: what is assumed of the core).",
-        show_default=False,
-        rich_help_panel="Device",
+    optional(
+        "NUMBER",
+        "Cycles that an instruction takes on average (default: what is assumed of the core).",
+        _DEVICE,
     ),
 ]
 
@@ -112,6 +107,8 @@ def plan(
     power: Power = None,
     cycles: Cycles = None,
     list_boards: Boards = False,
+    choose_block: BlockSearchOption = None,
+    held_out: BlockHeldOut = None,
     output: OutputReport = None,
     force: Force = False,
     as_json: Json = False,
@@ -120,7 +117,8 @@ def plan(
 
     RAM, flash, bytes of log, instructions, and, with a clock, time are foretold for each way to train the
     model, before there is any data or device: all layers or the last ones, 16- or 8-bit updates, minibatches
-    of 32 to 4. The way comes first that is likely to learn most. Instructions were measured on emulated
+    of 32 to 4; with --choose-block also the block of layers that the device finds to be the best. The way
+    comes first that is likely to learn most. Instructions were measured on emulated
     cores; cycles an instruction are an assumption.
     """
     check_output(output, force=force)
@@ -136,6 +134,7 @@ def plan(
             flash=None if flash is None else parse_bytes("--flash", flash),
             power=None if power is None else _number("--power", power, "W"),
             cycles=cycles,
+            search=block_search(choose_block, held_out),
         )
     finally:
         waiting.stop()
@@ -182,6 +181,9 @@ def _render(console: Console, made: Plan) -> None:
         "takes (ElasticZO, eq. 4 and 15)",
         markup=False,
     )
+    for cost in made.shown():
+        if cost.choice is not None:
+            console.print(_choice(made, cost), markup=False)
     if not made.costs[0].measured:
         console.print("RAM is an upper bound: pip install 'tflm_zo[tflm]' measures arenas", markup=False)
     _verdict(console, made)
@@ -200,6 +202,19 @@ def _row(made: Plan, cost: Cost) -> list[object]:
         *(cost.ram, cost.flash, cost.log, *costs),
         *(_size(back.int8), _size(back.float32), "yes" if cost.fits(target) else "no"),
     ]
+
+
+def _choice(made: Plan, cost: Cost) -> str:
+    """Returns the sentence about the choice of a block."""
+    assert cost.choice is not None
+    clock = made.target.clock
+    seconds = "" if clock is None else f", {_time(cost.choice * made.target.cycles / clock)}"
+    blocks = "; ".join(", ".join(run.layers or ()) for run in cost.way.blocks)
+    return (
+        f"{cost.way.name}: RAM, log and step are those of the dearest; choosing it takes "
+        f"{_count(cost.choice)} instructions{seconds} for each sample that the device has; the blocks: "
+        f"{blocks}"
+    )
 
 
 def _verdict(console: Console, made: Plan) -> None:

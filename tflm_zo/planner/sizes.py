@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes that ways to train take of a device: RAM, flash, log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..converters import Model, ZoMetadata
+from ..core import SNAPSHOT_RECORD_BYTES, SeedLogRecord, SnapshotLogHeader
+from ..data import Data
+from ..firmware.device_model import DeviceModel, device_models
+from ..firmware.flash import flash_of_training
+from ..firmware.plan import BlockRunPlan, NodeRunPlan, RunPlan
+from ..firmware.planning import plan_blocks, plan_run
+from ..firmware.ram import Ram, arenas_of_devices, ram_of
+from ..firmware.resolver import operators_of
+from .ways import Way
+
+__all__ = ["SAMPLES", "Sizes", "sizes_of"]
+
+#: Samples of a run that is planned before there are any; a step's bytes do not depend on them.
+SAMPLES = 100
+# Bytes of flash of a program that infers, without its model, as a sum over kinds of operators: fitted to what
+# docs/costs.md has, of a Cortex-M4 with CMSIS-NN's kernels (benchmarks/firmware_flash.py).
+_PROGRAM, _KERNEL = 22_000, 5_200
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes that a way to train takes.
+
+    Attributes:
+        ram: bytes of RAM by part.
+        flash: bytes of flash in all: a program, model, training.
+        log: bytes of log a step, averaged; of the block with the longest, where one is chosen.
+    """
+
+    ram: Ram
+    flash: int
+    log: int
+
+
+def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
+    """Returns the bytes of each way to train a model.
+
+    Args:
+        model: the plain model.
+        found: ways to train it.
+    """
+    inference = _PROGRAM + _KERNEL * len(operators_of([model])) + len(model.to_bytes())
+    runs = [_run(way) for way in found]
+    # A device's models are the same whatever the minibatch is, and TFLM's recording allocator takes longer to
+    # start than to record all of them.
+    keys = [(id(way.zo), way.settings.layers, way.search) for way in found]
+    devices: dict[object, list[DeviceModel]] = {}
+    for key, way, run in zip(keys, found, runs, strict=True):
+        if key not in devices:
+            devices[key] = device_models(way.zo, run)
+    every = iter(arenas_of_devices([device for own in devices.values() for device in own]))
+    arenas = {key: [next(every) for _ in own] for key, own in devices.items()}
+    sizes = []
+    for key, way, run in zip(keys, found, runs, strict=True):
+        ram, _ = ram_of(way.zo, way.metadata, run, devices[key], arenas=arenas[key])
+        sizes.append(Sizes(ram, inference + flash_of_training(run), _log_bytes(way.metadata, run)))
+    return sizes
+
+
+def _run(way: Way) -> RunPlan:
+    if way.search is None:
+        return plan_run(way.zo, way.settings, steps=1, samples=SAMPLES)
+    # Where nothing is measured, a search looks at the number of samples alone.
+    samples = Data([], np.zeros(SAMPLES, np.int32))
+    return plan_blocks(way.zo, way.settings, way.search, samples, steps=1, measures=False)
+
+
+def _log_bytes(metadata: ZoMetadata, run: RunPlan) -> int:
+    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record, and, of a layer-wise
+    run, its share of a snapshot.
+    """
+    if isinstance(run, BlockRunPlan):
+        return max(_log_bytes(metadata, block.run) for block in run.blocks)
+    if not isinstance(run, NodeRunPlan):
+        return SeedLogRecord.size_of(run.value("queries"))
+    tensors = {i for task in run.tasks for i in range(task.first_tensor, task.first_tensor + task.tensors)}
+    snapshot = SnapshotLogHeader.slot_of(len(run.tasks), metadata.bytes_of(tensors))
+    return SNAPSHOT_RECORD_BYTES + -(-snapshot // run.interval)
