@@ -1,5 +1,6 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes docs/algorithms.md of the functions of tflm_zo/training/algorithms.py and the settings' docstrings.
+"""Makes docs/algorithms.md and a page for each algorithm in docs/algorithms: of the functions of
+tflm_zo/training/algorithms.py, the settings' docstrings, a step of each algorithm, and docs/results.md.
 
 python docs/generate_algorithms.py
 """
@@ -9,27 +10,34 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from tflm_zo import Exact, Nodes, Settings, Weights
+import numpy as np
+
+from tflm_zo import Exact, Nodes, Settings, Trainer, Weights
 from tflm_zo.cli.set_option import written, written_settings
-from tflm_zo.training import ALGORITHMS
+from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
+from tflm_zo.logs import SeedLog, SnapshotLog, is_snapshot_log
+from tflm_zo.training import ALGORITHMS, trained_layers
 from tflm_zo.training.algorithms import DEFAULT, summary
 from tflm_zo.training.setting_names import full_name
 
-PAGE = Path(__file__).with_name("algorithms.md")
+DOCS = Path(__file__).parent
+MADE = "<!-- Made by docs/generate_algorithms.py: change docstrings in tflm_zo/training and run it again. -->"
 
 HEAD = """# Algorithms
 
-<!-- Made by docs/generate_algorithms.py. Change the docstrings in tflm_zo/training, then run it again. -->
+{made}
 
 An algorithm says how a run trains: what is perturbed, what a step is made of, and with which settings. It is
 chosen by `--algorithm NAME` of `tflm-zo train`, `inject` and `firmware`, or in Python by a function of
 `tflm_zo.algorithms`. The default is `{default}`. `tflm-zo algorithms NAME` prints the settings of one.
 
-In the equations, W and w are weights, y the outputs of a layer, a its inputs, z a random direction, mu its
-size, L a loss, and G an estimate of the gradient. An LSB is one level of an int8 weight or activation.
+Each has a page with its equation, its paper, what a step costs and what it learns. Below are
+[the settings](#the-settings) of all.
 
 | `--algorithm` | what it does |
 | --- | --- |
@@ -42,37 +50,153 @@ A run has the settings of `Settings` and those of its tasks, each of which is a 
 left out where no other part of the run has a setting of that name. `auto` on the command line is `None` in
 Python.
 """
+PAGE = """# {name}
+
+{made}
+
+{text}
+In the equation, W and w are weights, y the outputs of a layer, a its inputs, z a random direction, mu its
+size, L a loss, and G an estimate of the gradient. An LSB is one level of an int8 weight or activation.
+
+Paper: {paper}
+
+## How to run it
+
+```sh
+tflm-zo train model.tflite adapt.npz -o trained.tflite --algorithm {name} --steps 2
+```
+
+```python
+import tflm_zo as zo
+
+trainer = zo.Trainer("model.tflite", zo.algorithms.{function}())
+trainer.fit("adapt.npz", steps=2)
+```
+
+{own}It has the tasks {tasks}. Settings that are not [the tasks' defaults](../algorithms.md#the-settings):
+{values}.
+
+## What a step costs
+
+On a LeNet-5 of 61,470 weights, with the settings above, a step
+
+* trains {share} of the weights,
+* takes a minibatch of {batch} samples and {equivalents} forward equivalents, {each} a sample,
+* keeps {kept} of the minibatch besides the arena,
+* adds {logged}.
+
+[What it costs](../costs.md) has time, RAM and flash on devices.
+
+## What it learns
+
+Test accuracies of LeNet-5 on rotated MNIST, in per cent:
+
+{learned}
+[What it learns](../results.md#{anchor}) says how this was measured, and compares all.
+
+Next: {next}.
+"""
+# Where docs/results.md has what an algorithm learns: a section, and the beginnings of a table's rows.
+LEARNED = {
+    "node": ("Rotated MNIST", "node perturbation, strictly"),
+    "weight": ("Rotated MNIST", "whole-model weight"),
+    "layer": ("Rotated MNIST", "layer-wise weight"),
+    "poor-mans-training": ("Rotated MNIST", "Poor Man's Training"),
+    "qzo-ff": ("Rotated MNIST", "QZO-FF"),
+    "elastic-zo": ("Rotated MNIST", "ElasticZO, one"),
+    "elastic-zo-int8": ("Rotated MNIST", "none: all layers", "one", "two"),
+    "fqt": ("Rotated MNIST", "FQT, two"),
+    "mezo": ("Rotated MNIST", "MeZO"),
+    "deepzero": ("Rotated MNIST", "DeepZero"),
+    "qzo-ff-probe": ("What the papers claim", "QZO-FF, last layer alone"),
+}
 KINDS: dict[str, type[Any]] = {"": Settings, "nodes": Nodes, "weights": Weights, "exact": Exact}
 NOT_SET = ("tasks", "algorithm")  # not by --set
 
 
-def page() -> str:
-    """The whole text of docs/algorithms.md."""
-    rows = [f"| [`{name}`](#{name}) | {summary(name)} |" for name in ALGORITHMS]
-    parts = [HEAD.format(default=DEFAULT) + "\n".join(rows) + "\n"]
-    parts += [algorithm_section(name) for name in ALGORITHMS]
+def pages() -> dict[Path, str]:
+    """The texts of docs/algorithms.md and of the pages in docs/algorithms."""
+    rows = [f"| [`{name}`](algorithms/{name}.md) | {summary(name)} |" for name in ALGORITHMS]
+    tree = "\n".join(f"algorithms/{name}" for name in ALGORITHMS)
+    first = next(iter(ALGORITHMS))
+    parts = [HEAD.format(default=DEFAULT, made=MADE) + "\n".join(rows) + "\n"]
     parts += [SETTINGS, *(settings_section(task, kind) for task, kind in KINDS.items())]
-    return "".join(parts)
+    parts += [f"\n```{{toctree}}\n:hidden:\n{tree}\n```\n\nNext: [`{first}`](algorithms/{first}.md).\n"]
+    made = {DOCS / "algorithms" / f"{name}.md": algorithm_page(name) for name in ALGORITHMS}
+    return {DOCS / "algorithms.md": "".join(parts), **made}
 
 
-def algorithm_section(name: str) -> str:
-    """An algorithm: what it does, its equation, remarks, its function, its settings and its paper."""
+def algorithm_page(name: str) -> str:
+    """An algorithm: what it does, its equation and paper, how it is run, what it costs and what it learns."""
     function, settings = ALGORITHMS[name], ALGORITHMS[name]()
     text, _, references = (inspect.getdoc(function) or "").partition("\n\nReferences:\n")
     own = [
         f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values() if p.name != "run"
     ]
-    tasks = ", ".join(f"`{type(task).__name__}`" for task in settings.tasks)
     values = [
         f"`{key}={value}`" for key, value in written_settings(settings).items() if differs(settings, key)
     ]
-    return (
-        f"\n## {name}\n\n{paragraphs(text)}\n"
-        f"* In Python: `tflm_zo.algorithms.{function.__name__}({', '.join([*own, '…'])})`\n"
-        f"* Tasks: {tasks}\n"
-        f"* Settings that are not the tasks' defaults: {', '.join(values) or 'none'}\n"
-        f"* Paper: {markdown(references)}\n"
+    section, *begins = LEARNED[name]
+    names = list(ALGORITHMS)
+    following = [f"[`{other}`]({other}.md)" for other in names[names.index(name) + 1 :]]
+    return PAGE.format(
+        made=MADE,
+        name=name,
+        text=paragraphs(text),
+        paper=markdown(references),
+        function=function.__name__,
+        own=f"Its own settings are `{function.__name__}({', '.join(own)})`. " if own else "",
+        tasks=" and ".join(f"`{type(task).__name__}`" for task in settings.tasks),
+        values=", ".join(values) or "none",
+        learned=table(section, begins),
+        anchor=section.lower().replace(" ", "-"),
+        next=[*following, "[what it learns](../results.md)"][0],
+        **costs(settings),
     )
+
+
+def costs(settings: Settings) -> dict[str, str]:
+    """What a step of an algorithm costs, by a run of one on the LeNet-5 of the tests."""
+    sys.path.insert(0, str(DOCS.parent / "tests"))
+    from helpers.models import MODELS
+
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (settings.batch_size, 28, 28, 1)).astype(np.int8)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "run.zolog")
+        trainer = Trainer(MODELS["lenet5"](), settings)
+        trainer.fit(x, rng.integers(0, 10, settings.batch_size), steps=1, keep="last", log=log)
+        if is_snapshot_log(log):
+            weights = SnapshotLog.read(log).weight_bytes
+            logged = f"{SNAPSHOT_RECORD_BYTES} bytes to the log, and {weights:,} bytes of weights"
+            logged += f" every {settings.snapshot_every} steps"
+        else:
+            logged = f"{SeedLog.read(log).whole_bytes - SEED_LOG_HEADER_BYTES} bytes to the log"
+    trained = trained_layers(trainer.model, settings)
+    return {
+        "share": f"{100 * trained.weights / trained.of_weights:.0f} %",
+        "batch": f"{settings.batch_size}",
+        "equivalents": f"{trainer.equivalents:,.0f}",
+        "each": f"{trainer.equivalents / settings.batch_size:.2f}",
+        "kept": f"{trainer.buffer_bytes:,} bytes" if trainer.buffer_bytes else "nothing",
+        "logged": logged,
+    }
+
+
+def table(section: str, begins: list[str]) -> str:
+    """Rows of the tables of a section of docs/results.md, without columns that none of them fills."""
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    for lines in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, rule, *rows = [
+            [cell.strip() for cell in line.strip("|\n").split("|")] for line in lines.splitlines()
+        ]
+        taken = [row for row in rows if any(row[0].startswith(begin) for begin in begins)]
+        if taken:
+            columns = [i for i in range(len(head)) if any(row[i] for row in taken)]
+            chosen = [[row[i] for i in columns] for row in (head, rule, *taken)]
+            return "\n".join(f"| {' | '.join(row)} |" for row in chosen) + "\n"
+    raise LookupError(f"{section}: {begins}")
 
 
 def differs(settings: Settings, name: str) -> bool:
@@ -123,4 +247,5 @@ def markdown(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

@@ -2,13 +2,15 @@
 """Every example of every page runs as it stands, or is in `NOT_EXECUTED` with the reason why it cannot.
 
 Python and shell blocks are collected from all pages, so a new one is executed without a line here. Those of a
-page share a folder, one for Python and one for commands, that begins with the files of `start`. The guide's
-examples are executed by test_guide.py, in the order in which the guide needs them.
+page share a folder, one for Python and one for commands, that begins with the files of `start`. The tutorial
+and the how-to guides are walked through: their blocks are executed in their order, in one folder. The guide's
+are executed by test_guide.py, in the order in which the guide needs them.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import re
 import runpy
 import shlex
@@ -26,8 +28,9 @@ import pytest
 
 from helpers.firmware_folders import firmware
 from helpers.models import MODELS
-from helpers.pages import GUIDE, README, REPOSITORY, blocks, pages, run_command
+from helpers.pages import GUIDE, HOW_TO, README, REPOSITORY, TUTORIAL, blocks, pages, run_command
 from tflm_zo import algorithms, inject
+from tflm_zo.data import to_levels
 from tflm_zo.firmware import PLATFORMS, arena
 from tflm_zo.training import inject_settings
 
@@ -36,7 +39,8 @@ def relative(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
-PYTHON = [page for page in pages() if page != GUIDE and blocks(page, "python")]
+WALKS = [page for page in pages() if page == TUTORIAL or (page.parent == HOW_TO and page.name != "index.md")]
+PYTHON = [page for page in pages() if page not in (GUIDE, *WALKS) and blocks(page, "python")]
 SHELL = [page for page in pages() if blocks(page, "sh")]
 
 
@@ -157,10 +161,12 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     (folder / "model.tflite").write_bytes(MODELS["lenet5"]())
     inject(folder / "model.tflite", inject_settings(algorithms.node())).save(folder / "lenet5.zo.tflite")
+    (folder / "residual.tflite").write_bytes(MODELS["residual"]())
     rng = np.random.default_rng(0)
     for name in ("calibration", "adapt", "test", "old"):
         x = rng.random((64, 28, 28, 1)).astype(np.float32)
         np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, 10, 64))
+    np.savez(folder / "residual.npz", x=rng.random((64, 8, 8, 3), np.float32), y=rng.integers(0, 6, 64))
     return folder
 
 
@@ -183,13 +189,92 @@ def test_python(page: Path, folder: Path) -> None:
         assert names[kept] != names[differ]
 
 
-@pytest.mark.parametrize("page", [page for page in SHELL if page != GUIDE], ids=relative)
+@pytest.mark.parametrize("page", [page for page in SHELL if page not in (GUIDE, *WALKS)], ids=relative)
 def test_commands(page: Path, folder: Path) -> None:
     lines = [line for block in blocks(page, "sh") for line in block.commands if not left(line)]
-    for made in re.findall(r"-o (\S+)", "\n".join(lines)):
-        (folder / made).unlink(missing_ok=True)
+    remove_what_is_made(lines)
     if any("model.keras" in line for line in lines):
         keras_model(folder / "model.keras")
+    run_lines(lines)
+    for one, other in EQUAL.get(relative(page), ()):
+        assert (folder / one).read_bytes() == (folder / other).read_bytes()
+
+
+@pytest.mark.parametrize("page", WALKS, ids=relative)
+def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of a page in their order; of C, those that compile."""
+    found = blocks(page, "python", "sh", "c")
+    if any("keras" in block.text for block in found):
+        pytest.importorskip("keras", reason="NO TensorFlow: THIS PAGE WAS NOT EXECUTED")
+    lines = {
+        id(block): [line for line in block.commands if not left(line)]
+        for block in found
+        if block.language == "sh"
+    }
+    remove_what_is_made([line for every in lines.values() for line in every])
+    names: dict[str, Any] = {}
+    for block in found:
+        if block.language == "python":
+            exec(compile(block.text, relative(page), "exec"), names)
+        elif block.language == "sh":
+            run_lines(lines[id(block)])
+        else:
+            compile_c(block.text)
+    if check := CHECKS.get(relative(page)):
+        check(names)
+    said = capsys.readouterr().out.splitlines()
+    for line in SAID.get(relative(page), ()):
+        assert line in said
+    for one, other in EQUAL.get(relative(page), ()):
+        assert (folder / one).read_bytes() == (folder / other).read_bytes()
+
+
+#: What must hold of what the examples of a page have made: files that are equal, variables that differ, lines
+#: that are printed.
+EQUAL = {
+    "docs/training.md": [("weights.tflite", "again.tflite")],
+    "docs/tutorial.md": [("adapted.tflite", "again.tflite")],
+}
+DIFFERENT = {"docs/by-hand.md": [("plus", "minus")]}
+SAID = {
+    "docs/how-to/power-loss.md": ["the same log: True", "the same model: True"],
+    "docs/how-to/compare-desktop-and-device.md": [
+        "of the same model: True",
+        "run_seed: 0 here, 1 there",
+        "first step that differs: 0",
+    ],
+}
+
+
+def adapts_a_model(names: dict[str, Any]) -> None:
+    # What the tutorial says of accuracies, with the differences between machines in mind.
+    assert names["before"]["accuracy"] < 0.4 and names["after"]["accuracy"] > 0.8
+
+
+def makes_the_same_levels_in_c(names: dict[str, Any]) -> None:
+    level_of = ctypes.CDLL("./snippet.so").level_of
+    level_of.argtypes, level_of.restype = [ctypes.c_float, ctypes.c_float, ctypes.c_int32], ctypes.c_int8
+    # Not halves of a level, which floating point may round to either side.
+    values = (np.arange(-150, 150) + 0.3) * names["scale"]
+    levels = [level_of(value, names["scale"], names["zero_point"]) for value in values]
+    assert levels == list(to_levels(values, names["scale"], names["zero_point"], np.int8))
+    assert {-128, 127} < set(levels)
+
+
+#: Of the variables that the blocks of a page leave.
+CHECKS = {
+    "docs/tutorial.md": adapts_a_model,
+    "docs/how-to/sensors-and-streams.md": makes_the_same_levels_in_c,
+}
+
+
+def remove_what_is_made(lines: list[str]) -> None:
+    """Files in the working directory that command lines write."""
+    for made in re.findall(r"-o (\S+)", "\n".join(lines)):
+        Path(made).unlink(missing_ok=True)
+
+
+def run_lines(lines: list[str]) -> None:
     # The arena's bound: measuring takes a second for each folder.
     with mock.patch.object(arena, "_recorded", return_value=None):
         for line in lines:
@@ -197,13 +282,13 @@ def test_commands(page: Path, folder: Path) -> None:
                 run_script(line)
             else:
                 run_command(line)
-    for one, other in EQUAL.get(relative(page), ()):
-        assert (folder / one).read_bytes() == (folder / other).read_bytes()
 
 
-#: What must hold of what the examples of a page have made: files that are equal, variables that differ.
-EQUAL = {"docs/training.md": [("weights.tflite", "again.tflite")]}
-DIFFERENT = {"docs/by-hand.md": [("plus", "minus")]}
+def compile_c(text: str) -> None:
+    Path("snippet.c").write_text(text)
+    warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wstrict-prototypes", "-Werror"]
+    command = ["gcc", "-std=c99", *warnings, "-shared", "-fPIC", "-o", "snippet.so", "snippet.c", "-lm"]
+    subprocess.run(command, check=True)
 
 
 def run_script(line: str) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import typer
 
+from helpers.html_pages import contrast
 from helpers.pages import DOCS, README, REPOSITORY, pages
 from tflm_zo.cli.app import app
 from tflm_zo.cli.option_names import OF_INJECT
 from tflm_zo.training.setting_names import every_name
 
 PAGES = pages()
+ALGORITHMS = DOCS / "algorithms.md"
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -28,10 +30,32 @@ def test_the_first_page_is_short() -> None:
     assert len(README.read_bytes()) <= 8192
 
 
-def test_the_page_of_algorithms_is_what_the_generator_makes() -> None:
-    made = runpy.run_path(str(DOCS / "generate_algorithms.py"))["page"]()
-    same = (DOCS / "algorithms.md").read_text(encoding="utf-8") == made
-    assert same, "docstrings have changed: run python docs/generate_algorithms.py"
+def test_the_pages_of_algorithms_are_what_the_generator_makes() -> None:
+    made = runpy.run_path(str(DOCS / "generate_algorithms.py"))["pages"]()
+    assert set((DOCS / "algorithms").iterdir()) == set(made) - {ALGORITHMS}
+    for page, text in made.items():
+        same = page.read_text(encoding="utf-8") == text
+        assert same, f"{relative(page)}: something has changed: run python docs/generate_algorithms.py"
+
+
+def test_pictures_are_what_the_script_draws() -> None:
+    script = runpy.run_path(str(DOCS / "draw_pictures.py"))
+    assert {path.stem for path in (DOCS / "pictures").iterdir()} == set(script["PICTURES"])
+    for name, draw in script["PICTURES"].items():
+        same = (DOCS / "pictures" / f"{name}.svg").read_text(encoding="utf-8") == draw().svg()
+        assert same, "figures or the script have changed: run python docs/draw_pictures.py"
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_pictures_can_be_read(scheme: int) -> None:
+    """Texts have a contrast of 4.5 to all that they may lie on, lines one of 3 to the paper (WCAG AA)."""
+    colours = runpy.run_path(str(DOCS / "draw_pictures.py"))["COLOURS"]
+    own = {name: both[scheme] for name, both in colours.items()}
+    for name in ("ink", "soft"):
+        for ground in ("paper", "plain", "zo", "kept"):
+            assert contrast(own[name], own[ground]) >= 4.5, (name, ground)
+    for name in ("line", "zo-line", "kept-line"):
+        assert contrast(own[name], own["paper"]) >= 3, name
 
 
 def rows(text: str) -> list[list[str]]:
@@ -92,13 +116,22 @@ def test_links(page: Path) -> None:
 
 def test_every_page_is_in_an_index() -> None:
     """In docs/index.md, or in that of a folder, which is in it."""
-    indices = [page for page in PAGES if page.name == "index.md"]
+    indices = [page for page in PAGES if page.name == "index.md" or page == ALGORITHMS]
     linked = {
         (page.parent / link).resolve()
         for page in indices
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
     }
     assert set(PAGES) - linked == {DOCS / "index.md"}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if DOCS in page.parents], ids=relative)
+def test_a_page_ends_with_a_way_on(page: Path) -> None:
+    text = re.sub(r"^```\{toctree\}.*?^```\n", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    last = text.rstrip().rpartition("\n\n")[2]
+    links = re.findall(r"\]\(([^)#]+)", last)
+    assert (last.startswith("Next: ") or page == DOCS / "index.md") and links
+    assert all((page.parent / link).resolve() != page for link in links)
 
 
 def test_files_between_backticks_exist() -> None:

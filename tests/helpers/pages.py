@@ -15,6 +15,8 @@ REPOSITORY = Path(__file__).parents[2]
 README = REPOSITORY / "README.md"
 DOCS = REPOSITORY / "docs"
 GUIDE = DOCS / "from-keras-to-a-training-cortex-m.md"
+TUTORIAL = DOCS / "tutorial.md"
+HOW_TO = DOCS / "how-to"
 
 
 def pages() -> list[Path]:

@@ -2,7 +2,7 @@
 """Published algorithms, as functions that return the settings of a run.
 
 To add one, write a function and list it in ``_ALL``. The command line takes its name and the first sentence
-of its docstring from there, and docs/generate_algorithms.py makes docs/algorithms.md of the list.
+of its docstring from there, and docs/generate_algorithms.py makes a page in docs/algorithms of each.
 """
 
 from __future__ import annotations

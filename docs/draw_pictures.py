@@ -1,0 +1,262 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Draws docs/pictures: what a ZO model, a training step and segments are, and the memory of docs/costs.md.
+
+python docs/draw_pictures.py
+
+Each is an SVG by itself, for light and dark, as wide as a phone can show with its texts to be read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+WIDTH = 480
+
+#: Of each colour, what it is in light and in dark.
+COLOURS = {
+    "paper": ("#ffffff", "#14181d"),
+    "ink": ("#1b2027", "#e6eaee"),
+    "soft": ("#55606c", "#a3adb8"),
+    "line": ("#77818c", "#8b95a1"),
+    "plain": ("#eef1f4", "#262d35"),
+    "zo": ("#dcebfb", "#12365c"),
+    "zo-line": ("#0b5cad", "#6cb2f5"),
+    "kept": ("#fbe6cf", "#573a12"),
+    "kept-line": ("#9a5300", "#f0a95a"),
+}
+
+
+def style() -> str:
+    """The colours, and how things are drawn with them."""
+    light, dark = ("".join(f"--{name}:{both[i]};" for name, both in COLOURS.items()) for i in range(2))
+    return (
+        f"svg{{{light}font:15px system-ui,sans-serif}}"
+        f"@media(prefers-color-scheme:dark){{svg{{{dark}}}}}"
+        "text{fill:var(--ink)}.soft{fill:var(--soft);font-size:13px}.code{font:14px ui-monospace,monospace}"
+        ".mid{text-anchor:middle}.end{text-anchor:end}.paper{fill:var(--paper)}"
+        ".plain{fill:var(--plain);stroke:var(--line)}.zo{fill:var(--zo);stroke:var(--zo-line)}"
+        ".kept{fill:var(--kept);stroke:var(--kept-line)}"
+        ".arrow,.curve{fill:none;stroke:var(--line);stroke-width:1.5}.blue{stroke:var(--zo-line)}"
+        ".orange{stroke:var(--kept-line)}.dashed{stroke-dasharray:5 4}"
+        ".dot{fill:var(--zo-line)}.head{fill:var(--line)}.head.blue{fill:var(--zo-line);stroke:none}"
+        ".head.orange{fill:var(--kept-line);stroke:none}"
+    )
+
+
+@dataclass
+class Drawing:
+    """A picture: its title, what it shows in words, its height, and its parts so far."""
+
+    title: str
+    description: str
+    height: int
+    parts: list[str] = field(default_factory=list)
+
+    def text(self, x: float, y: float, words: str, kind: str = "") -> None:
+        """Words whose baseline begins at a point, or has its middle there ("mid") or ends there ("end")."""
+        self.parts.append(f'<text x="{x:g}" y="{y:g}"{kind and f" class={kind!r}"}>{escape(words)}</text>')
+
+    def box(self, x: float, y: float, width: float, height: float, kind: str, *lines: str) -> None:
+        """A box with lines of text in its middle, the first of which is its name."""
+        self.parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" class="{kind}"/>'
+        )
+        top = y + height / 2 + 5 - 9 * (len(lines) - 1)
+        for i, line in enumerate(lines):
+            self.text(x + width / 2, top + 18 * i, line, "mid soft" if i else "mid")
+
+    def arrow(self, points: str, kind: str = "") -> None:
+        """A line through points "x,y x,y …", with a head at the last one."""
+        pairs = [tuple(map(float, pair.split(","))) for pair in points.split()]
+        (x0, y0), (x, y) = pairs[-2:]
+        length = max(abs(x - x0), abs(y - y0))
+        dx, dy = (x - x0) / length, (y - y0) / length
+        head = [
+            (x, y),
+            (x - 8 * dx - 4 * dy, y - 8 * dy + 4 * dx),
+            (x - 8 * dx + 4 * dy, y - 8 * dy - 4 * dx),
+        ]
+        self.parts.append(f'<polyline points="{points}" class="{f"arrow {kind}".strip()}"/>')
+        shape = " ".join(f"{a:g},{b:g}" for a, b in head)
+        self.parts.append(f'<polygon points="{shape}" class="{f"head {kind}".strip()}"/>')
+
+    def svg(self) -> str:
+        """The picture as a file."""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" '
+            f'height="{self.height}" role="img" aria-labelledby="title description">\n'
+            f'<title id="title">{escape(self.title)}</title>\n'
+            f'<desc id="description">{escape(self.description)}</desc>\n<style>{style()}</style>\n'
+            f'<rect width="{WIDTH}" height="{self.height}" rx="8" class="paper"/>\n'
+            + "\n".join(self.parts).replace("class='", 'class="').replace("'>", '">')
+            + "\n</svg>\n"
+        )
+
+
+def graph() -> Drawing:
+    """What a ZO model has besides the model that it was made of."""
+    d = Drawing(
+        "A ZO model",
+        "The graph of a plain model, an input that goes through layers to an output, is left as it is. At "
+        "its head, operators take a command, move the weights in place, and say in a status what they did. "
+        "Weights are variables, which the layers read. At its tail, a loss takes logits and labels.",
+        452,
+    )
+    d.text(16, 28, "added", "soft")
+    d.text(464, 28, "the plain model", "soft end")
+    d.box(16, 44, 190, 34, "zo", "zo_command")
+    d.arrow("111,78 111,106", "blue")
+    d.box(16, 106, 190, 92, "zo", "SEED_REPLAY", "UPDATE", "PERTURB")
+    d.arrow("60,198 60,400", "blue")
+    d.box(16, 400, 88, 34, "zo", "zo_status")
+    d.arrow("150,198 150,232", "blue")
+    d.text(160, 220, "in place", "soft")
+    d.box(104, 232, 116, 52, "kept", "weights", "variables")
+    d.box(274, 44, 190, 34, "plain", "input")
+    d.arrow("369,78 369,106")
+    d.box(274, 106, 190, 44, "plain", "CONV_2D")
+    d.arrow("369,150 369,172")
+    d.box(274, 172, 190, 44, "plain", "…")
+    d.arrow("369,216 369,238")
+    d.box(274, 238, 190, 44, "plain", "FULLY_CONNECTED")
+    for y in (128, 194, 260):
+        d.arrow(f"220,258 247,258 247,{y} 274,{y}" if y != 260 else "220,260 274,260", "orange")
+    d.arrow("420,282 420,316")
+    d.box(376, 316, 88, 44, "plain", "SOFTMAX")
+    d.arrow("420,360 420,400")
+    d.box(376, 400, 88, 34, "plain", "output")
+    d.arrow("300,282 300,316", "blue")
+    d.box(248, 316, 104, 44, "zo", "LOSS")
+    d.box(120, 321, 100, 34, "zo", "zo_label")
+    d.arrow("220,338 248,338", "blue")
+    d.arrow("300,360 300,400", "blue")
+    d.box(248, 400, 104, 34, "zo", "zo_loss")
+    return d
+
+
+def step() -> Drawing:
+    """What a step of weight perturbation does."""
+    d = Drawing(
+        "A training step",
+        "The loss over the weights is a curve. Two forward passes measure it at w plus z and at w minus z. "
+        "The loss at w minus z is smaller, so the step moves w that way. Below, the invokes of a step: the "
+        "first moves the weights by plus z before its forward pass, the second by minus two z, and the first "
+        "one of the next step carries the update, which also undoes the perturbation.",
+        448,
+    )
+    curve = " ".join(f"{x},{220 - ((x - 150) / 240) ** 2 * 110:.1f}" for x in range(40, 441, 8))
+    d.parts.append(f'<polyline points="{curve}" class="curve"/>')
+    d.text(24, 186, "loss", "soft")
+    d.arrow("24,240 456,240")
+    d.text(456, 278, "weights", "soft end")
+    for x, name in ((240, "w − z"), (320, "w"), (400, "w + z")):
+        y = 220 - ((x - 150) / 240) ** 2 * 110
+        d.parts.append(f'<circle cx="{x}" cy="{y:.1f}" r="5" class="dot"/>')
+        d.parts.append(f'<polyline points="{x},{y + 8:.1f} {x},240" class="arrow dashed"/>')
+        d.text(x, 258, name, "mid code")
+    d.text(226, 192, "L(w − z)", "end soft")
+    d.text(386, 98, "L(w + z)", "end soft")
+    d.arrow("312,276 264,276", "orange")
+    d.text(240, 296, "the step: along z, by the difference of the losses", "mid soft")
+    for i, (name, does, gives) in enumerate(
+        (
+            ("invoke 1", "last update, + z", "L(w + z)"),
+            ("invoke 2", "− 2 z", "L(w − z)"),
+            ("invoke 3", "update, + z", "of the next step"),
+        )
+    ):
+        x = 16 + 154 * i
+        d.box(x, 320, 140, 112, "zo" if i < 2 else "plain", name, does, "forward pass", gives)
+        if i:
+            d.arrow(f"{x - 14},376 {x},376", "blue")
+    return d
+
+
+def segments() -> Drawing:
+    """What a query runs again in a residual network, and what is kept for it."""
+    d = Drawing(
+        "Segments of a residual network",
+        "A network is cut where queries begin. The first segment, the stem and block 0, is run once for each "
+        "sample; what it computes is kept. A query of the next layer runs the segments behind it again, with "
+        "its nodes perturbed. A shortcut enters a later segment as a skip, from what was kept.",
+        516,
+    )
+    d.box(120, 16, 240, 30, "plain", "input")
+    d.arrow("240,46 240,66")
+    d.box(120, 66, 240, 62, "plain", "segment 0", "stem, block 0: run once")
+    d.arrow("240,128 240,154")
+    d.box(150, 154, 180, 30, "kept", "boundary, kept")
+    d.arrow("240,184 240,210")
+    d.box(120, 210, 240, 62, "zo", "segment 1", "block 1, convolution: trained")
+    d.arrow("240,272 240,298")
+    d.box(150, 298, 180, 30, "kept", "nodes y, moved by ± z")
+    d.arrow("240,328 240,354")
+    d.box(120, 354, 240, 62, "plain", "segment 2", "second convolution, ADD")
+    d.arrow("240,416 240,438")
+    d.box(120, 438, 240, 62, "plain", "segment 3", "dense layer, loss")
+    d.arrow("330,169 420,169 420,385 360,385", "orange")
+    d.text(426, 262, "skip", "soft")
+    d.arrow("60,313 60,500", "blue")
+    d.parts.append('<polyline points="150,313 60,313" class="arrow blue"/>')
+    d.text(16, 286, "a query runs", "soft")
+    d.text(16, 303, "this part again", "soft")
+    return d
+
+
+def memory() -> Drawing:
+    """RAM of inference and of training, as the table of docs/costs.md has it."""
+    page = (DOCS / "costs.md").read_text(encoding="utf-8")
+    row = r"^\| ([^|]+) \| (nodes|weights) \| [\d ]+% \| " + r" \| ".join([r"([\d,]+) B"] * 5) + r" \|"
+    rows = re.findall(row, page, re.MULTILINE)
+    figures = {(name, way): [int(n.replace(",", "")) for n in numbers] for name, way, *numbers in rows}
+    models = dict.fromkeys(name for name, _ in figures)
+    sums = {key: f"{sum(numbers[1:]) / 1000:.0f} KB" for key, numbers in figures.items()}
+    said = "; ".join(
+        f"{name}: inference {figures[name, 'nodes'][0] / 1000:.0f} KB, "
+        f"by weights {sums[name, 'weights']}, by nodes {sums[name, 'nodes']}"
+        for name in models
+    )
+    d = Drawing(
+        "Memory while a device trains",
+        f"RAM on a Cortex-M4, of which training takes an arena with the trained weights, and by nodes a "
+        f"workspace with what is kept of a minibatch. {said}.",
+        64 + 112 * len(models),
+    )
+    for x, kind, name in (
+        (16, "plain", "arena of inference"),
+        (170, "zo", "what is added"),
+        (300, "kept", "workspace"),
+    ):
+        d.parts.append(f'<rect x="{x}" y="16" width="14" height="14" rx="3" class="{kind}"/>')
+        d.text(x + 20, 28, name, "soft")
+    scale = 270 / max(sum(numbers[1:]) for numbers in figures.values())
+    for i, name in enumerate(models):
+        top = 58 + 112 * i
+        d.text(16, top + 4, name)
+        inference = figures[name, "nodes"][0]
+        bars = [("inference", [inference, 0, 0])]
+        for way in ("weights", "nodes"):
+            _, arena, workspace, objects, stack = figures[name, way]
+            bars.append((f"by {way}", [inference, arena - inference + objects + stack, workspace]))
+        for j, (label, sizes) in enumerate(bars):
+            y, x = top + 14 + 28 * j, 106.0
+            d.text(98, y + 15, label, "soft end")
+            for size, kind in zip(sizes, ("plain", "zo", "kept"), strict=True):
+                if size * scale >= 1:
+                    d.parts.append(
+                        f'<rect x="{x:.1f}" y="{y}" width="{size * scale:.1f}" height="20" class="{kind}"/>'
+                    )
+                    x += size * scale
+            d.text(x + 8, y + 15, f"{sum(sizes) / 1000:.0f} KB", "soft")
+    return d
+
+
+PICTURES = {"graph": graph, "step": step, "segments": segments, "memory": memory}
+
+if __name__ == "__main__":
+    for name, draw in PICTURES.items():
+        (DOCS / "pictures" / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
