@@ -1,15 +1,18 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The versions that docs/file-formats.md names are those of what is written, and other ones are refused."""
+"""What docs/file-formats.md says of versions and bytes is what is written, and other versions are refused."""
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tflm_zo as zo
@@ -29,7 +32,7 @@ from tflm_zo.converters.metadata import read_metadata
 from tflm_zo.converters.model import Buffer, Model
 from tflm_zo.link import Link, LinkError
 from tflm_zo.link.protocol import Operation, request
-from tflm_zo.logs import LogError
+from tflm_zo.logs import LogError, SeedLog, SnapshotLog
 from tflm_zo.recalibration import channel_statistics_of
 from tflm_zo.runtime import load
 
@@ -159,3 +162,136 @@ def test_json(said: dict[str, int], folder: Path) -> None:
     printed("inspect", folder / "seed.zo.tflite", "--report", page)
     embedded = re.search(r'id="report"[^>]*>(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
     assert json.loads(embedded[1])["version"] == version
+
+
+# --- bytes --------------------------------------------------------------------------------------------------
+
+SIZES = {"u8": "B", "u16": "H", "u32": "I", "i32": "i", "i64": "q"}
+Fields = list[tuple[int | str, str, str]]
+
+
+def tables(heading: str) -> list[Fields]:
+    """The tables of a section of the page: offset, type and meaning of each field."""
+    page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
+    section = re.split(r"\n#+ ", page.partition(f" {heading}\n")[2])[0]
+    found = re.findall(r"^\| ---: \| --- \| --- \|\n((?:\| .*\n)+)", section, re.MULTILINE)
+    rows = [[[c.strip() for c in line.strip("|").split("|")] for line in t.splitlines()] for t in found]
+    return [[(int(at) if at.isdigit() else at, kind, what) for at, kind, what in table] for table in rows]
+
+
+def read(data: bytes, begin: int, at: int, kind: str) -> int | tuple[int, ...]:
+    """A field of the page in some bytes."""
+    single, _, many = kind.partition(" ")
+    found = struct.unpack_from(f"<{many.strip('[]')}{SIZES[single]}", data, begin + at)
+    return found if many else found[0]
+
+
+def values(data: bytes, begin: int, table: Fields) -> dict[str, Any]:
+    """What a table finds in some bytes, by the first words of its meanings, or names between backticks."""
+    fixed = [(at, kind, what) for at, kind, what in table if isinstance(at, int) and kind.split()[0] in SIZES]
+    plain = [row for row in fixed if not row[1].endswith("[queries]")]
+    return {re.split(r"[`,:;]", what.lstrip("`"))[0]: read(data, begin, at, kind) for at, kind, what in plain}
+
+
+@pytest.mark.parametrize("kind", ["seed", "snapshot"])
+def test_bytes_of_a_header(kind: str, folder: Path) -> None:
+    data = (folder / f"{kind}.zolog").read_bytes()
+    log: Any = (SeedLog if kind == "seed" else SnapshotLog).read(folder / f"{kind}.zolog")
+    first, *own = tables("Header")
+    found = values(data, 0, first)
+    settings = dict(log.settings.numbers())
+    distribution = settings.pop("distribution")
+    assert found.pop("distribution") == distribution[0] << 24 | distribution[1] << 16 | distribution[2]
+    assert found.pop("stage_p_zero") == settings["stage_p_zero"][0] | settings.pop("stage_p_zero")[1] << 8
+    assert found.pop("chain") == settings.pop("chain") << 16 | settings.pop("momentum")
+    assert {name: found[name] for name in settings} == settings
+    assert found["fingerprint of the ZO model"] == tuple(log.fingerprint)
+    size = found["bytes of the header"]
+    assert read(data, size - 4, 0, "u32") == zlib.crc32(data[: size - 4])
+    rest = values(data, 0, own[kind == "snapshot"])
+    assert rest["steps between measurements"] == log.measure_every > 0
+    if kind == "seed":
+        assert size == 132
+    else:
+        assert size == 160 + 32 * len(log.tasks) + 4
+        assert rest["steps between snapshots"] == log.interval
+        assert rest["bytes of a snapshot's weights"] == log.weight_bytes
+        assert rest["checksum of samples and labels"] == log.data_checksum
+
+
+def test_bytes_of_a_seed_log(folder: Path) -> None:
+    """Records and measurements fill what is behind the header; each checksum goes on from the one before."""
+    data, log = (folder / "seed.zolog").read_bytes(), SeedLog.read(folder / "seed.zolog")
+    record, _, measurement = tables("Records")
+    size = 20 + 4 * log.settings.queries
+    at, checksum = 132, zlib.crc32(data[:128])
+    losses, measured = [], []
+    for part in ["measurement", *["record", "measurement"] * len(log.losses)]:
+        of_step = part == "record"
+        if not of_step and len(losses) not in {m.step for m in log.measurements}:
+            continue
+        bytes_ = size if of_step else 28
+        checksum = zlib.crc32(data[at : at + bytes_ - 4], checksum)
+        assert read(data, at + bytes_ - 4, 0, "u32") == checksum
+        found = values(data, at, record if of_step else measurement)
+        if of_step:
+            assert found["step"] == len(losses)
+            losses.append(found["mean loss of the step"])
+        else:
+            loss = found["sum of their losses"] / 65536 / found["samples that have a label"]
+            measured.append((found["whole steps done"], loss, found["outputs that were right"]))
+        at += bytes_
+    assert at == len(data)
+    assert [loss / 65536 for loss in losses] == list(log.losses)
+    wanted = [(m.step, pytest.approx(m.loss), m.correct) for m in log.measurements]
+    assert measured == wanted and len(measured) > 1
+
+
+def test_bytes_of_a_snapshot_log(folder: Path) -> None:
+    data, log = (folder / "snapshot.zolog").read_bytes(), SnapshotLog.read(folder / "snapshot.zolog")
+    assert log.snapshot is not None
+    (slot,), (_, record, measurement) = tables("Slots"), tables("Records")
+    header, tasks = 164 + 32 * len(log.tasks), len(log.tasks)
+    checksum = zlib.crc32(data[: header - 4])
+    size = 16 + 8 * tasks + log.weight_bytes + 4
+    found = [values(data, header + i * size, slot) for i in range(3)]
+    used = [i for i in range(3) if found[i]["checksum of the header that it belongs to"] == checksum]
+    for i in used:
+        begin = header + i * size
+        assert read(data, begin + size - 4, 0, "u32") == zlib.crc32(data[begin : begin + size - 4])
+    assert (2 in used) == (log.best_slot is not None)
+    assert max(found[i]["whole steps done"] for i in used if i < 2) == len(log.losses)
+    at = header + 3 * size
+    for step in range(len(log.losses) + 1):
+        if step in {m.step for m in log.measurements}:
+            assert values(data, at, measurement)["whole steps done"] == step
+            at += 28
+        if step < len(log.losses):
+            mine = values(data, at, record)
+            assert mine["step"] == step and mine["mean loss of the step"] / 65536 == log.losses[step]
+            assert mine["checksum"] == zlib.crc32(data[at : at + 8], checksum)
+            at += 12
+    assert at == len(data)
+
+
+def test_bytes_of_statistics() -> None:
+    model = load_model(MODELS["lenet5"]())
+    statistics = channel_statistics_of(model, random_samples(0, 8, (28, 28, 1))[0])
+    kept = with_statistics(model, statistics)
+    data = bytes(kept.find_metadata(STATISTICS_NAME).buffer.data)
+    (table,) = tables("Statistics of channels")
+    found = values(data, 0, table)
+    assert found == {
+        "version": 1,
+        "number of layers": len(statistics.layers),
+        "samples that were measured": 8,
+    }
+    at = 8
+    for layer in statistics.layers:
+        channels = read(data, at, 0, "u32")
+        assert channels == len(layer.mean)
+        means = np.frombuffer(data, "<f2", channels, at + 4)
+        np.testing.assert_allclose(means, layer.mean, rtol=1e-2, atol=1e-2)
+        at += 4 + 4 * 2 * channels
+    channels = read(data, at, 0, "u32")
+    assert len(data) == at + 4 + (2 * (16 * channels + 2) if channels else 0)

@@ -1,5 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""docs/reference: whatever is public is in it. What is public is asked of Python, the commands and gcc."""
+"""The documentation's site: it is built without a warning, pages can be read in a browser, and whatever is
+public is in the reference. What is public is asked of Python, the commands and gcc.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +20,7 @@ import pytest
 import typer
 
 import tflm_zo
+from helpers.chromium import Browser, browser
 from helpers.pages import DOCS, GUIDE, REPOSITORY, blocks
 from tflm_zo.cli.app import app
 
@@ -29,14 +33,72 @@ HEADERS = [
 
 
 @pytest.fixture(scope="module")
-def documented(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--conf-dir",
+        DOCS,
+        "--quiet",
+        "--fail-on-warning",
+        "--keep-going",
+    ]
+    done = subprocess.run([*command, REPOSITORY, folder], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def documented(site: Path) -> dict[str, set[str]]:
     """The names that a reader can look up in the reference, by kind."""
-    site = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "--conf-dir", DOCS, "--quiet", "--silent", REPOSITORY, site]
-    alone = ["--define", "include_patterns=docs/reference/**.md", "--define", "root_doc=docs/reference/index"]
-    subprocess.run([*command, *alone, "--jobs", "1"], check=True, capture_output=True, timeout=300)
     read = inventory.InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
     return {kind: set(names) for kind, names in read.data.items()}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200], ids=["phone", "desktop"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/index",
+        "docs/tutorial",
+        "docs/by-hand",
+        "docs/costs",
+        "docs/how-to/will-it-fit",
+        "docs/zo-models",
+        "docs/algorithms/node",
+        "docs/reference/commands",
+        "docs/reference/c/trainer",
+        "docs/reference/python/tflm_zo",
+        "README",
+    ],
+)
+def test_a_page(page: str, width: int, dark: bool, site: Path, chromium: Browser) -> None:
+    """It fits the window, asks for nothing of the network, and shows its pictures, which have words, too."""
+    chromium.open(site / f"{page}.html", width=width, dark=dark)
+    assert chromium.ask("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert [asked for asked in chromium.requests if not asked.startswith(("file:", "data:"))] == []
+    assert chromium.console == []
+    for picture in chromium.ask(
+        "return [...document.images].map(i => [i.src, i.naturalWidth, i.alt, i.width])"
+    ):
+        source, natural, words, across = picture
+        assert natural > 0 and len(words) > 20 and across >= 300, source
+
+
+def test_the_first_page_leads_to_the_index(site: Path, chromium: Browser) -> None:
+    chromium.open(site / "index.html")
+    assert chromium.ask("return document.title").startswith("tflm_zo")
+    assert chromium.ask("return location.pathname").endswith("/docs/index.html")
 
 
 def packages() -> list[ModuleType]:
