@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from .constants import COMMAND
+import dataclasses
+
+from .constants import COMMAND, METADATA_NAME
 from .errors import ConversionError
-from .model import Model
+from .metadata import read_metadata
+from .model import Buffer, Model
 from .passes.set_batch import rewrite_batch
 
 
@@ -40,6 +43,26 @@ def extract_segment(model: Model, number: int, batch: int | None = None) -> Mode
         fed = [t for t in own.subgraphs[0].inputs if t.name != COMMAND]
         rewrite_batch(own.subgraphs[0], batch, fed[0].shape[0], fed)
     return own
+
+
+def with_batch(model: Model, batch: int) -> Model:
+    """Returns a whole ZO model for another batch size, whose trained weights and directions are the same.
+
+    Args:
+        model: a ZO model; it is not changed.
+        batch: samples per invoke.
+
+    Raises:
+        ConversionError: the model is no ZO model, or an operator ties it to its batch size.
+    """
+    metadata, result = read_metadata(model), model.copy()
+    for graph in result.subgraphs:
+        fed = [t for t in graph.inputs if t.name != COMMAND]
+        rewrite_batch(graph, batch, metadata.batch, fed)
+    entry = result.find_metadata(METADATA_NAME)
+    assert entry is not None  # it has been read
+    entry.buffer = Buffer(dataclasses.replace(metadata, batch=batch).to_json().encode())
+    return result
 
 
 def can_change_batch(model: Model) -> bool:

@@ -18,11 +18,14 @@ from helpers.settings import layerwise_settings, settings_of, weight_settings
 from tflm_zo import algorithms
 from tflm_zo.converters import Model, export_model
 from tflm_zo.core import Rademacher
+from tflm_zo.firmware import generate_firmware, plan_run
+from tflm_zo.firmware.flash import flash_of_training
 from tflm_zo.logs import LogError
 from tflm_zo.report import RecordedRun, TestData, ZoFile, read_run, report_runs
 from tflm_zo.report.document import RunReport
 from tflm_zo.report.layers import _histogram
 from tflm_zo.training import Settings, Trainer
+from tflm_zo.training.injection import inject_for
 
 X, Y = random_samples(5, 40)
 X10 = np.random.default_rng(6).integers(-128, 128, (40, 28, 28, 1)).astype(np.int8)
@@ -261,3 +264,19 @@ def test_what_was_run(tmp_path: Path) -> None:
     assert facts["Trained by"] == "node perturbation of conv2, fc1, fc2; exact gradient of fc3"
     assert facts["Perturbation"] == "2 to 24 queries for a sample and layer"
     assert f"of {len(history.measurements)} " in facts["Weights kept"]
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_the_memory_map_is_what_firmware_says(name: str, tmp_path: Path) -> None:
+    """Of one sample an invoke, whatever the desktop's run has."""
+    _, _, run = trained(tmp_path, SETTINGS[name])
+    found = report_of(run).memory
+    assert found is not None
+    plain = export_model(run.zo.model, batch=1)
+    made = generate_firmware(inject_for(plain, SETTINGS[name], batch=1), SETTINGS[name], steps=7, samples=40)
+    parts = {part.name: part.bytes for part in found.parts}
+    assert sum(parts.values()) == found.ram_bytes == made.ram.bytes
+    assert parts["trained weights"] == made.trainable_bytes
+    assert (parts["workspace"], parts["objects"]) == (made.ram.workspace, made.ram.objects)
+    assert (found.batch, found.minibatch) == (1, 8)
+    assert found.flash_bytes == flash_of_training(plan_run(run.zo.model, SETTINGS[name], steps=7, samples=40))

@@ -18,8 +18,8 @@ _WEIGHTS: Final = 6_500
 _NODES: Final = 14 * 1024
 # What a run of nodes has besides: exact gradients; errors that are led back to more than the last layer; the
 # choice of a block, and each block's tables.
-_EXACT: Final = 1_280
-_TAIL: Final = 7 * 1024
+_EXACT: Final = 2 * 1024
+_TAIL: Final = 6_400
 _CHOICE, _BLOCK = 1024, 640
 
 

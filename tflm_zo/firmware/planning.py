@@ -33,10 +33,26 @@ from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, Weigh
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
-__all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
+__all__ = [
+    "BlockSearch",
+    "check_names",
+    "generate_firmware",
+    "name_of",
+    "plan_blocks",
+    "plan_run",
+    "task_plan",
+]
 
 
-def _task(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> TaskPlan:
+def task_plan(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> TaskPlan:
+    """Returns a task in the integers that the generator writes.
+
+    Args:
+        task: the task.
+        node: the same as the control unit takes it.
+        scales: int16 [outputs], scales of an exact task, or None.
+        field: number of the task's field in the run's backward program, or None.
+    """
     values = {
         "kind": int(node.kind),
         "start_segment": node.start_segment,
@@ -119,7 +135,8 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
                 **plan.rules.numbers(),
             },
             tasks=tuple(
-                _task(task, node, scales, of_tasks.get(i)) for i, (task, node, scales) in enumerate(planned)
+                task_plan(task, node, scales, of_tasks.get(i))
+                for i, (task, node, scales) in enumerate(planned)
             ),
             interval=settings.snapshot_every,
             backward=plan.program,

@@ -23,6 +23,8 @@ __all__ = [
     "Landscape",
     "LayerChange",
     "Measured",
+    "Memory",
+    "MemoryPart",
     "Mistake",
     "ModelReport",
     "Operator",
@@ -206,6 +208,36 @@ class Landscape:
 
 
 @dataclass(frozen=True)
+class MemoryPart:
+    """A part of a device's RAM: what it is called, its bytes, and a line about it for people."""
+
+    name: str
+    bytes: int
+    about: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory that a device takes for the run, as `tflm-zo firmware` says it.
+
+    Attributes:
+        parts: parts of the RAM.
+        ram_bytes: bytes of RAM in all.
+        arena_is_measured: False where the arena is an upper bound.
+        flash_bytes: bytes of flash that training takes beyond inference, without the model, at most.
+        batch: samples of an invoke.
+        minibatch: samples of a step.
+    """
+
+    parts: tuple[MemoryPart, ...]
+    ram_bytes: int
+    arena_is_measured: bool
+    flash_bytes: int
+    batch: int
+    minibatch: int
+
+
+@dataclass(frozen=True)
 class Replayed:
     """How the run's model is made anew.
 
@@ -239,7 +271,7 @@ class RunReport:
         layers: what changed in each trainable tensor.
         evaluation: the model before and after on data; None without data.
         landscape: losses around the kept weights; None where they were not asked for.
-        memory: reserved for a device's memory map; None.
+        memory: what a device takes for the run; None where the model has what no device trains.
         replay: how the model is made anew.
     """
 
@@ -260,7 +292,7 @@ class RunReport:
     layers: tuple[LayerChange, ...]
     evaluation: Evaluation | None
     landscape: Landscape | None
-    memory: None
+    memory: Memory | None
     replay: Replayed
 
 

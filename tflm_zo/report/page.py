@@ -16,6 +16,7 @@ from .pictures import (
     class_pictures,
     curve_pictures,
     landscape_picture,
+    memory_picture,
     model_pictures,
     moved_picture,
 )
@@ -76,6 +77,7 @@ def _run(run: RunReport, name: str, runs: int) -> dict[str, Any]:
         "moved": moved_picture(run, f"{name}-moved"),
         "changes": change_pictures(run, f"{name}-moves", runs),
         "classes": [] if evaluation is None else class_pictures(evaluation, name, runs),
+        "memory": None if run.memory is None else memory_picture(run.memory, f"{name}-memory"),
         "landscape": None if landscape is None else landscape_picture(landscape, f"{name}-landscape"),
     }
 

@@ -22,13 +22,24 @@ from .charts import (
     matrix,
     percent,
 )
-from .document import Curve, Evaluation, Landscape, LayerChange, Measured, ModelReport, RunReport, RunsReport
+from .document import (
+    Curve,
+    Evaluation,
+    Landscape,
+    LayerChange,
+    Measured,
+    Memory,
+    ModelReport,
+    RunReport,
+    RunsReport,
+)
 
 __all__ = [
     "change_pictures",
     "class_pictures",
     "curve_pictures",
     "landscape_picture",
+    "memory_picture",
     "model_pictures",
     "moved_picture",
 ]
@@ -322,6 +333,23 @@ def landscape_picture(found: Landscape, name: str) -> Picture:
         [
             (_signed(y), *(f"{loss:.4g}" for loss in row))
             for y, row in zip(found.offsets, found.losses, strict=True)
+        ],
+    )
+
+
+def memory_picture(found: Memory, name: str) -> Picture:
+    """Returns the parts of the RAM that a device takes for a run, as bars."""
+    most = max(found.parts, key=lambda part: part.bytes)
+    bars = [Bar(part.name, part.bytes / most.bytes, f"{part.bytes:,} B") for part in found.parts]
+    return _picture(
+        name,
+        f"RAM on a device: {found.ram_bytes:,} bytes",
+        f"Bytes of RAM by part; most are of {most.name}, {percent(most.bytes / found.ram_bytes, 1)}.",
+        bar_chart(bars),
+        ("part", "bytes", "share", "what it is"),
+        [
+            (part.name, f"{part.bytes:,}", percent(part.bytes / found.ram_bytes, 1), part.about)
+            for part in found.parts
         ],
     )
 

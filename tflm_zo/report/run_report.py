@@ -20,6 +20,7 @@ from .document import Evaluation, Landscape, Measured, Replayed, RunReport, Runs
 from .facts import facts_of, notes_of
 from .landscape import landscape_of, offsets
 from .layers import layer_changes
+from .memory import memory_of
 from .recorded_run import RecordedRun
 
 __all__ = ["MOST_RUNS", "TestData", "made_by", "report_runs"]
@@ -110,7 +111,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
         layers=layer_changes(run),
         evaluation=evaluation,
         landscape=landscape,
-        memory=None,
+        memory=memory_of(run),
         replay=_replayed(run),
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -19,7 +20,7 @@ from .plan import PlannedTask, backward_steps
 from .settings import Settings
 from .tasks import NODE_RULES, Exact, Nodes, Weights
 
-__all__ = ["NodePlan"]
+__all__ = ["NodePlan", "backward_program", "placed_task"]
 
 # Exact gradients perturb nothing; logs have the number of the task Nodes for them or, without one, this.
 _MU_WITHOUT_NODES: Final = 2
@@ -39,7 +40,10 @@ def _mantissas(factors: NDArray[np.float64]) -> tuple[NDArray[np.int16], int]:
     return np.clip(np.rint(factors * 2.0 ** (15 - exponent)), -32767, 32767).astype(np.int16), exponent
 
 
-def _program(tasks: Sequence[PlannedTask], model: Model, metadata: ZoMetadata) -> BackwardProgram | None:
+def backward_program(
+    tasks: Sequence[PlannedTask], model: Model, metadata: ZoMetadata
+) -> BackwardProgram | None:
+    """Returns the program that leads errors back to the tasks of an exact tail; None where none is needed."""
     tail, kept = metadata.tail, backward_steps(tasks, metadata)
     exact = {t.nodes.trainable: i for i, t in enumerate(tasks) if t.kind is Exact and t.nodes is not None}
     if tail is None or not exact:
@@ -84,6 +88,38 @@ def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
     return math.prod(model.subgraphs[segment].inputs[port].shape) // metadata.batch
 
 
+def placed_task(
+    task: PlannedTask,
+    model: Model,
+    metadata: ZoMetadata,
+    program: BackwardProgram | None,
+    *,
+    unmasked: bool = False,
+) -> NodeTask:
+    """Returns a task as the control unit takes it, but for the sizes of its perturbations and updates.
+
+    Args:
+        task: the task.
+        model: the ZO model.
+        metadata: the model's metadata.
+        program: program of the run, see `backward_program`.
+        unmasked: True if nodes at the clamp of the activation are perturbed like the others.
+    """
+    weights = task.kind is Weights
+    return NodeTask(
+        None if task.nodes is None else NodeLayer.of(task.nodes, unmasked=unmasked),
+        task.start_segment,
+        task.asked,
+        following=task.following,
+        boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
+        shared=task.shared,
+        keeps_inputs=weights or task.trains_filter,
+        in_tail=program is not None
+        and task.kind is Exact
+        and (task.nodes is not None and not task.nodes.head),
+    )
+
+
 class NodePlan:
     """Plan of a layer-wise run, made of its settings and the model alone.
 
@@ -126,7 +162,7 @@ class NodePlan:
         own, self.masks = step_multipliers(model), update_masks(model)
         self.multipliers = {t.name: own.get(t.name) for t in self.tensors}
         self.settings = layerwise_integers(settings, steps=total, samples=samples, batch=metadata.batch)
-        self.program = _program(self.tasks, model, metadata)
+        self.program = backward_program(self.tasks, model, metadata)
         self.node_tasks = [self._task(task, model, metadata) for task in self.tasks]
         self.rules = _rules(settings)
         self.filter_scales = [
@@ -150,18 +186,6 @@ class NodePlan:
         rate = 65536
         if weights and settings.weights.learning_rate is not None:
             rate = round(65536 * settings.weights.learning_rate / settings.chosen_rate(1))
-        return NodeTask(
-            None if task.nodes is None else NodeLayer.of(task.nodes, unmasked=not settings.nodes.masked),
-            task.start_segment,
-            task.asked,
-            0 if weights else settings.nodes.perturbation if settings.has(Nodes) else _MU_WITHOUT_NODES,
-            rate=rate,
-            following=task.following,
-            gain=gain,
-            boundary_bytes=_boundary_bytes(model, metadata, task.start_segment) if weights else 0,
-            shared=task.shared,
-            keeps_inputs=weights or task.trains_filter,
-            in_tail=self.program is not None
-            and task.kind is Exact
-            and (task.nodes is not None and not task.nodes.head),
-        )
+        placed = placed_task(task, model, metadata, self.program, unmasked=not settings.nodes.masked)
+        mu = settings.nodes.perturbation if settings.has(Nodes) else _MU_WITHOUT_NODES
+        return dataclasses.replace(placed, mu=0 if weights else mu, rate=rate, gain=gain)

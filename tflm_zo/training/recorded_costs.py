@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
 from ..core import CSettings, TaskEntry, TaskKind
@@ -14,7 +14,7 @@ from .plan import PlannedTask
 from .settings import ESTIMATORS
 from .tasks import Exact, Nodes, Weights
 
-__all__ = ["recorded_costs", "task_of"]
+__all__ = ["recorded_costs", "recorded_tasks", "task_of"]
 
 
 def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], float]:
@@ -34,7 +34,7 @@ def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], 
         passes = queries + 1 if sides == 1 else queries * (4 if settings.sharpness else 2)
         starts = block_segments(metadata) if settings.blocks else [0]
         return PassCosts(costs, minibatch * passes, starts).until
-    tasks = TaskCosts(costs, _planned(log.tasks, metadata), metadata, minibatch, sides)
+    tasks = TaskCosts(costs, recorded_tasks(log.tasks, metadata), metadata, minibatch, sides)
     samples = int(settings.samples)
     return lambda steps: tasks.until(steps, samples)
 
@@ -50,7 +50,8 @@ def _is_one_sided(settings: CSettings) -> bool:
     return ESTIMATORS[int(settings.estimator)] == "one-sided"
 
 
-def _planned(entries: tuple[TaskEntry, ...], metadata: ZoMetadata) -> list[PlannedTask]:
+def recorded_tasks(entries: Sequence[TaskEntry], metadata: ZoMetadata) -> list[PlannedTask]:
+    """Returns the tasks of a layer-wise run, from their entries in its log."""
     tasks = []
     for entry in entries:
         kind, tensors = task_of(entry), [metadata.trainable[i] for i in entry.tensors]
