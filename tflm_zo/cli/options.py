@@ -24,6 +24,7 @@ __all__ = [
     "LossOutput",
     "DataFile",
     "LabelsFile",
+    "ModelExplorer",
     "ModelFile",
     "OutputModel",
     "OutputReport",
@@ -108,6 +109,15 @@ OutputReport = Annotated[
         metavar="FILE",
         help="File that the result is written to as JSON.",
         rich_help_panel="Output",
+    ),
+]
+ModelExplorer = Annotated[
+    Path | None,
+    optional(
+        "FOLDER",
+        "Folder that node data for Model Explorer is written to, numbers that it draws onto the graph.",
+        "Output",
+        "--model-explorer",
     ),
 ]
 LossOutput = Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from ..converters.files import check_output, claim_name, write_output
 
-__all__ = ["check_different", "check_output", "claim_outputs", "write_output"]
+__all__ = ["check_different", "check_output", "claim_outputs", "write_files", "write_output"]
 
 
 def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
@@ -40,3 +40,18 @@ def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path 
         other = taken.setdefault(os.path.realpath(path), name)
         if other != name:
             raise ValueError(f"{name} and {other} are the same file, {path}; choose another name")
+
+
+def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
+    """Writes text files into a folder, which is made where there is none: all of them, or, where one exists
+    and `force` is not set, none.
+
+    Raises:
+        FileExistsError: a file exists and `force` is not set.
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(exist_ok=True)
+    for name in files:
+        check_output(folder / name, force=force)
+    for name, text in files.items():
+        write_output(folder / name, text.encode(), force=force)

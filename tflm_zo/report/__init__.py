@@ -10,6 +10,7 @@ html = page(report_runs([run]))
 from __future__ import annotations
 
 from .document import VERSION, ModelReport, RunsReport, as_data, as_json
+from .model_explorer import node_data_of_model, node_data_of_run
 from .model_report import report_model
 from .page import page
 from .recorded_run import RecordedRun, ZoFile, read_run
@@ -25,6 +26,8 @@ __all__ = [
     "ZoFile",
     "as_data",
     "as_json",
+    "node_data_of_model",
+    "node_data_of_run",
     "page",
     "read_run",
     "report_model",

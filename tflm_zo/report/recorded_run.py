@@ -15,7 +15,7 @@ from ..converters import Model, WeightArray, ZoMetadata, initial_weights, load_m
 from ..converters.constants import METADATA_NAME
 from ..core import CSettings, Measurement
 from ..logs import LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
-from ..training.recorded_costs import recorded_costs
+from ..training.recorded_costs import recorded_costs, recorded_task_costs
 from ..training.replay import replay_log
 
 __all__ = ["RecordedRun", "ZoFile", "read_run"]
@@ -106,6 +106,17 @@ class RecordedRun:
     def cost(self) -> Callable[[int], float]:
         """Function from a number of steps to their forward equivalents."""
         return recorded_costs(self.zo.model, self.log)
+
+    @property
+    def costs_of_tensors(self) -> dict[str, float]:
+        """Forward equivalents that train each tensor in a step of one sample, beyond the forward pass, by its
+        name; empty for weight perturbation, whose forward passes train all of them.
+        """
+        if isinstance(self.log, SeedLog):
+            return {}
+        found = recorded_task_costs(self.zo.model, self.log)
+        pairs = zip(found.tasks, found.of_tasks, strict=True)
+        return {self.metadata.trainable[i].name: cost for task, cost in pairs for i in task.tensors[:1]}
 
     @property
     def is_of_classes(self) -> bool:

@@ -79,6 +79,8 @@ class TaskCosts:
 
     Attributes:
         tasks: tasks of the run.
+        of_tasks: what each task takes of a sample beyond the forward pass: its queries, its update, and
+            errors that come back through the layer that follows.
         first_segment: segment at which forward passes begin, since nothing before it is trained.
     """
 
@@ -87,16 +89,20 @@ class TaskCosts:
     ) -> None:
         self._costs, self.tasks = costs, tasks
         self.first_segment = min(t.first_segment for t in self.tasks)
-        sample, queries = costs.suffix(self.first_segment), 0.0
+        sample, queries, self.of_tasks = costs.suffix(self.first_segment), 0.0, list[float]()
         for t in self.tasks:
-            queries += sides * t.asked * costs.suffix(t.start_segment)
+            asked, updates = sides * t.asked * costs.suffix(t.start_segment), list[float]()
             if t.nodes is not None and t.trains_filter:
-                sample += costs.update(t.nodes)
+                updates.append(costs.update(t.nodes))
             # Errors come back through the layer that follows: as many products as it has weights.
             if t.following is not None:
                 nodes = self.tasks[t.following].nodes
                 assert nodes is not None  # it is exact, too
-                sample += costs.update(nodes)
+                updates.append(costs.update(nodes))
+            queries += asked
+            for update in updates:
+                sample += update
+            self.of_tasks.append(asked + sum(updates))
         for step in backward_steps(self.tasks, metadata):
             if step.layer is not None and metadata.tail is not None:
                 sample += costs.update(metadata.tail.layers[step.layer])

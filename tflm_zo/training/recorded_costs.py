@@ -14,7 +14,7 @@ from .plan import PlannedTask
 from .settings import ESTIMATORS
 from .tasks import Exact, Nodes, Weights
 
-__all__ = ["recorded_costs", "recorded_tasks", "task_of"]
+__all__ = ["recorded_costs", "recorded_task_costs", "recorded_tasks", "task_of"]
 
 
 def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], float]:
@@ -26,17 +26,27 @@ def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], 
         model: the ZO model that the log was recorded on.
         log: the log, or any part of it.
     """
-    metadata, settings = read_metadata(model), log.settings
-    costs, sides = Costs(model, metadata), 1 if _is_one_sided(settings) else 2
-    minibatch = int(settings.batch) * int(settings.parts)
+    settings = log.settings
     if isinstance(log, SeedLog):
+        metadata = read_metadata(model)
         queries = int(settings.queries)
-        passes = queries + 1 if sides == 1 else queries * (4 if settings.sharpness else 2)
+        passes = queries + 1 if _sides(settings) == 1 else queries * (4 if settings.sharpness else 2)
         starts = block_segments(metadata) if settings.blocks else [0]
-        return PassCosts(costs, minibatch * passes, starts).until
-    tasks = TaskCosts(costs, recorded_tasks(log.tasks, metadata), metadata, minibatch, sides)
-    samples = int(settings.samples)
+        return PassCosts(Costs(model, metadata), _minibatch(settings) * passes, starts).until
+    tasks, samples = recorded_task_costs(model, log), int(settings.samples)
     return lambda steps: tasks.until(steps, samples)
+
+
+def recorded_task_costs(model: Model, log: SnapshotLog) -> TaskCosts:
+    """Returns the costs of the tasks of a layer-wise run, in forward equivalents.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        log: the log, or any part of it.
+    """
+    metadata = read_metadata(model)
+    tasks = recorded_tasks(log.tasks, metadata)
+    return TaskCosts(Costs(model, metadata), tasks, metadata, _minibatch(log.settings), _sides(log.settings))
 
 
 def task_of(entry: TaskEntry) -> type[Nodes | Exact | Weights]:
@@ -46,8 +56,13 @@ def task_of(entry: TaskEntry) -> type[Nodes | Exact | Weights]:
     return Exact if entry.kind == TaskKind.NODES and not entry.queries else Nodes
 
 
-def _is_one_sided(settings: CSettings) -> bool:
-    return ESTIMATORS[int(settings.estimator)] == "one-sided"
+def _minibatch(settings: CSettings) -> int:
+    return int(settings.batch) * int(settings.parts)
+
+
+def _sides(settings: CSettings) -> int:
+    """Returns the forward passes of a query."""
+    return 1 if ESTIMATORS[int(settings.estimator)] == "one-sided" else 2
 
 
 def recorded_tasks(entries: Sequence[TaskEntry], metadata: ZoMetadata) -> list[PlannedTask]:

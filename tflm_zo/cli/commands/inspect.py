@@ -27,8 +27,8 @@ from ...converters.summary import render_summary, summarize
 from ...converters.table import table
 from ..injection import parse_loss_output
 from ..node_table import node_rows, node_table
-from ..options import Force, Json, LossOutput, ModelFile, OutputReport
-from ..output_file import check_different, check_output, write_output
+from ..options import Force, Json, LossOutput, ModelExplorer, ModelFile, OutputReport
+from ..output_file import check_different, check_output, write_files, write_output
 from ..results import show, write_report
 
 _NOT_ASKED_FOR: Final = "was not asked for"
@@ -50,6 +50,7 @@ def inspect(
             metavar="FILE", help="HTML page that the result is written to.", rich_help_panel="Output"
         ),
     ] = None,
+    model_explorer: ModelExplorer = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -80,6 +81,11 @@ def inspect(
         from ...report import page, report_model
 
         write_output(report, page(report_model(result)).encode(), force=force)
+    if model_explorer is not None:
+        from ...report import node_data_of_model
+
+        drawn = {f"{model.stem}.{name}.json": text for name, text in node_data_of_model(loaded).items()}
+        write_files(model_explorer, drawn, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..failures import warn
-from ..options import Force, Json, RuntimeName
-from ..output_file import check_different, check_output, write_output
+from ..options import Force, Json, ModelExplorer, RuntimeName
+from ..output_file import check_different, check_output, write_files, write_output
 from ..progress import progress
 from ..results import show
 
@@ -65,6 +65,7 @@ def report(
     model: Models = None,
     data: DataOption = None,
     landscape: LandscapeOption = False,
+    model_explorer: ModelExplorer = None,
     runtime: RuntimeName = "litert",
     force: Force = False,
     as_json: Json = False,
@@ -76,7 +77,7 @@ def report(
     no network and runs no script.
     """
     # Not at the top: templates take as long to import as other commands to run.
-    from ...report import TestData, ZoFile, as_data, page, read_run, report_runs
+    from ...report import TestData, ZoFile, as_data, node_data_of_run, page, read_run, report_runs
 
     reads = {str(path): path for path in (*logs, *(model or ()), *([data] if data else ()))}
     check_different(reads, {"-o": output})
@@ -92,6 +93,9 @@ def report(
     on = None if data is None else TestData(data, runtime=runtime, landscape=landscape, watch=rows)
     found = report_runs(runs, on)
     html = page(found).encode()
+    if model_explorer is not None:
+        nodes = {f"{r.name}.{name}.json": text for r in runs for name, text in node_data_of_run(r).items()}
+        write_files(model_explorer, nodes, force=force)
     write_output(output, html, force=force)
     for run in found.runs:
         for note in run.notes:

@@ -1,0 +1,99 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Node data for Model Explorer: numbers of a report that it draws onto the graph of a model.
+
+A file has one number for some of the operators, by graph and by the operator's index in it, which is what
+Model Explorer calls the nodes of a .tflite file (`ModelNodeData` of its package).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from ..converters import Model, export_model
+from ..converters.kernels import FILTER_OPERATORS
+from ..converters.model import Operator, Subgraph
+from ..converters.operator_costs import macs
+from .layers import layer_changes
+from .recorded_run import RecordedRun
+
+__all__ = ["node_data_of_model", "node_data_of_run"]
+
+# From nothing to the most, of colours that a black label can be read on.
+_GRADIENT: Final = [{"stop": 0, "bgColor": "#f7fbff"}, {"stop": 1, "bgColor": "#6baed6"}]
+
+_Value = Callable[[Operator], "float | None"]
+
+
+def node_data_of_model(model: Model) -> dict[str, str]:
+    """Returns node data by name: "macs", the multiply-accumulates of an invoke, and "weights".
+
+    Args:
+        model: a plain model or a ZO model.
+    """
+    return {
+        "macs": _data(model, "multiply-accumulates", lambda op: macs(op) or None),
+        "weights": _data(model, "weights", _weights),
+    }
+
+
+def node_data_of_run(run: RecordedRun) -> dict[str, str]:
+    """Returns node data by name: those of the ZO model ("zo.macs", …), and those of the plain model that it
+    exports.
+
+    "moved" is the share of a layer's weights that moved, percent, "mean_move" how far they moved in the mean,
+    LSB, "training" the forward equivalents that train the layer in a step of one sample, beyond the forward
+    pass itself (of layer-wise runs), "macs" and "weights" are those of `node_data_of_model`.
+    """
+    found: dict[str, str] = {}
+    changes = dict(zip((t.name for t in run.metadata.trainable), layer_changes(run), strict=True))
+    for prefix, model in (("zo.", run.zo.model), ("", export_model(run.zo.model, run.weights))):
+        own = {
+            "moved": _data(model, "weights moved, %", _of(changes, lambda c: 100 * c.moved / c.size)),
+            "mean_move": _data(model, "mean move, LSB", _of(changes, lambda c: c.mean_move)),
+            **node_data_of_model(model),
+        }
+        if costs := run.costs_of_tensors:
+            own["training"] = _data(model, "training, forward equivalents", _of(costs, float))
+        found |= {f"{prefix}{name}": text for name, text in own.items()}
+    return found
+
+
+def _of(values: Mapping[str, object], number: Callable[..., float]) -> _Value:
+    """Returns the function from an operator to the number of its filter, where there is one."""
+
+    def value(op: Operator) -> float | None:
+        filters = op.input(1)
+        own = None if filters is None else values.get(filters.name)
+        return None if own is None else number(own)
+
+    return value
+
+
+def _weights(op: Operator) -> int | None:
+    filters = op.input(1)
+    if op.builtin not in FILTER_OPERATORS or filters is None:
+        return None
+    return filters.size
+
+
+def _data(model: Model, name: str, value: _Value) -> str:
+    found = {}
+    for graph in model.subgraphs:
+        results = {str(i): {"value": v} for i, v in _values(graph.operators, value)}
+        found[_graph_id(model, graph)] = {"results": results, "name": name, "gradient": _GRADIENT}
+    return json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def _values(operators: Iterable[Operator], value: _Value) -> Iterator[tuple[int, float]]:
+    for i, op in enumerate(operators):
+        found = value(op)
+        if found is not None:
+            yield i, float(f"{found:.6g}")
+
+
+def _graph_id(model: Model, graph: Subgraph) -> str:
+    """Returns what Model Explorer calls a graph: by its name, else by its signature."""
+    signatures = (s.key for s in model.signatures or () if s.subgraph is graph)
+    return graph.name or next(signatures, "main")
