@@ -14,6 +14,7 @@ from .injection import TrainingWarning, inject_for, inject_settings
 from .replay import replay_log
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
+from .tensorboard import TensorBoard
 from .trained_layers import TrainedLayers, trained_layers
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
@@ -34,6 +35,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "TrainedLayers",
+    "TensorBoard",
     "Trainer",
     "TrainingWarning",
     "Weights",
