@@ -28,6 +28,8 @@ extensions = [
     "public_names",
 ]
 default_role = "literal"
+# Blocks of docstrings are equations more often than Python; those of pages say what they are.
+highlight_language = "none"
 # TensorFlow takes seconds to import, and the site is made without it.
 autodoc_mock_imports = ["keras", "tensorflow"]
 autodoc_type_aliases = {
@@ -53,8 +55,6 @@ nitpick_ignore_regex = [
     ("py:class", r"NDArray|ArrayLike|DTypeLike"),
     # Classes that no package exports.
     ("py:.*", r"tflm_zo(\.\w+){3,}|RunSettings|InjectChanges|FileInUseError|Watch|Offset|Queries|Details"),
-    # The bounds of numbers, which pydantic reads of annotations.
-    ("py:class", r"FieldInfo|_PydanticGeneralMetadata|Ge|Gt|Le|Lt|MinLen|MultipleOf|AllowInfNan|NoneType"),
     # Words before the colon of a section "Returns", which are no types.
     ("py:class", r".*[^\w.].*"),
 ]

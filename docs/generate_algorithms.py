@@ -143,7 +143,7 @@ def algorithm_page(name: str) -> str:
         made=MADE,
         name=name,
         text=paragraphs(text),
-        paper=markdown(references),
+        paper=linked(markdown(references)),
         function=function.__name__,
         own=f"Its own settings are `{function.__name__}({', '.join(own)})`. " if own else "",
         tasks=" and ".join(f"`{type(task).__name__}`" for task in settings.tasks),
@@ -233,6 +233,12 @@ def paragraphs(text: str) -> str:
         equation.format(inspect.cleandoc(p)) if p.startswith("    ") else markdown(p) + "\n"
         for p in text.split("\n\n")
     )
+
+
+def linked(text: str) -> str:
+    """A reference whose arXiv number or DOI leads to the paper."""
+    text = re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
+    return re.sub(r"doi (10\.[\d./]+)", r"[doi \1](https://doi.org/\1)", text)
 
 
 def attributes(section: str) -> dict[str, str]:

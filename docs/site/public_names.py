@@ -122,12 +122,19 @@ def as_written(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
         lines[:0] = ["..", ""]
 
 
-def by_their_names(
+# In signatures: what Sphinx writes for the alias of a type in a union, and bounds of numbers for pydantic.
+_ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
+_BOUNDS = re.compile(r", FieldInfo\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+_ANNOTATED = re.compile(r"(?:~?typing\.)?Annotated\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+
+
+def readable(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """Signatures call aliases of types by their names in unions, too, where Sphinx writes that it would."""
-    pattern = r"TypeAliasForwardRef\('([\w.]+)'\)"
-    return signature and re.sub(pattern, r"\1", signature), returned and re.sub(pattern, r"\1", returned)
+    """Signatures with types by their names and without bounds, which the text has."""
+    made = [text and _ALIAS.sub(r"\1", _BOUNDS.sub("", text)) for text in (signature, returned)]
+    first, second = [text and _ANNOTATED.sub(r"\1", text) for text in made]
+    return first, second
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -135,5 +142,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("public-names", PublicNames)
     # Before napoleon, which takes sections apart.
     app.connect("autodoc-process-docstring", as_written, priority=400)
-    app.connect("autodoc-process-signature", by_their_names)
+    app.connect("autodoc-process-signature", readable)
     return {"parallel_read_safe": True}

@@ -61,7 +61,7 @@ def node(
         d = L(y + mu z) - L(y - mu z),    G = sum of d z a^T,    W <- W - rate G / rms(G)
 
     References:
-        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
+        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873, sec. 3.2.1
     """
     return _settings("node", Nodes(queries=queries, perturbation=perturbation), run=run)
 
@@ -91,7 +91,7 @@ def layer(*, queries: int | Mapping[str, int] = 1, **run: Unpack[RunSettings]) -
         d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z,    z = 0 but for one layer
 
     References:
-        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
+        Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873, sec. 3.2.2
     """
     return _settings("layer", Weights(queries=queries, scope="layers"), run=run)
 
@@ -164,7 +164,7 @@ def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     one rate for all models, and the rate falls to 0 by the end of a run of any length.
 
     References:
-        K. Sugiura, H. Matsutani: ElasticZO, 2025. arXiv 2501.04287
+        K. Sugiura, H. Matsutani: ElasticZO, 2025. arXiv 2501.04287, Alg. 1
     """
     return _settings("elastic-zo", Weights(perturbation=Gaussian(1.0)), Exact(last=last), run=run)
 
