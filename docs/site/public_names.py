@@ -122,19 +122,25 @@ def as_written(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
         lines[:0] = ["..", ""]
 
 
-# In signatures: what Sphinx writes for the alias of a type in a union, and bounds of numbers for pydantic.
-_ALIAS = re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)")
-_BOUNDS = re.compile(r", FieldInfo\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
-_ANNOTATED = re.compile(r"(?:~?typing\.)?Annotated\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+# What takes the place of what Sphinx writes in signatures, in this order.
+_WRITTEN = (
+    # The alias of a type in a union; names that packages share, whatever is before them.
+    (re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)"), r"\1"),
+    (re.compile(r"(?<![\w.~])(?:tflm_zo\.data\.)?(Samples|Labels)\b"), r"~tflm_zo.data.\1"),
+    # Bounds of numbers, which pydantic reads.
+    (re.compile(r", FieldInfo\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"), ""),
+    (re.compile(r"(?:~?typing\.)?Annotated\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"), r"\1"),
+)
 
 
 def readable(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
     """Signatures with types by their names and without bounds, which the text has."""
-    made = [text and _ALIAS.sub(r"\1", _BOUNDS.sub("", text)) for text in (signature, returned)]
-    first, second = [text and _ANNOTATED.sub(r"\1", text) for text in made]
-    return first, second
+    for pattern, replacement in _WRITTEN:
+        signature = signature and pattern.sub(replacement, signature)
+        returned = returned and pattern.sub(replacement, returned)
+    return signature, returned
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
