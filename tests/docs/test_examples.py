@@ -88,6 +88,11 @@ def is_a_fuzzer(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (REPOSITORY / program).with_suffix(".c").is_file()
 
 
+def names_a_file(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that it opens is there."""
+    assert (REPOSITORY / shlex.split(line)[-1]).is_file()
+
+
 def sets_options_that_there_are(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder's CMakeLists.txt knows what the command line sets, or CMake itself does."""
     known = firmware("cmake").files["CMakeLists.txt"]
@@ -115,10 +120,11 @@ NOT_EXECUTED = (
     Left("pip install ", "needs the network", has_the_extra),
     Left(r"(TFLM_DIR=checkout )?python benchmarks/", "takes minutes to hours, data sets, models", parses),
     Left(
-        "python examples/personalization/",
-        "pre-trains for minutes: tests/tflm_checkout/test_personalization.py runs it",
+        r"python examples/(personalization|new_voice|dirty_camera|machine_sounds)/",
+        "pre-trains, may take data: tests/examples and tests/tflm_checkout/test_personalization.py run it",
         parses,
     ),
+    Left("jupyter ", "opens a browser: tests/examples/test_notebook.py runs the notebook", names_a_file),
     Left("build/fuzz/", "needs clang, and an input that was found", is_a_fuzzer),
     Left("cmake ", "needs a cross-compiler's toolchain file, and TFLM", sets_options_that_there_are),
     Left("(cd|idf.py|west|arduino-cli) ", "needs the tools of that platform", is_in_a_generated_readme),
