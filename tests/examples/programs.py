@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from helpers.commands import result_of
 from helpers.pages import REPOSITORY
 
 
@@ -46,6 +47,11 @@ def table(output: str) -> dict[str, list[float]]:
     """Means of a printed table, by the name of their row."""
     rows = re.findall(r"^│ (.*?) +│ (.*) │$", output, re.MULTILINE)
     return {name: [float(mean) for mean in re.findall(r"([\d.]+) ±", cells)] for name, cells in rows}
+
+
+def evaluated(model: str) -> float:
+    """Per cent of test.npz in the working directory that `tflm-zo evaluate` says a model gets right."""
+    return 100 * float(result_of("evaluate", model, "test.npz")["accuracy"])
 
 
 def data(variable: str, *files: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.programs import data, program, run, table
+from examples.programs import data, evaluated, program, run, table
 from helpers.commands import invoke
 
 
@@ -61,6 +61,6 @@ def test_recalibration_and_forward_passes_help(tmp_path: Path, monkeypatch: pyte
     assert rows["then forward passes only"] > recalibrated + 2
     # What it wrote is what the commands of its page take.
     monkeypatch.chdir(output / "specks")
-    assert f"{before:.1f}" in invoke("evaluate", "model.tflite", "test.npz").output
+    assert evaluated("model.tflite") == pytest.approx(before, abs=0.06)
     done = invoke("recalibrate", "model.tflite", "adapt.npz", "-o", "again.tflite", "--source", "old.npz")
     assert done.exit_code == 0, done.output
