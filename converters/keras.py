@@ -3,78 +3,38 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .channel_statistics import with_statistics
+from .channel_statistics import Statistics
+from .conversion import (
+    ConversionReport,
+    ConversionResult,
+    Port,
+    accuracy,
+    check_int8,
+    check_ports,
+    finished,
+    report_of,
+    score,
+    warning_of_training,
+    warnings_of,
+)
 from .data import Array
 from .errors import ConversionError, DataError
-from .grow_classes import grow_classes
 from .keras_names import layer_names, layer_of, order_and_name
 from .keras_source import FixedModel, first_line, load_keras, quiet, tensorflow_and_keras, with_fixed_batch
-from .model import Model, Operator, Tensor, load_model
-from .model.schema import BuiltinOperator, TensorType
-from .passes.check_supported import check_supported
-from .passes.plan import Plan
-from .rebatch import set_batch
+from .model import Model, load_model
+from .model.schema import BuiltinOperator
 from .representative import representative_labels, representative_samples
-from .settings import InjectSettings
 from .training_statistics import training_statistics
 from .widen_activations import widen_activations
 
-_FEW: Final = 50
-_EDGES: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Port:
-    """An input or output: real value = scale * (int8 value - zero_point)."""
-
-    name: str
-    shape: tuple[int, ...]
-    scale: float
-    zero_point: int
-
-
-@dataclasses.dataclass(frozen=True)
-class ConversionReport:
-    """A report of a conversion.
-
-    Attributes:
-        inputs: inputs in the order of the Keras model.
-        outputs: outputs in the order of the Keras model.
-        operators: kinds of the operators in execution order, e.g. "CONV_2D".
-        float_accuracy: accuracy of the first output of the Keras model on the labelled representative data;
-            None without labels.
-        int8_accuracy: accuracy of the int8 model on these data (LiteRT's kernels, without delegates).
-        warnings: warnings, of one line each.
-    """
-
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    operators: tuple[str, ...]
-    float_accuracy: float | None
-    int8_accuracy: float | None
-    warnings: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class ConversionResult:
-    """A converted model and the report of its conversion."""
-
-    model: Model
-    report: ConversionReport
-
-    def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
-        """Writes the model; see ``Model.save``."""
-        return self.model.save(path, force)
+__all__ = ["ConversionReport", "ConversionResult", "Port", "accuracy", "convert"]
 
 
 def convert(
@@ -136,81 +96,19 @@ def convert(
         wrong = error  # a file's y may be the targets of a regression
     result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
     layers = layer_names(fixed.source)
-    _check_int8(result, layers)
+    check_int8(result, lambda name: layer_of(name, layers) or name)
     order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, layers)
-    _check_ports(result)
+    check_ports(result)
     widen_activations(result, activation_headroom)
     # Whatever the editor left over is not worth flash.
     used = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
     int8 = None if known is None else accuracy(result, data, known)
-    result = _with_statistics(tf, keras, fixed, result, data)
-    if classes is not None:
-        result = grow_classes(result, classes)
-    if batch != 1:
-        result = set_batch(result, batch)
-    graph = result.subgraphs[0]
-    report = ConversionReport(
-        inputs=tuple(_port(t) for t in graph.inputs),
-        outputs=tuple(_port(t) for t in graph.outputs),
-        operators=tuple(op.code.name for op in graph.operators),
-        float_accuracy=None if known is None else _float_accuracy(tf, fixed, data, known, result),
-        int8_accuracy=int8,
-        warnings=(
-            *_warnings(fixed, result, data),
-            *([f"accuracy not measured: {wrong}"] if wrong else ()),
-        ),
-    )
+    result = finished(result, lambda made: _statistics(tf, keras, fixed, made, data), classes, batch)
+    float_accuracy = None if known is None else _float_accuracy(tf, fixed, data, known, result)
+    wrong_labels = [f"accuracy not measured: {wrong}"] if wrong else []
+    report = report_of(result, float_accuracy, int8, [*_warnings(fixed, result, data), *wrong_labels])
     return ConversionResult(result, report)
-
-
-def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
-    """Accuracy of the first output of an int8 model on real-valued inputs, in LiteRT.
-
-    Args:
-        model: an int8 model of batch size 1.
-        inputs: [samples, ...], one array per input.
-        labels: class numbers, integers [samples]; a sample with a label below 0 does not count.
-    """
-    # Above the rewriter, which knows no runtime; and not needed to convert.
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    from ..runtime import exact_delegate
-
-    arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-    if any(t.shape[:1] != (1,) for t in model.subgraphs[0].inputs):
-        raise ConversionError("accuracy takes a model of batch size 1")
-    interpreter = Interpreter(
-        model_content=model.to_bytes(),
-        num_threads=1,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        experimental_delegates=[exact_delegate()],
-    )
-    interpreter.allocate_tensors()
-    ports = interpreter.get_input_details()
-    output = interpreter.get_output_details()[0]
-    scale, zero_point = output["quantization"]
-    values = []
-    for i in range(len(arrays[0])):
-        for details, array in zip(ports, arrays, strict=True):
-            s, z = details["quantization"]
-            levels = np.clip(np.rint(array[i : i + 1] / s) + z, -128, 127)
-            interpreter.set_tensor(details["index"], levels.astype(np.int8))
-        interpreter.invoke()
-        values.append((interpreter.get_tensor(output["index"])[0].astype(np.float64) - zero_point) * scale)
-    return _score(np.array(values), np.asarray(labels), model)
-
-
-def _score(values: Array, labels: Array, model: Model) -> float:
-    """Share of right answers; a single output is a probability after LOGISTIC, else a logit."""
-    known = labels >= 0
-    rows, labels = values.reshape(len(labels), -1)[known], labels[known]
-    if rows.shape[1] > 1:
-        return float(np.mean(rows.argmax(1) == labels))
-    graph = model.subgraphs[0]
-    producer = graph.producers().get(graph.outputs[0])
-    threshold = 0.5 if producer is not None and producer.builtin == BuiltinOperator.LOGISTIC else 0.0
-    return float(np.mean((rows[:, 0] > threshold) == labels))
 
 
 # --- conversion -------------------------------------------------------------------------------------------
@@ -246,59 +144,15 @@ def _explain(message: str, layers: Sequence[str]) -> str | None:
     return f"{where}TFLite has no int8 kernel for {names}; replace it by operators that it has"
 
 
-def _check_int8(model: Model, layers: Sequence[str]) -> None:
-    graph = model.subgraphs[0]
-    floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
-
-    def is_float(op: Operator) -> bool:
-        return any(t is not None and t.type in floats for t in [*op.inputs, *op.outputs])
-
-    culprits = [op for op in graph.operators if is_float(op) and op.builtin not in _EDGES]
-    culprits += [op for op in graph.operators if is_float(op)]
-    if not culprits:
-        return
-    op = culprits[0]
-    name = op.outputs[0].name if op.outputs else ""
-    layer = layer_of(name, layers)
-    raise ConversionError(
-        f"layer «{layer or name}»: {op.code.name} stays float, TFLite's converter has no int8 form for it "
-        "here; replace it by operators that have one"
-    )
-
-
-def _check_ports(model: Model) -> None:
-    """Every input and output is int8 and has a scale."""
-    graph = model.subgraphs[0]
-    read = {t for op in graph.operators for t in op.inputs}
-    for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
-        for tensor in tensors:
-            if kind == "input" and tensor not in read:
-                raise ConversionError(f"input «{tensor.name}»: no output depends on it; leave it out")
-            if tensor.type != TensorType.INT8:
-                raise ConversionError(f"{kind} «{tensor.name}» is {tensor.type_name}; only int8 can be one")
-            if tensor.quantization is None or not len(tensor.quantization.scales):
-                raise ConversionError(f"{kind} «{tensor.name}» has no scale; leave it out")
-
-
-def _with_statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Model:
-    """Keeps what recalibration leads back to, where there is enough data and a layer to lead back."""
+def _statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Statistics:
+    """Returns what recalibration leads back to, where there is enough data and a layer to lead back."""
     # Above the rewriter, which knows no runtime; only a conversion has the data at hand.
     from ..recalibration import channel_statistics_of
 
-    try:
-        found = training_statistics(tf, keras, fixed, model, data)
-        return with_statistics(model, found or channel_statistics_of(model, data))
-    except (ConversionError, DataError):
-        return model  # the report says what cannot be trained, too
+    return training_statistics(tf, keras, fixed, model, data) or channel_statistics_of(model, data)
 
 
 # --- report -------------------------------------------------------------------------------------------------
-
-
-def _port(tensor: Tensor) -> Port:
-    quantization = tensor.quantization
-    assert quantization is not None  # _check_int8 found no float
-    return Port(tensor.name, tensor.shape, quantization.scale, quantization.zero_point)
 
 
 def _float_accuracy(tf: Any, fixed: FixedModel, data: list[Array], labels: Array, model: Model) -> float:
@@ -308,27 +162,15 @@ def _float_accuracy(tf: Any, fixed: FixedModel, data: list[Array], labels: Array
         for i in range(len(data[0])):
             result = run(*(tf.constant(x[i : i + 1]) for x in data))
             values.append(np.asarray(result[0] if isinstance(result, list | tuple) else result)[0])
-    return _score(np.array(values), labels, model)
+    return score(np.array(values), labels, model)
 
 
 def _warnings(fixed: FixedModel, model: Model, data: list[Array]) -> Iterator[str]:
-    samples = len(data[0])
-    if samples < _FEW:
-        plural = "" if samples == 1 else "s"
-        yield f"only {samples} representative sample{plural}: the ranges of activations may be too narrow"
-    for tensor, values in zip(fixed.inputs, data, strict=True):
-        if values.size and values.min() == values.max():
-            yield (
-                f"representative data of input «{tensor.name}»: every value is {values.flat[0]:g}, "
-                "which tells no range"
-            )
+    yield from warnings_of([t.name for t in fixed.inputs], data)
     graph = model.subgraphs[0]
     last = (getattr(fixed.source, "layers", None) or [None])[-1]
     activation = getattr(getattr(last, "activation", None), "__name__", "")
     producer = graph.producers().get(graph.outputs[-1])
     if activation == "softmax" and (producer is None or producer.builtin != BuiltinOperator.SOFTMAX):
         yield "the softmax at the end is no operator of its own: a loss cannot read the logits"
-    try:
-        check_supported(model, InjectSettings(), Plan())
-    except ConversionError as e:
-        yield f"the model cannot be trained with tflm_zo: {e}"
+    yield from warning_of_training(model)

@@ -23,7 +23,11 @@ EXAMPLE = "tflm-zo convert model.keras train.npz -o model.tflite"
 def convert(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="A .keras or .h5 file, or a SavedModel.", show_default=False),
+        typer.Argument(
+            metavar="MODEL",
+            help="A .keras or .h5 file, a SavedModel, or a float32 .tflite file.",
+            show_default=False,
+        ),
     ],
     representative: Annotated[
         Path,
@@ -46,8 +50,11 @@ def convert(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Convert a Keras model to full int8 (needs TensorFlow)."""
-    from ...converters.keras import convert as convert_model
+    """Convert a Keras model (needs TensorFlow) or a float .tflite (needs ai-edge-quantizer) to full int8."""
+    if model.suffix == ".tflite":
+        from ...converters.quantize import quantize as convert_model
+    else:
+        from ...converters.keras import convert as convert_model
 
     check_output(output, force=force)
     for path in (model, representative):

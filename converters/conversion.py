@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every conversion to int8 ends with: checks of the model, its accuracy, a report."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .channel_statistics import Statistics, with_statistics
+from .data import Array
+from .errors import ConversionError, DataError
+from .grow_classes import grow_classes
+from .model import Model, Operator, Tensor
+from .model.schema import BuiltinOperator, TensorType
+from .passes.check_supported import check_supported
+from .passes.plan import Plan
+from .rebatch import set_batch
+from .settings import InjectSettings
+
+__all__ = [
+    "ConversionReport",
+    "ConversionResult",
+    "Port",
+    "accuracy",
+    "check_int8",
+    "check_ports",
+    "finished",
+    "report_of",
+    "score",
+    "warning_of_training",
+    "warnings_of",
+]
+
+_FEW: Final = 50
+_EDGES: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """An input or output: real value = scale * (int8 value - zero_point)."""
+
+    name: str
+    shape: tuple[int, ...]
+    scale: float
+    zero_point: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionReport:
+    """A report of a conversion.
+
+    Attributes:
+        inputs: inputs in the order of the Keras model.
+        outputs: outputs in the order of the Keras model.
+        operators: kinds of the operators in execution order, e.g. "CONV_2D".
+        float_accuracy: accuracy of the first output of the Keras model on the labelled representative data;
+            None without labels.
+        int8_accuracy: accuracy of the int8 model on these data (LiteRT's kernels, without delegates).
+        warnings: warnings, of one line each.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    operators: tuple[str, ...]
+    float_accuracy: float | None
+    int8_accuracy: float | None
+    warnings: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionResult:
+    """A converted model and the report of its conversion."""
+
+    model: Model
+    report: ConversionReport
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
+        """Writes the model; see ``Model.save``."""
+        return self.model.save(path, force)
+
+
+def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
+    """Accuracy of the first output of an int8 model on real-valued inputs, in LiteRT.
+
+    Args:
+        model: an int8 model of batch size 1.
+        inputs: [samples, ...], one array per input.
+        labels: class numbers, integers [samples]; a sample with a label below 0 does not count.
+    """
+    # Above the rewriter, which knows no runtime; and not needed to convert.
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    from ..runtime import exact_delegate
+
+    arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+    if any(t.shape[:1] != (1,) for t in model.subgraphs[0].inputs):
+        raise ConversionError("accuracy takes a model of batch size 1")
+    interpreter = Interpreter(
+        model_content=model.to_bytes(),
+        num_threads=1,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        experimental_delegates=[exact_delegate()],
+    )
+    interpreter.allocate_tensors()
+    ports = interpreter.get_input_details()
+    output = interpreter.get_output_details()[0]
+    scale, zero_point = output["quantization"]
+    values = []
+    for i in range(len(arrays[0])):
+        for details, array in zip(ports, arrays, strict=True):
+            s, z = details["quantization"]
+            levels = np.clip(np.rint(array[i : i + 1] / s) + z, -128, 127)
+            interpreter.set_tensor(details["index"], levels.astype(np.int8))
+        interpreter.invoke()
+        values.append((interpreter.get_tensor(output["index"])[0].astype(np.float64) - zero_point) * scale)
+    return score(np.array(values), np.asarray(labels), model)
+
+
+def score(values: Array, labels: Array, model: Model) -> float:
+    """Share of right answers; a single output is a probability after LOGISTIC, else a logit."""
+    known = labels >= 0
+    rows, labels = values.reshape(len(labels), -1)[known], labels[known]
+    if rows.shape[1] > 1:
+        return float(np.mean(rows.argmax(1) == labels))
+    graph = model.subgraphs[0]
+    producer = graph.producers().get(graph.outputs[0])
+    threshold = 0.5 if producer is not None and producer.builtin == BuiltinOperator.LOGISTIC else 0.0
+    return float(np.mean((rows[:, 0] > threshold) == labels))
+
+
+def check_int8(model: Model, place: Callable[[str], str]) -> None:
+    """Checks that a converted model computes in integers alone.
+
+    Args:
+        model: the model.
+        place: function from a tensor's name to what people call its layer.
+
+    Raises:
+        ConversionError: an operator stays float; the message names its layer.
+    """
+    graph = model.subgraphs[0]
+    floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
+
+    def is_float(op: Operator) -> bool:
+        return any(t is not None and t.type in floats for t in [*op.inputs, *op.outputs])
+
+    culprits = [op for op in graph.operators if is_float(op) and op.builtin not in _EDGES]
+    culprits += [op for op in graph.operators if is_float(op)]
+    if culprits:
+        op = culprits[0]
+        name = op.outputs[0].name if op.outputs else ""
+        raise ConversionError(
+            f"layer «{place(name)}»: {op.code.name} stays float, the converter has no int8 form for it here; "
+            "replace it by operators that have one"
+        )
+
+
+def check_ports(model: Model) -> None:
+    """Checks that every input and output of a converted model is int8, has a scale, and is of use.
+
+    Raises:
+        ConversionError: one is not; the message names it.
+    """
+    graph = model.subgraphs[0]
+    read = {t for op in graph.operators for t in op.inputs}
+    for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        for tensor in tensors:
+            if kind == "input" and tensor not in read:
+                raise ConversionError(f"input «{tensor.name}»: no output depends on it; leave it out")
+            if tensor.type != TensorType.INT8:
+                raise ConversionError(f"{kind} «{tensor.name}» is {tensor.type_name}; only int8 can be one")
+            if tensor.quantization is None or not len(tensor.quantization.scales):
+                raise ConversionError(f"{kind} «{tensor.name}» has no scale; leave it out")
+
+
+def finished(
+    model: Model, statistics: Callable[[Model], Statistics], classes: int | None, batch: int
+) -> Model:
+    """Returns a converted model with statistics of its channels, room for more classes, and its batch size.
+
+    Args:
+        model: the model, of one sample an invoke.
+        statistics: function that returns the statistics of a model.
+        classes: number of classes that the first output is to have, or None.
+        batch: samples per invoke.
+
+    Raises:
+        ConversionError: there can be no such classes or batch.
+    """
+    try:
+        model = with_statistics(model, statistics(model))
+    except (ConversionError, DataError):
+        pass  # the report says what cannot be trained, too
+    if classes is not None:
+        model = grow_classes(model, classes)
+    return model if batch == 1 else set_batch(model, batch)
+
+
+def report_of(
+    model: Model, float_accuracy: float | None, int8_accuracy: float | None, warnings: Sequence[str]
+) -> ConversionReport:
+    """Returns the report of a conversion."""
+    graph = model.subgraphs[0]
+    return ConversionReport(
+        inputs=tuple(_port(t) for t in graph.inputs),
+        outputs=tuple(_port(t) for t in graph.outputs),
+        operators=tuple(op.code.name for op in graph.operators),
+        float_accuracy=float_accuracy,
+        int8_accuracy=int8_accuracy,
+        warnings=tuple(warnings),
+    )
+
+
+def _port(tensor: Tensor) -> Port:
+    quantization = tensor.quantization
+    assert quantization is not None  # check_int8 found no float
+    return Port(tensor.name, tensor.shape, quantization.scale, quantization.zero_point)
+
+
+def warnings_of(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
+    """Yields what is wrong with representative data.
+
+    Args:
+        names: names of the inputs.
+        data: an array [samples, ...] for each.
+    """
+    samples = len(data[0])
+    if samples < _FEW:
+        plural = "" if samples == 1 else "s"
+        yield f"only {samples} representative sample{plural}: the ranges of activations may be too narrow"
+    for name, values in zip(names, data, strict=True):
+        if values.size and values.min() == values.max():
+            yield (
+                f"representative data of input «{name}»: every value is {values.flat[0]:g}, "
+                "which tells no range"
+            )
+
+
+def warning_of_training(model: Model) -> Iterator[str]:
+    """Yields why a model cannot be trained, if so."""
+    try:
+        check_supported(model, InjectSettings(), Plan())
+    except ConversionError as e:
+        yield f"the model cannot be trained with tflm_zo: {e}"
