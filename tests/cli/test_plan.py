@@ -8,11 +8,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tflm_zo as zo
 from helpers.commands import invoke
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
+from tflm_zo.firmware import BlockSearch
 
 BOARD = ("--board", "nano-33-ble")
 
@@ -101,3 +104,31 @@ def test_bad_numbers_and_names_are_refused(arguments: tuple[str, ...], message: 
 
 def test_an_unknown_core_is_wrong_usage() -> None:
     wrong_usage(Path(), "plan", "lenet5.tflite", "--core", "z80", said="no 'z80'")
+
+
+def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
+    """The way of blocks is told in a sentence, and its firmware command takes what was foretold."""
+    options = ("--choose-block", "2:3", "--held-out", "0.25")
+    result = done(*BOARD, *options)
+    assert "nodes, best of 2 blocks: RAM, log and step are those of the dearest" in result.stdout
+    assert "the blocks: conv2, fc1; fc2, fc3" in " ".join(result.stdout.split())
+    made = zo.plan("lenet5.tflite", search=BlockSearch(2, 0.25, 3))
+    cost = next(c for c in made.costs if c.way.search is not None and c.way.settings.batch_size == 8)
+    train, firmware = (shlex.split(line) for line in made.commands(cost))
+    assert all({"--choose-block", "2:3", "--held-out", "0.25"} <= set(words) for words in (train, firmware))
+    x = np.random.default_rng(0).random((20, 28, 28, 1), np.float32)
+    np.savez("adapt.npz", x=x, y=np.arange(20) % 10)
+    said = invoke(*firmware[1:], "--set", "learning-rate=1", "--json")
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.stdout)
+    assert found["arena_bytes"] == cost.arena
+    assert found["workspace_bytes"] == cost.sizes.ram.workspace
+    assert found["blocks"] == [list(run.layers or ()) for run in cost.way.blocks]
+    assert found["step_forwards"] == pytest.approx(cost.equivalents, rel=0.2)
+
+
+def test_held_out_samples_belong_to_a_choice(tmp_path: Path) -> None:
+    refused(Path(), "plan", "lenet5.tflite", "--held-out", "0.2", said="--held-out needs --choose-block")
+    refused(
+        Path(), "plan", "lenet5.tflite", "--choose-block", "9", said="expected 1..4, the number of layers"
+    )
