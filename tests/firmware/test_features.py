@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cortex_m.emulator import CORES, missing
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
@@ -109,6 +112,31 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     found = set(re.findall(r"/\* --- ops/core/papers/small_zo_(\S+) -", whole))
     expected = set().union(*(papers.get(feature, set()) for feature in needed))
     assert found == expected
+
+
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"])
+@pytest.mark.parametrize("name", RUNS)
+def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
+    """With the loops of each core: all functions of a folder are in one file, where names meet."""
+    compiled = CORES[core]
+    if reason := missing(compiled.toolchain):
+        pytest.skip(reason)
+    injection, settings, _ = RUNS[name]
+    zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
+    generate_firmware(zo, settings, steps=3, samples=4, name="small").write(tmp_path / "firmware")
+    command = [
+        f"{compiled.toolchain.prefix}gcc",
+        *compiled.flags,
+        "-std=c99",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]
+    done = subprocess.run(
+        [*command, "-fsyntax-only", tmp_path / "firmware/small_zo_ops.c"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_int16_layers_read_fractions() -> None:

@@ -35,5 +35,5 @@ def test_kernels_of_the_program(network: str, tmp_path: Path) -> None:
     else:
         assert "arm_elementwise_add_s8" in kernels
     # The example does not keep its best state, so nothing that measures is there.
-    assert "WeightTrainer9TrainStep" in done.stdout
+    assert "WeightTrainer10TrainSlice" in done.stdout
     assert re.findall(r"KeepBest|RestoreBest|ReadMeasurement|measurement_(?:read|write)", done.stdout) == []

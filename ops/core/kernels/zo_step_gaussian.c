@@ -28,9 +28,9 @@ static inline four_steps add_word(four_steps f, const int8_t* z, uint32_t word, 
 }
 
 /* Of a single query, whose stream stays in a register, or of any number. */
-static inline __attribute__((always_inline)) uint32_t run_loop(const gaussian_run* run,
-                                                               const int8_t* z, int single,
-                                                               int has_fraction) {
+static inline __attribute__((always_inline)) uint32_t gaussian_loop(const gaussian_run* run,
+                                                                    const int8_t* z, int single,
+                                                                    int has_fraction) {
   const byte_limits limits = byte_limits_of(run->limit);
   const int32_t limit = run->limit, first = run->queries[0].coefficient;
   int8_t *weights = run->weights, *fraction = run->fraction;
@@ -62,17 +62,17 @@ static inline __attribute__((always_inline)) uint32_t run_loop(const gaussian_ru
 /* Not inlined, so that in each loop the table's address stays in a register. */
 #define GAUSSIAN_LOOP static __attribute__((noinline))
 
-GAUSSIAN_LOOP uint32_t single_8(const gaussian_run* run, const int8_t* z) {
-  return run_loop(run, z, 1, 0);
+GAUSSIAN_LOOP uint32_t gaussian_single_8(const gaussian_run* run, const int8_t* z) {
+  return gaussian_loop(run, z, 1, 0);
 }
-GAUSSIAN_LOOP uint32_t single_16(const gaussian_run* run, const int8_t* z) {
-  return run_loop(run, z, 1, 1);
+GAUSSIAN_LOOP uint32_t gaussian_single_16(const gaussian_run* run, const int8_t* z) {
+  return gaussian_loop(run, z, 1, 1);
 }
-GAUSSIAN_LOOP uint32_t any_8(const gaussian_run* run, const int8_t* z) {
-  return run_loop(run, z, 0, 0);
+GAUSSIAN_LOOP uint32_t gaussian_any_8(const gaussian_run* run, const int8_t* z) {
+  return gaussian_loop(run, z, 0, 0);
 }
-GAUSSIAN_LOOP uint32_t any_16(const gaussian_run* run, const int8_t* z) {
-  return run_loop(run, z, 0, 1);
+GAUSSIAN_LOOP uint32_t gaussian_any_16(const gaussian_run* run, const int8_t* z) {
+  return gaussian_loop(run, z, 0, 1);
 }
 
 uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count,
@@ -94,9 +94,9 @@ uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t coun
   run.states = states;
   run.rounding = rounding;
   if (query_count == 1u) {
-    *clipped += run.fraction != NULL ? single_16(&run, z) : single_8(&run, z);
+    *clipped += run.fraction != NULL ? gaussian_single_16(&run, z) : gaussian_single_8(&run, z);
   } else {
-    *clipped += run.fraction != NULL ? any_16(&run, z) : any_8(&run, z);
+    *clipped += run.fraction != NULL ? gaussian_any_16(&run, z) : gaussian_any_8(&run, z);
   }
   return count / 4u * 4u;
 }
