@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ from device.emulation import OK, RUNTIME, Device
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo import Model, load_model
-from tflm_zo.core import Rademacher
+from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
 from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer, Weights, algorithm, inject_settings
@@ -25,6 +26,13 @@ from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer, Weights,
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
 _LAYERWISE = algorithm("poor-mans-training")
+_PROBE = dataclasses.replace(algorithm("qzo-ff-probe"), batch_size=4, seed=5)
+_MOMENTUM = Settings(
+    tasks=(Weights(queries=2, perturbation=Gaussian(0.6), momentum=0.7, momentum_terms=3),),
+    batch_size=4,
+    seed=6,
+    learning_rate=20.0,
+)
 
 #: Injection and settings by name. They are of `small_cnn`, which ends in logits: with nodes at the last layer
 #: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`:
@@ -42,6 +50,8 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {"trainable": "all", "cuts": "layers"},
         Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=2, seed=5, learning_rate=20.0),
     ),
+    "weight, 16 bits": (dict(inject_settings(_PROBE, batch=2).__dict__), _PROBE),
+    "weight, momentum": (dict(inject_settings(_MOMENTUM, batch=2).__dict__), _MOMENTUM),
     "node": (_NODES, Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2)),
     "exact head": (
         {**_NODES, "update_bits": 8},
@@ -102,7 +112,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
 }
 SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks with biases")
-WEIGHT_RUNS = ("weight", *SEGMENTED_WEIGHTS)
+WEIGHT_RUNS = ("weight", "weight, 16 bits", "weight, momentum", *SEGMENTED_WEIGHTS)
 
 
 @cache

@@ -52,8 +52,9 @@ static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t
                        step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
 }
 
-uint32_t zo_control_items(const zo_control_settings* s, uint32_t step, const int32_t* coefficients,
-                          zo_query* items) {
+uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
+                          const int32_t* coefficients, zo_query* items) {
+  const zo_control_settings* s = zo_settings_of(settings);
 #if ZO_WITH_CHAINS
   const uint32_t chain = chain_length(s, step);
   int32_t shares[ZO_MAX_CHAIN];
