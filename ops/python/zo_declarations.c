@@ -286,6 +286,8 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_control_report_all, zo_control*, uint32_t, const int32_t*, zo_report*),
   FUNCTION(zo_status, zo_control_settle, zo_control*, int32_t*, uint32_t, uint32_t*),
   FUNCTION(zo_status, zo_control_abandon, zo_control*, uint32_t, int32_t*, uint32_t),
+  FUNCTION(zo_status, zo_control_withdraw, zo_control*, int64_t, int32_t*, uint32_t),
+  FUNCTION(zo_status, zo_control_decide, zo_control*, const int64_t*, int32_t, zo_report*),
   FUNCTION(zo_distribution, zo_control_distribution, const zo_control_settings*, uint32_t),
   FUNCTION(uint32_t, zo_control_items, const zo_control_settings*, uint32_t, const int32_t*,
            zo_query*),

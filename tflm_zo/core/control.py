@@ -212,6 +212,44 @@ class Control:
         call("zo_control_abandon", self._control, int(executed), self._words_at, self._words.size)
         return self._words
 
+    @property
+    def differences(self) -> NDArray[np.int64]:
+        """Differences of the sums of losses over the minibatch, int64 [queries], unit 2^-16, of the queries
+        of the step that was finished or withdrawn last.
+        """
+        return np.array(self._control.difference[: self._settings.queries], np.int64)
+
+    def withdraw(self, mean_square: int) -> NDArray[np.int32]:
+        """Takes back the step that has just been finished, which is put together elsewhere: `differences` and
+        `mean_loss` stay, the state is that before the step.
+
+        Args:
+            mean_square: the running mean of d^2 before the step, unit 2^-32.
+
+        Returns:
+            The command that makes the weights those before the step.
+        """
+        call("zo_control_withdraw", self._control, mean_square, self._words_at, self._words.size)
+        return self._words
+
+    def decide(self, d: NDArray[np.int64], mean_loss: int) -> StepReport:
+        """Puts the next step together of differences that others have measured.
+
+        Args:
+            d: int64 [queries], mean difference of each query over all samples, unit 2^-16, at most 2^30
+                either way.
+            mean_loss: mean loss of the step, unit 2^-16.
+
+        Returns:
+            The step's report; its record is `coefficients`.
+
+        Raises:
+            NativeError: a d is out of range, or the run is over.
+        """
+        report = self._report
+        call("zo_control_decide", self._control, address("d", d, np.int64), mean_loss, report)
+        return StepReport(report.step, report.mean_loss / 65536, report.rate / 65536)
+
     def samples(self, first: int, count: int) -> NDArray[np.uint32]:
         """Numbers of the training samples of an invoke, uint32 [count]."""
         numbers = np.empty(count, np.uint32)

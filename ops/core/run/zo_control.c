@@ -330,42 +330,95 @@ zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* 
   return status == ZO_OK ? zo_moves_write(&moves, 0, words, capacity) : status;
 }
 
-/* --- What came back --------------------------------------------------------- */
+/* --- Steps that are put together elsewhere --------------------------------- */
 
-/* d as the mean over the minibatch. */
-static int64_t mean_difference(const zo_control* control, uint32_t query) {
-  return zo_mean_difference(control->difference[query], zo_minibatch_of(settings_of(control)));
+/* Whether the update of the step that has just ended is still to be applied. */
+static int has_just_ended(const zo_control* control) {
+  return control->pending != 0u && !zo_control_is_in_step(control);
 }
 
-static void finish_step(zo_control* control, zo_report* report) {
+static zo_status way_before(const zo_control* control, int64_t mean_square, zo_moves* moves) {
+  if (control == NULL || moves == NULL || mean_square < 0) return ZO_ERROR_ARGUMENT;
+  if (!has_just_ended(control)) return ZO_ERROR_ORDER;
+  const zo_control_settings* s = settings_of(control);
+  const uint32_t step = control->step - 1u;
+  begin_moves(control, moves);
+  moves->block = block_of(control, step);
+  moves->distribution = zo_distribution_of_step(s, step);
+  add_restoration(&moves->perturb, control, step, zo_queries_of(s) - 1u);
+  return ZO_OK;
+}
+
+static void go_before(zo_control* control, int64_t mean_square) {
+  control->step -= 1u;
+  control->pending = 0;
+  control->mean_square = mean_square;
+}
+
+zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo_moves* moves) {
+  const zo_status status = way_before(control, mean_square, moves);
+  if (status == ZO_OK) go_before(control, mean_square);
+  return status;
+}
+
+zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words,
+                              uint32_t capacity) {
+  if (words == NULL) return ZO_ERROR_ARGUMENT;
+  zo_moves moves;
+  zo_status status = way_before(control, mean_square, &moves);
+  if (status != ZO_OK) return status;
+  status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
+  if (status == ZO_OK) go_before(control, mean_square);
+  return status;
+}
+
+/* --- What came back --------------------------------------------------------- */
+
+/* Makes the step's record of d, [queries]. */
+static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss,
+                        zo_report* report) {
   const zo_control_settings* s = settings_of(control);
   const uint32_t rate = zo_control_rate(control->settings, control->step);
   const zo_step_size size = {s->estimator, s->rule, zo_distribution_of_step(s, control->step),
                              zo_queries_of(s), s->clip};
   int64_t mean_square = control->mean_square;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
-    mean_square = zo_track_mean_square(mean_square, mean_difference(control, q));
+    mean_square = zo_track_mean_square(mean_square, d[q]);
   }
   control->mean_square = mean_square;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
     control->queries[q].coefficient = (int32_t)zo_clamp64(
-        zo_step_coefficient(&size, mean_difference(control, q), rate, mean_square),
-        coefficient_limit(s));
+        zo_step_coefficient(&size, d[q], rate, mean_square), coefficient_limit(s));
   }
-  const int64_t evaluations = zo_is_one_sided(s->estimator)
-                                  ? (int64_t)zo_queries_of(s) + 1
-                                  : (is_sharp(s) ? 4 : 2) * (int64_t)zo_queries_of(s);
   report->step_done = 1;
   report->step = control->step;
   report->rate = rate;
-  report->mean_loss = (int32_t)zo_divide(control->total, evaluations * zo_minibatch_of(s));
+  report->mean_loss = (int32_t)mean_loss;
   control->step += 1u;
   control->query = 0;
   control->phase = 0;
   control->based = 0;
   control->total = 0;
   control->pending = 1;
+}
+
+/* Samples that have passed forward in a whole step, those of each evaluation counted. */
+static int64_t samples_of_step(const zo_control_settings* s) {
+  const int64_t evaluations = zo_is_one_sided(s->estimator)
+                                  ? (int64_t)zo_queries_of(s) + 1
+                                  : (is_sharp(s) ? 4 : 2) * (int64_t)zo_queries_of(s);
+  return evaluations * zo_minibatch_of(s);
+}
+
+/* All queries have been evaluated. */
+static void finish_queries(zo_control* control, zo_report* report) {
+  const zo_control_settings* s = settings_of(control);
+  int64_t d[ZO_MAX_QUERIES];
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
+    d[q] = zo_mean_difference(control->difference[q], zo_minibatch_of(s));
+  }
+  finish_step(control, d, zo_divide(control->total, samples_of_step(s)), report);
 }
 
 /* An evaluation (all parts of one side of a query, or of the base) is complete. */
@@ -394,7 +447,7 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
   control->minus = 0;
   control->phase = 0;
   control->query += 1u;
-  if (control->query == zo_queries_of(s)) finish_step(control, report);
+  if (control->query == zo_queries_of(s)) finish_queries(control, report);
 }
 
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
@@ -434,5 +487,20 @@ zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32
     const zo_status status = zo_control_report(control, losses + (size_t)i * batch, batch, report);
     if (status != ZO_OK) return status;
   }
+  return ZO_OK;
+}
+
+zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_loss,
+                            zo_report* report) {
+  if (control == NULL || d == NULL || report == NULL) return ZO_ERROR_ARGUMENT;
+  const zo_control_settings* s = settings_of(control);
+  if (control->step == s->steps) return ZO_ERROR_ARGUMENT;
+  if (control->pending != 0u || zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
+  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
+    if (d[q] > ZO_MEAN_DIFFERENCE_MAX || d[q] < -ZO_MEAN_DIFFERENCE_MAX) return ZO_ERROR_ARGUMENT;
+  }
+  memset(report, 0, sizeof *report);
+  finish_step(control, d, mean_loss, report);
+  control->pending = 0;
   return ZO_OK;
 }

@@ -18,15 +18,12 @@
 /* 1 as a number with 16 fraction bits. */
 #define ONE (INT64_C(1) << 16)
 
-/* Largest |d| that is told from larger ones, unit 2^-16: keeps products in int64_t. */
-#define DIFFERENCE_MAX (INT64_C(1) << 30)
-
 static int64_t queries_of(const zo_step_size* s) {
   return ZO_MAX_QUERIES == 1 ? 1 : (int64_t)s->queries;
 }
 
 int64_t zo_mean_difference(int64_t difference, int64_t minibatch) {
-  return zo_clamp64(zo_divide(difference, minibatch), DIFFERENCE_MAX);
+  return zo_clamp64(zo_divide(difference, minibatch), ZO_MEAN_DIFFERENCE_MAX);
 }
 
 int64_t zo_track_mean_square(int64_t mean_square, int64_t d) {

@@ -54,6 +54,9 @@ typedef struct zo_step_size {
   uint32_t clip;
 } zo_step_size;
 
+/* Largest |d| that is told from larger ones, unit 2^-16: keeps products in int64_t. */
+#define ZO_MEAN_DIFFERENCE_MAX (INT64_C(1) << 30)
+
 /* d of a query: `difference` of sums of losses over a minibatch of so many samples. */
 int64_t zo_mean_difference(int64_t difference, int64_t minibatch);
 

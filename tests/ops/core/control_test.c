@@ -66,6 +66,44 @@ static void check_moves(const zo_control* control, const int32_t* words) {
   free(other_fraction.memory);
 }
 
+/* A step that has just ended is taken back, and put together again of what it has measured: the same
+ * record.
+ *   c       the state behind the step, which stays
+ *   before  that before it */
+static void check_decided(const zo_control* c, const zo_control* before, const zo_report* report,
+                          int32_t* words, uint32_t capacity) {
+  zo_control other = *c;
+  const int64_t mean_square = before->mean_square;
+  CHECK(zo_control_withdraw(&other, -1, words, capacity) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_control_withdraw(&other, mean_square, words, 1) == ZO_ERROR_CAPACITY);
+  CHECK(memcmp(&other, c, sizeof other) == 0);
+  zo_moves moves;
+  zo_control by_moves = *c;
+  CHECK(zo_control_withdraw(&other, mean_square, words, capacity) == ZO_OK);
+  CHECK(zo_control_withdraw_moves(&by_moves, mean_square, &moves) == ZO_OK);
+  CHECK(memcmp(&other, &by_moves, sizeof other) == 0 && moves.items == 0u);
+  CHECK(other.step == before->step && other.mean_square == mean_square && other.pending == 0u);
+  CHECK(zo_control_withdraw(&other, mean_square, words, capacity) == ZO_ERROR_ORDER);
+  int64_t d[ZO_MAX_QUERIES];
+  const zo_control_settings* s = c->settings;
+  for (uint32_t q = 0; q < s->queries; ++q) {
+    d[q] = zo_mean_difference(other.difference[q], (int64_t)s->batch * s->parts);
+  }
+  zo_report again;
+  zo_control pending = *c;
+  CHECK(zo_control_decide(&pending, d, 0, &again) ==
+        (c->step == s->steps ? ZO_ERROR_ARGUMENT : ZO_ERROR_ORDER));
+  CHECK(memcmp(&pending, c, sizeof pending) == 0);
+  d[s->queries - 1u] += 2 * ZO_MEAN_DIFFERENCE_MAX + 1;
+  CHECK(zo_control_decide(&other, d, 0, &again) == ZO_ERROR_ARGUMENT);
+  CHECK(memcmp(&other, &by_moves, sizeof other) == 0);
+  d[s->queries - 1u] -= 2 * ZO_MEAN_DIFFERENCE_MAX + 1;
+  CHECK(zo_control_decide(&other, d, report->mean_loss, &again) == ZO_OK);
+  CHECK(memcmp(&again, report, sizeof again) == 0 && other.pending == 0u);
+  CHECK(other.step == c->step && other.mean_square == c->mean_square);
+  CHECK(memcmp(other.queries, c->queries, sizeof other.queries) == 0);
+}
+
 void test_control(void) {
   const uint8_t segments[] = {3, 1, 2};
   for (int round = 0; round < ROUNDS(3000); ++round) {
@@ -86,6 +124,7 @@ void test_control(void) {
       CHECK(zo_control_resume(&c, step, squares[random_below(5)]) == ZO_OK);
     }
     const uint32_t first = c.step;
+    zo_control at_step = c; /* before the step in progress */
     uint32_t invokes = 0, done = 0, pending;
     zo_request request;
     zo_report report;
@@ -143,12 +182,14 @@ void test_control(void) {
       }
       flip_a_bit(record, bytes);
       CHECK(zo_log_read_record(record, &s, before_it, &back) == ZO_ERROR_OPTIONS);
+      check_decided(&c, &at_step, &report, words, capacity);
       if (random_below(3) == 0) {
         CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK && pending == 1u);
         if (small) CHECK(zo_command_check(words, capacity, &allowed) == ZO_OK);
         CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK && pending == 0u);
         CHECK(words[1] == 0);
       }
+      at_step = c;
     }
     CHECK(request.action == ZO_ACTION_DONE && c.step == s.steps && done == s.steps - first);
     CHECK(invokes ==
