@@ -145,10 +145,11 @@ zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* 
 /* The same as moves. */
 zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves);
 
-/* For a step that is put together elsewhere, of this run's differences and those of others on data of
- * their own: right after the report that has ended it, gives the moves that lead from where that has
- * left the weights to where they were before the step, and makes the state that before the step. What
- * was measured stays in control->difference, sums over the minibatch, until the next step ends.
+/* For a step that is put together elsewhere, of this run's differences and those of others on data
+ * of their own: right after the report that has ended it, gives the moves that lead from where that
+ * has left the weights to where they were before the step, and makes the state that before the
+ * step. What was measured stays in control->difference, sums over the minibatch, until the next
+ * step ends.
  *
  *   mean_square  control->mean_square before the step
  *
@@ -163,8 +164,8 @@ zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t*
 /* Puts a step together of differences that others have measured: what zo_control_report does at the
  * end of a step, without its invokes. Nothing is pending then: weights are moved by the record.
  *
- *   d          [queries], the mean over all samples, see zo_mean_difference; at most 2^30 either way
- *   mean_loss  of the step, unit 2^-16
+ *   d          [queries], the mean over all samples, see zo_mean_difference; at most 2^30 either
+ * way mean_loss  of the step, unit 2^-16
  *
  * Errors: ZO_ERROR_ORDER within a step, and where an update is pending; ZO_ERROR_ARGUMENT: a d out
  * of range, or the run is over. The state is as it was then. */

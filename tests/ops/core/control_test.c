@@ -66,10 +66,8 @@ static void check_moves(const zo_control* control, const int32_t* words) {
   free(other_fraction.memory);
 }
 
-/* A step that has just ended is taken back, and put together again of what it has measured: the same
- * record.
- *   c       the state behind the step, which stays
- *   before  that before it */
+/* A step that has just ended is taken back, and put together again of what it has measured: the
+ * same record. c       the state behind the step, which stays before  that before it */
 static void check_decided(const zo_control* c, const zo_control* before, const zo_report* report,
                           int32_t* words, uint32_t capacity) {
   zo_control other = *c;
