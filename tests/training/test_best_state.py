@@ -18,7 +18,7 @@ from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter
-from tflm_zo.training import Settings, Trainer, Weights, best_state, replay_log
+from tflm_zo.training import Settings, Trainer, Weights, best_state, node_run, replay_log, weight_run
 from tflm_zo.training.best_state import measuring_interval
 
 RNG = np.random.default_rng(8)
@@ -193,7 +193,8 @@ def test_of_states_that_are_as_good_the_first_is_kept(kind: str) -> None:
 def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are the best ones that were measured, though no copy of them was made."""
     trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert"), []
-    real_evaluate, real_read = best_state.evaluate, trainer.runtime.read_weights
+    module = {"weight": weight_run, "node": node_run}[kind]
+    real_evaluate, real_read = module.evaluate, trainer.runtime.read_weights
 
     def better_each_time(*arguments: Any) -> Any:
         measured.append(trainer.step)
@@ -205,7 +206,7 @@ def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pyte
             raise KeyboardInterrupt
         return real_read()
 
-    monkeypatch.setattr(best_state, "evaluate", better_each_time)
+    monkeypatch.setattr(module, "evaluate", better_each_time)
     monkeypatch.setattr(trainer.runtime, "read_weights", interrupted_at_the_third)
     history = trainer.fit(X, Y, steps=STEPS)
     assert trainer.interrupted and history.kept_step == measured[2] == 6

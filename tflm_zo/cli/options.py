@@ -28,10 +28,12 @@ __all__ = [
     "ModelFile",
     "OutputModel",
     "OutputReport",
+    "RayAddress",
     "ReRange",
     "RuntimeName",
     "Threads",
     "Steps",
+    "WorkerCount",
     "ZoModelFile",
     "block_search",
     "choice",
@@ -165,6 +167,28 @@ Threads = Annotated[
         min=1,
         metavar="N",
         help="Threads, which change no bit.",
+        rich_help_panel="Run",
+    ),
+]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Processes that share the invokes of weight perturbation, which change no bit (default: with "
+        "--ray one for each core of the cluster).",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Ray cluster that the workers run in; auto: the one of this machine (default: one for the run).",
+        show_default=False,
         rich_help_panel="Run",
     ),
 ]

@@ -23,6 +23,7 @@ from ..training import (
     Settings,
     SettingsError,
     Trainer,
+    Workers,
     trained_layers,
 )
 from ..training.held_out import hold_out, usual_hold_out
@@ -125,6 +126,7 @@ class TrainingRun:
         files: files of the run.
         runtime: name of the runtime.
         threads: number of threads of the runtime.
+        workers: workers that share the run's invokes, or None.
         force: replace files that exist.
         resume: go on from the log.
     """
@@ -136,13 +138,15 @@ class TrainingRun:
         files: Files,
         runtime: str,
         threads: int,
+        workers: Workers | None,
         *,
         force: bool,
         resume: bool,
     ) -> None:
         self._zo, self._files, self._runtime, self._threads = zo, files, runtime, threads
         self._force, self._resume = force, resume
-        self._trainer = Trainer(zo, settings, runtime=runtime, threads=threads)
+        self._workers: int | Workers = workers or 0
+        self._trainer = Trainer(zo, settings, runtime=runtime, threads=threads, workers=self._workers)
         if resume:
             check_kind(files.log, settings)
 
@@ -233,7 +237,9 @@ class TrainingRun:
             budget = probes.rest_of(budget, count)
         found = choose(probes, self._files.log if self._resume else None)
         best = probes.settings_of(found["best"])
-        self._trainer = Trainer(self._zo, best, runtime=self._runtime, threads=self._threads)
+        self._trainer = Trainer(
+            self._zo, best, runtime=self._runtime, threads=self._threads, workers=self._workers
+        )
         return found, budget
 
     def finish(self, *, re_range: bool, as_json: bool) -> None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from .arguments import QUERY_DTYPE
 from .backward import Backward, BackwardProgram, BackwardStep
 from .block_control import BlockControl
-from .command import ALL_BLOCKS, Command, command_check, without_checksum, without_instructions
+from .command import (
+    ALL_BLOCKS,
+    Command,
+    command_check,
+    without_checksum,
+    without_instructions,
+    without_losses,
+)
 from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
@@ -114,6 +121,7 @@ __all__ = [
     "command_check",
     "without_checksum",
     "without_instructions",
+    "without_losses",
     "command_words",
     "distribution_at",
     "fnv1a",

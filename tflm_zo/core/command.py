@@ -21,6 +21,7 @@ __all__ = [
     "make_terms",
     "restoration",
     "without_checksum",
+    "without_losses",
     "without_instructions",
 ]
 
@@ -174,6 +175,13 @@ def without_checksum(words: NDArray[np.int32]) -> NDArray[np.int32]:
     """Returns the words of a command that moves the weights alike and adds up no checksum of them."""
     quiet: NDArray[np.int32] = words.copy()
     quiet[0] &= ~constants.ZO_FLAG_CHECKSUM
+    return quiet
+
+
+def without_losses(words: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns the words of a command that moves the weights alike and asks for no losses."""
+    quiet: NDArray[np.int32] = words.copy()
+    quiet[0] &= ~constants.ZO_FLAG_LOSS
     return quiet
 
 

@@ -18,6 +18,7 @@ from .tensorboard import TensorBoard
 from .trained_layers import TrainedLayers, trained_layers
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
+from .workers import Workers, WorkersError
 
 __all__ = [
     "ALGORITHMS",
@@ -39,6 +40,8 @@ __all__ = [
     "Trainer",
     "TrainingWarning",
     "Weights",
+    "Workers",
+    "WorkersError",
     "algorithm",
     "algorithm_for",
     "algorithm_of",

@@ -11,7 +11,7 @@ from ..core import Measurement, best_of, is_due, samples_in_order
 from ..data import Data, labelled
 from ..logs import data_checksum
 from ..runtime import Runtime
-from .evaluation import Evaluation, evaluate
+from .evaluation import Evaluation
 from .run import Arrays, Run
 
 __all__ = ["BestState", "measured_samples", "measuring_interval"]
@@ -71,7 +71,7 @@ class BestState:
         if not is_due(run.measure_every, run.total, run.step, len(run.measurements)):
             return
         run.settle()
-        found = evaluate(self._runtime, self._data)
+        found = run.evaluate(self._data)
         self._last = run.step, found
         measurement = Measurement(
             run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum

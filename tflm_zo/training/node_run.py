@@ -26,8 +26,10 @@ from ..core import (
     make_tensor,
     weight_tensors,
 )
+from ..data import Data
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..runtime import Runtime
+from .evaluation import Evaluation, evaluate
 from .minibatch_parts import together_at_most
 from .node_plan import NodePlan
 from .prefix import Prefix
@@ -157,6 +159,10 @@ class NodeRun(Run):
 
     def _measures_now(self) -> bool:
         return is_due(self.measure_every, self.total, self.step, len(self.measurements))
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+        return evaluate(self._runtime, data)
 
     def add_measurement(self, measurement: Measurement) -> None:
         """Writes what was measured of the weights after the last whole step into the log."""

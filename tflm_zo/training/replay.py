@@ -60,16 +60,14 @@ class Replay:
 
     Args:
         model: the ZO model that the log was recorded on.
-        begin: weights and fractions before the first step; None: the model's initial ones.
+        begin: weights and fractions before the first step, which are moved in place; None: copies of the
+            model's initial ones.
     """
 
     def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:
         self._metadata = read_metadata(model)
         self._multipliers, self._masks = step_multipliers(model), update_masks(model)
-        if begin is None:
-            self.weights, self.fractions = _initial(model)
-        else:
-            self.weights, self.fractions = ({n: v.copy() for n, v in part.items()} for part in begin)
+        self.weights, self.fractions = _initial(model) if begin is None else begin
 
     def add(self, log: SeedLog) -> None:
         """Does the steps that follow."""

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ..converters import WeightArray
 from ..core import Measurement, StepReport
+from ..data import Data
 from ..logs import LogError
+from .evaluation import Evaluation
 
 __all__ = ["Run"]
 
@@ -90,6 +92,10 @@ class Run(ABC):
     @abstractmethod
     def advance(self) -> StepReport:
         """Does one step and writes it to the log."""
+
+    @abstractmethod
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
 
     @abstractmethod
     def add_measurement(self, measurement: Measurement) -> None:

@@ -15,7 +15,6 @@ from ..logs import IncompleteHeaderError, LogWarning
 from ..logs.log_file import log_exists
 from .best_state import BestState
 from .callbacks import Callback
-from .evaluation import evaluate
 from .history import History
 from .run import Run
 
@@ -188,5 +187,5 @@ class Session:
         if self._validation is None:
             return {}
         found = self._best.last if self._best is not None else None
-        found = found or evaluate(self._trainer.runtime, self._validation)
+        found = found or self.run.evaluate(self._validation)
         return {f"val_{name}": value for name, value in found.values().items()}

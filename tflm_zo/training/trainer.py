@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -30,7 +31,9 @@ from .rate import with_measured_rate
 from .run import Run
 from .session import Session, check_log, prepare_log
 from .settings import Settings
+from .shared_weight_run import SharedWeightRun
 from .weight_run import WeightRun
+from .workers import Workers
 
 __all__ = ["KEEPS", "Trainer"]
 
@@ -50,6 +53,8 @@ class Trainer:
         runtime: name of the runtime that runs the model.
         threads: number of threads that divide the samples of an invoke among them; a run is the same, bit for
             bit, for any number. The runtime tflm has one.
+        workers: number of processes of this machine that share the invokes of weight perturbation, or
+            `Workers` on others; a run is the same, bit for bit, for any number. 0: none but this one.
 
     Attributes:
         settings: settings of the runs.
@@ -80,6 +85,7 @@ class Trainer:
         runtime: str = "litert",
         *,
         threads: int = 1,
+        workers: int | Workers = 0,
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise TypeError(f"settings: expected Settings, such as algorithms.node(), got {settings!r}")
@@ -87,11 +93,16 @@ class Trainer:
         if not is_zo(loaded):
             loaded, settings = trainable_model(loaded, settings)
         self.model, self.runtime = loaded, load(loaded, runtime, threads=threads)
-        self._threads = threads
+        self._threads, self._workers = threads, workers
         metadata = self.runtime.metadata
         if not metadata.trainable or metadata.loss is None:
             raise SettingsError("the model has no trainable tensors or no loss: inject it again")
         self.settings = settings or usual_settings(metadata)
+        if workers and self.settings.is_layerwise:
+            raise SettingsError(
+                "workers: they share the invokes of weight perturbation, and this run is layer-wise; train "
+                "without workers, or with threads"
+            )
         check_model(self.settings, metadata)
         if self.settings.is_layerwise:
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
@@ -181,18 +192,27 @@ class Trainer:
             self.runtime, self.model, self.settings, data, total, budget
         )
         self.measured_rate = settings.learning_rate if spent else None
-        run = self._new_run(settings, data, total, keep)
-        run.spent = spent
-        open_log = prepare_log(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
-        self.log = None if log is None else Path(log)
-        self.stop_training = self.interrupted = False
-        measured = (validation or self.measured_samples(data)) if keep == "best" else None
-        session = Session(self, run, validation, measured, may_end=budget is not None)
-        self._run = run
-        try:
-            return session.train(open_log, callbacks)
-        finally:
-            self._run = None
+        with self._running_workers() as workers:
+            run = self._new_run(settings, data, total, keep, workers)
+            run.spent = spent
+            opened = prepare_log(
+                run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every
+            )
+            self.log = None if log is None else Path(log)
+            self.stop_training = self.interrupted = False
+            measured = (validation or self.measured_samples(data)) if keep == "best" else None
+            session = Session(self, run, validation, measured, may_end=budget is not None)
+            self._run = run
+            try:
+                return session.train(opened, callbacks)
+            finally:
+                self._run = None
+
+    def _running_workers(self) -> AbstractContextManager[Workers | None]:
+        """Those of a run: others than the caller's end with it."""
+        if isinstance(self._workers, Workers):
+            return nullcontext(self._workers)
+        return Workers(self._workers) if self._workers else nullcontext()
 
     def _planned_steps(
         self, epochs: int | None, steps: int | None, budget: float | None, samples: int
@@ -202,9 +222,15 @@ class Trainer:
             steps = min(self.affordable_steps(budget, samples), most_budget_steps(self.settings, samples))
         return planned_steps(self.settings, samples, epochs, steps)
 
-    def _new_run(self, settings: Settings, data: Data, total: int, keep: Keep) -> Run:
-        kind = NodeRun if settings.is_layerwise else WeightRun
-        run = kind(self.runtime, self.model, settings, total, list(data.inputs), data.labels)
+    def _new_run(
+        self, settings: Settings, data: Data, total: int, keep: Keep, workers: Workers | None
+    ) -> Run:
+        given = (self.runtime, self.model, settings, total, list(data.inputs), data.labels)
+        run: Run
+        if settings.is_layerwise:
+            run = NodeRun(*given)
+        else:
+            run = WeightRun(*given) if workers is None else SharedWeightRun(*given, workers)
         self.steps_per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
         run.measure_every = measuring_interval(total, self.steps_per_epoch) if keep == "best" else 0
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model
-from ..core import Control, Measurement, StepReport, best_of, without_checksum
+from ..core import Control, Measurement, Request, StepReport, best_of, without_checksum
+from ..data import Data
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
+from .evaluation import Evaluation, evaluate
 from .integers import weight_integers
 from .minibatch_parts import MinibatchParts, together_at_most
 from .replay import Replay, replay_log
@@ -143,33 +145,45 @@ class WeightRun(Run):
 
     def advance(self) -> StepReport:
         """Does one step and writes it to the log."""
-        runtime, control = self._runtime, self._control
-        while (request := control.next()) is not None:
-            first = request.first_sample
-            if first != self._fed:
-                part = self._parts.find(first)
-                if part is None:
-                    part = self._parts.gather(first, control.samples(first, self._samples))
-                runtime.feed(*part)
-                self._fed = first
-            runtime.invoke(request.words, start=request.start_segment, checked=True)
+        while (request := self._control.next()) is not None:
+            losses = self._losses(request, request.start_segment)
             self.forwards += self._samples
-            report = control.report(runtime.losses())
+            report = self._control.report(losses)
             if report is not None:
-                self._forget_parts()
-                if self._writer is not None:
-                    self._writer.append()
-                self._base[2].append(control.coefficients)
-                if len(self._base[2]) == _KEPT_STEPS:
-                    self.settle()
-                    weights = self._runtime.read_weights(), self._runtime.read_fractions()
-                    self._base = weights, self.step, []
+                self._keep_step()
                 return report
         raise ValueError("the run is over")
+
+    def _losses(self, request: Request, start: int) -> NDArray[np.int32]:
+        """Does an invoke from a segment on; returns its samples' losses."""
+        first = request.first_sample
+        if first != self._fed:
+            part = self._parts.find(first)
+            if part is None:
+                part = self._parts.gather(first, self._control.samples(first, self._samples))
+            self._runtime.feed(*part)
+            self._fed = first
+        self._runtime.invoke(request.words, start=start, checked=True)
+        return self._runtime.losses()
+
+    def _keep_step(self) -> None:
+        """Makes the step that the control unit has finished one of the run's whole steps."""
+        self._forget_parts()
+        if self._writer is not None:
+            self._writer.append()
+        self._base[2].append(self._control.coefficients)
+        if len(self._base[2]) == _KEPT_STEPS:
+            self.settle()
+            weights = self._runtime.read_weights(), self._runtime.read_fractions()
+            self._base = weights, self.step, []
 
     def _forget_parts(self) -> None:
         self._parts.forget()
         self._fed = None
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+        return evaluate(self._runtime, data)
 
     def add_measurement(self, measurement: Measurement) -> None:
         """Writes what was measured of the weights after the last whole step into the log."""
@@ -196,10 +210,16 @@ class WeightRun(Run):
         self._forget_parts()
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
+        self._runtime.write_weights(*self._replayed())
+
+    def _replayed(self) -> tuple[Arrays, Arrays]:
+        """Weights and fractions after the last whole step, computed from what is kept."""
         begin, first, done = self._base
+        if begin is not None:
+            begin = {n: w.copy() for n, w in begin[0].items()}, {n: f.copy() for n, f in begin[1].items()}
         replay = Replay(self._model, begin)
         replay.add(SeedLog.from_steps(self._control.settings, self._mark, done, first))
-        self._runtime.write_weights(replay.weights, replay.fractions)
+        return replay.weights, replay.fractions
 
     def close_log(self) -> None:
         """Brings the log to the disk and closes it."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from ...converters import load_model
 from ...converters.channel_statistics import read_statistics
-from ...training import ALGORITHMS, SettingsError
+from ...training import ALGORITHMS, SettingsError, Workers
 from ...training.injection import is_zo
 from ...training.trainer import KEEPS
 from ..options import (
@@ -23,10 +24,12 @@ from ..options import (
     LossOutput,
     ModelFile,
     OutputModel,
+    RayAddress,
     ReRange,
     RuntimeName,
     Steps,
     Threads,
+    WorkerCount,
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
@@ -158,6 +161,8 @@ def train(
     labels: LabelsFile = None,
     runtime: RuntimeName = "litert",
     threads: Threads = 1,
+    worker_count: WorkerCount = None,
+    ray: RayAddress = None,
     epochs: Epochs = None,
     steps: Steps = None,
     budget: Budget = None,
@@ -221,7 +226,10 @@ def train(
         {name: value for name, value in given.items() if value is not None},
         loss_output,
     )
-    run = TrainingRun(made.zo, made.settings, files, runtime, threads, force=force, resume=resume)
-    run.load_data(Measured(held_out=held_out, blocks=choose_block, keep=keep))
-    run.train(Length(epochs, steps, budget))
-    run.finish(re_range=re_range, as_json=as_json)
+    with Workers(worker_count, ray) if worker_count or ray else nullcontext() as workers:
+        run = TrainingRun(
+            made.zo, made.settings, files, runtime, threads, workers, force=force, resume=resume
+        )
+        run.load_data(Measured(held_out=held_out, blocks=choose_block, keep=keep))
+        run.train(Length(epochs, steps, budget))
+        run.finish(re_range=re_range, as_json=as_json)

@@ -1,0 +1,183 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A run of weight perturbation does not depend on how many workers share its invokes, or on what becomes of
+them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.commands import files_of, run
+from helpers.injection import inject_all
+from helpers.models import MODELS
+from helpers.settings import weight_settings
+from tflm_zo.converters import Model
+from tflm_zo.core import Coordinate, Gaussian
+from tflm_zo.training import Callback, Settings, SettingsError, Trainer, Workers, WorkersError, algorithms
+
+ray = pytest.importorskip("ray", reason="RAY IS NOT INSTALLED: NO RUN WAS SHARED BY WORKERS")
+
+SAMPLES, STEPS = 22, 9
+
+# Of injection, of the settings' weights: blocks begin behind segments that other invokes have run.
+RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "chain": ("small_cnn", {}, {"queries": 3}),
+    "depthwise, 8 bit": ("depthwise_separable", {"update_bits": 8}, {"queries": 2, "batch_size": 8}),
+    "residual, one-sided": ("residual", {}, {"estimator": "one-sided", "queries": 2}),
+    "momentum, blocks": (
+        "small_cnn",
+        {"update_bits": 8, "cuts": ("pool",)},
+        {
+            "momentum": 0.5,
+            "momentum_terms": 3,
+            "scope": "blocks",
+            "perturbation": Gaussian(0.6),
+            "queries": 2,
+        },
+    ),
+    "coordinate": ("small_cnn", {}, {"perturbation": Coordinate(2), "queries": 4, "learning_rate": 9.0}),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """One for all tests: it takes seconds to start."""
+    ray.init(num_cpus=5, include_dashboard=False, log_to_driver=False, logging_level="error")
+    yield
+    ray.shutdown()
+
+
+def made(name: str) -> tuple[Model, Settings]:
+    network, injection, changes = RUNS[name]
+    model = inject_all(MODELS[network](), **{"batch": 4, "command_words": 1000, **injection})
+    return model, weight_settings(**{"batch_size": 4, **changes})
+
+
+def samples(trainer: Trainer) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    loss = trainer.runtime.metadata.loss
+    assert loss is not None
+    x = rng.integers(-128, 128, (SAMPLES, *trainer.runtime.input_details()[0][1:])).astype(np.int8)
+    return x, rng.integers(0, loss.elements, SAMPLES)
+
+
+def outcome(
+    name: str, log: Path, workers: int, callbacks: tuple[Callback, ...] = (), **fit: Any
+) -> tuple[Any, ...]:
+    """Everything that a run leads to."""
+    model, settings = made(name)
+    trainer = Trainer(model, settings, workers=workers)
+    x, y = samples(trainer)
+    history = trainer.fit(
+        x, y, steps=STEPS, validation_data=(x[:9], y[:9]), log=log, callbacks=callbacks, **fit
+    )
+    weights = {key: values.tobytes() for key, values in trainer.runtime.read_weights().items()}
+    return log.read_bytes(), weights, history.measurements, history.history, history.forwards
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_run_is_the_same(name: str, tmp_path: Path) -> None:
+    alone = outcome(name, tmp_path / "0.zolog", 0)
+    for workers in (1, 2, 4) if name == "chain" else (2,):
+        assert outcome(name, tmp_path / f"{workers}.zolog", workers) == alone
+
+
+def processes() -> list[int]:
+    """Of the workers: Ray names them after what they run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if path.read_bytes().startswith(b"ray::_Holder"):
+                found.append(int(path.parent.name))
+    return found
+
+
+class Kill(Callback):
+    """Kills a worker after some steps, as a machine does that fails."""
+
+    killed = 0
+
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        if step % 3 == 1:
+            running = processes()
+            os.kill(running[step % len(running)], signal.SIGKILL)
+            self.killed += 1
+
+
+def test_dead_workers_are_replaced(tmp_path: Path) -> None:
+    alone, kill = outcome("chain", tmp_path / "0.zolog", 0), Kill()
+    assert outcome("chain", tmp_path / "2.zolog", 2, (kill,)) == alone
+    assert kill.killed == 3
+
+
+class Die(Callback):
+    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        if step == 4:
+            raise MemoryError
+
+
+def test_the_run_goes_on_from_its_log(tmp_path: Path) -> None:
+    """With other workers, or without any."""
+    alone = outcome("chain", tmp_path / "0.zolog", 0)
+    for number, (before, after) in enumerate([(2, 3), (2, 0), (0, 2)], 1):
+        log = tmp_path / f"{number}.zolog"
+        with pytest.raises(MemoryError):
+            outcome("chain", log, before, (Die(),))
+        went_on = outcome("chain", log, after, resume=True)
+        assert (went_on[0], went_on[1]) == (alone[0], alone[1])
+
+
+def test_workers_of_the_caller_stay(tmp_path: Path) -> None:
+    alone = outcome("chain", tmp_path / "0.zolog", 0)
+    with Workers(2) as workers:
+        for run in ("1", "2"):
+            assert outcome("chain", tmp_path / f"{run}.zolog", workers) == alone
+            assert workers.count == 2
+    assert workers.count == 0
+
+
+class Mortal:
+    def __init__(self) -> None:
+        pass
+
+    def die(self) -> None:
+        os._exit(1)
+
+
+def test_workers_that_keep_dying() -> None:
+    with Workers(1) as workers:
+        workers.start(Mortal)
+        with pytest.raises(WorkersError, match="worker 0 died 4 times in a row"):
+            workers.call("die", [()], lambda _: ())
+
+
+def test_refused() -> None:
+    with pytest.raises(ValueError, match="workers: expected a number >= 1, got 0"):
+        Workers(0)
+    with pytest.raises(SettingsError, match="workers: .*layer-wise"):
+        Trainer(MODELS["small_cnn"](), algorithms.node(batch_size=8), workers=2)
+    model = inject_all(MODELS["small_cnn"](), batch=4, headroom=4)
+    trainer = Trainer(model, weight_settings(batch_size=4, sharpness=True), workers=2)
+    with pytest.raises(SettingsError, match="workers: sharpness-aware"):
+        trainer.fit(*samples(trainer), steps=2)
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.tflite").write_bytes(MODELS["small_cnn"]())
+    x, y = samples(Trainer(MODELS["small_cnn"](), algorithms.weight(batch_size=8)))
+    np.savez("data.npz", x=x, y=y)
+    given = ("model.tflite", "data.npz", "--algorithm", "weight", "--batch-size", 8, "--steps", 6)
+    run("train", *given, "-o", "alone.tflite")
+    run("train", *given, "-o", "shared.tflite", "--workers", 2)
+    assert files_of("alone") == files_of("shared")
+    refused = run("train", *given[:2], "-o", "nodes.tflite", "--workers", 2, code=1)
+    assert "layer-wise" in refused.output and not Path("nodes.tflite").exists()
