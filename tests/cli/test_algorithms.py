@@ -122,21 +122,11 @@ def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
 
 
 def test_re_range(cli: Any, model_file: Any, data: Path) -> None:
-    """Filters of the output have other scales; the log is the same."""
-    command = [
-        "train",
-        model_file("lenet5"),
-        data,
-        "--steps",
-        3,
-        "--batch-size",
-        32,
-        "--runtime",
-        "litert",
-    ]
-    for name, options in (("plain", ()), ("ranged", ("--re-range",))):
-        assert cli(*command, "-o", f"{name}.tflite", *options).exit_code == 0
-    assert Path("plain.zolog").read_bytes() == Path("ranged.zolog").read_bytes()
+    """Filters of the output have other scales."""
+    steps = ("--steps", 3, "--batch-size", 32, "--runtime", "litert")
+    assert cli("train", model_file("lenet5"), data, "-o", "plain.tflite", *steps).exit_code == 0
+    ranged = ("replay", "plain.zo.tflite", "plain.zolog", "-o", "ranged.tflite", "--re-range")
+    assert cli(*ranged).exit_code == 0
     scales = [
         {
             t.name: t.quantization.scales

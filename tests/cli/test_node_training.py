@@ -298,15 +298,15 @@ def test_without_a_layer_for_nodes(folder: Path) -> None:
 
 
 def test_other_files(folder: Path) -> None:
-    """--zo-model, --log, --checkpoint and --csv; a checkpoint is replayed."""
-    more = ("--zo-model", "z", "--log", "l", "--checkpoint", "c", "--csv", "h.csv", "--validation", "d.npz")
+    """--zo-model, --log and --csv."""
+    more = ("--zo-model", "z", "--log", "l", "--csv", "h.csv", "--validation", "d.npz")
     result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--epochs", 3, *more)
-    assert (result["zo_model"], result["log"], result["checkpoint"]) == ("z", "l", "c")
-    assert {p.name for p in folder.iterdir()} == {"p.tflite", "d.npz", "a.tflite", "z", "l", "c", "h.csv"}
+    assert (result["zo_model"], result["log"]) == ("z", "l")
+    assert {p.name for p in folder.iterdir()} == {"p.tflite", "d.npz", "a.tflite", "z", "l", "h.csv"}
     header, *lines = Path("h.csv").read_text().splitlines()
     column = header.split(",").index("equivalents")
     assert [float(line.split(",")[column]) for line in lines] == result["history"]["equivalents"]
-    run("replay", "z", "c", "-o", "b.tflite", "--batch", 1)
+    run("replay", "z", "l", "-o", "b.tflite", "--batch", 1)
     assert Path("b.tflite").read_bytes() == Path("a.tflite").read_bytes()
 
 
@@ -371,12 +371,12 @@ def test_the_whole_way(folder: Path) -> None:
     assert result_of("evaluate", "a.zo.tflite", "test.npz")["loss"] == before["loss"]
 
 
-@pytest.mark.parametrize("taken", ["-o", "--checkpoint", "--csv"])
+@pytest.mark.parametrize("taken", ["-o", "--zo-model", "--csv"])
 def test_another_run_that_would_write_the_same_is_told_at_once(
     taken: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the first one trains, and has not written its output yet."""
-    first = {"-o": "a.tflite", "--log": "a.zolog", "--zo-model": "a.zo", "--checkpoint": "c", "--csv": "t"}
+    first = {"-o": "a.tflite", "--log": "a.zolog", "--zo-model": "a.zo", "--csv": "t"}
     second = {"-o": "b.tflite", "--log": "b.zolog", "--zo-model": "b.zo"} | {taken: first[taken]}
     real, codes = Trainer.fit, []
 

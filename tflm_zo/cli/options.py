@@ -176,8 +176,7 @@ WorkerCount = Annotated[
         "--workers",
         min=1,
         metavar="N",
-        help="Processes that share the invokes of weight perturbation, which change no bit (default: with "
-        "--ray one for each core of the cluster).",
+        help="Processes that share the invokes, to the same bits.",
         show_default=False,
         rich_help_panel="Run",
     ),
@@ -187,7 +186,7 @@ RayAddress = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="Ray cluster that the workers run in; auto: the one of this machine (default: one for the run).",
+        help="Ray cluster of the workers; auto: this machine's.",
         show_default=False,
         rich_help_panel="Run",
     ),

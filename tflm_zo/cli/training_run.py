@@ -16,7 +16,6 @@ from ..logs import MAGIC, LogError, is_snapshot_log
 from ..training import (
     BlockProbes,
     Callback,
-    Checkpoint,
     CSVLogger,
     History,
     ProgressBar,
@@ -51,7 +50,6 @@ class Files:
     output: Path
     log: Path
     zo_model: Path | None
-    checkpoint: Path | None
     csv: Path | None
     rehearsal: Path | None
     validation: Path | None
@@ -74,7 +72,6 @@ class Files:
             "-o": self.output,
             "--log": self.log,
             "--zo-model": self.zo_model,
-            "--checkpoint": self.checkpoint,
             "--csv": self.csv,
         }
 
@@ -180,8 +177,6 @@ class TrainingRun:
         callbacks: list[Callback] = [ProgressBar()]
         if files.csv is not None:
             callbacks.append(CSVLogger(files.csv))
-        if files.checkpoint is not None:
-            callbacks.append(Checkpoint(files.checkpoint, replace=self._force))
         if files.zo_model is not None:
             kept_zo = KeepZoModel(
                 files.zo_model, self._zo.to_bytes(), files.log, force=self._force, resume=self._resume
@@ -242,10 +237,10 @@ class TrainingRun:
         )
         return found, budget
 
-    def finish(self, *, re_range: bool, as_json: bool) -> None:
+    def finish(self, *, as_json: bool) -> None:
         """Writes the model, says what the run has come to, and ends an interrupted command."""
         trainer, history, files = self._trainer, self._history, self._files
-        self._write_model(re_range)
+        self._write_model()
         if history.measurements:
             before, final = _measured_at(history, 0), _measured_at(history, history.kept_step)
         else:
@@ -273,10 +268,10 @@ class TrainingRun:
             )
             raise typer.Exit(interruption_code())
 
-    def _write_model(self, re_range: bool) -> None:
+    def _write_model(self) -> None:
         files = self._files
         again = f"tflm-zo replay makes the model of {files.zo_model or files.model} and {files.log}"
-        data = self._trainer.export(re_range=re_range).to_bytes()
+        data = self._trainer.export().to_bytes()
         try:
             write_output(files.output, data, force=self._force or self._resume)
         except OSError as error:
@@ -291,7 +286,6 @@ class TrainingRun:
             "output": str(files.output),
             "log": str(files.log),
             "zo_model": str(files.zo_model or files.model),
-            "checkpoint": None if files.checkpoint is None else str(files.checkpoint),
             "runtime": self._runtime,
             "algorithm": trainer.settings.algorithm,
             "samples": self._samples,

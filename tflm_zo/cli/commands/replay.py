@@ -22,7 +22,7 @@ EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
 
 Log = Annotated[
     Path,
-    typer.Argument(metavar="LOG", help="A log or a checkpoint, as train writes them.", show_default=False),
+    typer.Argument(metavar="LOG", help="A log, as train writes it.", show_default=False),
 ]
 Steps = Annotated[
     int | None,

@@ -25,7 +25,6 @@ from ..options import (
     ModelFile,
     OutputModel,
     RayAddress,
-    ReRange,
     RuntimeName,
     Steps,
     Threads,
@@ -56,8 +55,8 @@ Budget = Annotated[
 Keep = Annotated[
     str,
     typer.Option(
-        help="Weights that are written. best: those with the smallest loss on --validation or on samples "
-        "held out; last: those of the last step.",
+        help="Weights that are written: those with the smallest loss on --validation or samples held out, "
+        "or those of the last step.",
         rich_help_panel=_RUN,
         **choice(KEEPS),
     ),
@@ -143,10 +142,6 @@ ZoModel = Annotated[
         rich_help_panel=_FILES,
     ),
 ]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Copy of the log, written after each epoch.", rich_help_panel=_FILES),
-]
 Csv = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="CSV file that gets a line for each epoch.", rich_help_panel=_FILES),
@@ -180,10 +175,8 @@ def train(
     loss_output: LossOutput = None,
     log: Log = None,
     zo_model: ZoModel = None,
-    checkpoint: Checkpoint = None,
     csv: Csv = None,
     force: Force = False,
-    re_range: ReRange = False,
     as_json: Json = False,
 ) -> None:
     """Train a model with forward passes and write the trained plain int8 model.
@@ -199,8 +192,7 @@ def train(
     tflm-zo train model.tflite adapt.npz -o adapted.tflite --algorithm poor-mans-training --batch-size 32
     --choose-block 4 --held-out 0.2 --budget 100000
     tries each of four blocks of layers for an epoch and trains the best; the probes count in --budget. The
-    algorithm there trains all layers; the default one trains those that carry nodes, which in many networks
-    are too few for four blocks.
+    layers that the default algorithm trains are too few for four blocks in many networks.
     """
     source = load_model(model)
     plain = not is_zo(source)
@@ -208,7 +200,7 @@ def train(
         raise ValueError(f"--zo-model: {model} is a ZO model already")
     zo_model = zo_model or output.with_suffix(".zo.tflite") if plain else None
     log = log or output.with_suffix(".zolog")
-    files = Files(model, data, labels, output, log, zo_model, checkpoint, csv, rehearsal, validation)
+    files = Files(model, data, labels, output, log, zo_model, csv, rehearsal, validation)
     check_different(files.reads, files.writes)
     for path in files.writes.values():
         check_output(path, force=force or resume)
@@ -232,4 +224,4 @@ def train(
         )
         run.load_data(Measured(held_out=held_out, blocks=choose_block, keep=keep))
         run.train(Length(epochs, steps, budget))
-        run.finish(re_range=re_range, as_json=as_json)
+        run.finish(as_json=as_json)
