@@ -76,7 +76,7 @@ class SharedWeightRun(WeightRun):
         self._data: tuple[Data, Any] | None = None  # that was evaluated last, and where the workers find it
 
     def _count_invokes(self) -> int:
-        nothing, count = np.zeros(self._samples, np.int32), 1
+        nothing, count = np.zeros(self._invokes.samples, np.int32), 1
         self._control.next()
         while self._control.report(nothing) is None:
             self._control.next()
@@ -102,7 +102,7 @@ class SharedWeightRun(WeightRun):
         report = None
         for losses in itertools.chain.from_iterable(self._divide("losses", self.invokes)):
             self._control.next()
-            self.forwards += self._samples
+            self.forwards += self._invokes.samples
             report = self._control.report(losses)
         assert report is not None  # of the step's last invoke
         self._keep_step()

@@ -10,27 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model
-from ..core import Control, Measurement, Request, StepReport, best_of, without_checksum
+from ..core import Control, Measurement, StepReport, best_of, without_checksum
 from ..data import Data
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
 from .evaluation import Evaluation, evaluate
 from .integers import weight_integers
-from .minibatch_parts import MinibatchParts, together_at_most
 from .replay import Replay, replay_log
 from .run import Arrays, Run
 from .settings import Settings
+from .weight_invokes import WeightInvokes
 
 __all__ = ["WeightRun"]
 
 # Steps whose coefficients a run keeps: what an interruption replays.
 _KEPT_STEPS: Final = 4096
-
-
-def _parts_together(parts: int, most: int) -> int:
-    """The parts of a minibatch that one invoke passes forward: as many as divide it, up to `most`."""
-    return max(count for count in range(1, min(parts, most) + 1) if parts % count == 0)
 
 
 class WeightRun(Run):
@@ -72,12 +67,7 @@ class WeightRun(Run):
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
-        s = self._control.settings
-        most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in inputs))
-        together = _parts_together(int(s.parts), most if runtime.takes(2 * runtime.batch) else 1)
-        self._samples = together * int(s.batch)  # of an invoke
-        self._parts = MinibatchParts(inputs, labels, self._samples, int(s.parts) // together)
-        self._fed: int | None = None  # first sample of the part that was fed last, until the step ends
+        self._invokes = WeightInvokes(runtime, self._control, inputs, labels)
         self._writer: SeedLogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
@@ -146,29 +136,17 @@ class WeightRun(Run):
     def advance(self) -> StepReport:
         """Does one step and writes it to the log."""
         while (request := self._control.next()) is not None:
-            losses = self._losses(request, request.start_segment)
-            self.forwards += self._samples
+            losses = self._invokes.losses(request, request.start_segment)
+            self.forwards += self._invokes.samples
             report = self._control.report(losses)
             if report is not None:
                 self._keep_step()
                 return report
         raise ValueError("the run is over")
 
-    def _losses(self, request: Request, start: int) -> NDArray[np.int32]:
-        """Does an invoke from a segment on; returns its samples' losses."""
-        first = request.first_sample
-        if first != self._fed:
-            part = self._parts.find(first)
-            if part is None:
-                part = self._parts.gather(first, self._control.samples(first, self._samples))
-            self._runtime.feed(*part)
-            self._fed = first
-        self._runtime.invoke(request.words, start=start, checked=True)
-        return self._runtime.losses()
-
     def _keep_step(self) -> None:
         """Makes the step that the control unit has finished one of the run's whole steps."""
-        self._forget_parts()
+        self._invokes.end_step()
         if self._writer is not None:
             self._writer.append()
         self._base[2].append(self._control.coefficients)
@@ -176,10 +154,6 @@ class WeightRun(Run):
             self.settle()
             weights = self._runtime.read_weights(), self._runtime.read_fractions()
             self._base = weights, self.step, []
-
-    def _forget_parts(self) -> None:
-        self._parts.forget()
-        self._fed = None
 
     def evaluate(self, data: Data) -> Evaluation:
         """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
@@ -207,7 +181,7 @@ class WeightRun(Run):
 
     def roll_back(self) -> None:
         """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
-        self._forget_parts()
+        self._invokes.end_step()
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
         self._runtime.write_weights(*self._replayed())

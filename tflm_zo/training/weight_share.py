@@ -83,7 +83,7 @@ class WeightShare(WeightRun):
         """
         self._take(steps)
         found: list[NDArray[np.int32]] = []
-        nothing = np.zeros(self._samples, np.int32)
+        nothing = np.zeros(self._invokes.samples, np.int32)
         for number in range(last):
             request = self._control.next()
             assert request is not None  # a step has that many
@@ -91,11 +91,11 @@ class WeightShare(WeightRun):
                 self._runtime.execute(without_losses(request.words))
             else:
                 # The invoke before the first one has left nothing to start from.
-                found.append(self._losses(request, request.start_segment if found else 0).copy())
+                found.append(self._invokes.losses(request, request.start_segment if found else 0).copy())
             if number + 1 < last:
                 self._control.report(nothing)
         self._runtime.execute(self._control.abandon(executed=True))
-        self._forget_parts()
+        self._invokes.end_step()
         return found
 
     def evaluate_part(self, steps: Steps, data: Data, first: int, last: int) -> Evaluation:

@@ -1,0 +1,14 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Fleets: clients that train one model together by weight perturbation, and exchange seeds and loss
+differences instead of weights.
+"""
+
+from __future__ import annotations
+
+from .answer import Answer, sum_of
+from .errors import FleetError
+from .fleet_log import FleetLog
+from .position import Position
+from .replica import Replica
+
+__all__ = ["Answer", "FleetError", "FleetLog", "Position", "Replica", "sum_of"]

@@ -1,0 +1,180 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The server's state of a fleet: a seed log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, read_metadata
+from ..core import SEED_LOG_HEADER_BYTES, Control, SeedLogHeader, SeedLogRecord
+from ..logs import SeedLogWriter, fingerprint
+from ..training.checks import SettingsError
+from ..training.costs import block_segments
+from ..training.integers import weight_integers
+from ..training.settings import Settings
+from .answer import Answer, evaluations, sum_of
+from .errors import FleetError
+from .position import Position
+
+__all__ = ["FleetLog"]
+
+# Of a mean difference or loss that a record has room for, unit 2^-16.
+_MOST_MEAN = 1 << 30
+
+
+class FleetLog(Position):
+    """The run of a fleet at its server, which decides each step by its clients' answers. Its log is a seed
+    log like any other: `tflm-zo replay` makes the trained model of it, and with the mean of all answers it is
+    that of one run on all minibatches together, bit for bit.
+
+    Args:
+        model: the ZO model.
+        settings: settings of the run, of weight perturbation; its `batch_size` is that of each client.
+        steps: number of steps of the whole run.
+        samples: number of training samples of a client: the most that one has.
+        path: path of the log.
+        resume: goes on from the log, which must be of the same run, where there is one.
+        replace: starts anew although the log exists.
+
+    Raises:
+        SettingsError: the settings are not those of weight perturbation alone, or are sharpness-aware.
+        FleetError: the log that is resumed is of another run.
+        FileExistsError: the log exists, and neither `resume` nor `replace` is set.
+        OSError: the log cannot be written.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        settings: Settings,
+        steps: int,
+        samples: int,
+        path: str | os.PathLike[str],
+        *,
+        resume: bool = False,
+        replace: bool = False,
+    ) -> None:
+        if settings.is_layerwise:
+            raise SettingsError(
+                f"a fleet exchanges seeds of weight perturbation, not of {settings.algorithm}"
+            )
+        metadata = read_metadata(model)
+        integers = weight_integers(
+            settings,
+            steps=steps,
+            samples=samples,
+            batch=metadata.batch,
+            weights=sum(t.trained for t in metadata.trainable),
+            blocks=len(metadata.blocks),
+        )
+        mark = fingerprint(model)
+        super().__init__(model, SeedLogHeader(integers, mark, 0).to_bytes())
+        self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
+        self._path, self._records = Path(path), bytearray()
+        kept = self._resumed() if resume and self._path.is_file() else None
+        self._writer = SeedLogWriter(path, self._control, mark, resume=kept, replace=replace)
+
+    def _resumed(self) -> int:
+        """Takes the steps of the log; returns its bytes that are whole."""
+        data = self._path.read_bytes()
+        head, records = data[:SEED_LOG_HEADER_BYTES], data[SEED_LOG_HEADER_BYTES:]
+        if len(head) < SEED_LOG_HEADER_BYTES:
+            return 0
+        if head != self.header:
+            raise FleetError(f"{self._path} is of another run: other settings, model or number of steps")
+        # What follows the last whole record is a write that was interrupted.
+        self._records += records[: len(self._following(records)) * self.record_bytes]
+        self.take(bytes(self._records))
+        self._control.resume(self.step, self.mean_square)
+        return SEED_LOG_HEADER_BYTES + len(self._records)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return int(self.settings.steps)
+
+    def records(self, first: int) -> bytes:
+        """The records of the steps from `first` on."""
+        return bytes(self._records[first * self.record_bytes :])
+
+    def lacking(self, first: int) -> tuple[bytes, bool]:
+        """What a client that has come to step `first` lacks: the records since, or a snapshot where that is
+        shorter.
+
+        Returns:
+            The bytes, and whether they are a snapshot.
+        """
+        records = self.records(first)
+        if len(records) > self.snapshot_bytes:
+            return self.snapshot(), True
+        return records, False
+
+    def decide(self, answers: Sequence[Answer]) -> bytes:
+        """Puts the next step together of answers, each sample of which counts the same.
+
+        Args:
+            answers: at least one.
+
+        Returns:
+            The step's record, which is in the log.
+
+        Raises:
+            FleetError: an answer is of another step or out of range, see `Answer.check`. Nothing has changed.
+            OSError: the record cannot be written; the step is not done.
+        """
+        if not answers:
+            raise FleetError("no client has answered")
+        for answer in answers:
+            answer.check(self.settings, self.step)
+        whole = sum_of(answers)
+        d = [_divide(int(v), whole.samples) for v in whole.differences]
+        return self._decide(d, _divide(whole.loss, whole.samples * evaluations(self.settings)))
+
+    def decide_mean(self, mean: NDArray[np.float64]) -> bytes:
+        """Puts the next step together of what an aggregator has made of answers.
+
+        Args:
+            mean: a difference for each query and, at the end, the loss, nats, float64 [queries + 1].
+
+        Returns:
+            The step's record, which is in the log.
+
+        Raises:
+            FleetError: it has another shape or is not finite. Nothing has changed.
+            OSError: the record cannot be written; the step is not done.
+        """
+        values = np.asarray(mean, np.float64)
+        if values.shape != (self.settings.queries + 1,) or not np.isfinite(values).all():
+            raise FleetError(f"expected {self.settings.queries + 1} finite numbers, got {mean!r}")
+        # Half away from zero, as the core divides.
+        *d, loss = (int(np.copysign(np.floor(abs(v) * 65536 + 0.5), v)) for v in values)
+        return self._decide(d, loss)
+
+    def _decide(self, d: Sequence[int], loss: int) -> bytes:
+        if self.step == self.steps:
+            raise FleetError(f"the run is over: it has {self.steps} steps")
+        clamped = [max(-_MOST_MEAN, min(v, _MOST_MEAN)) for v in d]
+        self._control.decide(np.array(clamped, np.int64), max(-_MOST_MEAN, min(loss, _MOST_MEAN)))
+        record = SeedLogRecord.write(self._control, self.checksum)
+        try:
+            self._writer.append()
+        except OSError:
+            self._control.resume(self.step, self.mean_square)
+            raise
+        self._records += record
+        self.take(record)
+        return record
+
+    def close(self) -> None:
+        """Brings the log to the disk and closes it."""
+        self._writer.close()
+
+
+def _divide(value: int, by: int) -> int:
+    """A quotient, half away from zero: the core's ``zo_divide``."""
+    return (2 * abs(value) + by) // (2 * by) * (1 if value > 0 else -1)
