@@ -1,14 +1,15 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What workers bring to a run of weight perturbation, and what a call of them costs.
+"""What workers bring to a run, and what a call of them costs.
 
     python benchmarks/workers.py MODELS…
 
-Steps have four queries. They are done by this process alone, by one worker and by two, by turns; times are
-those of the fastest of some rounds, as a step's wall clock and as a share of what is possible: a run alone,
-divided by workers. A call is one of each worker that does nothing. From it and from the time of a step alone
-the script says what more workers would do where there are cores for them: each does an equal share of the
-step's invokes, as far as invokes can be divided, and then waits for the call, which is taken to cost as much
-for each worker more.
+Steps of weight perturbation have four queries; those of node perturbation are the default's. They are done
+by this process alone, by one worker and by two, by turns; times are those of the fastest of some rounds, as a
+step's wall clock and as a share of what is possible: a run alone, divided by workers. A call is one of each
+worker that does nothing. Of weight perturbation, the script says from it and from the time of a step alone
+what more workers would do where there are cores for them: each does an equal share of the step's invokes, as
+far as invokes can be divided, and then waits for the call, which is taken to cost as much for each worker
+more.
 
 Needs Ray, and a core for each worker.
 """
@@ -31,6 +32,9 @@ from rich.table import Table
 from tflm_zo import algorithms, inject, load_model
 from tflm_zo.runtime import load
 from tflm_zo.training import Workers, inject_settings
+from tflm_zo.training.node_run import NodeRun
+from tflm_zo.training.run import Run
+from tflm_zo.training.shared_node_run import SharedNodeRun
 from tflm_zo.training.shared_weight_run import SharedWeightRun
 from tflm_zo.training.weight_run import WeightRun
 
@@ -39,7 +43,7 @@ FORETOLD = (4, 16, 64)
 ALONE = 0
 
 
-def step_time(run: WeightRun) -> float:
+def step_time(run: Run) -> float:
     """Seconds of a step: the mean over as many as take some time."""
     steps, begin = 0, time.perf_counter()
     while (spent := time.perf_counter() - begin) < SECONDS:
@@ -48,9 +52,13 @@ def step_time(run: WeightRun) -> float:
     return spent / steps
 
 
-def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
+def measure(path: Path, algorithm: str, batch_size: int, counts: list[int]) -> dict[str, Any]:
     """Seconds of a step by number of workers."""
-    settings = algorithms.weight(batch_size=batch_size, seed=1, learning_rate=0.5, queries=QUERIES)
+    if algorithm == "weight":
+        settings = algorithms.weight(batch_size=batch_size, seed=1, learning_rate=0.5, queries=QUERIES)
+    else:
+        settings = algorithms.node(batch_size=batch_size, seed=1)
+    kind, shared = (WeightRun, SharedWeightRun) if algorithm == "weight" else (NodeRun, SharedNodeRun)
     model = inject(load_model(path.read_bytes()), inject_settings(settings, batch=min(batch_size, 32)))
     runtime = load(model)
     loss = runtime.metadata.loss
@@ -68,16 +76,17 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
     pools = [Workers(count) for count in counts]
     try:
         given = (model, settings, 1 << 20, [x], y)
-        runs[ALONE] = WeightRun(runtime, *given)
+        runs[ALONE] = kind(runtime, *given)
         for pool, count in zip(pools, counts, strict=True):
-            runs[count] = SharedWeightRun(load(model), *given, pool)
+            runs[count] = shared(load(model), *given, pool)
         for run in runs.values():
             run.begin()
             run.advance()
         for _ in range(ROUNDS):
             for count, run in runs.items():
                 best[count] = min(best.get(count, 1e9), step_time(run))
-        call, invokes = call_time(pools[0]), runs[counts[0]].invokes
+        call = call_time(pools[0])
+        invokes = runs[counts[0]].invokes if algorithm == "weight" else 0
     finally:
         for pool in reversed(pools):
             pool.stop()
@@ -87,7 +96,7 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
         "step_seconds": best,
         "call_seconds": call,
         "efficiency": {count: best[ALONE] / count / best[count] for count in counts},
-        "foretold": {n: best[ALONE] / foretold(best[ALONE], invokes, call, n) for n in FORETOLD},
+        "foretold": {n: best[ALONE] / foretold(best[ALONE], invokes, call, n) for n in FORETOLD if invokes},
     }
 
 
@@ -112,6 +121,7 @@ def main() -> None:
     )
     parser.add_argument("models", nargs="*", type=Path, metavar="MODELS", help=".tflite files")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 512], help="samples of a minibatch")
+    parser.add_argument("--algorithm", choices=("weight", "node"), default="weight")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     try:
@@ -129,12 +139,13 @@ def main() -> None:
     cases = [(path, size) for path in arguments.models for size in arguments.batch_size]
     with progress("models", len(cases)) as advance:
         for path, size in cases:
-            results.setdefault(path.stem, []).append(measure(path, size, counts))
+            results.setdefault(path.stem, []).append(measure(path, arguments.algorithm, size, counts))
             advance(1)
     if arguments.json:
         json.dump(results, sys.stdout, indent=2)
         return
-    table = Table(title=f"Weight perturbation, {QUERIES} queries")
+    of_weights = arguments.algorithm == "weight"
+    table = Table(title=f"Weight perturbation, {QUERIES} queries" if of_weights else "Node perturbation")
     for column in (
         "model",
         "minibatch",
@@ -143,8 +154,7 @@ def main() -> None:
         "2 workers",
         "2 / possible",
         "a call",
-        "4, foretold",
-        "8",
+        *(f"{n}, foretold" for n in FORETOLD if of_weights),
     ):
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, rows in results.items():

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,19 @@ from helpers.commands import files_of, run
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.settings import weight_settings
-from tflm_zo.converters import Model
+from tflm_zo.converters import Model, load_model
 from tflm_zo.core import Coordinate, Gaussian
-from tflm_zo.training import Callback, Settings, SettingsError, Trainer, Workers, WorkersError, algorithms
+from tflm_zo.training import (
+    Callback,
+    Exact,
+    Settings,
+    SettingsError,
+    Trainer,
+    Workers,
+    WorkersError,
+    algorithms,
+    inject_for,
+)
 
 ray = pytest.importorskip("ray", reason="RAY IS NOT INSTALLED: NO RUN WAS SHARED BY WORKERS")
 
@@ -47,6 +58,18 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+# Layer-wise ones; minibatches have six parts of 4.
+NODES = algorithms.node(batch_size=24, queries=2)
+NODE_RUNS: dict[str, tuple[str, Settings]] = {
+    "nodes": ("small_cnn", NODES),
+    "nodes, residual": ("residual", NODES),
+    "nodes, one-sided": ("small_cnn", replace(NODES, estimator="one-sided")),
+    "nodes, exact head": ("small_cnn", replace(NODES, tasks=(*NODES.tasks, Exact()))),
+    "exact, some outputs": ("small_cnn", algorithms.fqt(batch_size=24, last=1)),
+    "exact, a block": ("residual", replace(NODES, tasks=(*NODES.tasks, Exact(last="block")))),
+}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One for all tests: it takes seconds to start."""
@@ -56,6 +79,9 @@ def cluster() -> Iterator[None]:
 
 
 def made(name: str) -> tuple[Model, Settings]:
+    if name in NODE_RUNS:
+        network, settings = NODE_RUNS[name]
+        return inject_for(load_model(MODELS[network]()), settings, batch=4), settings
     network, injection, changes = RUNS[name]
     model = inject_all(MODELS[network](), **{"batch": 4, "command_words": 1000, **injection})
     return model, weight_settings(**{"batch_size": 4, **changes})
@@ -83,10 +109,10 @@ def outcome(
     return log.read_bytes(), weights, history.measurements, history.history, history.forwards
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [*RUNS, *NODE_RUNS])
 def test_the_run_is_the_same(name: str, tmp_path: Path) -> None:
     alone = outcome(name, tmp_path / "0.zolog", 0)
-    for workers in (1, 2, 4) if name == "chain" else (2,):
+    for workers in (1, 2, 4) if name in ("chain", "nodes") else (2,):
         assert outcome(name, tmp_path / f"{workers}.zolog", workers) == alone
 
 
@@ -112,9 +138,10 @@ class Kill(Callback):
             self.killed += 1
 
 
-def test_dead_workers_are_replaced(tmp_path: Path) -> None:
-    alone, kill = outcome("chain", tmp_path / "0.zolog", 0), Kill()
-    assert outcome("chain", tmp_path / "2.zolog", 2, (kill,)) == alone
+@pytest.mark.parametrize("name", ["chain", "nodes"])
+def test_dead_workers_are_replaced(name: str, tmp_path: Path) -> None:
+    alone, kill = outcome(name, tmp_path / "0.zolog", 0), Kill()
+    assert outcome(name, tmp_path / "2.zolog", 2, (kill,)) == alone
     assert kill.killed == 3
 
 
@@ -124,14 +151,15 @@ class Die(Callback):
             raise MemoryError
 
 
-def test_the_run_goes_on_from_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["chain", "nodes"])
+def test_the_run_goes_on_from_its_log(name: str, tmp_path: Path) -> None:
     """With other workers, or without any."""
-    alone = outcome("chain", tmp_path / "0.zolog", 0)
+    alone = outcome(name, tmp_path / "0.zolog", 0)
     for number, (before, after) in enumerate([(2, 3), (2, 0), (0, 2)], 1):
         log = tmp_path / f"{number}.zolog"
         with pytest.raises(MemoryError):
-            outcome("chain", log, before, (Die(),))
-        went_on = outcome("chain", log, after, resume=True)
+            outcome(name, log, before, (Die(),))
+        went_on = outcome(name, log, after, resume=True)
         assert (went_on[0], went_on[1]) == (alone[0], alone[1])
 
 
@@ -162,8 +190,16 @@ def test_workers_that_keep_dying() -> None:
 def test_refused() -> None:
     with pytest.raises(ValueError, match="workers: expected a number >= 1, got 0"):
         Workers(0)
-    with pytest.raises(SettingsError, match="workers: .*layer-wise"):
-        Trainer(MODELS["small_cnn"](), algorithms.node(batch_size=8), workers=2)
+    for settings, reason in [
+        (
+            algorithms.node(batch_size=8),
+            "one of 8 samples is one batch of the model's 8: choose batch_size=16",
+        ),
+        (algorithms.elastic_zo(batch_size=64), "a run that perturbs nodes and weights|perturbs weights"),
+    ]:
+        trainer = Trainer(MODELS["small_cnn"](), settings, workers=2)
+        with pytest.raises(SettingsError, match=f"workers: .*{reason}"):
+            trainer.fit(*samples(trainer), steps=2)
     model = inject_all(MODELS["small_cnn"](), batch=4, headroom=4)
     trainer = Trainer(model, weight_settings(batch_size=4, sharpness=True), workers=2)
     with pytest.raises(SettingsError, match="workers: sharpness-aware"):
@@ -180,4 +216,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("train", *given, "-o", "shared.tflite", "--workers", 2)
     assert files_of("alone") == files_of("shared")
     refused = run("train", *given[:2], "-o", "nodes.tflite", "--workers", 2, code=1)
-    assert "layer-wise" in refused.output and not Path("nodes.tflite").exists()
+    assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()

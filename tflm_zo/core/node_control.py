@@ -92,8 +92,14 @@ class NodeControl:
         self.tasks, self.rules = tuple(tasks), NodeRules() if rules is None else rules
         self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
+        # What an update reads, and the axis of its samples.
+        self._evidence: list[tuple[NDArray[Any], int]] = []
         self._backward = None if program is None else Backward(program, self._samples)
+        self._led_back = -1  # step in which errors were led back last
         of_tasks = {} if program is None else program.of_tasks
+        for field in sorted(set(of_tasks.values())):
+            assert self._backward is not None
+            self._evidence += [(values, 0) for values in self._backward.fields[field]]
         for i, (c, task) in enumerate(zip(self._tasks, tasks, strict=False)):
             self._fill(c, task, of_tasks.get(i))
         self._run, self._request, self._report = (
@@ -119,6 +125,11 @@ class NodeControl:
             self._buffers.append(array)
             return int(array.ctypes.data)
 
+        def evidence(shape: tuple[int, ...], dtype: type[np.generic], axis: int = 0) -> int:
+            at = buffer(shape, dtype)
+            self._evidence.append((self._buffers[-1], axis))
+            return at
+
         c.start_segment, c.queries = task.start_segment, task.queries
         c.mu, c.rate = task.mu, task.rate
         c.gain = task.gain.struct
@@ -132,21 +143,35 @@ class NodeControl:
             return
         c.layer = layer.struct
         if task.keeps_inputs:
-            c.inputs = buffer((samples, layer.input_bytes), np.int8)
+            c.inputs = evidence((samples, layer.input_bytes), np.int8)
         if field is not None:
             assert self._backward is not None
             errors, exponents = self._backward.fields[field]
             c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
         if task.in_tail:
             return
-        c.routes = buffer((samples, layer.route_bytes), np.uint8)
+        c.routes = evidence((samples, layer.route_bytes), np.uint8)
         if task.shared:
             return
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
         if task.queries:
-            c.differences = buffer((task.queries, samples), np.int32)
+            c.differences = evidence((task.queries, samples), np.int32, 1)
         elif field is None:
-            c.errors = buffer((samples, layer.nodes), np.int16)
+            c.errors = evidence((samples, layer.nodes), np.int16)
+
+    @property
+    def minibatch(self) -> int:
+        """Samples of a minibatch."""
+        return self._samples
+
+    def evidence(self, rows: slice) -> list[NDArray[Any]]:
+        """What an update reads of samples of the minibatch, as views: inputs, routes, differences and errors
+        of the tasks. Perturbed weights have none.
+
+        Args:
+            rows: the samples, by their places in the minibatch.
+        """
+        return [values[rows] if axis == 0 else values[:, rows] for values, axis in self._evidence]
 
     @property
     def buffer_bytes(self) -> int:
@@ -202,6 +227,7 @@ class NodeControl:
         """
         if len(states) != len(self._tasks):
             raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")
+        self._led_back = -1
         squares = (structs.zo_scale * len(states))(*(s.struct for s in states))
         call("zo_node_run_resume", self._run, step, largest_loss, squares)
 
@@ -296,7 +322,10 @@ class NodeControl:
         if self._backward is None:
             raise ValueError("sources: the run has no backward program")
         found = self._backward.sources(self._batch, sources)
+        if self._run.part and self._led_back != self.step:  # others lead the first part back
+            call("zo_backward_norms", self._backward.struct, found)
         call("zo_node_run_backward", self._run, self._backward.struct, found)
+        self._led_back = self.step
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
         """Keeps the activation that enters the first segment of perturbed weights, int8 [batch, ...]."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..runtime import Runtime, load
 from .checks import SettingsError
 from .evaluation import Evaluation
 from .settings import Settings
+from .shares import Shares
 from .weight_run import WeightRun
 from .weight_share import Follower, Steps, WeightShare
 from .workers import Workers
@@ -67,13 +67,9 @@ class SharedWeightRun(WeightRun):
             )
         self.invokes = self._count_invokes()
         workers.start(_make_share, model.to_bytes(), runtime.name, settings, total, inputs, labels)
-        self._workers = workers
-        # The whole steps that are in the weights of each worker, and of this runtime; None: of a worker that
-        # has just started.
-        self._seen: list[int | None] = [None] * workers.count
-        self._settled = 0
+        self._shares = Shares(workers, self._steps_since)
+        self._settled = 0  # whole steps that are in this runtime's weights
         self._follower = Follower(runtime, model, self._control.settings)
-        self._data: tuple[Data, Any] | None = None  # that was evaluated last, and where the workers find it
 
     def _count_invokes(self) -> int:
         nothing, count = np.zeros(self._invokes.samples, np.int32), 1
@@ -100,7 +96,7 @@ class SharedWeightRun(WeightRun):
         if self.step == self.total:
             raise ValueError("the run is over")
         report = None
-        for losses in itertools.chain.from_iterable(self._divide("losses", self.invokes)):
+        for losses in itertools.chain.from_iterable(self._shares.divide("losses", self.invokes, self.step)):
             self._control.next()
             self.forwards += self._invokes.samples
             report = self._control.report(losses)
@@ -110,26 +106,7 @@ class SharedWeightRun(WeightRun):
 
     def evaluate(self, data: Data) -> Evaluation:
         """Evaluates the weights after the last whole step."""
-        if self._data is None or self._data[0] is not data:
-            self._data = data, self._workers.put(data)
-        parts = self._divide("evaluate_part", len(data), self._data[1])
-        return Evaluation(*(sum(column) for column in zip(*map(astuple, parts), strict=True)))
-
-    def _divide(self, method: str, count: int, *arguments: Any) -> list[Any]:
-        """Calls a method of the workers' shares, each for its part of `count` things."""
-        shares = min(self._workers.count, count)
-        ends = [count * k // shares for k in range(shares + 1)]
-
-        def call(worker: int) -> tuple[Any, ...]:
-            return self._steps_since(self._seen[worker]), *arguments, ends[worker], ends[worker + 1]
-
-        def call_anew(worker: int) -> tuple[Any, ...]:
-            self._seen[worker] = None
-            return call(worker)
-
-        found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
-        self._seen[:shares] = [self.step] * shares
-        return found
+        return self._shares.evaluate(data, self.step)
 
     def _steps_since(self, seen: int | None) -> Steps:
         """What leads from the weights after so many steps to those after the last whole one."""

@@ -31,6 +31,7 @@ from .rate import with_measured_rate
 from .run import Run
 from .session import Session, check_log, prepare_log
 from .settings import Settings
+from .shared_node_run import SharedNodeRun
 from .shared_weight_run import SharedWeightRun
 from .weight_run import WeightRun
 from .workers import Workers
@@ -53,8 +54,8 @@ class Trainer:
         runtime: name of the runtime that runs the model.
         threads: number of threads that divide the samples of an invoke among them; a run is the same, bit for
             bit, for any number. The runtime tflm has one.
-        workers: number of processes of this machine that share the invokes of weight perturbation, or
-            `Workers` on others; a run is the same, bit for bit, for any number. 0: none but this one.
+        workers: number of processes of this machine that share the invokes of a step, or `Workers` on others;
+            a run is the same, bit for bit, for any number. 0: none but this one.
 
     Attributes:
         settings: settings of the runs.
@@ -98,11 +99,6 @@ class Trainer:
         if not metadata.trainable or metadata.loss is None:
             raise SettingsError("the model has no trainable tensors or no loss: inject it again")
         self.settings = settings or usual_settings(metadata)
-        if workers and self.settings.is_layerwise:
-            raise SettingsError(
-                "workers: they share the invokes of weight perturbation, and this run is layer-wise; train "
-                "without workers, or with threads"
-            )
         check_model(self.settings, metadata)
         if self.settings.is_layerwise:
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
@@ -228,7 +224,7 @@ class Trainer:
         given = (self.runtime, self.model, settings, total, list(data.inputs), data.labels)
         run: Run
         if settings.is_layerwise:
-            run = NodeRun(*given)
+            run = NodeRun(*given) if workers is None else SharedNodeRun(*given, workers)
         else:
             run = WeightRun(*given) if workers is None else SharedWeightRun(*given, workers)
         self.steps_per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total

@@ -1,0 +1,137 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A layer-wise run whose minibatches are shared by workers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, load_model
+from ..core import NodeAction, NodeRequest
+from ..data import Data
+from ..runtime import Runtime, load
+from .checks import SettingsError
+from .evaluation import Evaluation
+from .node_run import NodeRun
+from .node_share import NodeShare, State
+from .settings import Settings
+from .shares import Shares
+from .tasks import Weights
+from .workers import Workers
+
+__all__ = ["SharedNodeRun"]
+
+
+class SharedNodeRun(NodeRun):
+    """A layer-wise run, such as node perturbation. Workers pass parts of each minibatch forward and ask their
+    queries; what comes back is what the C core keeps of these samples, of which this run makes the update as
+    if it had passed them forward itself. Such updates depend on data, so that what workers are told of a step
+    is the weights that it has led to. Log and weights are the same for any number of workers, and for none.
+
+    Args:
+        runtime: see `NodeRun`, like the arguments that are not described here.
+        model: see `NodeRun`.
+        settings: see `NodeRun`.
+        total: see `NodeRun`.
+        inputs: see `NodeRun`.
+        labels: see `NodeRun`.
+        workers: workers, which this run starts.
+
+    Raises:
+        SettingsError: minibatches have one part, or the run perturbs weights, too.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: Model,
+        settings: Settings,
+        total: int,
+        inputs: list[NDArray[Any]],
+        labels: NDArray[Any],
+        workers: Workers,
+    ) -> None:
+        super().__init__(runtime, model, settings, total, inputs, labels)
+        if settings.has(Weights):
+            raise SettingsError(
+                f"workers: {settings.algorithm} perturbs weights for one part of a minibatch after the "
+                "other; train without workers"
+            )
+        self.parts = int(self._control.settings.parts)
+        if self.parts == 1:
+            raise SettingsError(
+                f"workers: they share the batches of a minibatch, and one of {settings.batch_size} samples "
+                f"is one batch of the model's {runtime.batch}: choose batch_size={2 * runtime.batch} or more"
+            )
+        workers.start(_make_share, model.to_bytes(), runtime.name, settings, total, inputs, labels)
+        self._workers, self._shares = workers, Shares(workers, self._news)
+        self._put: tuple[int, Any] | None = None  # the state after so many steps, where workers find it
+        # Of the step in progress: losses of each part; samples and what an update reads of them.
+        self._found: list[NDArray[np.int32]] = []
+        self._evidence: list[tuple[slice, list[NDArray[Any]]]] = []
+
+    def _news(self, seen: int | None) -> Any:
+        """What leads a worker from the weights after so many steps to those after the last whole one."""
+        if seen == self.step:
+            return None
+        if self._put is None or self._put[0] != self.step:
+            control = self._control
+            weights = np.concatenate([v.ravel() for v in self._views()])
+            state = State(self.step, weights, control.states, control.largest_loss)
+            self._put = self.step, self._workers.put(state)
+        return self._put[1]
+
+    def _forward(self, request: NodeRequest) -> None:
+        """Takes a part's losses from those that the workers have found, for all parts at the first one."""
+        part = request.first_sample // self._runtime.batch % self.parts
+        if part == 0:
+            found = self._shares.divide("parts", self.parts, self.step)
+            self._found = [losses for own, _ in found for losses in own]
+            ends = np.cumsum([0, *(len(own) * self._runtime.batch for own, _ in found)]).tolist()
+            rows = [slice(*ends) for ends in itertools.pairwise(ends)]
+            self._evidence = list(zip(rows, (evidence for _, evidence in found), strict=True))
+        self.forwards += self._runtime.batch
+        self._control.report(self._found[part])
+        self._take_evidence_where_due()
+
+    def _query(self, request: NodeRequest) -> None:
+        """Passes over queries, which the workers have asked, and after the last one takes what they found."""
+        control, batch = self._control, self._runtime.batch
+        self.forwards += control.evaluations * batch
+        control.report(np.zeros(control.evaluations * batch, np.int32))
+        self._take_evidence_where_due()
+
+    def _take_evidence_where_due(self) -> None:
+        """Before updates: until then reports write where it goes."""
+        if self._control.next().action != NodeAction.UPDATE:
+            return
+        for rows, evidence in self._evidence:
+            for place, found in zip(self._control.evidence(rows), evidence, strict=True):
+                place[...] = found
+        self._evidence = []
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last whole step."""
+        return self._shares.evaluate(data, self.step)
+
+    def roll_back(self) -> None:
+        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
+        super().roll_back()
+        self._put = None
+
+
+def _make_share(
+    model: bytes,
+    runtime: str,
+    settings: Settings,
+    total: int,
+    inputs: list[NDArray[Any]],
+    labels: NDArray[Any],
+) -> NodeShare:
+    loaded = load_model(model)
+    share = NodeShare(load(loaded, runtime), loaded, settings, total, inputs, labels)
+    share.begin()
+    return share
