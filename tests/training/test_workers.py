@@ -23,6 +23,7 @@ from helpers.settings import weight_settings
 from tflm_zo.converters import Model, load_model
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.training import (
+    BlockChoice,
     Callback,
     Exact,
     Settings,
@@ -31,6 +32,7 @@ from tflm_zo.training import (
     Workers,
     WorkersError,
     algorithms,
+    choose_block,
     inject_for,
 )
 
@@ -217,3 +219,27 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files_of("alone") == files_of("shared")
     refused = run("train", *given[:2], "-o", "nodes.tflite", "--workers", 2, code=1)
     assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()
+
+
+def test_blocks_are_probed_alike(tmp_path: Path) -> None:
+    model, settings = made("nodes, residual")
+    x, y = samples(Trainer(model, settings))
+    told: list[tuple[int, int, int]] = []
+
+    def choose(workers: Workers | None = None) -> BlockChoice:
+        return choose_block(
+            model,
+            settings,
+            x,
+            y,
+            blocks=3,
+            held_out=0.3,
+            progress=lambda *now: told.append(now),
+            workers=workers,
+        )
+
+    alone = choose()
+    told.clear()
+    with Workers(2) as workers:
+        assert choose(workers) == alone
+    assert [block for block, _, _ in told] == [1, 2] and told[-1][1] == told[-1][2]

@@ -142,8 +142,8 @@ class TrainingRun:
     ) -> None:
         self._zo, self._files, self._runtime, self._threads = zo, files, runtime, threads
         self._force, self._resume = force, resume
-        self._workers: int | Workers = workers or 0
-        self._trainer = Trainer(zo, settings, runtime=runtime, threads=threads, workers=self._workers)
+        self._workers = workers
+        self._trainer = Trainer(zo, settings, runtime=runtime, threads=threads, workers=workers or 0)
         if resume:
             check_kind(files.log, settings)
 
@@ -230,10 +230,10 @@ class TrainingRun:
         probes = BlockProbes(trainer, None, self._data, None, self._search)
         if budget is not None:
             budget = probes.rest_of(budget, count)
-        found = choose(probes, self._files.log if self._resume else None)
+        found = choose(probes, self._files.log if self._resume else None, self._workers)
         best = probes.settings_of(found["best"])
         self._trainer = Trainer(
-            self._zo, best, runtime=self._runtime, threads=self._threads, workers=self._workers
+            self._zo, best, runtime=self._runtime, threads=self._threads, workers=self._workers or 0
         )
         return found, budget
 

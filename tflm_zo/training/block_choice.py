@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ..converters import Model, initial_weights
 from ..core import BlockControl
-from ..data import Labels, Samples, prepare
+from ..data import Data, Labels, Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .block_search import BlockSearch, check_layerwise
 from .callbacks import Callback
@@ -24,6 +24,7 @@ from .length import planned_steps
 from .rate import with_measured_rate
 from .settings import Settings
 from .trainer import Trainer
+from .workers import Workers
 
 __all__ = ["BlockChoice", "BlockProbes", "choose_block"]
 
@@ -79,6 +80,59 @@ class _Steps(Callback):
             self._tell(self.block, self._done, self._total)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Probe:
+    """A probe of any of the blocks.
+
+    Attributes:
+        settings: settings of the run that is probed.
+        blocks: names of the layers of each block.
+        train: samples that are trained on.
+        judge: samples that tell how good a block is.
+        steps: steps of a probe.
+        of_classes: whether a score is a number of right samples.
+    """
+
+    settings: Settings
+    blocks: tuple[tuple[str, ...], ...]
+    train: Data
+    judge: Data
+    steps: int
+    of_classes: bool
+
+    def run(self, trainer: Trainer, block: int, *callbacks: Callback) -> int:
+        """Trains a block, from the weights that the model starts with, and returns its score."""
+        trainer.settings = dataclasses.replace(self.settings, layers=self.blocks[block])
+        trainer.fit(
+            self.train,
+            steps=self.steps,
+            callbacks=callbacks,
+            keep="last",
+            initial_weights=initial_weights(trainer.model),
+        )
+        if trainer.interrupted:
+            raise KeyboardInterrupt
+        return self.score(trainer)
+
+    def score(self, trainer: Trainer) -> int:
+        """The score of the weights as they are."""
+        found = evaluate(trainer.runtime, self.judge)
+        if self.of_classes:
+            assert found.accuracy is not None
+            return round(found.accuracy * found.labelled)
+        return -round(found.loss * found.labelled * 65536)
+
+
+class _Prober:
+    """A worker that does probes."""
+
+    def __init__(self, model: bytes, runtime: str, probe: _Probe) -> None:
+        self._trainer, self._probe = Trainer(model, probe.settings, runtime=runtime), probe
+
+    def score(self, block: int) -> int:
+        return self._probe.run(self._trainer, block)
+
+
 class BlockProbes:
     """Probes of each block of layers: construction checks them and knows their cost, `run` does them.
 
@@ -123,21 +177,20 @@ class BlockProbes:
         metadata = trainer.runtime.metadata
         loss = metadata.loss
         assert loss is not None  # the trainer has refused such a model
-        self._of_classes = loss.of_classes
-        self._initial = initial_weights(trainer.model)
         self.blocks = search.split(settings, metadata)
         data = prepare(trainer.runtime, x, y)
-        self._train, self._judge = hold_out(data, loss, search.held_out, settings.seed)
-        samples = len(self._train)
+        train, judge = hold_out(data, loss, search.held_out, settings.seed)
+        samples = len(train)
         self._steps = planned_steps(settings, samples, search.epochs, None)
         costs = Costs(trainer.model, metadata)
         self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(search.blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
         # One rate for all probes, which differ in their blocks alone.
-        self._probed, _, measuring = with_measured_rate(
-            trainer.runtime, trainer.model, settings, self._train, self._steps
+        probed, _, measuring = with_measured_rate(
+            trainer.runtime, trainer.model, settings, train, self._steps
         )
-        self.equivalents = measuring + training + len(self._judge) * (search.blocks + 1)
+        self._probe = _Probe(probed, self.blocks, train, judge, self._steps, loss.of_classes)
+        self.equivalents = measuring + training + len(judge) * (search.blocks + 1)
 
     def settings_of(self, block: int) -> Settings:
         """Returns the settings of a run that trains one block alone."""
@@ -185,49 +238,49 @@ class BlockProbes:
             )
         return self.blocks.index(layers)
 
-    def run(self, progress: ProbeProgress | None = None) -> BlockChoice:
+    def run(self, progress: ProbeProgress | None = None, workers: Workers | None = None) -> BlockChoice:
         """Trains and judges each block, and returns the choice.
+
+        Args:
+            progress: function called after each step with its block, the steps done in all probes, and their
+                total; with workers after each probe.
+            workers: workers, each of which does a probe at a time; the choice is the same.
 
         Raises:
             KeyboardInterrupt: Ctrl-C ended a probe.
+            WorkersError: workers cannot be started, or keep dying.
         """
-        control, steps = BlockControl(len(self.blocks)), _Steps(progress, self._steps * len(self.blocks))
-        trainer, scores = self._trainer, []
-        trainer.runtime.invoke(trainer.runtime.command(loss=False).restore())
-        before = self._score()
+        control, total = BlockControl(len(self.blocks)), self._steps * len(self.blocks)
+        runtime = self._trainer.runtime
+        runtime.invoke(runtime.command(loss=False).restore())
+        before = self._probe.score(self._trainer)
+        scores = [] if workers is None else self._shared_scores(workers, progress, total)
+        steps = _Steps(progress, total)
         while (block := control.next()) is not None:
-            # Every run begins with the weights that the model starts with.
-            trainer.settings, steps.block = (
-                dataclasses.replace(self._probed, layers=self.blocks[block]),
-                block,
-            )
-            trainer.fit(
-                self._train,
-                steps=self._steps,
-                callbacks=[steps],
-                keep="last",
-                initial_weights=self._initial,
-            )
-            if trainer.interrupted:
-                raise KeyboardInterrupt
-            scores.append(self._score())
-            control.report(scores[-1])
+            if workers is None:
+                steps.block = block
+                scores.append(self._probe.run(self._trainer, block, steps))
+            control.report(scores[block])
         return BlockChoice(
             best=control.best,
             blocks=self.blocks,
             scores=tuple(scores),
             before=before,
-            held_out=len(self._judge),
-            of_classes=self._of_classes,
+            held_out=len(self._probe.judge),
+            of_classes=self._probe.of_classes,
             equivalents=self.equivalents,
         )
 
-    def _score(self) -> int:
-        found = evaluate(self._trainer.runtime, self._judge)
-        if self._of_classes:
-            assert found.accuracy is not None
-            return round(found.accuracy * found.labelled)
-        return -round(found.loss * found.labelled * 65536)
+    def _shared_scores(self, workers: Workers, progress: ProbeProgress | None, total: int) -> list[int]:
+        workers.start(_Prober, self._trainer.model.to_bytes(), self._trainer.runtime.name, self._probe)
+        scores: list[int] = []
+        while len(scores) < len(self.blocks):
+            last = min(len(scores) + workers.count, len(self.blocks))
+            calls = [(block,) for block in range(len(scores), last)]
+            scores += workers.call("score", calls, calls.__getitem__)
+            if progress is not None:
+                progress(last - 1, self._steps * last, total)
+        return scores
 
 
 def choose_block(
@@ -241,6 +294,7 @@ def choose_block(
     epochs: int = BlockSearch.epochs,
     runtime: str | None = None,
     progress: ProbeProgress | None = None,
+    workers: Workers | None = None,
 ) -> BlockChoice:
     """Finds the block of layers that is best trained alone (Poor Man's Training, sec. 3.3).
 
@@ -264,7 +318,8 @@ def choose_block(
         epochs: epochs of each probe, >= 1.
         runtime: name of the runtime; None: the trainer's, or "litert".
         progress: function called after each step with its block, the steps done in all probes, and their
-            total.
+            total; with workers after each probe.
+        workers: workers, each of which does a probe at a time; the choice is the same.
 
     Raises:
         SettingsError: the settings do not fit the model or are those of weight perturbation, there are more
@@ -273,4 +328,4 @@ def choose_block(
         KeyboardInterrupt: Ctrl-C ended a probe.
     """
     search = BlockSearch(blocks, held_out, epochs)
-    return BlockProbes(trainer_or_model, settings, x, y, search, runtime=runtime).run(progress)
+    return BlockProbes(trainer_or_model, settings, x, y, search, runtime=runtime).run(progress, workers)

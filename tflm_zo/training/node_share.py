@@ -38,6 +38,8 @@ class NodeShare(NodeRun):
     asks their queries; weights come from the run that updates them. See `NodeRun` for arguments.
     """
 
+    _at: State  # that it has gone to last
+
     def parts(
         self, state: State | None, first: int, last: int
     ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.generic]]]:

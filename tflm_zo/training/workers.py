@@ -40,7 +40,7 @@ class Workers:
         return len(self._actors)
 
     def start(self, make: Callable[..., Any], *arguments: Any) -> None:
-        """Gives each worker its object.
+        """Gives each worker its object, in the place of one that it has had.
 
         Args:
             make: function that makes the object, by name in an importable module.
@@ -58,6 +58,7 @@ class Workers:
         count = self._wanted or max(1, cores)
         if count > cores:  # Ray would wait for a core
             raise WorkersError(f"the Ray cluster has {cores} cores for {count} workers: start it with more")
+        self._end_actors()
         self._actors = [self._new_actor() for _ in range(count)]
 
     def _started(self) -> Any:
@@ -127,11 +128,15 @@ class Workers:
 
     def stop(self) -> None:
         """Ends the workers, and the cluster where it was started for them."""
-        for actor in self._actors:
-            self._ray.kill(actor)
+        self._end_actors()
         if self._owns:
             self._ray.shutdown()
-        self._actors, self._ray, self._owns = [], None, False
+        self._ray, self._owns = None, False
+
+    def _end_actors(self) -> None:
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors = []
 
 
 class _Holder:
