@@ -19,13 +19,15 @@ in that folder.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import statistics
 import sys
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budgets", nargs="+", type=float, default=[2e4, 1e5])
     parser.add_argument("--seeds", type=int, default=3, help="0, 1, … (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="Ray cluster that does the runs instead; all its machines need --work, an absolute path",
+    )
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder for models")
     parser.add_argument("--results", type=Path, help="default: results.jsonl in --work")
     parser.add_argument("--plot", type=Path, metavar="FILE", help=".png, .svg or .pdf")
@@ -226,7 +233,7 @@ def main() -> None:
     ]
     done = {_key(row) for row in rows}
     if todo := [key for key in wanted if key not in done]:
-        _work(todo, arguments.work, path, arguments.jobs)
+        _work(todo, arguments.work, path, arguments.jobs, arguments.ray)
     chosen = [row for row in read(path) if _key(row) in set(wanted)]
     lines = summary(chosen)
     if arguments.plot is not None:
@@ -243,24 +250,43 @@ def main() -> None:
             console.print(ablation_table(lines) if arguments.ablations else table(lines))
 
 
-def _work(todo: list[tuple[str, str, float, int, str]], folder: Path, path: Path, jobs: int) -> None:
+@contextlib.contextmanager
+def _submitting(jobs: int, ray: str | None) -> Iterator[Callable[..., Future[Any]]]:
+    """Yields the function that hands calls to processes, of this machine or of a Ray cluster."""
+    if ray is None:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            yield pool.submit
+        return
+    import ray as cluster
+
+    here = {"working_dir": str(Path(__file__).parent.parent), "env_vars": {"PYTHONPATH": "learning:."}}
+    cluster.init(ray, runtime_env=here, log_to_driver=False, logging_level="error")
+    try:
+        yield lambda function, *given: cluster.remote(num_cpus=1)(function).remote(*given).future()
+    finally:
+        cluster.shutdown()
+
+
+def _work(
+    todo: list[tuple[str, str, float, int, str]], folder: Path, path: Path, jobs: int, ray: str | None
+) -> None:
     # One thread each: two interpreter threads on two busy cores are far slower than one.
     for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(variable, "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    context = multiprocessing.get_context("spawn")
     with (
-        ProcessPoolExecutor(jobs, mp_context=context) as pool,
+        _submitting(jobs, ray) as submit,
         Progress(console=Console(stderr=True)) as bar,
         open(path, "a", encoding="utf-8") as results,
     ):
         models = list(dict.fromkeys((task, seed) for task, _, _, seed, _ in todo))
         first = bar.add_task("pre-training", total=len(models))
-        for future in as_completed([pool.submit(prepare, t, s, str(folder)) for t, s in models]):
+        for future in as_completed([submit(prepare, t, s, str(folder)) for t, s in models]):
             future.result()
             bar.advance(first)
         second = bar.add_task("adapting", total=len(todo))
-        futures = {pool.submit(run, *key, str(folder)): key for key in todo}
+        futures = {submit(run, *key, str(folder)): key for key in todo}
         try:
             for done in as_completed(futures):
                 try:

@@ -22,6 +22,7 @@ from helpers.models import MODELS
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, load_model
 from tflm_zo.core import Coordinate, Gaussian
+from tflm_zo.recalibration import recalibrate
 from tflm_zo.training import (
     BlockChoice,
     Callback,
@@ -243,3 +244,17 @@ def test_blocks_are_probed_alike(tmp_path: Path) -> None:
     with Workers(2) as workers:
         assert choose(workers) == alone
     assert [block for block, _, _ in told] == [1, 2] and told[-1][1] == told[-1][2]
+
+
+def test_recalibration_is_the_same() -> None:
+    model = load_model(MODELS["residual"]())
+    rng = np.random.default_rng(5)
+    shape = model.subgraphs[0].inputs[0].shape[1:]
+    old = rng.integers(-80, 80, (40, *shape)).astype(np.int8)
+    new = (rng.integers(-40, 90, (23, *shape)) // 2 + 20).astype(np.int8)
+    alone = recalibrate(model, new, source=old)
+    assert any(layer.corrected for layer in alone.layers)
+    for count in (1, 2, 4):
+        with Workers(count) as workers:
+            shared = recalibrate(model, new, source=old, workers=workers)
+        assert shared.model.to_bytes() == alone.model.to_bytes() and shared.layers == alone.layers

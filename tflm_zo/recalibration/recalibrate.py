@@ -18,14 +18,17 @@ from ..converters.channel_statistics import (
     read_statistics,
     with_statistics,
 )
-from ..converters.model import Operator, Subgraph
+from ..converters.model import Operator
 from ..converters.passes.layer_names import layer_names
 from ..converters.rescale_channels import is_per_channel, layers_with_filters, rescale_channels, why_fixed
 from ..data import DataError, Samples
+from ..training.workers import Workers
 from .correction import Shift, is_uneven, shift_between
-from .layer_walk import LayerWalk, prepared
-from .moments import Moments, cell_sums, channel_statistics, layout_of, moments_of
+from .layer_walk import prepared
+from .moments import Moments, channel_statistics, layout_of
 from .running_moments import RunningMoments, corrected_layers, layer_outputs
+from .sample_walk import Walk
+from .shared_walk import walk_of
 
 __all__ = ["LayerChange", "Recalibration", "channel_statistics_of", "recalibrate"]
 
@@ -124,6 +127,7 @@ def recalibrate(
     source: Samples | None = None,
     runtime: str = "litert",
     threads: int = 1,
+    workers: Workers | None = None,
     watch: Watch = iter,
 ) -> Recalibration:
     """Leads a model's channels back to the means and deviations that they have on the data it was made for.
@@ -147,6 +151,7 @@ def recalibrate(
             model keeps, as `convert` and `recalibrate` leave them.
         runtime: name of the runtime that runs the model.
         threads: number of threads of the runtime; the result is the same for any number.
+        workers: workers that share the new samples, to the same result; None: none but this process.
         watch: function that passes the layers on, for a progress bar.
 
     Returns:
@@ -156,6 +161,7 @@ def recalibrate(
         ConversionError: the model keeps no statistics and there is no source, or it cannot be recalibrated.
         DataError: the samples or moments cannot be used.
         OSError: a file cannot be read.
+        WorkersError: workers cannot be started, or keep dying.
 
     Example:
         >>> tflm_zo.recalibrate("model.tflite", x).save("recalibrated.tflite")  # doctest: +SKIP
@@ -183,21 +189,22 @@ def recalibrate(
         samples = x.samples
         layer, was = layers[x.layer], old.layers[x.layer]
         shift = shift_between(was, old.samples, x.moments, samples, _zero_point(layer))
-        _, corrected = _correct(graph, layer, shift, x.moments, np.ones(len(was.mean)))
+
+        def rescale(_: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
+            return rescale_channels(graph, layer, factors, shifts)
+
+        _, corrected = _correct(layer, x.layer, shift, x.moments, np.ones(len(was.mean)), rescale)
         changes[layer] = shift, int(corrected.sum())
     else:
-        inputs = prepared(loaded, x)
-        samples = len(inputs[0])
-        walk = LayerWalk(graph, inputs, runtime, threads)
+        walk = walk_of(result, prepared(loaded, x), runtime, threads, workers)
+        samples = walk.samples
         for number, layer in enumerate(watch(layers)):
-            walk.before(layer)
-            values = walk.output(layer)
-            if number == 0 and _is_uneven(old, values, _zero_point(layer)):
+            now = walk.moments(number)
+            if number == 0 and _is_uneven(old, walk, _zero_point(layer)):
                 uneven = True
                 break
-            values, change = _recalibrate_layer(graph, layer, old, number, values, walk)
-            changes[layer] = change
-            walk.after(layer, values)
+            changes[layer] = _recalibrate_layer(layer, old, number, now, walk)
+            walk.leave(number)
     # What new biases replaced would only take up flash; buffers that nothing used in the original stay.
     after = result.referenced_buffers()
     result.buffers = [b for b in result.buffers if b not in before or b in after]
@@ -210,37 +217,35 @@ def _zero_point(layer: Operator) -> int:
     return quantization.zero_point
 
 
-def _is_uneven(old: Statistics, values: NDArray[np.int8], zero_point: int) -> bool:
-    found = cell_sums(values)
+def _is_uneven(old: Statistics, walk: Walk, zero_point: int) -> bool:
+    found = walk.cells()
     if old.layout is None or found is None:
         return False
-    cells = found[0].sum(axis=0) / (len(values) * found[1][:, None]) - zero_point
-    return is_uneven(old.layout, old.samples, old.layers[0], cells, len(values))
+    cells = found[0] / (walk.samples * found[1][:, None]) - zero_point
+    return is_uneven(old.layout, old.samples, old.layers[0], cells, walk.samples)
 
 
 def _recalibrate_layer(
-    graph: Subgraph,
-    layer: Operator,
-    old: Statistics,
-    number: int,
-    values: NDArray[np.int8],
-    walk: LayerWalk,
-) -> tuple[NDArray[np.int8], tuple[Shift, int]]:
-    now = moments_of(values)
-    shift = shift_between(old.layers[number], old.samples, now, len(values), _zero_point(layer))
+    layer: Operator, old: Statistics, number: int, now: Moments, walk: Walk
+) -> tuple[Shift, int]:
+    shift = shift_between(old.layers[number], old.samples, now, walk.samples, _zero_point(layer))
     factors, corrected = np.ones(len(now.sums)), np.zeros(len(now.sums), bool)
     for _ in range(ROUNDS):
-        factors, moved = _correct(graph, layer, shift, now, factors)
+        factors, moved = _correct(layer, number, shift, now, factors, walk.correct)
         if not moved.any():
             break
         corrected |= moved
-        values = walk.output(layer)
-        now = moments_of(values)
-    return values, (shift, int(corrected.sum()))
+        now = walk.moments(number)
+    return shift, int(corrected.sum())
 
 
 def _correct(
-    graph: Subgraph, layer: Operator, shift: Shift, now: Moments, before: NDArray[np.float64]
+    layer: Operator,
+    number: int,
+    shift: Shift,
+    now: Moments,
+    before: NDArray[np.float64],
+    rescale: Callable[[int, NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Corrects a layer once; returns the product of its factors so far, and which channels have changed."""
     quantization = layer.outputs[0].quantization
@@ -249,7 +254,7 @@ def _correct(
     if wanted is None:
         return before, np.zeros(len(before), bool)
     factors, shifts = wanted
-    done = rescale_channels(graph, layer, factors, shifts * quantization.scale)
+    done = rescale(number, factors, shifts * quantization.scale)
     return np.where(done, before * factors, before), done & ((factors != 1) | (shifts != 0))
 
 
