@@ -195,9 +195,8 @@ def main() -> None:
         parser.error(f"{options.output} exists; choose another name")
     options.output.mkdir(parents=True)
     runs = [run(s, options.epochs, None if s else options.output) for s in range(options.seeds)]
-    table = Table(
-        title=f"{CLIPS} healthy seconds of the new fan; area under the curve, {options.seeds} seeds"
-    )
+    seeds = "1 seed" if options.seeds == 1 else f"{options.seeds} seeds"
+    table = Table(title=f"{CLIPS} healthy seconds of the new fan; area under the curve, {seeds}")
     for column in ("way to adapt", "new fan", "known fans"):
         table.add_column(column)
     for name in runs[0]:

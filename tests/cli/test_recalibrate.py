@@ -68,6 +68,36 @@ def test_train_recalibrates_what_keeps_statistics(cli: Any, files: Any, tmp_path
     assert again.exit_code == 0 and "corrected" not in again.stderr
 
 
+def test_what_learns_to_reproduce_its_input_is_trained_as_it_is(
+    cli: Any, model_file: Any, data_file: Any, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    old, new = rng.uniform(-1.9, 1.9, (60, 24)), 0.5 * rng.uniform(-1.9, 1.9, (40, 24)) + 0.4
+    model, old, new = model_file("autoencoder"), data_file("old.npz", x=old), data_file("new.npz", x=new)
+    clean = data_file("clean.npz", x=np.load(new)["x"], y=np.load(new)["x"][::-1])
+    assert cli("recalibrate", model, old, "-o", "kept.tflite", "--source", old).exit_code == 0
+    runs = {
+        "default": (new, []),
+        "as it is": (new, ["--as-is"]),
+        "asked": (new, ["--recalibrate"]),
+        # With targets of its own the same model reproduces something else than its input.
+        "targets": (clean, []),
+    }
+    trained, said = {}, {}
+    for name, (data, more) in runs.items():
+        done = cli(
+            "train", "kept.tflite", data, "-o", f"{name}.tflite", "--steps", 2, "--batch-size", 8, *more
+        )
+        assert done.exit_code == 0, done.stderr
+        lines = [line for line in done.stderr.splitlines() if "recalibrated" in line or "corrected" in line]
+        said[name] = [line.split()[0] for line in lines]
+        trained[name] = (tmp_path / f"{name}.tflite").read_bytes()
+    assert said["default"] == ["nothing"] and said["as it is"] == []
+    assert [len(said[name]) for name in ("asked", "targets")] == [1, 1]
+    assert "nothing" not in said["asked"] + said["targets"]
+    assert trained["default"] == trained["as it is"] != trained["asked"]
+
+
 def test_refusals_leave_no_file(cli: Any, files: Any, data_file: Any, tmp_path: Path) -> None:
     model, old, new = files
     cases = [

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from ...converters import load_model
-from ...converters.channel_statistics import read_statistics
 from ...training import ALGORITHMS, SettingsError, Workers
 from ...training.injection import is_zo
 from ...training.trainer import KEEPS
@@ -32,7 +31,7 @@ from ..options import (
     choice,
 )
 from ..output_file import check_different, check_output, claim_outputs
-from ..recalibration import recalibrated
+from ..recalibration import recalibrated, usually_recalibrated
 from ..set_option import ALGORITHM_HELP, SetOption
 from ..training_run import Files, Length, Measured, TrainingRun
 from ..zo_source import zo_source
@@ -113,7 +112,7 @@ Recalibrate = Annotated[
     bool | None,
     typer.Option(
         "--recalibrate/--as-is",
-        help="Recalibrate a plain MODEL to DATA first (default: if it keeps statistics).",
+        help="Recalibrate a plain MODEL first (default: a classifier with statistics).",
         show_default=False,
         rich_help_panel=_DATA,
     ),
@@ -208,7 +207,9 @@ def train(
     if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
-    if recalibrate or (recalibrate is None and plain and read_statistics(source) is not None):
+    if recalibrate is None:
+        recalibrate = plain and usually_recalibrated(source, data, labels, settings, loss_output)
+    if recalibrate:
         source = recalibrated(source, data, runtime, threads)
     made = zo_source(
         source,
