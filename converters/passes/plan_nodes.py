@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -81,9 +83,15 @@ def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer]
     """Returns the trainable layers that could carry nodes, and why each of the others cannot."""
     layers: dict[Trainable, NodeLayer] = {}
     reasons: dict[Trainable, str] = {}
+    logits = None if plan.loss is None else plan.loss.tensor
+
+    @functools.cache  # the output of a layer is the input of the next one
+    def reason_at(tensor: Tensor) -> str | None:
+        return cut_reason(graph, tensor, logits)
+
     for trainable in plan.trainable:
         try:
-            layers[trainable] = _node_layer(graph, trainable, plan)
+            layers[trainable] = _node_layer(graph, trainable, plan, reason_at)
         except UnfitError as unfit:
             reasons[trainable] = str(unfit)
     return layers, reasons
@@ -146,7 +154,9 @@ def _choose(
     return chosen
 
 
-def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
+def _node_layer(
+    graph: Subgraph, trainable: Trainable, plan: Plan, reason_at: Callable[[Tensor], str | None]
+) -> NodeLayer:
     if len(trainable.operators) > 1:
         raise UnfitError("shares its filter with another layer")
     op = trainable.operators[0]
@@ -154,7 +164,7 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
     source = op.inputs[0]
     assert source is not None
     logits = None if plan.loss is None else plan.loss.tensor
-    output, (geometry["low"], geometry["high"]) = _summed(graph, op, logits)
+    output, (geometry["low"], geometry["high"]) = _summed(graph, op, logits, reason_at)
     form, nodes = _nodes_of(graph, output, geometry)
     before = same_bytes(graph, source)
     if before in graph.inputs[1:]:
@@ -177,13 +187,15 @@ def _node_layer(graph: Subgraph, trainable: Trainable, plan: Plan) -> NodeLayer:
                 f"has its {what} «{tensor.name}» in shape {list(tensor.shape)}, which does not begin with "
                 f"the batch {graph.inputs[0].shape[0]}"
             )
-        reason = None if tensor in graph.inputs else cut_reason(graph, tensor, logits)
+        reason = None if tensor in graph.inputs else reason_at(tensor)
         if reason is not None:
             raise UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
     return layer
 
 
-def _summed(graph: Subgraph, op: Operator, logits: Tensor | None) -> tuple[Tensor, tuple[int, int]]:
+def _summed(
+    graph: Subgraph, op: Operator, logits: Tensor | None, reason_at: Callable[[Tensor], str | None]
+) -> tuple[Tensor, tuple[int, int]]:
     """Returns what of a layer is perturbed or pooled, and its clamps: its output, or, in a residual block,
     the sum that the output is added to.
 
@@ -191,7 +203,7 @@ def _summed(graph: Subgraph, op: Operator, logits: Tensor | None) -> tuple[Tenso
     = 1. So layers on both branches share the sum's nodes, and nothing crosses a cut at it but itself.
     """
     output, clamps = op.outputs[0], clamps_of(op, op.outputs[0])
-    while clamps == NO_CLAMPS and cut_reason(graph, output, logits) is None:
+    while clamps == NO_CLAMPS and reason_at(output) is None:
         readers = graph.consumers().get(output, [])
         if len(readers) != 1 or readers[0].builtin != B.ADD or crosses_alone(graph, output, logits):
             break

@@ -297,10 +297,11 @@ def plan(
     if name is None:
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
-    found, clamped = ways(loaded, search), dict[str, float]()
-    for way in found:
-        if way.settings.is_layerwise and not {t.layer for t in way.metadata.trainable} <= set(clamped):
-            clamped.update(clamped_shares(way.zo))
+    found = ways(loaded, search)
+    layerwise = {id(way.zo): way.zo for way in found if way.settings.is_layerwise}
+    clamped: dict[str, float] = {}
+    for zo in layerwise.values():
+        clamped = clamped_shares(zo, clamped)
     sizes = sizes_of(loaded, found)
     costs = (_cost(w, s, loaded, target, instructions, clamped) for w, s in zip(found, sizes, strict=True))
     return Plan(name, target, instructions.inference(loaded), tuple(costs))

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
+from ..converters.settings import NODES
 from ..training import algorithms
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
@@ -83,11 +85,21 @@ class _Models:
         """
         key = inject_settings(settings, batch=1, update_bits=bits)
         if key not in self._made:
-            zo = inject_plain(self._model, key, batch=1)
+            zo = inject_plain(self._model, self._with_known_layers(key), batch=1)
             self._made[key] = zo, read_metadata(zo)
         zo, metadata = self._made[key]
         check_model(settings, metadata)
         return zo, metadata
+
+    def _with_known_layers(self, key: InjectSettings) -> InjectSettings:
+        """Returns the settings with the layers by name, where a model with other bits has found them: that
+        does not depend on bits, and takes half of the time.
+        """
+        for other, (_, metadata) in self._made.items():
+            if key.trainable == NODES and dataclasses.replace(other, update_bits=key.update_bits) == key:
+                names = dict.fromkeys(glob.escape(t.layer) for t in metadata.trainable)
+                return dataclasses.replace(key, trainable=list(names))
+        return key
 
 
 def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
