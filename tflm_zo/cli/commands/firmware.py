@@ -311,8 +311,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "objects": result["objects_bytes"],
         "stack": result["stack_bytes"],
         "libraries": result["library_bytes"],
-        "RAM": result["ram_bytes"],
     }
+    row["RAM"] = sum(row[part] for part in ("arena", "workspace", "objects", "stack", "libraries"))
     if result["blocks"] is None:
         console.print(result["trains"]["sentence"], markup=False)
     else:
@@ -336,7 +336,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
     console.print(
         f"weights that are trained take {result['trainable_bytes']:,} bytes of the arena; with CMSIS-NN's "
-        f"kernels for vectors (MVE) it is {result['arena_bytes_mve']:,} bytes",
+        f"kernels for vectors (MVE) it is {result['arena_bytes_mve']:,} bytes, and RAM "
+        f"{row['RAM'] - result['arena_bytes'] + result['arena_bytes_mve']:,}",
         markup=False,
     )
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"

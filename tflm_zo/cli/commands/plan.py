@@ -7,10 +7,11 @@ import re
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 
 from ...converters.table import table, table_console
-from ...planner import Cost, Plan, boards, cores
+from ...planner import Cost, Plan, Target, boards, cores
 from ...planner import plan as make_plan
 from ...training import SettingsError
 from ..failures import waiting_for
@@ -32,6 +33,7 @@ from ..results import show, write_report
 EXAMPLE = "tflm-zo plan model.tflite --board nano-33-ble"
 
 _DEVICE = "Device"
+_WIDTH = 80  # of the tables
 
 
 def _list_boards(wanted: bool) -> None:
@@ -170,18 +172,18 @@ def _render(console: Console, made: Plan) -> None:
     console.print(f"an inference takes {_count(made.inference)} instructions{seconds}", markup=False)
     if target.core.note:
         console.print(target.core.note, markup=False)
-    columns = ["trains by", "layers", "bits", "minibatch", "RAM", "flash", "log"]
-    columns += ["instructions"] if target.clock is None else ["step", "10⁴", "10⁵"]
-    columns += ["backprop: int8", "float32", "fits"]
-    rows = [_row(made, cost) for cost in made.shown()]
-    console.print(table("Ways to train, the one first that is likely to learn most", columns, rows))
-    timed = "instructions of a step" if target.clock is None else "time of a step and of 10⁴ and 10⁵ forwards"
-    console.print(
-        f"bytes of RAM, of flash, of log a step; {timed}; bytes that backpropagation of the same layers "
-        "takes (ElasticZO, eq. 4 and 15)",
-        markup=False,
-    )
-    for cost in made.shown():
+    shown = made.shown()
+    columns = ["trains by", "layers", "bits", "batch", "arena", "work", "RAM", "flash", "log", "fits"]
+    title = "Ways to train, the one first that is likely to learn most, and their bytes"
+    _print_narrow(console, title, columns, [_bytes_of(made, cost) for cost in shown])
+    columns = ["trains by", "instructions"]
+    columns += [] if target.clock is None else ["step", "10⁴", "10⁵"]
+    columns += [] if target.clock is None or target.power is None else ["energy"]
+    columns += ["backprop\nint8", "\nfloat32"]
+    _print_narrow(console, "What a step and a run take", columns, [_costs_of(made, cost) for cost in shown])
+    for sentence in _legend(target):
+        console.print(sentence, markup=False)
+    for cost in shown:
         if cost.choice is not None:
             console.print(_choice(made, cost), markup=False)
     if not made.costs[0].measured:
@@ -189,18 +191,49 @@ def _render(console: Console, made: Plan) -> None:
     _verdict(console, made)
 
 
-def _row(made: Plan, cost: Cost) -> list[object]:
-    target, way = made.target, cost.way
-    if target.clock is None:
-        costs: list[object] = [_count(cost.instructions)]
-    else:
-        costs = [_time(cost.seconds(target))]
-        costs += [_time(cost.seconds(target, budget)) for budget in (10_000, 100_000)]
-    back = cost.backpropagation
+def _print_narrow(console: Console, title: str, columns: list[str], rows: list[list[object]]) -> None:
+    """Prints a table without lines between its columns, for a terminal of 80 columns."""
+    result = table(title, columns, rows)
+    result.box, result.padding = box.SIMPLE_HEAD, 0
+    result.show_edge = result.pad_edge = False
+    for column in result.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    console.print(result, width=min(console.width, _WIDTH))
+
+
+def _bytes_of(made: Plan, cost: Cost) -> list[object]:
+    way, ram = cost.way, cost.sizes.ram
     return [
         *(way.name, len(way.trained.layers), way.update_bits, way.settings.batch_size),
-        *(cost.ram, cost.flash, cost.log, *costs),
-        *(_size(back.int8), _size(back.float32), "yes" if cost.fits(target) else "no"),
+        *(
+            cost.arena,
+            ram.workspace,
+            cost.ram,
+            cost.flash,
+            cost.log,
+            "yes" if cost.fits(made.target) else "no",
+        ),
+    ]
+
+
+def _costs_of(made: Plan, cost: Cost) -> list[object]:
+    target, back = made.target, cost.backpropagation
+    times, energy = list[object](), list[object]()
+    if target.clock is not None:
+        times = [_time(cost.seconds(target, budget)) for budget in (None, 10_000, 100_000)]
+        joules = cost.joules(target, 100_000)
+        energy = [] if joules is None else [_energy(joules)]
+    return [cost.way.name, _count(cost.instructions), *times, *energy, _size(back.int8), _size(back.float32)]
+
+
+def _legend(target: Target) -> list[str]:
+    """Returns what the columns of the tables mean."""
+    times = "" if target.clock is None else "; 10⁴, 10⁵: time of so many forwards"
+    energy = "" if target.clock is None or target.power is None else "; energy: of 10⁵"
+    return [
+        "batch: minibatch; work: workspace; RAM: stack and C library, too; log: of a step",
+        f"instructions: of a step{times}{energy}",
+        "backprop: bytes that backpropagating them takes (ElasticZO, equations 4 and 15)",
     ]
 
 
@@ -241,6 +274,7 @@ def _verdict(console: Console, made: Plan) -> None:
         f"{best.way.settings.batch_size}{energy}",
         markup=False,
     )
+    console.print(best.way.trained.sentence, markup=False)
     console.print(f"  {train}", markup=False)
     console.print(f"  {firmware}", markup=False)
 
