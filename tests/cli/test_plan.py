@@ -129,7 +129,9 @@ def test_the_boards_are_listed() -> None:
         (("--ram", "lots"), "--ram: expected bytes like 262144, 256K or 1M, got 'lots'"),
         (("--clock", "fast"), "--clock: expected a number like 80M or 30m, got 'fast'"),
         (("--power", "0"), "--power: expected a number like 80M or 30m, got '0'"),
-        (("--cycles", "0"), "--cycles: expected a number above 0, got 0.0"),
+        (("--cycles", "0"), "--cycles: expected a finite number above 0, got 0.0"),
+        (("--cycles", "inf"), "--cycles: expected a finite number above 0, got inf"),
+        (("--clock", "1e999"), "--clock: expected a finite number above 0, got inf"),
     ],
 )
 def test_bad_numbers_and_names_are_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -117,7 +117,7 @@ def test_the_log_is_as_long_as_foretold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ram", "flash", "clock", "power", "cycles"])
 def test_numbers_must_be_above_zero(name: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name}: expected a number above 0, got 0"):
+    with pytest.raises(SettingsError, match=f"{name}: expected a finite number above 0, got 0"):
         zo.plan(MODELS["small_cnn"](), **{name: 0})
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shlex
 from collections.abc import Mapping
@@ -288,8 +289,8 @@ def plan(
         ("power", power),
         ("cycles", cycles),
     ):
-        if value is not None and not value > 0:
-            raise SettingsError(f"{word}: expected a number above 0, got {value!r}")
+        if value is not None and not 0 < value < math.inf:
+            raise SettingsError(f"{word}: expected a finite number above 0, got {value!r}")
     target = _target(board, core, clock, ram, flash, power, cycles)
     loaded = model if isinstance(model, Model) else load_model(model)
     if is_zo(loaded):
