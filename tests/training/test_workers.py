@@ -218,6 +218,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("train", *given, "-o", "alone.tflite")
     run("train", *given, "-o", "shared.tflite", "--workers", 2)
     assert files_of("alone") == files_of("shared")
+    blocks = ("--batch-size", 64, "--choose-block", 2, "--steps", 3)
+    for name, workers in (("a", ()), ("b", ("--workers", 2))):
+        run("train", *given[:2], *blocks, "--held-out", 0.2, "-o", f"{name}.tflite", *workers)
+    assert files_of("a") == files_of("b")
     refused = run("train", *given[:2], "-o", "nodes.tflite", "--workers", 2, code=1)
     assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()
 

@@ -209,17 +209,17 @@ def train(
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
     if recalibrate is None:
         recalibrate = plain and usually_recalibrated(source, data, labels, settings, loss_output)
-    if recalibrate:
-        source = recalibrated(source, data, runtime, threads)
-    made = zo_source(
-        source,
-        model,
-        algorithm,
-        settings,
-        {name: value for name, value in given.items() if value is not None},
-        loss_output,
-    )
     with Workers(worker_count, ray) if worker_count or ray else nullcontext() as workers:
+        if recalibrate:
+            source = recalibrated(source, data, runtime, threads, workers)
+        made = zo_source(
+            source,
+            model,
+            algorithm,
+            settings,
+            {name: value for name, value in given.items() if value is not None},
+            loss_output,
+        )
         run = TrainingRun(
             made.zo, made.settings, files, runtime, threads, workers, force=force, resume=resume
         )
