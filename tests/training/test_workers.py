@@ -69,6 +69,9 @@ NODE_RUNS: dict[str, tuple[str, Settings]] = {
     "nodes, one-sided": ("small_cnn", replace(NODES, estimator="one-sided")),
     "nodes, exact head": ("small_cnn", replace(NODES, tasks=(*NODES.tasks, Exact()))),
     "exact, some outputs": ("small_cnn", algorithms.fqt(batch_size=24, last=1)),
+    "weights of layers": ("small_cnn", algorithms.poor_mans_training(batch_size=24, queries=2)),
+    "weights, exact head": ("depthwise_separable", algorithms.elastic_zo(batch_size=24)),
+    "weights, one-sided": ("small_cnn", replace(algorithms.layer(batch_size=24), estimator="one-sided")),
     "exact, a block": ("residual", replace(NODES, tasks=(*NODES.tasks, Exact(last="block")))),
 }
 
@@ -198,7 +201,7 @@ def test_refused() -> None:
             algorithms.node(batch_size=8),
             "one of 8 samples is one batch of the model's 8: choose batch_size=16",
         ),
-        (algorithms.elastic_zo(batch_size=64), "a run that perturbs nodes and weights|perturbs weights"),
+        (algorithms.elastic_zo(batch_size=8), "choose batch_size=16 or more"),
     ]:
         trainer = Trainer(MODELS["small_cnn"](), settings, workers=2)
         with pytest.raises(SettingsError, match=f"workers: .*{reason}"):
@@ -218,7 +221,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("train", *given, "-o", "alone.tflite")
     run("train", *given, "-o", "shared.tflite", "--workers", 2)
     assert files_of("alone") == files_of("shared")
-    blocks = ("--batch-size", 64, "--choose-block", 2, "--steps", 3)
+    blocks = ("--algorithm", "layer", "--batch-size", 64, "--choose-block", 2, "--steps", 3)
     for name, workers in (("a", ()), ("b", ("--workers", 2))):
         run("train", *given[:2], *blocks, "--held-out", 0.2, "-o", f"{name}.tflite", *workers)
     assert files_of("a") == files_of("b")

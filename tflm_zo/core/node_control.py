@@ -73,6 +73,7 @@ class NodeControl:
 
     Attributes:
         tasks, rules: tasks and rules of the run.
+        sums: of each task that perturbs weights the differences over the minibatch so far, int64 [queries].
 
     Raises:
         NativeError: the settings are out of range.
@@ -92,6 +93,7 @@ class NodeControl:
         self.tasks, self.rules = tuple(tasks), NodeRules() if rules is None else rules
         self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
+        self.sums: list[NDArray[np.int64]] = []
         # What an update reads, and the axis of its samples.
         self._evidence: list[tuple[NDArray[Any], int]] = []
         self._backward = None if program is None else Backward(program, self._samples)
@@ -138,6 +140,7 @@ class NodeControl:
         if layer is None:
             c.boundary_bytes = task.boundary_bytes
             c.sums = buffer((max(1, task.queries),), np.int64)
+            self.sums.append(self._buffers[-1])
             if task.boundary_bytes:
                 c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)
             return
@@ -166,7 +169,7 @@ class NodeControl:
 
     def evidence(self, rows: slice) -> list[NDArray[Any]]:
         """What an update reads of samples of the minibatch, as views: inputs, routes, differences and errors
-        of the tasks. Perturbed weights have none.
+        of the tasks. Of perturbed weights, `sums` has what their update reads.
 
         Args:
             rows: the samples, by their places in the minibatch.

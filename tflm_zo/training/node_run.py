@@ -146,7 +146,7 @@ class NodeRun(Run):
                 self._query(request)
             elif request.action == NodeAction.RESTORE:
                 self._control.perturb_weights(self._weights_of(request.task))
-            elif (report := self._control.update(self._weights_of(request.task))) is not None:
+            elif (report := self._update(request)) is not None:
                 break
         # Its record is there before the step counts: a full disk leaves the step before.
         if self._writer is not None:
@@ -251,6 +251,17 @@ class NodeRun(Run):
             self._control.perturb(entering)
             self._rerun(request.start_segment, entering)
         self._control.report(self._losses())
+
+    def _update(self, request: NodeRequest) -> StepReport | None:
+        """Does a task's update; returns the step's report where that was the last one."""
+        return self._control.update(self._weights_of(request.task))
+
+    def _pass_over(self, request: NodeRequest) -> None:
+        """Reports no losses for the evaluations that are asked for, which are another one's."""
+        control = self._control
+        if self._plan[request.task].nodes is None:
+            control.perturb_weights(self._weights_of(request.task))
+        control.report(np.zeros(control.evaluations * self._runtime.batch, np.int32))
 
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
         self._runtime.invoke(self._words, start=start, boundary=entering, keep=False, checked=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from ..data import Data
 from .evaluation import Evaluation
 from .node_run import NodeRun
 
-__all__ = ["NodeShare", "State"]
+__all__ = ["Found", "NodeShare", "State"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,21 @@ class State:
     largest_loss: int
 
 
+@dataclass(frozen=True)
+class Found:
+    """What some parts of a minibatch have led to.
+
+    Attributes:
+        losses: losses of each part before anything is perturbed, int32 [batch], unit 2^-16.
+        evidence: what `NodeControl.evidence` has of their samples.
+        sums: their share of `NodeControl.sums`.
+    """
+
+    losses: list[NDArray[np.int32]]
+    evidence: list[NDArray[Any]]
+    sums: list[NDArray[np.int64]]
+
+
 class NodeShare(NodeRun):
     """A replica of a layer-wise run. It passes those parts of a minibatch forward that it is told to, and
     asks their queries; weights come from the run that updates them. See `NodeRun` for arguments.
@@ -40,18 +56,13 @@ class NodeShare(NodeRun):
 
     _at: State  # that it has gone to last
 
-    def parts(
-        self, state: State | None, first: int, last: int
-    ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.generic]]]:
+    def parts(self, state: State | None, first: int, last: int) -> Found:
         """Passes parts of the next step's minibatch forward and asks their queries.
 
         Args:
             state: the run after its last whole step; None: it is this one's.
             first: number of the first part.
             last: number behind the last one, > `first`.
-
-        Returns:
-            Losses of each part, int32 [batch], unit 2^-16; what `NodeControl.evidence` has of their samples.
         """
         self._take(state)
         control, batch = self._control, self._runtime.batch
@@ -61,20 +72,23 @@ class NodeShare(NodeRun):
         while True:
             request = control.next()
             part = (request.first_sample - begin) // batch
-            if request.action not in (NodeAction.FORWARD, NodeAction.QUERY) or part >= last:
+            if request.action == NodeAction.UPDATE or part >= last:
                 break
-            if request.action == NodeAction.FORWARD:
-                if part < first:  # another worker's
-                    control.report(nothing)
-                else:
-                    self._forward(request)
-                    losses.append(self._losses().copy())
+            if request.action == NodeAction.RESTORE:
+                control.perturb_weights(self._weights_of(request.task))
+            elif part < first and request.action == NodeAction.FORWARD:  # another worker's
+                control.report(nothing)
             elif part < first:
-                control.report(np.zeros(control.evaluations * batch, np.int32))
+                self._pass_over(request)
+            elif request.action == NodeAction.FORWARD:
+                self._forward(request)
+                losses.append(self._losses().copy())
             else:
                 self._query(request)
         rows = slice(first * batch, last * batch)
-        return losses, [found.copy() for found in control.evidence(rows)]
+        return Found(
+            losses, [found.copy() for found in control.evidence(rows)], [sums.copy() for sums in control.sums]
+        )
 
     def evaluate_part(self, state: State | None, data: Data, first: int, last: int) -> Evaluation:
         """Evaluates the weights after a whole step on the samples `first` to `last` - 1 of a data set."""

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, load_model
-from ..core import NodeAction, NodeRequest
+from ..core import NodeRequest, StepReport
 from ..data import Data
 from ..runtime import Runtime, load
 from .checks import SettingsError
 from .evaluation import Evaluation
 from .node_run import NodeRun
-from .node_share import NodeShare, State
+from .node_share import Found, NodeShare, State
 from .settings import Settings
 from .shares import Shares
-from .tasks import Weights
 from .workers import Workers
 
 __all__ = ["SharedNodeRun"]
@@ -41,7 +39,7 @@ class SharedNodeRun(NodeRun):
         workers: workers, which this run starts.
 
     Raises:
-        SettingsError: minibatches have one part, or the run perturbs weights, too.
+        SettingsError: minibatches have one part.
     """
 
     def __init__(
@@ -55,11 +53,6 @@ class SharedNodeRun(NodeRun):
         workers: Workers,
     ) -> None:
         super().__init__(runtime, model, settings, total, inputs, labels)
-        if settings.has(Weights):
-            raise SettingsError(
-                f"workers: {settings.algorithm} perturbs weights for one part of a minibatch after the "
-                "other; train without workers"
-            )
         self.parts = int(self._control.settings.parts)
         if self.parts == 1:
             raise SettingsError(
@@ -69,9 +62,8 @@ class SharedNodeRun(NodeRun):
         workers.start(_make_share, model.to_bytes(), runtime.name, settings, total, inputs, labels)
         self._workers, self._shares = workers, Shares(workers, self._news)
         self._put: tuple[int, Any] | None = None  # the state after so many steps, where workers find it
-        # Of the step in progress: losses of each part; samples and what an update reads of them.
-        self._found: list[NDArray[np.int32]] = []
-        self._evidence: list[tuple[slice, list[NDArray[Any]]]] = []
+        self._found: list[Found] = []  # of the step in progress
+        self._losses_of: list[NDArray[np.int32]] = []  # its parts
 
     def _news(self, seen: int | None) -> Any:
         """What leads a worker from the weights after so many steps to those after the last whole one."""
@@ -88,30 +80,28 @@ class SharedNodeRun(NodeRun):
         """Takes a part's losses from those that the workers have found, for all parts at the first one."""
         part = request.first_sample // self._runtime.batch % self.parts
         if part == 0:
-            found = self._shares.divide("parts", self.parts, self.step)
-            self._found = [losses for own, _ in found for losses in own]
-            ends = np.cumsum([0, *(len(own) * self._runtime.batch for own, _ in found)]).tolist()
-            rows = [slice(*ends) for ends in itertools.pairwise(ends)]
-            self._evidence = list(zip(rows, (evidence for _, evidence in found), strict=True))
+            self._found = self._shares.divide("parts", self.parts, self.step)
+            self._losses_of = [losses for found in self._found for losses in found.losses]
         self.forwards += self._runtime.batch
-        self._control.report(self._found[part])
-        self._take_evidence_where_due()
+        self._control.report(self._losses_of[part])
 
     def _query(self, request: NodeRequest) -> None:
-        """Passes over queries, which the workers have asked, and after the last one takes what they found."""
-        control, batch = self._control, self._runtime.batch
-        self.forwards += control.evaluations * batch
-        control.report(np.zeros(control.evaluations * batch, np.int32))
-        self._take_evidence_where_due()
+        """Passes over queries, which the workers have asked."""
+        self.forwards += self._control.evaluations * self._runtime.batch
+        self._pass_over(request)
 
-    def _take_evidence_where_due(self) -> None:
-        """Before updates: until then reports write where it goes."""
-        if self._control.next().action != NodeAction.UPDATE:
-            return
-        for rows, evidence in self._evidence:
-            for place, found in zip(self._control.evidence(rows), evidence, strict=True):
-                place[...] = found
-        self._evidence = []
+    def _update(self, request: NodeRequest) -> StepReport | None:
+        """Does a task's update; takes what the workers have found before the first one."""
+        control, row = self._control, 0
+        for found in self._found:
+            rows = slice(row, row + len(found.losses) * self._runtime.batch)
+            for place, evidence in zip(control.evidence(rows), found.evidence, strict=True):
+                place[...] = evidence
+            row = rows.stop
+        for place, *parts in zip(control.sums, *(found.sums for found in self._found), strict=True):
+            place[...] = sum(parts) if parts else place
+        self._found = []
+        return super()._update(request)
 
     def evaluate(self, data: Data) -> Evaluation:
         """Evaluates the weights after the last whole step."""
