@@ -7,7 +7,7 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
@@ -280,6 +280,9 @@ def _device_samples(model: Model, data: Path | None, samples: int | None) -> tup
 def _command(context: typer.Context) -> str:
     """The command line as one would type it again, without what is particular to this machine."""
     words = ["tflm-zo", context.info_name or "firmware"]
+    # By the hints: older releases of typer have strings here, and make paths of them for the call alone.
+    hints = get_type_hints(firmware).items()
+    paths = {name for name, hint in hints if Path in (hint, *get_args(hint))}
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")
         source = context.get_parameter_source(name)
@@ -287,7 +290,7 @@ def _command(context: typer.Context) -> str:
             continue
         option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
         for part in value if isinstance(value, (list, tuple)) else [value]:
-            words += [*option, shlex.quote(_relative(part) if isinstance(part, Path) else str(part))]
+            words += [*option, shlex.quote(_relative(Path(part)) if name in paths else str(part))]
     return " ".join(words)
 
 
