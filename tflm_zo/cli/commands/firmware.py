@@ -290,7 +290,7 @@ def _command(context: typer.Context) -> str:
             continue
         option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
         for part in value if isinstance(value, (list, tuple)) else [value]:
-            words += [*option, shlex.quote(_relative(Path(part)) if name in paths else str(part))]
+            words += [*option, shlex.quote(_relative(Path(str(part))) if name in paths else str(part))]
     return " ".join(words)
 
 

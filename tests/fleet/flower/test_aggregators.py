@@ -1,0 +1,116 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Flower's own strategies put differences together, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.serverapp.strategy import Bulyan, FedAvg, FedMedian, FedTrimmedAvg, Krum, MultiKrum, Strategy
+
+from helpers.flower_fleets import Fleet
+from tflm_zo.fleet.answer import Answer
+
+Rule = Callable[[np.ndarray], np.ndarray]
+
+
+def trimmed(d: np.ndarray) -> np.ndarray:
+    cut = len(d) // 5
+    return np.sort(d, axis=0)[cut:-cut].mean(0)
+
+
+def krum(d: np.ndarray, count: int = 1) -> np.ndarray:
+    """The answers that are nearest to their len(d) - 3 nearest ones."""
+    distances = np.sort(((d[:, None] - d) ** 2).sum(-1), axis=1)[:, 1 : len(d) - 2]
+    return d[np.argsort(distances.sum(1))[:count]].mean(0)
+
+
+def bulyan(d: np.ndarray) -> np.ndarray:
+    distances = np.sort(((d[:, None] - d) ** 2).sum(-1), axis=1)[:, 1 : len(d) - 2]
+    chosen = d[np.argsort(distances.sum(1))[: len(d) - 2]]
+    far = np.abs(chosen - np.median(chosen, axis=0))
+    nearest = np.argsort(far, axis=0)[: len(d) - 4]
+    return np.take_along_axis(chosen, nearest, 0).mean(0)
+
+
+# Of the strategy, and what it makes of differences [clients, queries].
+AGGREGATORS: dict[str, tuple[Callable[[], Strategy], Rule]] = {
+    "FedAvg": (FedAvg, lambda d: d.mean(0)),
+    "FedMedian": (FedMedian, lambda d: np.median(d, axis=0)),
+    "FedTrimmedAvg": (FedTrimmedAvg, trimmed),
+    "Krum": (lambda: Krum(num_malicious_nodes=1), krum),
+    "MultiKrum": (lambda: MultiKrum(num_malicious_nodes=1, num_nodes_to_select=3), lambda d: krum(d, 3)),
+    "Bulyan": (lambda: Bulyan(num_malicious_nodes=1), bulyan),
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATORS)
+def test_differences_are_put_together_as_arrays_are(name: str, tmp_path: Path) -> None:
+    strategy, rule = AGGREGATORS[name]
+    garbage = np.random.default_rng(1)
+
+    def tamper(node: int, content: RecordDict) -> RecordDict:
+        if node == 4 and "arrays" in content:
+            content["arrays"] = ArrayRecord({"differences": Array(garbage.normal(0, 30, 3))})
+        return content
+
+    fleet = Fleet(tmp_path, clients=8, aggregator=strategy(), tamper=tamper)
+    replicas, wanted = fleet.replicas(), np.random.default_rng(1)
+    alone = Fleet(tmp_path / "alone", **_folder(tmp_path / "alone")).log
+    for step in range(fleet.steps):
+        answers = [replica.answer() for replica in replicas]
+        d = np.array([a.differences / a.samples / 65536 for a in answers])
+        d[4] = wanted.normal(0, 30, 3)
+        fleet.round()
+        made = Answer(step, np.rint(rule(d) * 64 * 65536).astype(np.int64), 0, 64)
+        record = alone.decide([made])
+        own = fleet.log.records(step)
+        # Mean square and coefficients; losses are the aggregator's mean of metrics.
+        assert own[8:-4] == record[8:-4]
+        for replica in replicas:
+            replica.take(own)
+        # The two logs have other losses, and so other checksums.
+        assert all(np.array_equal(alone.weights[0][n], w) for n, w in fleet.log.weights[0].items())
+    fleet.run()
+    fleet.check_all_equal()
+    assert not fleet.reasons
+
+
+def _folder(folder: Path) -> dict[str, Path]:
+    folder.mkdir()
+    return {}
+
+
+def test_garbage_moves_the_mean_and_not_the_median(tmp_path: Path) -> None:
+    """The largest coefficients belong to the garbage, or to no one."""
+    signs = {}
+    for name in ("FedAvg", "FedMedian"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for scale in (1, -1):
+
+            def tamper(node: int, content: RecordDict, scale: int = scale) -> RecordDict:
+                if node == 0 and "arrays" in content:
+                    content["arrays"] = ArrayRecord({"differences": Array(np.full(3, 50.0 * scale))})
+                return content
+
+            own = folder / str(scale)
+            own.mkdir()
+            fleet = Fleet(own, clients=7, aggregator=AGGREGATORS[name][0](), tamper=tamper)
+            fleet.round()
+            signs[name, scale] = np.sign(np.frombuffer(fleet.log.records(0)[16:-4], "<i4"))
+    assert (signs["FedAvg", 1] == -signs["FedAvg", -1]).all()
+    assert (signs["FedMedian", 1] == signs["FedMedian", -1]).any()
+
+
+def test_too_few_answers_for_an_aggregator_leave_the_step_to_the_next_round(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, clients=8, aggregator=Bulyan(num_malicious_nodes=1))
+    fleet.grid._lost = lambda m: m.metadata.dst_node_id in fleet.nodes[:3]
+    fleet.round()
+    assert fleet.log.step == 0
+    fleet.grid._lost = None
+    fleet.round()
+    assert fleet.log.step == 1 and not fleet.reasons

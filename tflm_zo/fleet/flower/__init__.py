@@ -1,0 +1,24 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Fleets over Flower: a ServerApp whose global state is a seed log, and ClientApps that follow it.
+
+A round is one step of the run. What travels down is the record of the step before, and what travels up is a
+loss difference for each query, so a round takes the same few hundred bytes for a model of any size. It needs
+the extra ``fleet`` (Flower's Message API).
+"""
+
+from .client import FleetClient, client_app
+from .local_grid import LocalGrid, Traffic
+from .messages import VERSION
+from .server import server_app
+from .strategy import FleetStrategy, Refusal
+
+__all__ = [
+    "VERSION",
+    "FleetClient",
+    "FleetStrategy",
+    "LocalGrid",
+    "Refusal",
+    "Traffic",
+    "client_app",
+    "server_app",
+]

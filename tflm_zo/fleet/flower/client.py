@@ -1,0 +1,195 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A fleet's client: it follows the server's log, and answers with differences on its own data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+
+from ...converters import Model, load_model
+from ...data import Labels, Samples
+from ..errors import FleetError
+from ..replica import Replica
+from .messages import SAMPLES, Request, State, answer_records, run_of
+
+__all__ = ["FleetClient", "client_app"]
+
+_KEPT: Final = "tflm-zo"  # name of the record in a node's state
+
+
+@dataclass(frozen=True)
+class FleetClient:
+    """What a client trains with.
+
+    Attributes:
+        model: the ZO model, the very file that the server has: the model, its bytes or its path.
+        x: the client's own samples, as `tflm_zo.Trainer.fit` takes them.
+        y: their labels, as `tflm_zo.Trainer.fit` takes them.
+        validation: samples, or samples and labels, on which the client evaluates when the server asks for
+            it; None: those that it trains on.
+        runtime: name of the runtime that runs the model.
+        share_loss: whether the client tells the mean loss of its minibatch, which nothing is computed from:
+            the server's log shows it. False sends 0.
+    """
+
+    model: Model | bytes | str | os.PathLike[str]
+    x: Samples
+    y: Labels | None = None
+    validation: Samples | tuple[Samples, Labels | None] | None = None
+    runtime: str = "litert"
+    share_loss: bool = True
+
+
+def client_app(make: Callable[[Context], FleetClient], *, mods: Sequence[Mod] = ()) -> ClientApp:
+    """Returns a ClientApp that answers a fleet's server.
+
+    Flower may run each message in a process of its own, so the client's weights are kept in the node's state;
+    where they are lost, the client says so, and the server sends what it needs.
+
+    Args:
+        make: what a node trains with; called when the node's first message comes to a process.
+        mods: Flower's mods of answers, such as those of differential privacy.
+    """
+    app, members = ClientApp(), dict[int, _Member]()
+
+    def member(context: Context) -> _Member:
+        if context.node_id not in members:
+            members[context.node_id] = _Member(make(context))
+        return members[context.node_id]
+
+    @app.train(mods=list(mods))
+    def train(message: Message, context: Context) -> Message:
+        return Message(member(context).train(message.content, context), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(member(context).evaluate(message.content, context), reply_to=message)
+
+    return app
+
+
+class _Member:
+    """A node, in this process."""
+
+    def __init__(self, client: FleetClient) -> None:
+        self._client = client
+        self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
+        self._replica: Replica | None = None
+
+    def train(self, content: RecordDict, context: Context) -> RecordDict:
+        """Brings the replica to the step that is asked for, and answers for it."""
+        return self._reply(content, context, self._answer)
+
+    def evaluate(self, content: RecordDict, context: Context) -> RecordDict:
+        """Brings the replica to the step that is asked for, and evaluates its weights."""
+        return self._reply(content, context, self._evaluation)
+
+    def _reply(
+        self, content: RecordDict, context: Context, work: Callable[[Replica], RecordDict]
+    ) -> RecordDict:
+        try:
+            request = Request.read(content)
+            replica = self._caught_up(request, context)
+        except FleetError as error:
+            return self._state(self._kept(context), str(error)).record()
+        # What fails half way leaves nothing behind: the state that is kept is whole.
+        self._replica = None
+        reply = self._state(replica).record()
+        if replica is not None and replica.step == request.step:
+            reply.update(work(replica))
+        self._replica = replica
+        return reply
+
+    # --- the replica ----------------------------------------------------------------------------------------
+
+    def _caught_up(self, request: Request, context: Context) -> Replica | None:
+        """Returns the replica with all that the request brings; None where there is none, which a header
+        would be needed for.
+
+        Raises:
+            FleetError: the request is old, or of another model or run, or damaged; nothing has changed.
+        """
+        replica = self._kept(context)
+        if request.header and run_of(request.header) != request.run:
+            raise FleetError("the run's header is damaged: it is not the one that the message names")
+        own = replica is not None and run_of(replica.header) == request.run
+        if own and replica is not None and request.reset == replica.checksum:
+            own = False
+        if own and replica is not None and request.step < replica.step:
+            raise FleetError(
+                f"an old message: it asks for step {request.step}, and this client has {replica.step} steps"
+            )
+        if not own:
+            if not request.header:
+                return None
+            replica = self._made(request.header)
+        assert replica is not None
+        first = request.first
+        if request.snapshot:
+            replica.take_snapshot(request.snapshot)
+            first = replica.step
+        if replica.step >= first:
+            replica.take(request.records[(replica.step - first) * replica.record_bytes :])
+        self._keep(replica, context)
+        return replica
+
+    def _made(self, header: bytes) -> Replica:
+        client = self._client
+        return Replica(self._model, header, client.x, client.y, client.runtime)
+
+    def _kept(self, context: Context) -> Replica | None:
+        """Returns the replica of the node's state, or None where there is none."""
+        record = context.state.get(_KEPT)
+        if not isinstance(record, ConfigRecord):
+            self._replica = None
+            return None
+        header, snapshot = record["header"], record["snapshot"]
+        assert isinstance(header, bytes) and isinstance(snapshot, bytes)
+        replica, self._replica = self._replica, None
+        if replica is None or replica.header != header:
+            replica = self._made(header)
+        if record["checksum"] != replica.checksum or record["step"] != replica.step:
+            replica.take_snapshot(snapshot)
+        self._replica = replica
+        return replica
+
+    def _keep(self, replica: Replica, context: Context) -> None:
+        context.state[_KEPT] = ConfigRecord(
+            {
+                "header": replica.header,
+                "snapshot": replica.snapshot(),
+                "checksum": replica.checksum,
+                "step": replica.step,
+            }
+        )
+
+    @staticmethod
+    def _state(replica: Replica | None, refused: str = "") -> State:
+        if replica is None:
+            return State(refused=refused)
+        return State(
+            run_of(replica.header), replica.step, replica.checksum, replica.weights_checksum, refused=refused
+        )
+
+    # --- what is done with it -------------------------------------------------------------------------------
+
+    def _answer(self, replica: Replica) -> RecordDict:
+        if replica.step == replica.settings.steps:
+            return RecordDict()
+        return answer_records(replica.answer(), replica.settings, with_loss=self._client.share_loss)
+
+    def _evaluation(self, replica: Replica) -> RecordDict:
+        client = self._client
+        samples: tuple[Samples, Labels | None] = (client.x, client.y)
+        if isinstance(client.validation, tuple):
+            samples = client.validation
+        elif client.validation is not None:
+            samples = (client.validation, None)
+        found = replica.evaluate(*samples)
+        return RecordDict({"metrics": MetricRecord({SAMPLES: found.labelled, **found.values()})})

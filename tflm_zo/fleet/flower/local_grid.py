@@ -1,0 +1,125 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A grid within a process: the same apps and messages as over the network, without one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from flwr.app import Context, Error, Message, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+__all__ = ["LocalGrid", "Traffic"]
+
+
+@dataclass
+class Traffic:
+    """What has passed between the server and a node.
+
+    Attributes:
+        messages: messages to the node.
+        down: bytes to the node, as Flower's protocol buffers.
+        up: bytes of its replies.
+    """
+
+    messages: int = 0
+    down: int = 0
+    up: int = 0
+
+
+class LocalGrid(Grid):
+    """Nodes that run a ClientApp one after the other in this process: for experiments and tests. Messages go
+    through Flower's own serialization both ways, and each node keeps its state as a SuperNode does.
+
+    Args:
+        app: the nodes' app.
+        nodes: configuration of each node, what ``flower-supernode --node-config`` gives one.
+        run_config: configuration of the run.
+        lost: tells of a message to a node, or of its reply, whether it is lost on the way; None: none are.
+
+    Attributes:
+        traffic: by the node's number.
+        contexts: of each node, by its number; a node whose ``state`` is replaced has lost it.
+    """
+
+    def __init__(
+        self,
+        app: ClientApp,
+        nodes: Sequence[UserConfig],
+        *,
+        run_config: UserConfig | None = None,
+        lost: Callable[[Message], bool] | None = None,
+    ) -> None:
+        # Messages say who sends them, by what Flower's own programs set when they start an app.
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, SUPERLINK_NODE_ID
+        self._app, self._lost, self._run = app, lost, Run.create_empty(1)
+        self._numbers, self._replies = itertools.count(1), dict[str, Message]()
+        self.contexts = {
+            number: Context(1, number, dict(node), RecordDict(), dict(run_config or {}))
+            for number, node in enumerate(nodes, 2)
+        }
+        self.traffic = {number: Traffic() for number in self.contexts}
+
+    def set_run(self, run: Run) -> None:
+        """Sets the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Returns a message; Flower's own grids have this for older programs."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> list[int]:
+        """Numbers of the nodes."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Hands messages to their nodes, which answer at once."""
+        return [self._deliver(message) for message in messages]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Returns the replies to messages, as far as there are any, and forgets them."""
+        return [self._replies.pop(number) for number in message_ids if number in self._replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Returns the replies to messages."""
+        return self.pull_messages(self.push_messages(messages))
+
+    def _deliver(self, message: Message) -> str:
+        number = str(next(self._numbers))
+        message.metadata.__dict__["_message_id"] = number  # as Flower's grids do
+        node = message.metadata.dst_node_id
+        traffic, data = self.traffic[node], message_to_proto(message).SerializeToString()
+        traffic.messages += 1
+        traffic.down += len(data)
+        if self._lost is not None and self._lost(message):
+            return number
+        received = message_from_proto(ProtoMessage.FromString(data))
+        try:
+            reply = self._app(received, self.contexts[node])
+        except Exception as error:  # what a SuperNode does with an app's failure
+            reason = f"{type(error)}:<'{error}'>"
+            reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=received)
+        data = message_to_proto(reply).SerializeToString()
+        traffic.up += len(data)
+        if self._lost is None or not self._lost(reply):
+            self._replies[number] = message_from_proto(ProtoMessage.FromString(data))
+        return number

@@ -1,0 +1,241 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""What server and clients of a fleet tell each other, as records of Flower's messages.
+
+A message of the server has a ConfigRecord, that of the strategy that puts answers together, which has these
+entries besides its own:
+
+    zo-version   of this protocol
+    zo-run       checksum at the end of the run's header
+    zo-step      number of the step that is to be evaluated: of the whole steps before it
+    zo-first     number of the first of the records; with a snapshot, of the steps that are in it
+    zo-records   records of the steps from zo-first to zo-step, as the log has them; not beside a snapshot
+    zo-header    the log's header, for a client that does not have the run yet
+    zo-snapshot  the state after zo-first steps, where that is shorter than the records up to there
+    zo-reset     checksum of a client that has other steps than the server: it begins anew
+
+A reply has the ConfigRecord ``fleet``, which says where the client is:
+
+    version, run, step    as above; step is the number of whole steps that the client has; run is 0 where it
+                          has no state
+    checksum              that the next record's goes on from
+    weights               checksum of the client's weights
+    refused               why it does not do what it was asked to; missing where it does
+
+and, where the step was evaluated, an ArrayRecord ``arrays`` with the float64 array ``differences`` [queries],
+mean differences of the loss over the client's minibatch in nats, and a MetricRecord ``metrics`` with
+``num-examples``, the samples of the minibatch, and ``loss``, its mean loss in nats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from ...core import CSettings
+from ..answer import Answer, evaluations
+from ..errors import FleetError
+
+__all__ = [
+    "DIFFERENCES",
+    "SAMPLES",
+    "VERSION",
+    "Request",
+    "State",
+    "answer_of",
+    "answer_records",
+    "run_of",
+    "whole_means",
+]
+
+#: Version of the protocol.
+VERSION: Final = 1
+DIFFERENCES: Final = "differences"
+SAMPLES: Final = "num-examples"
+UNIT: Final = 65536  # of losses in a nat
+_STATE: Final = "fleet"
+
+
+def run_of(header: bytes) -> int:
+    """Returns by what messages know a run: the checksum at the end of its log's header."""
+    return int.from_bytes(header[-4:], "little")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a server asks a client for; see the module for the attributes."""
+
+    run: int
+    step: int
+    first: int
+    records: bytes = b""
+    header: bytes = b""
+    snapshot: bytes = b""
+    reset: int | None = None
+    version: int = VERSION
+
+    def entries(self) -> dict[str, int | bytes]:
+        """Returns the entries of a ConfigRecord; what is empty is left out."""
+        whole: dict[str, int | bytes] = {
+            "zo-version": self.version,
+            "zo-run": self.run,
+            "zo-step": self.step,
+            "zo-first": self.first,
+        }
+        parts = {"zo-records": self.records, "zo-header": self.header, "zo-snapshot": self.snapshot}
+        whole |= {name: value for name, value in parts.items() if value}
+        return whole if self.reset is None else whole | {"zo-reset": self.reset}
+
+    @classmethod
+    def read(cls, content: RecordDict) -> Request:
+        """Reads the request in a message.
+
+        Raises:
+            FleetError: it has none, or one of another version.
+        """
+        for record in content.config_records.values():
+            if "zo-version" in record:
+                break
+        else:
+            raise FleetError("the message is no fleet's: it has no zo-version")
+        _check_version(record["zo-version"])
+        return cls(
+            run=_integer(record, "zo-run"),
+            step=_integer(record, "zo-step"),
+            first=_integer(record, "zo-first"),
+            records=_bytes(record, "zo-records"),
+            header=_bytes(record, "zo-header"),
+            snapshot=_bytes(record, "zo-snapshot"),
+            reset=_integer(record, "zo-reset") if "zo-reset" in record else None,
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a client is; see the module for the attributes."""
+
+    run: int = 0
+    step: int = 0
+    checksum: int = 0
+    weights: int = 0
+    refused: str = ""
+    version: int = VERSION
+
+    def record(self) -> RecordDict:
+        """Returns a reply's content that has nothing else."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
+        return RecordDict(
+            {_STATE: ConfigRecord(values | ({"refused": self.refused} if self.refused else {}))}
+        )
+
+    @classmethod
+    def read(cls, content: RecordDict) -> State:
+        """Reads the state in a reply.
+
+        Raises:
+            FleetError: it has none, or one of another version.
+        """
+        record = content.get(_STATE)
+        if not isinstance(record, ConfigRecord) or "version" not in record:
+            raise FleetError("the reply is no fleet's: it has no version")
+        _check_version(record["version"])
+        return cls(
+            **{name: _integer(record, name) for name in _NUMBERS}, refused=str(record.get("refused", ""))
+        )
+
+
+_NUMBERS: Final = ("version", "run", "step", "checksum", "weights")
+
+
+def _check_version(version: Any) -> None:
+    if version != VERSION:
+        raise FleetError(f"the message is of version {version}, this program has version {VERSION}")
+
+
+def _integer(record: ConfigRecord, name: str) -> int:
+    value = record.get(name)
+    if not isinstance(value, int) or not 0 <= value < 2**32:
+        raise FleetError(f"{name}: expected a number of 32 bits, got {value!r}")
+    return value
+
+
+def _bytes(record: ConfigRecord, name: str) -> bytes:
+    value = record.get(name, b"")
+    if not isinstance(value, bytes):
+        raise FleetError(f"{name}: expected bytes, got {type(value).__name__}")
+    return value
+
+
+def answer_records(answer: Answer, settings: CSettings, *, with_loss: bool) -> RecordDict:
+    """Returns the records that carry a client's answer.
+
+    Args:
+        answer: what the client has measured.
+        settings: settings of the run.
+        with_loss: False sends a loss of 0 in place of the mean loss.
+    """
+    means = answer.differences / answer.samples / UNIT
+    loss = answer.loss / evaluations(settings) / answer.samples / UNIT if with_loss else 0.0
+    return RecordDict(
+        {
+            "arrays": ArrayRecord({DIFFERENCES: Array(means)}),
+            "metrics": MetricRecord({SAMPLES: answer.samples, "loss": loss}),
+        }
+    )
+
+
+def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer | None:
+    """Returns the answer in a reply's records; None where there is none.
+
+    Raises:
+        FleetError: the records have other arrays or numbers than an answer has.
+    """
+    if not content.array_records:
+        return None
+    arrays = list(content.array_records.values())
+    if len(arrays) != 1 or list(arrays[0]) != [DIFFERENCES] or len(content.metric_records) != 1:
+        raise FleetError(f"an answer has one array, {DIFFERENCES}, and one MetricRecord, this one has others")
+    (metrics,) = content.metric_records.values()
+    try:
+        means = arrays[0][DIFFERENCES].numpy()
+    except (TypeError, ValueError) as error:
+        raise FleetError(f"{DIFFERENCES}: no array of NumPy's: {error}") from None
+    if means.dtype != np.float64 or means.shape != (settings.queries,):
+        raise FleetError(
+            f"{DIFFERENCES}: expected float64 [{settings.queries}], got {means.dtype} {list(means.shape)}"
+        )
+    samples, loss = metrics.get(SAMPLES), metrics.get("loss")
+    if not isinstance(samples, int) or samples < 1:
+        raise FleetError(f"{SAMPLES}: expected a whole number of samples, got {samples!r}")
+    if not isinstance(loss, float):
+        raise FleetError(f"loss: expected a floating-point number, got {loss!r}")
+    if not (np.isfinite(means).all() and np.isfinite(loss)):
+        raise FleetError("a difference or the loss is not finite")
+    most = 2.0**16  # nats, more than any loss has: what follows are integers of 64 bits
+    if max(abs(loss), *abs(means)) > most:
+        raise FleetError(
+            f"a difference or loss of {max(means.tolist() + [loss], key=abs):g} nats is out of range"
+        )
+    sums = np.rint(means * samples * UNIT).astype(np.int64)
+    return Answer(state.step, sums, round(loss * samples * evaluations(settings) * UNIT), samples)
+
+
+def whole_means(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Returns means in nats as whole multiples of the core's unit.
+
+    A mean that was formed in floating point of sums that are whole multiples of the unit leads back to the
+    very integer that one run on all these samples comes to: the sum is rounded, and divided half away from
+    zero.
+
+    Args:
+        values: means, nats, float64 [any].
+        counts: of how many numbers each one is the mean, int64 [any].
+    """
+    found = []
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        total = round(value * count * UNIT)
+        found.append((2 * abs(total) + count) // (2 * count) * (1 if total > 0 else -1))
+    return np.array(found) / UNIT

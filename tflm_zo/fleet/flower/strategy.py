@@ -1,0 +1,317 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A fleet's strategy: answers become the step's record, and clients get what they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from logging import INFO, WARNING
+from typing import Final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from flwr.supercore import log
+
+from ...logs.beginning import ending
+from ..answer import Answer, evaluations
+from ..errors import FleetError
+from ..fleet_log import FleetLog
+from .messages import DIFFERENCES, Request, State, answer_of, run_of, whole_means
+
+__all__ = ["FleetStrategy", "Refusal"]
+
+_ARRAYS: Final = "arrays"
+_CONFIG: Final = "config"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that was refused, or a message that a client has refused.
+
+    Attributes:
+        step: number of the step that was asked for.
+        node: number of the client's node.
+        reason: what is wrong with it.
+    """
+
+    step: int
+    node: int
+    reason: str
+
+
+class FleetStrategy(Strategy):
+    """Strategy of a ServerApp whose global state is a seed log. A round asks clients for their differences
+    of one step, puts them together as another strategy of Flower's does arrays, and writes the step's record,
+    which moves the weights of everyone: the server's at once, each client's with the next message to it.
+
+    A client gets the records that it lacks, or a snapshot where that is shorter. After the records it says
+    the checksum of its weights, which has to be the server's. What does not fit is refused by name, and the
+    step is made of the others.
+
+    Args:
+        log: the run; its steps are done when the strategy ends.
+        aggregator: strategy that samples clients and puts their arrays together, without a change:
+            FedAvg (None), with which a fleet's log is that of one run on all minibatches together, FedMedian,
+            FedTrimmedAvg, Krum, MultiKrum, Bulyan, or Flower's wrappers for differential privacy.
+        min_answers: answers without which a step is asked for again, >= 1.
+        most_devices: minibatches that a client may answer for at most: more than one where it is a gateway
+            of several devices.
+        evaluate_every: steps between two evaluations by the clients, besides that after the last step, with
+            which all clients get the last record; 0: none.
+        reference: sends with each message the array of zeros that Flower's client-side mods measure a
+            clipping norm from.
+
+    Attributes:
+        refusals: what was refused so far.
+    """
+
+    def __init__(
+        self,
+        log: FleetLog,
+        aggregator: Strategy | None = None,
+        *,
+        min_answers: int = 1,
+        most_devices: int = 1,
+        evaluate_every: int = 0,
+        reference: bool = False,
+    ) -> None:
+        if min_answers < 1 or most_devices < 1 or evaluate_every < 0:
+            raise ValueError(
+                "min_answers and most_devices: expected at least 1, evaluate_every: at least 0, got "
+                f"{min_answers}, {most_devices}, {evaluate_every}"
+            )
+        self.log, self.refusals = log, list[Refusal]()
+        self._aggregator = FedAvg() if aggregator is None else aggregator
+        self._min_answers, self._most_devices = min_answers, most_devices
+        self._evaluate_every, self._reference = evaluate_every, reference
+        # Of each node that is known to have this run, its whole steps; of one that has others, its checksum.
+        self._steps: dict[int, int] = {}
+        self._resets: dict[int, int] = {}
+        self._checksums = log.checksum, log.weights_checksum  # after the steps so far
+
+    def summary(self) -> None:
+        """Logs the run and the strategy that puts answers together."""
+        own = self.log
+        log(INFO, "\t├──> Fleet:")
+        log(INFO, "\t│\t├── Steps: %d of %d done", own.step, own.steps)
+        log(INFO, "\t│\t├── Queries of a step: %d", own.settings.queries)
+        log(INFO, "\t│\t└── Minibatch of a client: %d", self._minibatch)
+        self._aggregator.summary()
+
+    @property
+    def _minibatch(self) -> int:
+        return int(self.log.settings.batch * self.log.settings.parts)
+
+    def weights(self) -> ArrayRecord:
+        """Returns the weights of the fleet, arrays by tensor name."""
+        return ArrayRecord({name: Array(np.asarray(w)) for name, w in self.log.weights[0].items()})
+
+    def run(
+        self,
+        grid: Grid,
+        *,
+        timeout: float = 3600,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Does the steps of the run that are left.
+
+        Args:
+            grid: where the clients are.
+            timeout: seconds that a round waits for answers.
+            evaluate_fn: evaluates the fleet's weights at the server after each round, see
+                `flwr.serverapp.strategy.Strategy.start`.
+
+        Raises:
+            FleetError: as many rounds as the run had steps left have brought none.
+        """
+        while True:
+            before = self.log.step
+            rounds = max(1, self.log.steps - before)
+            result = self.start(grid, self.weights(), rounds, timeout, evaluate_fn=evaluate_fn)
+            if self.log.step == self.log.steps:
+                return result
+            if self.log.step == before:
+                raise FleetError(f"{rounds} rounds have brought no step beyond step {before}")
+
+    # --- rounds ---------------------------------------------------------------------------------------------
+
+    def _zeros(self) -> ArrayRecord:
+        """Returns what differences would be of a client that learns nothing."""
+        return ArrayRecord({DIFFERENCES: Array(np.zeros(self.log.settings.queries))})
+
+    def _request(self, node: int) -> Request:
+        """Returns what a node is asked for, with what it lacks."""
+        own, first = self.log, self._steps.get(node)
+        lacking, is_snapshot = own.lacking(first or 0)
+        return Request(
+            run_of(own.header),
+            own.step,
+            own.step if is_snapshot else first or 0,
+            records=b"" if is_snapshot else lacking,
+            header=own.header if first is None else b"",
+            snapshot=lacking if is_snapshot else b"",
+            reset=self._resets.get(node),
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Makes the messages that ask for the differences of a step."""
+        if self.log.step == self.log.steps:
+            return []
+        messages = self._aggregator.configure_train(server_round, self._zeros(), config, grid)
+        return self._addressed(messages)
+
+    def _addressed(self, messages: Iterable[Message]) -> list[Message]:
+        """Gives each message what its node is asked for. Messages of one strategy share their records."""
+        found = []
+        for message in messages:
+            (config,) = message.content.config_records.values()
+            entries = {**config, **self._request(message.metadata.dst_node_id).entries()}
+            content = RecordDict({_CONFIG: ConfigRecord(entries)})
+            if self._reference:
+                content[_ARRAYS] = self._zeros()
+            message.content = content
+            found.append(message)
+        return found
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Puts answers together, and writes the step's record.
+
+        Returns:
+            The weights after the step, and the aggregated metrics; None twice where the step is to be asked
+            for again.
+        """
+        own, answers, taken = self.log, list[Answer](), list[Message]()
+        for reply in self._checked(replies):
+            try:
+                answer = self._answer(reply)
+            except FleetError as error:
+                self._refuse(reply, str(error))
+                continue
+            if answer is not None:
+                answers.append(answer)
+                taken.append(reply)
+        if len(answers) < self._min_answers:
+            log(WARNING, "step %d: %d answers; it is asked for again", own.step, len(answers))
+            return None, None
+        arrays, metrics = self._aggregator.aggregate_train(server_round, taken)
+        if arrays is None or metrics is None:
+            log(WARNING, "step %d: the aggregator has made nothing of %d answers", own.step, len(answers))
+            return None, None
+        samples = sum(answer.samples for answer in answers)
+        counts = np.full(own.settings.queries + 1, samples)
+        counts[-1] *= evaluations(own.settings)
+        values = np.array([*arrays[DIFFERENCES].numpy(), metrics["loss"]], np.float64)
+        own.decide_mean(whole_means(values, counts))
+        self._checksums = own.checksum, own.weights_checksum
+        return self.weights(), metrics
+
+    def _answer(self, reply: Message) -> Answer | None:
+        """Returns the answer in a reply, if there is one.
+
+        Raises:
+            FleetError: it is out of range.
+        """
+        answer = answer_of(reply.content, State.read(reply.content), self.log.settings)
+        if answer is not None:
+            answer.check(self.log.settings, self.log.step)
+            devices, rest = divmod(answer.samples, self._minibatch)
+            if rest or devices > self._most_devices:
+                raise FleetError(
+                    f"an answer of {answer.samples} samples, where a minibatch has {self._minibatch} and a "
+                    f"client may answer for {self._most_devices}"
+                )
+        return answer
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Makes the messages that ask for an evaluation: to all clients after the last step."""
+        step, every = self.log.step, self._evaluate_every
+        if step == self.log.steps:
+            config["server-round"] = server_round
+            content = RecordDict({_CONFIG: config})
+            messages = [
+                Message(RecordDict(dict(content)), node, MessageType.EVALUATE) for node in grid.get_node_ids()
+            ]
+            return self._addressed(messages)
+        if every and step and step % every == 0:
+            return self._addressed(
+                self._aggregator.configure_evaluate(server_round, self._zeros(), config, grid)
+            )
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Puts the clients' evaluations together."""
+        found = [reply for reply in self._checked(replies) if reply.content.metric_records]
+        return self._aggregator.aggregate_evaluate(server_round, found) if found else None
+
+    # --- replies --------------------------------------------------------------------------------------------
+
+    def _checked(self, replies: Iterable[Message]) -> list[Message]:
+        """Returns the replies of clients that are where the server is; of others, notes what they lack."""
+        found, seen = list[Message](), set[int]()
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                self._refuse(reply, f"the client has failed: {reply.error.reason}")
+                continue
+            try:
+                if node in seen:
+                    raise FleetError("a second reply to the same message")
+                seen.add(node)
+                if self._place(node, State.read(reply.content)):
+                    found.append(reply)
+            except FleetError as error:
+                self._refuse(reply, str(error))
+        return found
+
+    def _place(self, node: int, state: State) -> bool:
+        """Notes which steps a node has; returns whether it has all.
+
+        Raises:
+            FleetError: its state is no state of this run, or it has refused the message.
+        """
+        own = self.log
+        here = state.run == run_of(own.header)
+        self._steps.pop(node, None)
+        self._resets.pop(node, None)
+        if here and self._is_ours(state):
+            self._steps[node] = state.step
+        elif here:
+            self._resets[node] = state.checksum
+        if state.refused:
+            raise FleetError(f"the client refuses the message: {state.refused}")
+        if not state.run:
+            log(INFO, "node %d has no state: it gets the run from its beginning", node)
+            return False
+        if not here:
+            raise FleetError("a reply of another run")
+        if state.step != own.step:
+            raise FleetError(f"a reply of step {state.step}, where step {own.step} is asked for")
+        if node in self._resets:
+            raise FleetError(
+                f"other weights after step {own.step}, checksums {state.checksum:08x} {state.weights:08x}; "
+                f"the server's are {own.checksum:08x} {own.weights_checksum:08x}, and it gets them anew"
+            )
+        return True
+
+    def _is_ours(self, state: State) -> bool:
+        """Returns whether a client has steps of this log, and the weights that they lead to."""
+        own = self.log
+        if state.step > own.step:
+            return False
+        if state.step == own.step:
+            return (state.checksum, state.weights) == self._checksums
+        last = own.records(state.step - 1)[: own.record_bytes] if state.step else own.header
+        return state.checksum == ending(last)
+
+    def _refuse(self, reply: Message, reason: str) -> None:
+        node, step = reply.metadata.src_node_id, self.log.step
+        log(WARNING, "step %d: node %d is left out: %s", step, node, reason)
+        self.refusals.append(Refusal(step, node, reason))
