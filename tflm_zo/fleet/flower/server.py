@@ -15,15 +15,12 @@ __all__ = ["server_app"]
 
 def server_app(
     make: Callable[[Context], FleetStrategy],
-    *,
-    timeout: float = 3600,
     evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
 ) -> ServerApp:
     """Returns a ServerApp that does the steps of a fleet's run.
 
     Args:
         make: the strategy, with the log, which may have been begun already.
-        timeout: seconds that a round waits for answers; who is later gets the records with the next message.
         evaluate_fn: evaluates the fleet's weights at the server after each round, see
             `flwr.serverapp.strategy.Strategy.start`.
     """
@@ -33,7 +30,7 @@ def server_app(
     def main(grid: Grid, context: Context) -> None:
         strategy = make(context)
         try:
-            strategy.run(grid, timeout=timeout, evaluate_fn=evaluate_fn)
+            strategy.run(grid, evaluate_fn)
         finally:
             strategy.log.close()
 

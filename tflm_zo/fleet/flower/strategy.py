@@ -60,6 +60,7 @@ class FleetStrategy(Strategy):
             of several devices.
         evaluate_every: steps between two evaluations by the clients, besides that after the last step, with
             which all clients get the last record; 0: none.
+        timeout: seconds that a round waits for answers; who is later gets the records with the next message.
         reference: sends with each message the array of zeros that Flower's client-side mods measure a
             clipping norm from.
 
@@ -75,6 +76,7 @@ class FleetStrategy(Strategy):
         min_answers: int = 1,
         most_devices: int = 1,
         evaluate_every: int = 0,
+        timeout: float = 3600,
         reference: bool = False,
     ) -> None:
         if min_answers < 1 or most_devices < 1 or evaluate_every < 0:
@@ -85,7 +87,7 @@ class FleetStrategy(Strategy):
         self.log, self.refusals = log, list[Refusal]()
         self._aggregator = FedAvg() if aggregator is None else aggregator
         self._min_answers, self._most_devices = min_answers, most_devices
-        self._evaluate_every, self._reference = evaluate_every, reference
+        self._evaluate_every, self._timeout, self._reference = evaluate_every, timeout, reference
         # Of each node that is known to have this run, its whole steps; of one that has others, its checksum.
         self._steps: dict[int, int] = {}
         self._resets: dict[int, int] = {}
@@ -111,15 +113,12 @@ class FleetStrategy(Strategy):
     def run(
         self,
         grid: Grid,
-        *,
-        timeout: float = 3600,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
         """Does the steps of the run that are left.
 
         Args:
             grid: where the clients are.
-            timeout: seconds that a round waits for answers.
             evaluate_fn: evaluates the fleet's weights at the server after each round, see
                 `flwr.serverapp.strategy.Strategy.start`.
 
@@ -129,7 +128,7 @@ class FleetStrategy(Strategy):
         while True:
             before = self.log.step
             rounds = max(1, self.log.steps - before)
-            result = self.start(grid, self.weights(), rounds, timeout, evaluate_fn=evaluate_fn)
+            result = self.start(grid, self.weights(), rounds, self._timeout, evaluate_fn=evaluate_fn)
             if self.log.step == self.log.steps:
                 return result
             if self.log.step == before:
