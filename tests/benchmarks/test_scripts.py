@@ -138,3 +138,13 @@ def test_log_stores() -> None:
             assert found["most_erases"] - found["least_erases"] <= 1
             assert found["least_erases"] >= 0.9 * found["most_erases"]
             assert found["programmed_a_step"] < (60 if algorithm == "weight" else 2500)
+
+
+def test_a_fleets_log_is_replayed(model: Path) -> None:
+    command = [sys.executable, "benchmarks/fleet_catch_up.py", str(model), "--queries", "2"]
+    done = subprocess.run(
+        [*command, "--rounds", "20", "--missed", "5"], capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    size = 20 + 4 * 2  # of a record
+    assert f"{132 + 20 * size} B" in done.stdout and f"{5 * size} B" in done.stdout
