@@ -8,6 +8,7 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
 
+#include "ops/core/link/zo_fleet.h"
 #include "ops/device/zo_measurements.h"
 #include "ops/device/zo_network.h"
 
@@ -110,6 +111,38 @@ class WeightTrainer {
   // Bytes of the log that are of use: its header, and the records of what is done.
   uint32_t LogBytes() const;
 
+  // Makes the trainer a member of a fleet: steps are evaluated here, and decided elsewhere. The log
+  // that SetLog was given keeps the fleet's records; without one, a device that has lost its power
+  // begins with the first step. A run that measures itself is none of a fleet.
+  //
+  //   fleet  of zo_link_add_fleet; the trainer stays where it is for as long as that is used
+  //
+  // A program that calls it, with the link and JoinFleet's functions, takes the flash that
+  // docs/how-to/fleet-of-devices.md says; of any other, the linker leaves all of it out.
+  void JoinFleet(zo_fleet* fleet);
+
+  // Does a part of the evaluation of the fleet's next step: one invoke of each segment. Slices as
+  // TrainSlice does them, and with the last one the weights are those before the step again.
+  //
+  //   answer  samples == 0: there are more slices to do
+  //
+  // Errors: those of TrainSlice, but for the log's; ZO_ERROR_ORDER: the run is over, or measures
+  // itself.
+  zo_status AnswerSlice(zo_fleet_answer* answer);
+
+  // Takes the record of a step that the fleet has decided: it goes into the log, then moves the
+  // weights. An evaluation in progress is given up. One that is known does nothing.
+  //
+  //   record  [count], as the log has it
+  //
+  // Errors: ZO_ERROR_ARGUMENT: no record of this run has so many bytes. ZO_ERROR_ORDER: it is of a
+  // later step than the next, or the run measures itself. ZO_ERROR_LOG: it is damaged, or does not
+  // go on from the log. ZO_ERROR_STORE: it could not be logged. Nothing has changed then.
+  zo_status TakeRecord(const uint8_t* record, uint32_t count);
+
+  // Whole steps, and the checksum that the log's next record goes on from.
+  zo_fleet_state FleetState() const;
+
   // Makes the weights in memory those of the last whole step: an update rides on the invoke that
   // follows it, and within a step they are a query's. Before weights are read or used for anything
   // but TrainStep and TrainSlice; changes no later bit.
@@ -125,12 +158,14 @@ class WeightTrainer {
   zo_status Move(const zo_moves& moves);
   zo_status Suspend(bool whole);
   zo_status Abandon(uint32_t executed);
+  zo_status GiveUp();
   zo_status BeginStep();
   uint32_t RecordAt(const LogStore& log, uint32_t step) const;
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
   zo_status EraseFirstRecord(const LogStore& log) const;
   void Header(const LogStore& log, uint8_t* bytes) const;
   zo_status WriteRecord(const LogStore& log);
+  zo_status TakeKnown(const uint8_t* record, uint32_t count) const;
   bool IsMeasurementDue(uint32_t step) const;
   zo_status WriteHeader(const LogStore& log);
   zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }

@@ -87,6 +87,7 @@ tflm_zo::LogStore log_store = {};
 // --- Link ----------------------------------------------------------------------------------------
 
 zo_link device_end;
+zo_fleet fleet = {};
 zo_places places;
 uint8_t link_buffer[1 << 12];
 uint32_t adoptions = 0;
@@ -148,6 +149,16 @@ auto ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapsho
 template <typename T>
 zo_status ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapshot*, long) {
   return of->ImportLog(log);
+}
+
+template <typename T>
+auto JoinFleet(T* of, zo_fleet* fleet, int) -> decltype(of->JoinFleet(fleet)) {
+  of->JoinFleet(fleet);
+}
+
+template <typename T>
+void JoinFleet(T*, zo_fleet* fleet, long) {
+  *fleet = {};
 }
 
 template <typename T>
@@ -303,6 +314,15 @@ int device_memory_link_begin(int whole, uint32_t buffer_bytes, zo_status (*own_r
 uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {
   return zo_link_serve(&device_end, bytes, count);
 }
+
+// A part in a fleet, after a link has begun.
+int device_fleet_begin() {
+  JoinFleet(&trainer, &fleet, 0);
+  return zo_link_add_fleet(&device_end, &fleet);
+}
+
+int device_is_evaluating() { return zo_fleet_is_evaluating(&fleet); }
+void device_work() { zo_fleet_work(&fleet); }
 
 uint32_t device_adoptions() { return adoptions; }
 

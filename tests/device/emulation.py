@@ -390,6 +390,19 @@ class Device:
         """Takes bytes that a host has sent; the number of requests that were answered."""
         return self._call("device_link_serve", received, u32(len(received)))
 
+    def join_fleet(self) -> int:
+        """From now on the link serves a fleet, too."""
+        return self._call("device_fleet_begin")
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether there is work for the fleet."""
+        return bool(self._library.device_is_evaluating())
+
+    def work(self) -> None:
+        """Does a part of it."""
+        self._call("device_work")
+
     @property
     def adoptions(self) -> int:
         """How often a place was gone over to."""

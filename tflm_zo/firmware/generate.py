@@ -216,6 +216,7 @@ def generate(
         command=command,
         wanted=wanted,
     )
+    fleet_header, fleet_source = _fleet_of_c(names["zo"]) if trainer == "weight" else ("", "")
     own_class = {
         _CLASS_HEADER: fill(
             "trainer_class.h.in",
@@ -228,13 +229,14 @@ def generate(
                 for a, d in arrays.items()
             ),
         ),
-        _CLASS_OF_C: fill("trainer_class_c.h.in", **names),
+        _CLASS_OF_C: fill("trainer_class_c.h.in", **names, fleet=fleet_header),
         _CLASS_SOURCE: fill(
             "trainer_class.cc.in",
             **names,
             first="kModels[0]" if isinstance(plan, BlockRunPlan) else "kInfo",
             init=_init(model, metadata, plan),
             tables=tables,
+            fleet=fleet_source,
         ),
     }
     sources = {
@@ -255,6 +257,15 @@ def generate(
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(files, layout.example, ram, **sizes)
+
+
+def _fleet_of_c(zo: str) -> tuple[str, str]:
+    """Returns what C calls to be part of a fleet, which weight perturbation can: its declaration and source."""
+    function = f"void {zo}_trainer_join_fleet(zo_fleet* fleet)"
+    return (
+        f"/* Makes the trainer a member of a fleet, for zo_link_add_fleet: JoinFleet. */\n{function};\n\n",
+        f"{function} {{ {zo}::c_trainer.JoinFleet(fleet); }}\n\n",
+    )
 
 
 def _check(metadata: ZoMetadata, plan: RunPlan) -> None:

@@ -10,10 +10,11 @@ from .collect import collect
 from .deploy import Deployment, Load, deploy, load_of, revert
 from .errors import LinkError, NoAnswerError, RefusedError
 from .link import Link, open_port
-from .protocol import Hello, Place, PlaceKind
+from .protocol import FleetState, Hello, Place, PlaceKind, StepAnswer
 
 __all__ = [
     "Deployment",
+    "FleetState",
     "Hello",
     "Link",
     "LinkError",
@@ -22,6 +23,7 @@ __all__ = [
     "Place",
     "PlaceKind",
     "RefusedError",
+    "StepAnswer",
     "collect",
     "deploy",
     "load_of",

@@ -8,13 +8,13 @@ import os
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ..core import fnv1a
 from ..core.loader import constants
 from .errors import LinkError, NoAnswerError, RefusedError
 from .frames import FrameReader, to_frame
-from .protocol import VERSION, Answer, Hello, Operation, Place, request
+from .protocol import VERSION, Answer, FleetState, Hello, Operation, Place, StepAnswer, request
 
 __all__ = ["Link", "Port", "open_port"]
 
@@ -27,8 +27,12 @@ _ACTIVATION: Final = 120.0
 # Bytes of data of a request or answer, at least; by how much they grow on a good line; how often longer ones
 # are tried before they are halved.
 _LEAST_DATA, _GROWTH, _TRIES = 32, 16, 2
+# By how much longer records may be than a WRITE's data, before which there are two words more.
+_RECORDS_MORE: Final = 8
 # For which a read waits for the next byte.
 _POLL: Final = 0.02
+
+_T = TypeVar("_T")
 
 
 class Port(Protocol):
@@ -59,6 +63,14 @@ def open_port(name: str, baud: int) -> Port:
 
     port: Port = serial.serial_for_url(name, baudrate=baud, timeout=_POLL, write_timeout=_MOST_WAIT)
     return port
+
+
+def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
+    """Reads an answer."""
+    try:
+        return read(data)
+    except ValueError as error:
+        raise LinkError(f"the device answers something else: {error}") from error
 
 
 class Link:
@@ -174,6 +186,67 @@ class Link:
         """Makes a place active with what was written there; of kind VOID, with what it had before."""
         words = (number, place.kind, place.bytes, place.checksum)
         self._answer(Operation.ACTIVATE, *words, timeout=max(self._timeout, _ACTIVATION))
+
+    # --- a fleet ------------------------------------------------------------------------------------
+
+    def fleet_state(self, timeout: float | None = None) -> FleetState:
+        """Asks a device of a fleet where it is.
+
+        Args:
+            timeout: seconds for which it may stay silent; None: those of the link.
+
+        Raises:
+            NoAnswerError: it does not answer.
+            RefusedError: it is no member of a fleet.
+            LinkError: it answers with something else.
+        """
+        return _read(FleetState.from_bytes, self._answer(Operation.FLEET_STATE, timeout=timeout))
+
+    def fleet_evaluate(self, step: int, checksum: int, timeout: float | None = None) -> StepAnswer | None:
+        """Asks a device to evaluate a step; None: it is at it.
+
+        Args:
+            step: number of the step, the next one of the device.
+            checksum: checksum that the step's record is to go on from.
+            timeout: seconds for which it may stay silent; None: those of the link.
+
+        Raises:
+            NoAnswerError: it does not answer.
+            RefusedError: it is elsewhere, or cannot evaluate the step.
+            LinkError: it answers with something else.
+        """
+        data = self._answer(Operation.FLEET_EVALUATE, step, checksum, timeout=timeout)
+        return _read(StepAnswer.from_bytes, data) if data else None
+
+    def fleet_records(self, records: bytes, size: int, timeout: float | None = None) -> FleetState:
+        """Sends records of steps, as the log has them, in as many requests as that takes.
+
+        Args:
+            records: whole records, at least one.
+            size: bytes of a record.
+            timeout: seconds for which the device may stay silent; None: those of the link.
+
+        Returns:
+            Where the device is after them.
+
+        Raises:
+            NoAnswerError: it does not answer.
+            RefusedError: a record does not go on from what it has, or cannot be logged. Those before it are
+                taken.
+            LinkError: a request has no room for a record, or the answer is something else.
+        """
+        room = (self.most_data + _RECORDS_MORE) // size * size
+        if room == 0:
+            raise LinkError(
+                f"a request has no room for a record of {size} bytes: give the device's link a larger buffer"
+            )
+        state = None
+        for at in range(0, len(records), room):
+            data = self._ask(Operation.FLEET_RECORDS, data=records[at : at + room], timeout=timeout)
+            state = _read(FleetState.from_bytes, data or b"")
+        if state is None:
+            raise ValueError("no record")
+        return state
 
     # --- the line -----------------------------------------------------------------------------------
 

@@ -10,7 +10,19 @@ from typing import Final
 
 from ..logs.padding import filled_up, is_store_unit
 
-__all__ = ["ANSWER", "LOG", "VERSION", "Answer", "Hello", "Operation", "Place", "PlaceKind", "request"]
+__all__ = [
+    "ANSWER",
+    "LOG",
+    "VERSION",
+    "Answer",
+    "FleetState",
+    "Hello",
+    "Operation",
+    "Place",
+    "PlaceKind",
+    "StepAnswer",
+    "request",
+]
 
 VERSION: Final = 1
 ANSWER: Final = 0x80
@@ -27,6 +39,9 @@ class Operation(IntEnum):
     CHECK = 3
     WRITE = 4
     ACTIVATE = 5
+    FLEET_STATE = 6
+    FLEET_EVALUATE = 7
+    FLEET_RECORDS = 8
 
 
 class PlaceKind(IntEnum):
@@ -97,6 +112,69 @@ class Hello:
         if not is_store_unit(unit):
             raise ValueError(f"a store that programs {unit} bytes at once")
         return cls(mark, most, active, size, weights, (first, second), unit)
+
+
+@dataclass(frozen=True)
+class FleetState:
+    """Where a device of a fleet is.
+
+    Attributes:
+        step: whole steps that it has.
+        checksum: checksum that the log's next record goes on from.
+        weights: checksum of its weights after these steps.
+        is_evaluating: whether it evaluates the next step.
+        has_answer: whether it has evaluated it.
+    """
+
+    step: int
+    checksum: int
+    weights: int
+    is_evaluating: bool
+    has_answer: bool
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> FleetState:
+        """Reads the answer to a FLEET_STATE or FLEET_RECORDS.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if len(data) != 16:
+            raise ValueError(f"a state of {len(data)} bytes")
+        step, checksum, weights, flags = struct.unpack("<4I", data)
+        return cls(step, checksum, weights, bool(flags & 1), bool(flags & 2))
+
+
+@dataclass(frozen=True)
+class StepAnswer:
+    """What a device has measured of a step.
+
+    Attributes:
+        step: number of the step.
+        checksum: checksum that the step's record is to go on from.
+        samples: number of samples of its minibatch.
+        loss: sum of all losses of the step, unit 2^-16.
+        differences: difference of losses of each query, summed over the minibatch, unit 2^-16.
+    """
+
+    step: int
+    checksum: int
+    samples: int
+    loss: int
+    differences: tuple[int, ...]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> StepAnswer:
+        """Reads the answer to a FLEET_EVALUATE.
+
+        Raises:
+            ValueError: it is none.
+        """
+        queries, rest = divmod(len(data) - 20, 8)
+        if queries < 1 or rest:
+            raise ValueError(f"an answer of {len(data)} bytes")
+        step, checksum, samples, loss, *differences = struct.unpack(f"<3Iq{queries}q", data)
+        return cls(step, checksum, samples, loss, tuple(differences))
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
     case ZO_LINK_ACTIVATE:
       return self->change != NULL ? self->change(self, words, count) : ZO_ERROR_ARGUMENT;
     default:
-      return ZO_ERROR_OPCODE;
+      return self->serve_fleet != NULL ? self->serve_fleet(self, count, answer) : ZO_ERROR_OPCODE;
   }
 }
 

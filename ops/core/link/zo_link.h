@@ -1,7 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * A device's end of the protocol that brings its log to a host and other runs to the device
- * (`tflm-zo collect`, `tflm-zo deploy`), over any stream of bytes.
+ * (`tflm-zo collect`, `tflm-zo deploy`), and makes it part of a fleet (zo_fleet.h), over any stream
+ * of bytes.
  *
  * The host asks, the device answers. Each request may be repeated, with the same outcome, and the
  * host repeats what was not answered; so what the line loses, doubles or changes needs nothing of
@@ -64,6 +65,29 @@ typedef enum zo_link_operation {
   ZO_LINK_WRITE = 4,
   /* 4 u32 place, 8 u32 kind, 12 u32 bytes, 16 u32 checksum. See zo_places_activate. */
   ZO_LINK_ACTIVATE = 5,
+  /* Of a device that is part of a fleet (zo_fleet.h); any other answers ZO_ERROR_OPCODE.
+   *
+   * Where the device is. Answer:
+   *   8    u32 whole steps
+   *   12   u32 checksum that the log's next record goes on from
+   *   16   u32 FNV-1a of the weights after the last whole step
+   *   20   u32 1: the next step is being evaluated; 2: its answer is there */
+  ZO_LINK_FLEET_STATE = 6,
+  /* 4 u32 step, 8 u32 checksum: those of the state. Begins to evaluate the step, where that has not
+   * begun. Answer: nothing, while it goes on; then
+   *   8    u32 step, u32 checksum
+   *   16   u32 samples of the minibatch
+   *   20   i64 sum of all losses of the step, unit 2^-16
+   *   28   i64 of each query: the difference of losses, summed over the minibatch, unit 2^-16
+   * ZO_ERROR_ORDER: the device is elsewhere. What the trainer's AnswerSlice has failed with is said
+   * once; a request after that begins anew. */
+  ZO_LINK_FLEET_EVALUATE = 7,
+  /* 4 records of steps, whole ones, as they are in the log (zo_log.h), one after the other. Those
+   * that the device has do nothing. Answer: the state.
+   * ZO_ERROR_ORDER: records between those of the device and these are missing; ZO_ERROR_LOG: a
+   * record is damaged, or of another run; ZO_ERROR_STORE: it could not be logged. Those before it
+   * are taken. */
+  ZO_LINK_FLEET_RECORDS = 8,
 } zo_link_operation;
 
 /* A device's end. The application sets the first fields, the others to 0, then calls
@@ -80,6 +104,8 @@ typedef struct zo_link {
   zo_status (*change)(const struct zo_link* link, const uint32_t* words, uint32_t count);
   zo_status (*adopt)(void* context);
   void* context;
+  struct zo_fleet* fleet;
+  zo_status (*serve_fleet)(const struct zo_link* link, uint32_t count, uint32_t* answer);
 } zo_link;
 
 /* Begins to serve a log. Errors: ZO_ERROR_ARGUMENT: a null pointer, or a buffer that is too small.
