@@ -87,7 +87,7 @@ tflm_zo::LogStore log_store = {};
 // --- Link ----------------------------------------------------------------------------------------
 
 zo_link device_end;
-zo_fleet fleet = {};
+zo_fleet own_fleet = {};
 zo_places places;
 uint8_t link_buffer[1 << 12];
 uint32_t adoptions = 0;
@@ -317,12 +317,12 @@ uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {
 
 // A part in a fleet, after a link has begun.
 int device_fleet_begin() {
-  JoinFleet(&trainer, &fleet, 0);
-  return zo_link_add_fleet(&device_end, &fleet);
+  JoinFleet(&trainer, &own_fleet, 0);
+  return zo_link_add_fleet(&device_end, &own_fleet);
 }
 
-int device_is_evaluating() { return zo_fleet_is_evaluating(&fleet); }
-void device_work() { zo_fleet_work(&fleet); }
+int device_is_evaluating() { return zo_fleet_is_evaluating(&own_fleet); }
+void device_work() { zo_fleet_work(&own_fleet); }
 
 uint32_t device_adoptions() { return adoptions; }
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,14 +115,17 @@ class Device:
         firmware: the folder.
         model: the ZO model that it was generated from.
         data: the samples.
+        own: a folder for its memory, where there are several devices with the same firmware.
 
     Attributes:
         samples: of the run.
         failing_invoke: number of the invoke that fails, counted from 1 from the last `fail_at` on.
     """
 
-    def __init__(self, firmware: Firmware, model: Model, data: Data) -> None:
-        self._library = ctypes.CDLL(str(build(firmware)))
+    def __init__(self, firmware: Firmware, model: Model, data: Data, own: Path | None = None) -> None:
+        # A library that is loaded twice is the same, and has its globals once.
+        path = build(firmware) if own is None else shutil.copy(build(firmware), own / "device.so")
+        self._library = ctypes.CDLL(str(path))
         for name in ("device_segment_model",):
             getattr(self._library, name).restype = ctypes.c_void_p
         self._library.device_arena_used.restype = ctypes.c_size_t

@@ -260,7 +260,7 @@ def generate(
 
 
 def _fleet_of_c(zo: str) -> tuple[str, str]:
-    """Returns what C calls to be part of a fleet, which weight perturbation can: its declaration and source."""
+    """Returns what C calls to join a fleet, which runs of weight perturbation can: declaration and source."""
     function = f"void {zo}_trainer_join_fleet(zo_fleet* fleet)"
     return (
         f"/* Makes the trainer a member of a fleet, for zo_link_add_fleet: JoinFleet. */\n{function};\n\n",

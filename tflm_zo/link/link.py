@@ -101,9 +101,10 @@ class Link:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the port; the next request opens it again."""
         if self._port is not None:
             with contextlib.suppress(OSError):
                 self._port.close()
@@ -282,7 +283,7 @@ class Link:
                     request(operation, self._number, *words, data=data), operation, sent, min(now + wait, end)
                 )
             except OSError as error:
-                self._close()
+                self.close()
                 if time.monotonic() >= end:
                     raise NoAnswerError(f"the line to the device is lost: {error}") from error
                 time.sleep(min(wait, 0.2))

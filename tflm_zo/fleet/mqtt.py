@@ -1,0 +1,180 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Lines to devices over MQTT: a message is one frame."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from ..link.link import Port
+
+__all__ = ["MqttLines"]
+
+# Seconds for which a read waits for the next message, and for which a broker may take to answer.
+_POLL: Final = 0.02
+_CONNECTING: Final = 5.0
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+
+
+class MqttLines:
+    """A broker, over which devices are reached: requests go to ``PREFIX/DEVICE/ask``, answers come from
+    ``PREFIX/DEVICE/answer``, each of them a frame. A broker that vanishes is connected to again.
+
+    Args:
+        url: ``mqtt://[USER:PASSWORD@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS. The password may be in
+            the environment variable TFLM_ZO_MQTT_PASSWORD instead.
+
+    Raises:
+        ValueError: the URL is none of these.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._prefix = unquote(parts.path.strip("/"))
+        if (
+            parts.scheme not in _PORTS
+            or not parts.hostname
+            or not self._prefix
+            or set("+#") & {*self._prefix}
+        ):
+            raise ValueError(f"{url}: expected mqtt://HOST[:PORT]/PREFIX")
+        self._at = (parts.hostname, parts.port or _PORTS[parts.scheme])
+        self._received: dict[str, list[bytes]] = {}
+        self._news = threading.Condition()
+        self._client = paho.Client(CallbackAPIVersion.VERSION2)
+        if parts.username:
+            password = parts.password or os.environ.get("TFLM_ZO_MQTT_PASSWORD", "")
+            self._client.username_pw_set(unquote(parts.username), unquote(password))
+        if parts.scheme == "mqtts":
+            self._client.tls_set()
+        self._client.reconnect_delay_set(1, 5)
+        self._client.on_connect = self._subscribe
+        self._client.on_subscribe = self._begin
+        self._client.on_disconnect = self._end
+        self._client.on_message = self._take
+        self._is_open = self._is_begun = False
+        self._refused = ""
+
+    @property
+    def name(self) -> str:
+        """The broker, as messages name it."""
+        return f"the MQTT broker at {self._at[0]}:{self._at[1]}"
+
+    # --- what the client's thread calls ---------------------------------------------------------------
+
+    def _subscribe(
+        self, client: paho.Client, data: object, flags: object, reason: object, *_: object
+    ) -> None:
+        self._refused = str(reason) if getattr(reason, "is_failure", False) else ""
+        if not self._refused:
+            client.subscribe(f"{self._prefix}/+/answer", qos=1)
+        with self._news:
+            self._news.notify_all()
+
+    def _begin(self, *_: object) -> None:
+        with self._news:
+            self._is_open = True
+            self._news.notify_all()
+
+    def _end(self, *_: object) -> None:
+        with self._news:
+            self._is_open = False
+            self._news.notify_all()
+
+    def _take(self, client: paho.Client, data: object, message: paho.MQTTMessage) -> None:
+        device = message.topic[len(self._prefix) + 1 :].removesuffix("/answer")
+        with self._news:
+            self._received.setdefault(device, []).append(bytes(message.payload))
+            self._news.notify_all()
+
+    # --- what links call --------------------------------------------------------------------------------
+
+    def line(self, device: str) -> Callable[[], Port]:
+        """Returns what opens the line to a device.
+
+        Raises:
+            ValueError: there is no such topic.
+        """
+        if not device or set("+#/") & {*device}:
+            raise ValueError(f"{device!r} names no device: it would be a part of a topic")
+        return lambda: self._open(device)
+
+    def _open(self, device: str) -> Port:
+        """Opens the line to a device.
+
+        Raises:
+            OSError: the broker cannot be reached.
+        """
+        with self._news:
+            if not self._is_begun:
+                self._client.connect_async(*self._at, keepalive=30)
+                self._client.loop_start()
+                self._is_begun = True
+            if not self._news.wait_for(lambda: self._is_open or self._refused, _CONNECTING):
+                raise ConnectionError(f"{self.name} does not answer")
+            if not self._is_open:
+                raise ConnectionError(f"{self.name} refuses: {self._refused}")
+            self._received[device] = []
+        return _Line(self, device)
+
+    def send(self, device: str, data: bytes) -> None:
+        """Sends a frame to a device.
+
+        Raises:
+            OSError: the broker has vanished.
+        """
+        if not self._is_open:
+            raise ConnectionError(f"{self.name} has vanished")
+        self._client.publish(f"{self._prefix}/{device}/ask", data)
+
+    def receive(self, device: str, seconds: float = _POLL) -> bytes:
+        """Returns what has come from a device, or comes within so many seconds.
+
+        Raises:
+            OSError: the broker has vanished.
+        """
+        with self._news:
+            until = time.monotonic() + seconds
+            while not self._received.get(device) and (left := until - time.monotonic()) > 0:
+                if not self._is_open:
+                    raise ConnectionError(f"{self.name} has vanished")
+                self._news.wait(left)
+            data = b"".join(self._received.get(device, []))
+            self._received[device] = []
+        return data
+
+    def close(self) -> None:
+        """Ends."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+class _Line:
+    """The line to a device, as `tflm_zo.link.Port` has it."""
+
+    def __init__(self, lines: MqttLines, device: str) -> None:
+        self._lines, self._device, self._come = lines, device, b""
+
+    @property
+    def in_waiting(self) -> int:
+        return len(self._come)
+
+    def read(self, size: int = 1, /) -> bytes:
+        if not self._come:
+            self._come = self._lines.receive(self._device)
+        data, self._come = self._come[:size], self._come[size:]
+        return data
+
+    def write(self, data: bytes, /) -> int:
+        self._lines.send(self._device, data)
+        return len(data)
+
+    def close(self) -> None:
+        self._come = b""
