@@ -141,6 +141,7 @@ void test_a_following_layer_that_wraps(void);
 void test_a_command_of_many_items(void);
 void test_snapshot_sizes(void);
 void test_flash_store(void);
+void test_fleet(void);
 void test_link(void);
 void test_node_run(void);
 void test_weight_task(void);

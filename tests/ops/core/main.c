@@ -33,6 +33,7 @@ int main(void) {
   test_snapshot_sizes();
   test_flash_store();
   test_link();
+  test_fleet();
   test_node_run();
   test_weight_task();
   test_block_choice();
