@@ -4,7 +4,8 @@ machine, whose serial port is a port of this machine and whose flash is a file.
 
     python -m link.device_process RUN STORE --steps 40 --pace 0.05
 
-It prints its port, then trains, a step each `--pace` seconds, and serves its line between slices.
+It prints its port, then trains, a step each `--pace` seconds, and serves its line between slices. With
+`--fleet` it trains when it is asked to, and has the samples of seed `--data`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class FileStore(Store):
 
 
 @cache
-def firmware_device(run: str, steps: int) -> Device:
+def firmware_device(run: str, steps: int, data: int = 1) -> Device:
     """The device of a run, which has not begun."""
     model = zo_model(run)
-    made = Device(generated(model, RUNS[run][1], samples(), steps=steps), model, samples())
+    made = Device(generated(model, RUNS[run][1], samples(), steps=steps), model, samples(data))
     assert made.init() == OK
     return made
 
@@ -90,12 +91,22 @@ def main() -> None:
     parser.add_argument("--places", action="store_true")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--until", type=int, help="steps, after which it only serves")
+    parser.add_argument("--fleet", action="store_true")
+    parser.add_argument("--data", type=int, default=1)
     given = parser.parse_args()
-    device, line = firmware_device(given.run, given.steps), Line(given.port)
+    device, line = firmware_device(given.run, given.steps, given.data), Line(given.port)
     store = FileStore(given.store, given.size, given.unit)
     status = device.begin_link(store, line.send, places=given.places, buffer_bytes=256)
     assert status == OK, status
+    if given.fleet:
+        status = device.join_fleet()
+        assert status == OK, status
     print(line.port, flush=True)
+    while given.fleet:
+        data = line.receive(0.0 if device.is_evaluating else 0.05)
+        if data:
+            device.serve(data)
+        device.work()
     last = given.steps if given.until is None else given.until
     due = time.monotonic()
     while True:

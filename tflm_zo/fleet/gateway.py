@@ -34,7 +34,8 @@ _LOG: Final = logging.getLogger("tflm_zo.fleet")
 _LOOK, _MOST_LOOK, _SHARE = 0.05, 1.0, 8
 # How often an evaluation that fails is begun anew.
 _TRIES: Final = 3
-# Seconds for which a device that did not answer last time is waited for when the others are done.
+# Seconds for which a device that did not answer last time is waited for when the others are done, and all of
+# them are at the deadline.
 _GRACE: Final = 0.5
 _OTHER_RUN: Final = "it has steps of another run: settings, model or records differ from the fleet's"
 _REASONS: Final = {
@@ -213,7 +214,7 @@ class Gateway(Position):
         for device in self._devices.values():
             device.stop.clear()
         self._busy = {name: self._pool.submit(ask, device, end) for name, device in self._devices.items()}
-        done = self._wait(end)
+        done = self._wait(end + _GRACE)  # so that each says itself what was wrong
         found, self.left_out = dict[str, Any](), {}
         for name, future in self._busy.items():
             device, silent = self._devices[name], True

@@ -17,9 +17,10 @@ from ..link.link import Port
 
 __all__ = ["MqttLines"]
 
-# Seconds for which a read waits for the next message, and for which a broker may take to answer.
+# Seconds for which a read waits for the next message, and an attempt to open a line for the broker: links try
+# again.
 _POLL: Final = 0.02
-_CONNECTING: Final = 5.0
+_CONNECTING: Final = 0.4
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 

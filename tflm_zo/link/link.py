@@ -278,18 +278,19 @@ class Link:
         while True:
             self._number = (self._number + 1) & 0xFFFF
             sent[self._number] = now = time.monotonic()
+            lost = None
             try:
                 answer = self._exchange(
                     request(operation, self._number, *words, data=data), operation, sent, min(now + wait, end)
                 )
             except OSError as error:
                 self.close()
-                if time.monotonic() >= end:
-                    raise NoAnswerError(f"the line to the device is lost: {error}") from error
-                time.sleep(min(wait, 0.2))
-                answer = None
+                lost, answer = error, None
+                time.sleep(max(0.0, min(wait, 0.2, end - time.monotonic())))
             if answer is not None:
                 break
+            if time.monotonic() >= end and lost is not None:
+                raise NoAnswerError(f"the line to the device is lost: {lost}") from lost
             if time.monotonic() >= end:
                 raise NoAnswerError(self._silence(time.monotonic() - begin))
             self.repeated += 1

@@ -1,0 +1,122 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A gateway and devices in processes of their own, with a broker and bridges between them that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from device.emulation import needs_compiler
+from device.runs import RUNS, SAMPLES, samples, zo_model
+from fleet.broker import Broker, bridge, broker, needs_broker
+from link.board import Board, board
+from tflm_zo.fleet import FleetError, FleetLog, Gateway, Replica, sum_of
+from tflm_zo.fleet.mqtt import MqttLines
+
+pytestmark = [needs_compiler, needs_broker]
+RUN, STEPS, NAMES = "weight", 20, "abc"
+
+
+@contextlib.contextmanager
+def cohort(folder: Path) -> Iterator[tuple[Broker, dict[str, Board]]]:
+    """A broker, and devices with data of their own."""
+    with contextlib.ExitStack() as stack:
+        made, boards = stack.enter_context(broker(folder)), {}
+        for seed, name in enumerate(NAMES, 1):
+            (folder / name).mkdir()
+            options = ("--fleet", "--data", seed, "--steps", STEPS)
+            boards[name] = stack.enter_context(board(folder / name, RUN, *options))
+            stack.enter_context(bridge(boards[name].port, name, made.url))
+        yield made, boards
+
+
+@contextlib.contextmanager
+def gateway(lines: MqttLines, server: FleetLog, folder: Path, **options: float) -> Iterator[Gateway]:
+    opens = {name: lines.line(name) for name in NAMES}
+    with Gateway(zo_model(RUN), server.header, opens, log=folder / "gateway.zolog", **options) as made:
+        yield made
+
+
+def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
+    model = zo_model(RUN)
+    server = FleetLog(model, RUNS[RUN][1], STEPS, SAMPLES, tmp_path / "server.zolog")
+    data = [samples(seed) for seed in range(1, len(NAMES) + 1)]
+    replicas = [Replica(model, server.header, d.inputs[0], d.labels) for d in data]
+    with cohort(tmp_path) as (made, boards), contextlib.ExitStack() as stack:
+        lines = MqttLines(made.url)
+        stack.callback(lines.close)
+        own = stack.enter_context(gateway(lines, server, tmp_path, deadline=30))
+        for step in range(STEPS):
+            breaks = None
+            if step == 5:  # the power of a device fails while it evaluates
+                breaks = threading.Timer(0.02, lambda: (boards["b"].cut_power(), boards["b"].begin()))
+            if step == 9:  # the broker vanishes, and comes back
+                breaks = threading.Timer(0.02, lambda: (made.kill(), time.sleep(1), made.begin()))
+            if breaks is not None:
+                breaks.start()
+            found, expected = own.answer(), sum_of([r.answer() for r in replicas])
+            if breaks is not None:
+                breaks.join()
+            assert own.left_out == {}
+            assert (found.differences.tolist(), found.loss) == (expected.differences.tolist(), expected.loss)
+            record = server.decide([found])
+            for member in (own, *replicas):
+                member.take(record)
+        states = own.update()
+        assert {s.weights for s in states.values()} == {server.weights_checksum}
+        log = (tmp_path / "server.zolog").read_bytes()
+        for one in boards.values():
+            assert one.flash[: len(log)] == log
+    server.close()
+
+
+def test_a_broker_that_stays_away(tmp_path: Path) -> None:
+    server = FleetLog(zo_model(RUN), RUNS[RUN][1], STEPS, SAMPLES, tmp_path / "server.zolog")
+    with cohort(tmp_path) as (made, _), contextlib.ExitStack() as stack:
+        lines = MqttLines(made.url)
+        stack.callback(lines.close)
+        own = stack.enter_context(gateway(lines, server, tmp_path, deadline=3))
+        own.take(server.decide([own.answer()]))
+        made.kill()
+        with pytest.raises(
+            FleetError, match="step 1: no device has answered .a: .*the MQTT broker at 127.0.0.1"
+        ):
+            own.answer()
+        made.begin()
+        for _ in range(3):
+            with contextlib.suppress(FleetError):  # the bridges come back one by one
+                own.answer()
+            if not own.left_out:
+                break
+        assert own.left_out == {} and own.step == 1
+        assert {s.weights for s in own.update().values()} == {server.weights_checksum}
+    server.close()
+
+
+def test_no_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    lines = MqttLines(f"mqtt://127.0.0.1:{port}/fleet")
+    with pytest.raises(OSError, match=f"the MQTT broker at 127.0.0.1:{port} does not answer"):
+        lines.line("a")()
+    lines.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost", "mqtt://", "mqtt://localhost", "http://localhost/a", "mqtt://h/a/+"]
+)
+def test_what_is_no_broker(url: str) -> None:
+    with pytest.raises(ValueError, match="expected mqtt://HOST"):
+        MqttLines(url)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "#", "+"])
+def test_what_is_no_device(name: str) -> None:
+    with pytest.raises(ValueError, match="names no device"):
+        MqttLines("mqtt://localhost/fleet").line(name)
