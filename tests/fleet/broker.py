@@ -11,9 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 BRIDGE = Path(__file__).parents[2] / "examples" / "fleet" / "serial_to_mqtt.py"
@@ -53,6 +56,46 @@ class Broker:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    @contextlib.contextmanager
+    def traffic(self) -> Iterator[Traffic]:
+        """Counts what goes over the broker."""
+        found, client = Traffic(), paho.Client(CallbackAPIVersion.VERSION2)
+        client.on_connect = lambda client, *_: client.subscribe("#")
+        client.on_message = lambda _client, _data, message: found.add(message.topic, message.payload)
+        client.connect("127.0.0.1", self.port)
+        client.loop_start()
+        yield found
+        client.disconnect()
+        client.loop_stop()
+
+
+@dataclass
+class Traffic:
+    """Messages to and from devices.
+
+    Attributes:
+        messages: how many.
+        frames: their bytes, which are those of a serial line.
+        packets: bytes of their MQTT packets (QoS 0).
+    """
+
+    messages: int = 0
+    frames: int = 0
+    packets: int = 0
+
+    def add(self, topic: str, payload: bytes) -> None:
+        self.messages += 1
+        self.frames += len(payload)
+        length = 2 + len(topic) + len(payload)
+        self.packets += 1 + (1 if length < 128 else 2) + length
+
+    def per(self, count: int) -> str:
+        """Of one of so many."""
+        return (
+            f"{self.messages / count:.1f} messages, {self.frames / count:.0f} B of frames, "
+            f"{self.packets / count:.0f} B of MQTT"
+        )
 
 
 @contextlib.contextmanager

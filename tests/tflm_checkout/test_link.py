@@ -41,11 +41,11 @@ CASES = [
 
 
 class EmulatedBoard:
-    """A board whose serial port is a port of this machine, and whose flash is a file."""
+    """A board whose serial port is a port of this machine, and whose flash is a file that ends with `end`."""
 
-    def __init__(self, core: Core, program: Path, folder: Path) -> None:
+    def __init__(self, core: Core, program: Path, folder: Path, end: bytes = b"") -> None:
         self._core, self._program, self._folder = core, program, folder
-        (folder / "flash.bin").write_bytes(b"\xff" * (1 << 15))
+        (folder / "flash.bin").write_bytes(b"\xff" * ((1 << 15) - len(end)) + end)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
         self.begin()
@@ -86,8 +86,8 @@ class EmulatedBoard:
 
 
 @contextlib.contextmanager
-def emulated(core: Core, program: Path, folder: Path) -> Iterator[EmulatedBoard]:
-    made = EmulatedBoard(core, program, folder)
+def emulated(core: Core, program: Path, folder: Path, end: bytes = b"") -> Iterator[EmulatedBoard]:
+    made = EmulatedBoard(core, program, folder, end)
     try:
         yield made
     finally:

@@ -1,0 +1,128 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * A member of a fleet on an emulated board: it sleeps until its serial port has a byte, answers,
+ * and evaluates a step when it is asked to. In the place of flash it has a file of the host's
+ * (semihosting), which outlives a reset. Its samples are a part of the generated ones. UART_BASE is
+ * the board's.
+ */
+#include <stdio.h>
+
+#include "zo_trainer.h"
+
+namespace {
+
+alignas(16) uint8_t arena[ZO_ARENA_BYTES];
+alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
+tflm_zo::Trainer trainer;
+
+// --- The serial port -----------------------------------------------------------------------------
+
+struct Uart {
+  volatile uint32_t data, state, control, interrupts, divider;
+};
+Uart* const uart = reinterpret_cast<Uart*>(UART_BASE);
+enum : uint32_t { kSending = 1, kReceived = 2, kOnReceived = 8 };
+
+// The core wakes up when a byte comes: an interrupt that is masked, and only pending.
+volatile uint32_t* const interrupts_on = reinterpret_cast<uint32_t*>(0xE000E100u);
+volatile uint32_t* const interrupts_done = reinterpret_cast<uint32_t*>(0xE000E280u);
+
+bool Send(void*, const uint8_t* bytes, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    while ((uart->state & kSending) != 0) {
+    }
+    uart->data = bytes[i];
+  }
+  return true;
+}
+
+// --- What stays without power --------------------------------------------------------------------
+
+int Semihosting(int operation, const void* argument) {
+  register int r0 __asm__("r0") = operation;
+  register const void* r1 __asm__("r1") = argument;
+  __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
+  return r0;
+}
+
+enum { kOpen = 0x01, kWrite = 0x05, kRead = 0x06, kSeek = 0x0A };
+constexpr uint32_t kStoreBytes = 1 << 15;
+int file;
+
+int Transfer(int operation, uint32_t offset, const void* bytes, uint32_t count) {
+  const uint32_t to[2] = {static_cast<uint32_t>(file), offset};
+  if (Semihosting(kSeek, to) != 0) return -1;
+  const uint32_t what[3] = {static_cast<uint32_t>(file), reinterpret_cast<uint32_t>(bytes), count};
+  return Semihosting(operation, what);
+}
+
+bool WriteFile(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  return offset <= kStoreBytes && count <= kStoreBytes - offset &&
+         Transfer(kWrite, offset, bytes, count) == 0;
+}
+
+bool ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  return offset <= kStoreBytes && count <= kStoreBytes - offset &&
+         Transfer(kRead, offset, bytes, count) == 0;
+}
+
+constexpr tflm_zo::LogStore kFile = {WriteFile, ReadFile, nullptr, nullptr, 1};
+
+// --- The fleet -----------------------------------------------------------------------------------
+
+// Samples of its own: those from `first` on.
+constexpr uint32_t kOwn = 6;
+uint32_t first = 0;
+
+bool ReadOwn(void*, uint32_t sample, int8_t* const* inputs, void* label) {
+  return tflm_zo::kSamples.read(tflm_zo::kSamples.context, first + sample % kOwn, inputs, label);
+}
+
+uint8_t buffer[128];
+
+}  // namespace
+
+int main() {
+  const char name[] = "flash.bin";
+  const uint32_t open[3] = {reinterpret_cast<uint32_t>(name), 3, sizeof name - 1};  // "r+b"
+  file = Semihosting(kOpen, open);
+  uint8_t number = 0;
+  if (file < 0 || !ReadFile(nullptr, kStoreBytes - 1, &number, 1)) return 1;
+  first = number * kOwn;
+  if (trainer.Init(arena, sizeof arena, workspace, sizeof workspace, {ReadOwn, nullptr}) != ZO_OK) {
+    return 2;
+  }
+  // Where there is no log yet, the fleet begins one.
+  const zo_status resumed = trainer.ImportLog(kFile);
+  if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return 3;
+  trainer.SetLog(&kFile);
+
+  zo_fleet fleet;
+  trainer.JoinFleet(&fleet);
+  zo_link link = {};
+  link.buffer = buffer;
+  link.buffer_bytes = sizeof buffer;
+  link.to = {Send, nullptr};
+  link.fingerprint = tflm_zo::kInfo.fingerprint;
+  link.log = &kFile;
+  if (zo_link_begin(&link) != ZO_OK || zo_link_add_fleet(&link, &fleet) != ZO_OK) return 4;
+
+  uart->divider = 16;
+  uart->control = 3 | kOnReceived;
+  __asm__ volatile("cpsid i");
+  *interrupts_on = 1;
+  printf("begun at step %lu\n", static_cast<unsigned long>(trainer.step()));
+  for (;;) {
+    uart->interrupts = 3;
+    *interrupts_done = 1;
+    while ((uart->state & kReceived) != 0) {
+      const uint8_t byte = static_cast<uint8_t>(uart->data);
+      zo_link_serve(&link, &byte, 1);
+    }
+    if (zo_fleet_is_evaluating(&fleet)) {
+      zo_fleet_work(&fleet);
+    } else {
+      __asm__ volatile("wfi");
+    }
+  }
+}

@@ -1,0 +1,107 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Four emulated Cortex-M4 train one model together: serial lines, bridges to an MQTT broker, a gateway."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cortex_m.emulator import CORES
+from fleet.broker import bridge, broker, needs_broker
+from helpers.firmware_folders import zo_model
+from tflm_checkout.firmware_build import LIBRARIES, build_firmware, replace_main
+from tflm_checkout.test_link import UARTS, EmulatedBoard, emulated
+from tflm_zo.data import Data
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.fleet import FleetLog, Gateway, Replica, sum_of
+from tflm_zo.fleet.mqtt import MqttLines
+from tflm_zo.training import Settings, Weights, replay_log
+
+HERE = Path(__file__).parent
+LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
+STEPS, DEVICES, OWN = 50, "abcd", 6
+SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=4, seed=3, learning_rate=20.0)
+
+
+def data() -> Data:
+    """Of all devices, noise."""
+    rng = np.random.default_rng(4)
+    count = len(DEVICES) * OWN
+    x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
+    return Data([x], rng.integers(0, 4, count).astype(np.int32))
+
+
+def power_on(folder: Path, elf: Path, number: int) -> contextlib.AbstractContextManager[EmulatedBoard]:
+    """A board whose flash knows the number of the device."""
+    folder.mkdir()
+    return emulated(CORES[LIBRARY.core], elf, folder, bytes([number]))
+
+
+@needs_broker
+def test_four_boards_train_one_model(tmp_path: Path) -> None:
+    if reason := LIBRARY.why_not():
+        pytest.skip(reason)
+    model, samples = zo_model("weight"), data()
+    made = generate_firmware(model, SETTINGS, steps=STEPS, samples=len(samples), name="small", data=samples)
+    made.write(tmp_path / "out")
+    program = (HERE / "fleet_board.cc").read_text()
+    replace_main(tmp_path / "out", f"#define UART_BASE {UARTS[LIBRARY.core]:#x}u\n{program}")
+    elf = build_firmware(LIBRARY, tmp_path / "out", tmp_path / "build")
+    server = FleetLog(model, SETTINGS, STEPS, len(samples), tmp_path / "server.zolog")
+    own = [slice(OWN * i, OWN * (i + 1)) for i in range(len(DEVICES))]
+    replicas = [Replica(model, server.header, samples.inputs[0][s], samples.labels[s]) for s in own]
+
+    with contextlib.ExitStack() as stack:
+        boards, mqtt = {}, stack.enter_context(broker(tmp_path))
+        for number, name in enumerate(DEVICES):
+            boards[name] = stack.enter_context(power_on(tmp_path / name, elf, number))
+            stack.enter_context(bridge(boards[name].port, name, mqtt.url))
+        traffic = stack.enter_context(mqtt.traffic())
+        lines = MqttLines(mqtt.url)
+        stack.callback(lines.close)
+        opens = {name: lines.line(name) for name in DEVICES}
+        gateway = stack.enter_context(
+            Gateway(model, server.header, opens, log=tmp_path / "gateway.zolog", deadline=60)
+        )
+        begin, seconds = time.monotonic(), []
+        for step in range(STEPS):
+            cut = None
+            if step == STEPS // 2:  # within the evaluation
+
+                def power_cycle() -> None:
+                    boards["c"].cut_power()
+                    boards["c"].begin()
+
+                cut = threading.Timer(0.5 * seconds[-1], power_cycle)
+                cut.start()
+            round_begin = time.monotonic()
+            answer, expected = gateway.answer(), sum_of([r.answer() for r in replicas])
+            if cut is not None:
+                cut.join()
+                assert boards["c"].first_line == f"begun at step {step}\n"
+            assert gateway.left_out == {}
+            assert answer.differences.tolist() == expected.differences.tolist()
+            assert (answer.loss, answer.samples) == (expected.loss, len(DEVICES) * 4)
+            record = server.decide([answer])
+            for member in (gateway, *replicas):
+                member.take(record)
+            seconds.append(time.monotonic() - round_begin)
+        states = gateway.update()
+        server.close()
+        assert [*states] == [*DEVICES] and {s.step for s in states.values()} == {STEPS}
+        assert {s.weights for s in states.values()} == {server.weights_checksum}
+        log = (tmp_path / "server.zolog").read_bytes()
+        for board in boards.values():
+            assert board.flash[: len(log)] == log
+        print(
+            f"{STEPS} rounds in {time.monotonic() - begin:.1f} s, {np.median(seconds):.2f} s each; bytes a "
+            f"round and device: {traffic.per(STEPS * len(DEVICES))}"
+        )
+    weights, _ = replay_log(model, tmp_path / "server.zolog")
+    for name, values in replicas[0].weights[0].items():
+        assert np.array_equal(values.ravel(), weights[name].ravel())
