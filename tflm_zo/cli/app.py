@@ -35,6 +35,7 @@ _ORDER = (
     "firmware",
     "collect",
     "deploy",
+    "gateway",
 )
 
 app = typer.Typer(

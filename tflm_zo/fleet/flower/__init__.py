@@ -7,6 +7,7 @@ the extra ``fleet`` (Flower's Message API).
 """
 
 from .client import FleetClient, client_app
+from .gateway_client import GatewayClient, gateway_of
 from .local_grid import LocalGrid, Traffic
 from .messages import VERSION
 from .server import server_app
@@ -16,9 +17,11 @@ __all__ = [
     "VERSION",
     "FleetClient",
     "FleetStrategy",
+    "GatewayClient",
     "LocalGrid",
     "Refusal",
     "Traffic",
     "client_app",
+    "gateway_of",
     "server_app",
 ]

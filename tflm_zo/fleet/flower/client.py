@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -15,7 +15,9 @@ from flwr.clientapp.typing import Mod
 from ...converters import Model, load_model
 from ...data import Labels, Samples
 from ..errors import FleetError
+from ..gateway import Gateway
 from ..replica import Replica
+from .gateway_client import GatewayClient
 from .messages import SAMPLES, Request, State, answer_records, run_of
 
 __all__ = ["FleetClient", "client_app"]
@@ -45,8 +47,24 @@ class FleetClient:
     runtime: str = "litert"
     share_loss: bool = True
 
+    def member(self, model: Model, header: bytes) -> Replica:
+        """Returns what follows the run that a header begins."""
+        return Replica(model, header, self.x, self.y, self.runtime)
 
-def client_app(make: Callable[[Context], FleetClient], *, mods: Sequence[Mod] = ()) -> ClientApp:
+    def evaluation(self, member: Replica) -> RecordDict:
+        """Evaluates a member of `member` for the server."""
+        samples: tuple[Samples, Labels | None] = (self.x, self.y)
+        if isinstance(self.validation, tuple):
+            samples = self.validation
+        elif self.validation is not None:
+            samples = (self.validation, None)
+        found = member.evaluate(*samples)
+        return RecordDict({"metrics": MetricRecord({SAMPLES: found.labelled, **found.values()})})
+
+
+def client_app(
+    make: Callable[[Context], FleetClient | GatewayClient], *, mods: Sequence[Mod] = ()
+) -> ClientApp:
     """Returns a ClientApp that answers a fleet's server.
 
     Flower may run each message in a process of its own, so the client's weights are kept in the node's state;
@@ -77,10 +95,10 @@ def client_app(make: Callable[[Context], FleetClient], *, mods: Sequence[Mod] = 
 class _Member:
     """A node, in this process."""
 
-    def __init__(self, client: FleetClient) -> None:
+    def __init__(self, client: FleetClient | GatewayClient) -> None:
         self._client = client
         self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
-        self._replica: Replica | None = None
+        self._replica: Replica | Gateway | None = None
 
     def train(self, content: RecordDict, context: Context) -> RecordDict:
         """Brings the replica to the step that is asked for, and answers for it."""
@@ -90,9 +108,7 @@ class _Member:
         """Brings the replica to the step that is asked for, and evaluates its weights."""
         return self._reply(content, context, self._evaluation)
 
-    def _reply(
-        self, content: RecordDict, context: Context, work: Callable[[Replica], RecordDict]
-    ) -> RecordDict:
+    def _reply(self, content: RecordDict, context: Context, work: Callable[[Any], RecordDict]) -> RecordDict:
         try:
             request = Request.read(content)
             replica = self._caught_up(request, context)
@@ -108,7 +124,7 @@ class _Member:
 
     # --- the replica ----------------------------------------------------------------------------------------
 
-    def _caught_up(self, request: Request, context: Context) -> Replica | None:
+    def _caught_up(self, request: Request, context: Context) -> Replica | Gateway | None:
         """Returns the replica with all that the request brings; None where there is none, which a header
         would be needed for.
 
@@ -139,11 +155,10 @@ class _Member:
         self._keep(replica, context)
         return replica
 
-    def _made(self, header: bytes) -> Replica:
-        client = self._client
-        return Replica(self._model, header, client.x, client.y, client.runtime)
+    def _made(self, header: bytes) -> Replica | Gateway:
+        return self._client.member(self._model, header)
 
-    def _kept(self, context: Context) -> Replica | None:
+    def _kept(self, context: Context) -> Replica | Gateway | None:
         """Returns the replica of the node's state, or None where there is none."""
         record = context.state.get(_KEPT)
         if not isinstance(record, ConfigRecord):
@@ -159,7 +174,7 @@ class _Member:
         self._replica = replica
         return replica
 
-    def _keep(self, replica: Replica, context: Context) -> None:
+    def _keep(self, replica: Replica | Gateway, context: Context) -> None:
         context.state[_KEPT] = ConfigRecord(
             {
                 "header": replica.header,
@@ -170,7 +185,7 @@ class _Member:
         )
 
     @staticmethod
-    def _state(replica: Replica | None, refused: str = "") -> State:
+    def _state(replica: Replica | Gateway | None, refused: str = "") -> State:
         if replica is None:
             return State(refused=refused)
         return State(
@@ -179,17 +194,10 @@ class _Member:
 
     # --- what is done with it -------------------------------------------------------------------------------
 
-    def _answer(self, replica: Replica) -> RecordDict:
+    def _answer(self, replica: Replica | Gateway) -> RecordDict:
         if replica.step == replica.settings.steps:
             return RecordDict()
         return answer_records(replica.answer(), replica.settings, with_loss=self._client.share_loss)
 
-    def _evaluation(self, replica: Replica) -> RecordDict:
-        client = self._client
-        samples: tuple[Samples, Labels | None] = (client.x, client.y)
-        if isinstance(client.validation, tuple):
-            samples = client.validation
-        elif client.validation is not None:
-            samples = (client.validation, None)
-        found = replica.evaluate(*samples)
-        return RecordDict({"metrics": MetricRecord({SAMPLES: found.labelled, **found.values()})})
+    def _evaluation(self, replica: Any) -> RecordDict:
+        return self._client.evaluation(replica)

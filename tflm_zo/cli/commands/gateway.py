@@ -1,0 +1,202 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""``tflm-zo gateway``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ..device_options import Baud
+from ..options import Json
+from ..results import show
+
+if TYPE_CHECKING:
+    from ...fleet.lines import Lines
+
+EXAMPLE = (
+    "tflm-zo gateway model.zo.tflite --mqtt mqtt://localhost/fleet --devices kitchen,hall "
+    "--superlink localhost:9092 -- --insecure"
+)
+
+ModelFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="The ZO model that the devices' firmware was made from.", show_default=False
+    ),
+]
+Supernode = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- OPTIONS]", help="More options of flower-supernode, after --.", show_default=False
+    ),
+]
+Ports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--port",
+        metavar="[NAME=]PORT",
+        help="A device at a serial port or URL of pyserial's. Repeat it for each.",
+        show_default=False,
+        rich_help_panel="Line",
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--mqtt",
+        metavar="URL",
+        help="An MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.",
+        show_default=False,
+        rich_help_panel="Line",
+    ),
+]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,…",
+        help="Names of the devices at the broker.",
+        show_default=False,
+        rich_help_panel="Line",
+    ),
+]
+Superlink = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="The Flower SuperLink that the gateway is a client of. Without one, it only asks the devices.",
+        show_default=False,
+        rich_help_panel="Run",
+    ),
+]
+Log = Annotated[
+    Path,
+    typer.Option(
+        metavar="FILE",
+        help="File that keeps the run's records for devices which lack them. Keep it.",
+        rich_help_panel="Run",
+    ),
+]
+Deadline = Annotated[
+    float,
+    typer.Option(min=0.1, help="Seconds that devices have for a step.", rich_help_panel="Run"),
+]
+
+
+def gateway(
+    model: ModelFile,
+    supernode: Supernode = None,
+    port: Ports = None,
+    mqtt: Broker = None,
+    devices: Devices = None,
+    superlink: Superlink = None,
+    log: Log = Path("gateway.zolog"),
+    deadline: Deadline = 60.0,
+    baud: Baud = 115200,
+    as_json: Json = False,
+) -> None:
+    """Be one client of a Flower fleet for a cohort of devices.
+
+    Asks each device what it is, says so, and starts flower-supernode, whose app finds the devices by
+    tflm_zo.fleet.flower.gateway_of. Devices that do not answer are waited for: they may be asleep.
+    """
+    from ...fleet.kept_ports import kept_ports
+    from ...fleet.lines import Lines
+    from ...logs import fingerprint
+
+    program = _supernode() if superlink is not None else ""
+    lines = Lines(_ports(port or ()), baud, mqtt or "", _names(devices, mqtt))
+    if not lines.ports and not lines.devices:
+        raise ValueError("no device: name them by --port, or by --mqtt and --devices")
+    lines.open  # noqa: B018 - refuses names that are none
+    mark = fingerprint(model.read_bytes())
+    # A socket can be opened again and again; many boards are reset when their serial port is.
+    serial = {name: one for name, one in lines.ports.items() if not one.startswith("socket://")}
+    with kept_ports(Lines(serial, baud).open) as kept:
+        lines = Lines({**lines.ports, **kept}, baud, lines.broker, lines.devices)
+        found = _look(lines, mark, min(deadline, 5.0))
+        show(
+            {"model": str(model), "devices": found},
+            as_json=as_json,
+            render=lambda console: console.print(_table(found)),
+        )
+        if superlink is None:
+            return
+        config = {
+            "zo-model": str(model.resolve()),
+            "zo-log": str(log.resolve()),
+            "zo-deadline": str(deadline),
+            "zo-lines": lines.write(),
+        }
+        text = " ".join(f"{key}='{value}'" for key, value in config.items())
+        command = [program, "--superlink", superlink, "--node-config", text, *(supernode or ())]
+        process = subprocess.Popen(command)
+        try:
+            code = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if code:
+        raise typer.Exit(code)
+
+
+def _supernode() -> str:
+    beside = Path(sys.executable).parent
+    found = shutil.which("flower-supernode", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise ValueError("flower-supernode is not installed: pip install 'tflm_zo[fleet]'")
+    return found
+
+
+def _ports(given: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """The ports by the names of their devices."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, is_named, port = one.partition("=")
+        if not is_named:
+            name, port = Path(one).name, one
+        if not name or not port or name in found:
+            raise ValueError(f"--port {one}: expected NAME=PORT, with a name that no other device has")
+        found[name] = port
+    return found
+
+
+def _names(devices: str | None, mqtt: str | None) -> list[str]:
+    if (devices is None) != (mqtt is None):
+        raise ValueError("--mqtt and --devices: expected both or none")
+    return [name.strip() for name in devices.split(",")] if devices else []
+
+
+def _look(lines: Lines, mark: bytes, seconds: float) -> dict[str, dict[str, Any]]:
+    """Asks all devices where they are."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ...link import Link, LinkError
+
+    def look(connect: Any) -> dict[str, Any]:
+        try:
+            with Link(connect, seconds) as link:
+                if link.hello().fingerprint != mark:
+                    return {"problem": "another model"}
+                state = link.fleet_state()
+                return {"step": state.step, "weights": f"{state.weights:08x}"}
+        except (LinkError, OSError) as error:
+            return {"problem": str(error)}
+
+    opens = lines.open
+    with ThreadPoolExecutor(len(opens)) as pool:
+        return dict(zip(opens, pool.map(look, opens.values()), strict=True))
+
+
+def _table(found: dict[str, dict[str, Any]]) -> Table:
+    table = Table("device", "steps", "weights", "", box=None)
+    for name, one in found.items():
+        table.add_row(name, str(one.get("step", "")), one.get("weights", ""), one.get("problem", ""))
+    return table
