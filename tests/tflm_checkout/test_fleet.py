@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from cortex_m.emulator import CORES
 from fleet.broker import bridge, broker, needs_broker
+from fleet.gateway_app import gateway_command, mqtt_lines, write_app
 from helpers.firmware_folders import zo_model
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware, replace_main
 from tflm_checkout.test_link import UARTS, EmulatedBoard, emulated
@@ -20,6 +22,8 @@ from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.fleet import FleetLog, Gateway, Replica, sum_of
 from tflm_zo.fleet.mqtt import MqttLines
+from tflm_zo.link import Link
+from tflm_zo.logs import SeedLog
 from tflm_zo.training import Settings, Weights, replay_log
 
 HERE = Path(__file__).parent
@@ -42,16 +46,23 @@ def power_on(folder: Path, elf: Path, number: int) -> contextlib.AbstractContext
     return emulated(CORES[LIBRARY.core], elf, folder, bytes([number]))
 
 
-@needs_broker
-def test_four_boards_train_one_model(tmp_path: Path) -> None:
+def firmware_of(folder: Path) -> Path:
+    """The boards' program."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
-    model, samples = zo_model("weight"), data()
-    made = generate_firmware(model, SETTINGS, steps=STEPS, samples=len(samples), name="small", data=samples)
-    made.write(tmp_path / "out")
+    samples = data()
+    made = generate_firmware(
+        zo_model("weight"), SETTINGS, steps=STEPS, samples=len(samples), name="small", data=samples
+    )
+    made.write(folder / "out")
     program = (HERE / "fleet_board.cc").read_text()
-    replace_main(tmp_path / "out", f"#define UART_BASE {UARTS[LIBRARY.core]:#x}u\n{program}")
-    elf = build_firmware(LIBRARY, tmp_path / "out", tmp_path / "build")
+    replace_main(folder / "out", f"#define UART_BASE {UARTS[LIBRARY.core]:#x}u\n{program}")
+    return build_firmware(LIBRARY, folder / "out", folder / "build")
+
+
+@needs_broker
+def test_four_boards_train_one_model(tmp_path: Path) -> None:
+    elf, model, samples = firmware_of(tmp_path), zo_model("weight"), data()
     server = FleetLog(model, SETTINGS, STEPS, len(samples), tmp_path / "server.zolog")
     own = [slice(OWN * i, OWN * (i + 1)) for i in range(len(DEVICES))]
     replicas = [Replica(model, server.header, samples.inputs[0][s], samples.labels[s]) for s in own]
@@ -105,3 +116,54 @@ def test_four_boards_train_one_model(tmp_path: Path) -> None:
     weights, _ = replay_log(model, tmp_path / "server.zolog")
     for name, values in replicas[0].weights[0].items():
         assert np.array_equal(values.ravel(), weights[name].ravel())
+
+
+@needs_broker
+@pytest.mark.skipif(find_spec("flwr") is None, reason="NO flwr: FLOWER WITH EMULATED BOARDS WAS NOT TESTED")
+def test_four_boards_are_one_client_of_flower(tmp_path: Path) -> None:
+    """A SuperLink, and a SuperNode that `tflm-zo gateway` starts; a board loses its power in the middle."""
+    elf, count = firmware_of(tmp_path), len(data())
+    model, log, app = tmp_path / "small.zo.tflite", tmp_path / "server.zolog", tmp_path / "app"
+    model.write_bytes(zo_model("weight").to_bytes())
+    write_app(app, model=model, log=log, steps=STEPS, samples=count, devices=len(DEVICES))
+    from harness.flower_processes import flower_programs, free_port, run_app
+
+    with contextlib.ExitStack() as stack:
+        boards, mqtt = {}, stack.enter_context(broker(tmp_path))
+        for number, name in enumerate(DEVICES):
+            boards[name] = stack.enter_context(power_on(tmp_path / name, elf, number))
+            stack.enter_context(bridge(boards[name].port, name, mqtt.url))
+        traffic, port = stack.enter_context(mqtt.traffic()), free_port()
+        stack.enter_context(flower_programs(tmp_path, [], port))
+        lines = mqtt_lines(mqtt.url, DEVICES)
+        stack.enter_context(gateway_command(tmp_path, model, port, free_port(), *lines))
+
+        def power_cycle() -> None:
+            while not log.exists() or len(SeedLog.read(log).steps) < STEPS // 2:
+                time.sleep(0.05)
+            boards["c"].cut_power()
+            boards["c"].begin()
+
+        cut = threading.Thread(target=power_cycle)
+        cut.start()
+        begin = time.monotonic()
+        output = run_app(tmp_path, app, "", timeout=1800)
+        seconds = time.monotonic() - begin
+        cut.join()
+        assert boards["c"].first_line.split()[-1] in (str(STEPS // 2), str(STEPS // 2 - 1))
+        assert "is left out" not in output, output
+        known = log.read_bytes()
+        assert len(SeedLog.read(log).steps) == STEPS
+        assert (tmp_path / "gateway.zolog").read_bytes() == known
+        for board in boards.values():
+            assert board.flash[: len(known)] == known
+        # The checksums of weights, as the boards say them.
+        opens = {name: MqttLines(mqtt.url).line(name) for name in DEVICES}
+        weights = set()
+        for connect in opens.values():
+            with Link(connect) as link:
+                weights.add(link.fleet_state().weights)
+        server = FleetLog(zo_model("weight"), SETTINGS, STEPS, count, log, resume=True)
+        assert weights == {server.weights_checksum}
+        server.close()
+        print(f"{STEPS} rounds of Flower in {seconds:.0f} s; {traffic.per(STEPS * len(DEVICES))}")
