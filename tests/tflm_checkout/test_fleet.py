@@ -118,6 +118,7 @@ def test_four_boards_train_one_model(tmp_path: Path) -> None:
         assert np.array_equal(values.ravel(), weights[name].ravel())
 
 
+@pytest.mark.slow
 @needs_broker
 @pytest.mark.skipif(find_spec("flwr") is None, reason="NO flwr: FLOWER WITH EMULATED BOARDS WAS NOT TESTED")
 def test_four_boards_are_one_client_of_flower(tmp_path: Path) -> None:
