@@ -52,12 +52,24 @@ def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
         lines = MqttLines(made.url)
         stack.callback(lines.close)
         own = stack.enter_context(gateway(lines, server, tmp_path, deadline=30))
+
+        def power_fails() -> None:
+            """While the device evaluates."""
+            boards["b"].cut_power()
+            boards["b"].begin()
+
+        def broker_vanishes() -> None:
+            """And comes back."""
+            made.kill()
+            time.sleep(1)
+            made.begin()
+
         for step in range(STEPS):
             breaks = None
-            if step == 5:  # the power of a device fails while it evaluates
-                breaks = threading.Timer(0.02, lambda: (boards["b"].cut_power(), boards["b"].begin()))
-            if step == 9:  # the broker vanishes, and comes back
-                breaks = threading.Timer(0.02, lambda: (made.kill(), time.sleep(1), made.begin()))
+            if step == 5:
+                breaks = threading.Timer(0.02, power_fails)
+            if step == 9:
+                breaks = threading.Timer(0.02, broker_vanishes)
             if breaks is not None:
                 breaks.start()
             found, expected = own.answer(), sum_of([r.answer() for r in replicas])
