@@ -122,7 +122,7 @@ def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[
 
 def recalibrate(
     model: Model | str | os.PathLike[str] | bytes,
-    x: Samples | RunningMoments,
+    x: Samples | RunningMoments | Callable[[Model], Walk],
     *,
     source: Samples | None = None,
     runtime: str = "litert",
@@ -146,7 +146,8 @@ def recalibrate(
     Args:
         model: a plain int8 model, its path or its bytes; it is not changed.
         x: samples of the new data, without labels, from 16 on, of all classes; or `RunningMoments` of a layer
-            of this very model, which alone is corrected then.
+            of this very model, which alone is corrected then; or a function that is given the model that is
+            corrected and leads samples elsewhere through it (`fleet.flower.recalibrate_fleet`).
         source: samples of the data that the model was made for, some hundred; None: the statistics that the
             model keeps, as `convert` and `recalibrate` leave them.
         runtime: name of the runtime that runs the model.
@@ -196,7 +197,7 @@ def recalibrate(
         _, corrected = _correct(layer, x.layer, shift, x.moments, np.ones(len(was.mean)), rescale)
         changes[layer] = shift, int(corrected.sum())
     else:
-        walk = walk_of(result, prepared(loaded, x), runtime, threads, workers)
+        walk = x(result) if callable(x) else walk_of(result, prepared(loaded, x), runtime, threads, workers)
         samples = walk.samples
         for number, layer in enumerate(watch(layers)):
             now = walk.moments(number)

@@ -68,6 +68,10 @@ class SampleWalk:
         self._values: NDArray[np.int8] = np.zeros((0, 1), np.int8)
         self.samples = len(inputs[0])
 
+    def count(self) -> int:
+        """Number of samples, for a walk in several places."""
+        return self.samples
+
     def moments(self, number: int) -> Moments:
         """See `Walk`."""
         layer = self._layers[number]

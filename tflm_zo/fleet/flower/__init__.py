@@ -6,22 +6,31 @@ loss difference for each query, so a round takes the same few hundred bytes for 
 the extra ``fleet`` (Flower's Message API).
 """
 
+from .averaging import AveragingClient, AveragingStrategy, averaging_app
 from .client import FleetClient, client_app
 from .gateway_client import GatewayClient, gateway_of
 from .local_grid import LocalGrid, Traffic
 from .messages import VERSION
+from .recalibration import RecalibrationClient, recalibrate_fleet, recalibration_app
+from .refusal import Refusal
 from .server import server_app
-from .strategy import FleetStrategy, Refusal
+from .strategy import FleetStrategy
 
 __all__ = [
     "VERSION",
+    "AveragingClient",
+    "AveragingStrategy",
     "FleetClient",
     "FleetStrategy",
     "GatewayClient",
     "LocalGrid",
+    "RecalibrationClient",
     "Refusal",
     "Traffic",
+    "averaging_app",
     "client_app",
     "gateway_of",
+    "recalibrate_fleet",
+    "recalibration_app",
     "server_app",
 ]

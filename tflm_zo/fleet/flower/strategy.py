@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from logging import INFO, WARNING
 from typing import Final
 
@@ -19,26 +18,12 @@ from ..answer import Answer, evaluations
 from ..errors import FleetError
 from ..fleet_log import FleetLog
 from .messages import DIFFERENCES, Request, State, answer_of, run_of, whole_means
+from .refusal import Refusal, refuse
 
-__all__ = ["FleetStrategy", "Refusal"]
+__all__ = ["FleetStrategy"]
 
 _ARRAYS: Final = "arrays"
 _CONFIG: Final = "config"
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A reply that was refused, or a message that a client has refused.
-
-    Attributes:
-        step: number of the step that was asked for.
-        node: number of the client's node.
-        reason: what is wrong with it.
-    """
-
-    step: int
-    node: int
-    reason: str
 
 
 class FleetStrategy(Strategy):
@@ -311,6 +296,4 @@ class FleetStrategy(Strategy):
         return state.checksum == ending(last)
 
     def _refuse(self, reply: Message, reason: str) -> None:
-        node, step = reply.metadata.src_node_id, self.log.step
-        log(WARNING, "step %d: node %d is left out: %s", step, node, reason)
-        self.refusals.append(Refusal(step, node, reason))
+        refuse(self.refusals, reply, self.log.step, reason)

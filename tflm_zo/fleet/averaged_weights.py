@@ -1,0 +1,113 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Weights that are the average of what clients have made of them, round after round."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import core
+from ..converters import Model, WeightArray, initial_weights, read_metadata
+from ..converters.files import write_output
+from ..logs import fingerprint
+from .errors import FleetError
+
+__all__ = ["AveragedWeights", "checksum_of"]
+
+
+def checksum_of(model: Model, weights: Mapping[str, WeightArray]) -> int:
+    """Returns the checksum of a ZO model's weights, 0..2^32-1, without fractions."""
+    sums = (core.checksum(weights[t.name], None, t.stream) for t in read_metadata(model).trainable)
+    return sum(sums) & 0xFFFFFFFF
+
+
+class AveragedWeights:
+    """A server's weights. They are kept to a fraction of an LSB, so that small changes add up; what clients
+    get is rounded.
+
+    Args:
+        model: the ZO model, with whose weights the first round begins.
+        path: path of the file that keeps them after each round; what it has of this model is gone on with.
+            None: they are kept in memory.
+
+    Attributes:
+        round: rounds done.
+        weights: rounded weights and biases by tensor name.
+
+    Raises:
+        FleetError: the file is of another model, or none.
+        OSError: the file cannot be read.
+    """
+
+    def __init__(self, model: Model, path: str | os.PathLike[str] | None = None) -> None:
+        self.model, self._mark = model, fingerprint(model)
+        metadata = read_metadata(model)
+        biases = {t.name for t in metadata.trainable if t.bias}
+        self._most = {
+            name: 2.0**31 - 1 if name in biases else 127.0 - metadata.headroom
+            for name in initial_weights(model)
+        }
+        self.round, self._path = 0, None if path is None else Path(path)
+        self._exact = {name: w.astype(np.float64) for name, w in initial_weights(model).items()}
+        if self._path is not None and self._path.exists():
+            self._read(self._path)
+        self.weights = self._rounded()
+
+    def _rounded(self) -> dict[str, WeightArray]:
+        types = {name: w.dtype for name, w in initial_weights(self.model).items()}
+        return {name: np.rint(w).astype(types[name]) for name, w in self._exact.items()}
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of the rounded weights, see `checksum_of`."""
+        return checksum_of(self.model, self.weights)
+
+    def move(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        """Ends a round: moves the weights, within their range, and writes the file.
+
+        Args:
+            changes: mean changes, LSB, by tensor name.
+
+        Raises:
+            FleetError: a tensor is missing or has another shape, or a change is not finite. Nothing has
+                moved.
+            OSError: the file cannot be written; the round is not done.
+        """
+        moved = {}
+        for name, own in self._exact.items():
+            change = np.asarray(changes.get(name, np.nan), np.float64)
+            if change.shape != own.shape or not np.isfinite(change).all():
+                raise FleetError(f"{name}: expected finite changes {list(own.shape)}, got {change.shape}")
+            moved[name] = np.clip(own + change, -self._most[name], self._most[name])
+        before = self._exact
+        self._exact = moved
+        try:
+            if self._path is not None:
+                self._write(self._path)
+        except OSError:
+            self._exact = before
+            raise
+        self.round, self.weights = self.round + 1, self._rounded()
+
+    def _write(self, path: Path) -> None:
+        file = io.BytesIO()
+        head = {"/model": np.frombuffer(self._mark, np.uint8), "/round": np.array(self.round + 1)}
+        np.savez_compressed(file, **head, **self._exact)  # type: ignore[arg-type]
+        write_output(path, file.getvalue(), force=True)
+
+    def _read(self, path: Path) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                mark, number = found["/model"].tobytes(), int(found["/round"])
+                exact = {name: np.asarray(found[name], np.float64) for name in self._exact}
+        except (KeyError, ValueError) as error:
+            raise FleetError(f"{path} has no weights of a fleet: {error}") from error
+        if mark != self._mark:
+            raise FleetError(f"{path} has the weights of another model")
+        self.round, self._exact = number, exact

@@ -1,0 +1,320 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Federated averaging of int8 models that train by node perturbation, or by any other algorithm: clients
+train for some steps of their own, and what travels is by how much weights have changed.
+
+An update of node perturbation depends on data, so no seed stands for it. A message of the server has these
+entries in its ConfigRecord, besides those of the strategy that puts changes together:
+
+    zo-version   of this protocol
+    zo-model     fingerprint of the ZO model
+    zo-round     rounds done
+    zo-weights   what leads to the weights of that round, see `tflm_zo.fleet.weight_delta`
+    zo-from      round whose weights it leads from; missing where it stands for itself
+    zo-checksum  checksum of the weights of the round
+
+A reply has the ConfigRecord ``fleet`` (`messages.State`, with rounds for steps), and ``zo-delta`` in a
+ConfigRecord ``delta``: by how much the client's weights have changed, with a MetricRecord ``metrics`` that
+has ``num-examples``, and loss and accuracy of the client's own samples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+from ...converters import Model, WeightArray, initial_weights, load_model
+from ...core import fnv1a
+from ...data import Labels, Samples, prepare
+from ...logs import fingerprint
+from ...training import Settings, Trainer
+from ..averaged_weights import AveragedWeights, checksum_of
+from ..errors import FleetError
+from ..weight_delta import packed, unpacked
+from .messages import SAMPLES, VERSION, State
+from .refusal import Refusal, refuse
+
+__all__ = ["AveragingClient", "AveragingStrategy", "averaging_app"]
+
+# Rounds whose weights a server keeps, so that a client that comes back gets a difference.
+_KEPT_ROUNDS: Final = 16
+_KEPT: Final = "tflm-zo"  # name of the record in a node's state
+_DELTA: Final = "delta"
+
+
+def _id_of(model: Model) -> int:
+    """By what replies know a model: 32 bits of its fingerprint."""
+    return int.from_bytes(fingerprint(model)[:4], "little")
+
+
+class AveragingStrategy(Strategy):
+    """Strategy of a ServerApp that averages what clients have changed of the weights in some steps of their
+    own (McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017,
+    Algorithm 1, with changes in int8).
+
+    Args:
+        weights: the fleet's weights; its rounds go on from there.
+        aggregator: strategy that samples clients and puts their changes together: FedAvg (None), or any of
+            Flower's that read arrays and ``num-examples`` alone.
+
+    Attributes:
+        refusals: what was refused so far.
+    """
+
+    def __init__(self, weights: AveragedWeights, aggregator: Strategy | None = None) -> None:
+        self.weights, self.refusals = weights, list[Refusal]()
+        self._aggregator = FedAvg() if aggregator is None else aggregator
+        self._rounds = {weights.round: weights.weights}
+        self._has: dict[int, int] = {}  # of each node, the round whose weights it has
+
+    def summary(self) -> None:
+        """Logs the strategy that puts changes together."""
+        self._aggregator.summary()
+
+    def arrays(self) -> ArrayRecord:
+        """Returns the fleet's weights, by tensor name: what `start` takes to begin with."""
+        return ArrayRecord({name: Array(np.asarray(w)) for name, w in self.weights.weights.items()})
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Makes the messages that ask for a round."""
+        return self._addressed(self._aggregator.configure_train(server_round, self._nothing(), config, grid))
+
+    def _nothing(self) -> ArrayRecord:
+        return ArrayRecord({n: Array(np.zeros(w.shape)) for n, w in self.weights.weights.items()})
+
+    def _addressed(self, messages: Iterable[Message]) -> list[Message]:
+        found = []
+        for message in messages:
+            (config,) = message.content.config_records.values()
+            entries = {**config, **self._request(message.metadata.dst_node_id)}
+            message.content = RecordDict({"config": ConfigRecord(entries)})
+            found.append(message)
+        return found
+
+    def _request(self, node: int) -> dict[str, int | bytes]:
+        own, number = self.weights, self._has.get(node, -1)
+        before = self._rounds.get(number)
+        entries: dict[str, int | bytes] = {
+            "zo-version": VERSION,
+            "zo-model": fingerprint(own.model),
+            "zo-round": own.round,
+            "zo-weights": packed(own.weights, before),
+            "zo-checksum": own.checksum,
+        }
+        return entries if before is None else entries | {"zo-from": number}
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Puts changes together, and moves the weights.
+
+        Returns:
+            The weights after the round, and the aggregated metrics; None twice where nobody has answered.
+        """
+        taken = []
+        for reply in replies:
+            try:
+                taken.append(self._with_arrays(reply))
+            except FleetError as error:
+                refuse(self.refusals, reply, self.weights.round, str(error))
+        if not taken:
+            return None, None
+        arrays, metrics = self._aggregator.aggregate_train(server_round, taken)
+        if arrays is None:
+            return None, metrics
+        self.weights.move({name: array.numpy() for name, array in arrays.items()})
+        self._rounds[self.weights.round] = self.weights.weights
+        self._rounds.pop(self.weights.round - _KEPT_ROUNDS, None)
+        return self.arrays(), metrics
+
+    def _with_arrays(self, reply: Message) -> Message:
+        """The reply with its change as the arrays that strategies read.
+
+        Raises:
+            FleetError: it has failed, or what it says fits neither model nor round.
+        """
+        self._check_place(reply)
+        record, metrics = reply.content.get(_DELTA), reply.content.get("metrics")
+        data = record.get("zo-delta") if isinstance(record, ConfigRecord) else None
+        samples = metrics.get(SAMPLES) if isinstance(metrics, MetricRecord) else None
+        if metrics is None or not isinstance(data, bytes) or not isinstance(samples, int) or samples < 1:
+            raise FleetError(f"a reply without zo-delta or {SAMPLES}")
+        changes = unpacked(data, self.weights.weights, whole=True)
+        arrays = {name: Array(change.astype(np.float64)) for name, change in changes.items()}
+        reply.content = RecordDict({"arrays": ArrayRecord(arrays), "metrics": metrics})
+        return reply
+
+    def _check_place(self, reply: Message) -> None:
+        """Notes which weights a node has.
+
+        Raises:
+            FleetError: it has failed or refused the message, or has other weights than the fleet.
+        """
+        node = reply.metadata.src_node_id
+        self._has.pop(node, None)
+        if reply.has_error():
+            raise FleetError(f"the client has failed: {reply.error.reason}")
+        state = State.read(reply.content)
+        if state.refused:
+            raise FleetError(f"the client refuses the message: {state.refused}")
+        own = self.weights
+        if (state.run, state.step, state.weights) != (_id_of(own.model), own.round, own.checksum):
+            raise FleetError(
+                f"a reply of round {state.step} of other weights, where round {own.round} is next"
+            )
+        self._has[node] = own.round
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Makes the messages that ask for an evaluation."""
+        return self._addressed(
+            self._aggregator.configure_evaluate(server_round, self._nothing(), config, grid)
+        )
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Puts the clients' evaluations together."""
+        found = []
+        for reply in replies:
+            try:
+                self._check_place(reply)
+                metrics = reply.content.get("metrics")
+                if not isinstance(metrics, MetricRecord):
+                    raise FleetError("a reply without metrics")
+            except FleetError as error:
+                refuse(self.refusals, reply, self.weights.round, str(error))
+                continue
+            reply.content = RecordDict({"metrics": metrics})
+            found.append(reply)
+        return self._aggregator.aggregate_evaluate(server_round, found) if found else None
+
+
+@dataclasses.dataclass(frozen=True)
+class AveragingClient:
+    """What a client trains with.
+
+    Attributes:
+        model: the ZO model, the very file that the server has: the model, its bytes or its path.
+        settings: settings of the client's run of each round, e.g. ``algorithms.node(batch_size=16)``; their
+            seed is mixed with the round's number and the client's.
+        steps: steps of a round.
+        x: the client's own samples, as `tflm_zo.Trainer.fit` takes them.
+        y: their labels, as `tflm_zo.Trainer.fit` takes them.
+        runtime: name of the runtime that runs the model.
+    """
+
+    model: Model | bytes | str | os.PathLike[str]
+    settings: Settings
+    steps: int
+    x: Samples
+    y: Labels | None = None
+    runtime: str = "litert"
+
+
+def averaging_app(make: Callable[[Context], AveragingClient]) -> ClientApp:
+    """Returns a ClientApp that trains for some steps in each round, and answers with what has changed.
+
+    Args:
+        make: what a node trains with; called when the node's first message comes to a process.
+    """
+    app, members = ClientApp(), dict[int, _Member]()
+
+    def member(context: Context) -> _Member:
+        if context.node_id not in members:
+            members[context.node_id] = _Member(make(context), context.node_id)
+        return members[context.node_id]
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return Message(member(context).reply(message.content, context, trains=True), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(member(context).reply(message.content, context, trains=False), reply_to=message)
+
+    return app
+
+
+class _Member:
+    """A node, in this process."""
+
+    def __init__(self, client: AveragingClient, node: int) -> None:
+        self._client, self._node = client, node
+        self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
+
+    def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
+        """Takes the round's weights, and trains or evaluates them."""
+        try:
+            number, weights = self._taken(content, context)
+        except FleetError as error:
+            return State(refused=str(error)).record()
+        checksum = checksum_of(self._model, weights)
+        reply = State(_id_of(self._model), number, checksum, checksum).record()
+        trainer = self._trainer(number)
+        data = prepare(trainer.runtime, self._client.x, self._client.y)
+        if trains:
+            trainer.fit(
+                data,
+                steps=self._client.steps,
+                initial_weights=weights,
+                keep="last",
+            )
+            delta = packed(trainer.runtime.read_weights(), weights)
+            reply[_DELTA] = ConfigRecord({"zo-delta": delta})
+        else:
+            trainer.runtime.write_weights(weights)
+        reply["metrics"] = MetricRecord({SAMPLES: len(data), **trainer.evaluate(data)})
+        return reply
+
+    def _trainer(self, number: int) -> Trainer:
+        given = self._client.settings
+        seed = fnv1a(np.array([given.seed, number, self._node], "<u8").tobytes())
+        return Trainer(self._model, dataclasses.replace(given, seed=seed), runtime=self._client.runtime)
+
+    def _taken(self, content: RecordDict, context: Context) -> tuple[int, dict[str, WeightArray]]:
+        """The round's number and weights, which the node keeps.
+
+        Raises:
+            FleetError: the message is of another version or model, old, or damaged; nothing has changed.
+        """
+        (config,) = content.config_records.values()
+        if config.get("zo-version") != VERSION:
+            raise FleetError(
+                f"the message is of version {config.get('zo-version')!r}, this program has version {VERSION}"
+            )
+        if config.get("zo-model") != fingerprint(self._model):
+            raise FleetError(
+                f"the fleet's model is another one than this client's, {fingerprint(self._model).hex()}"
+            )
+        number, data, wanted = (config.get(name) for name in ("zo-round", "zo-weights", "zo-checksum"))
+        if not isinstance(number, int) or not isinstance(data, bytes):
+            raise FleetError("the message has no zo-round or no zo-weights")
+        own = initial_weights(self._model)
+        kept = context.state.get(_KEPT)
+        has = kept.get("round") if isinstance(kept, ConfigRecord) else None
+        if isinstance(has, int) and number < has:
+            raise FleetError(f"an old message: it is of round {number}, and this client has round {has}")
+        before: dict[str, Any] = dict(own)
+        if "zo-from" in config:
+            if has != config["zo-from"] or not isinstance(kept, ConfigRecord):
+                raise FleetError(
+                    f"the weights of round {config['zo-from']!r}, which these lead from, are lost here"
+                )
+            state = kept["weights"]
+            assert isinstance(state, bytes)
+            before = unpacked(state, own, whole=True)
+        found = unpacked(data, before, whole="zo-from" not in config)
+        weights = {name: found[name].astype(own[name].dtype) for name in own}
+        if checksum_of(self._model, weights) != wanted:
+            raise FleetError("damaged weights: their checksum is another one than the server's")
+        context.state[_KEPT] = ConfigRecord({"round": number, "weights": packed(weights)})
+        return number, weights
