@@ -232,8 +232,14 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--choose-block", 2, "--epochs", 0), "--epochs: expected at least 1, got 0"),
         (("--choose-block", 2, "--steps", 1, "--budget", 1000), "give one of them"),
         (("--choose-block", 2, "--budget", 100), "the probes of 2 blocks take"),
-        (("--choose-block", 2, "--budget", "nan"), "budget: expected forward equivalents above 0, got nan"),
-        (("--choose-block", 2, "--budget", "inf"), "budget: expected forward equivalents above 0, got inf"),
+        (
+            ("--choose-block", 2, "--budget", "nan"),
+            "budget: expected forward equivalents above 0 and below 2^63, got nan",
+        ),
+        (
+            ("--choose-block", 2, "--budget", "inf"),
+            "budget: expected forward equivalents above 0 and below 2^63, got inf",
+        ),
         (("--choose-block", 2, "--set", "layers=fc3"), "--choose-block: expected 1..1"),
         (("--set", "layers=fc9"), "--set layers: no layer that is trained fits 'fc9'; there are conv1"),
         (("--set", "layers=fc1,,fc2"), "--set layers: expected names of layers"),

@@ -125,7 +125,7 @@ def test_the_boards_are_listed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--board", "nano33"), "no 'nano33'; the closest are nano-33-ble"),
+        (("--board", "nano33"), "no 'nano33'; the closest is nano-33-ble"),
         (("--ram", "lots"), "--ram: expected bytes like 262144, 256K or 1M, got 'lots'"),
         (("--clock", "fast"), "--clock: expected a number like 80M or 30m, got 'fast'"),
         (("--power", "0"), "--power: expected a number like 80M or 30m, got '0'"),

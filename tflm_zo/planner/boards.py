@@ -107,11 +107,13 @@ def find_board(name: str) -> Board:
     known, asked = boards(), name.lower().replace("_", "-").replace(" ", "-")
     if asked in known:
         return known[asked]
-    labels = {b.label.lower().replace(" ", "-"): b.name for b in known.values()}
-    chips = {b.chip.lower().replace(" ", "-"): b.name for b in known.values()}
-    names = {**{n: n for n in known}, **chips, **labels}
-    close = [n for n in names if asked in n] or difflib.get_close_matches(asked, names, n=4, cutoff=0.5)
-    closest = list(dict.fromkeys(names[n] for n in close))
+    called: dict[str, list[str]] = {}  # boards by what they, their chips and their labels are called
+    for kind in ("name", "chip", "label"):
+        for board in known.values():
+            called.setdefault(getattr(board, kind).lower().replace(" ", "-"), []).append(board.name)
+    close = [n for n in called if asked in n] or difflib.get_close_matches(asked, called, n=4, cutoff=0.5)
+    closest = list(dict.fromkeys(found for n in close for found in called[n]))
     if closest:
-        raise SettingsError(f"board: no {name!r}; the closest are {', '.join(closest[:6])}")
+        be = "is" if len(closest) == 1 else "are"
+        raise SettingsError(f"board: no {name!r}; the closest {be} {', '.join(closest[:6])}")
     raise SettingsError(f"board: no {name!r}; there are {', '.join(known)}")

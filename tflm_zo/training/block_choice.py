@@ -208,7 +208,7 @@ class BlockProbes:
                 their cost.
         """
         if not 0 < budget < 2**63:
-            raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
+            raise ValueError(f"budget: expected forward equivalents above 0 and below 2^63, got {budget:g}")
         step = max(c.until(1, samples) for c in self._costs)
         if not budget >= self.equivalents + step:
             raise ValueError(

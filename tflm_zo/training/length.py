@@ -94,7 +94,7 @@ def affordable_steps(
         ValueError: the budget is out of range or less than a step costs; the message names that cost.
     """
     if not 0 < budget < 2**63:
-        raise ValueError(f"budget: expected forward equivalents above 0, got {budget:g}")
+        raise ValueError(f"budget: expected forward equivalents above 0 and below 2^63, got {budget:g}")
     costs = RunCosts(settings, model, metadata, samples)
     total = costs.steps(budget)
     if total < 1:
