@@ -57,7 +57,7 @@ class Board:
         clock: MHz.
         ram: KiB.
         flash: KiB.
-        source: document that says so.
+        source: the maker's document on it.
     """
 
     name: str
