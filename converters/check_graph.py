@@ -134,7 +134,8 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
         _refuse(
             op,
             f"tensor «{tensor.name}» is {tensor.type_name}, {what}; convert the model with full int8 "
-            "quantization (a representative data set), not float or dynamic-range",
+            "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
+            "a float .tflite",
         )
     if tensor.type == TensorType.INT16:
         _refuse(op, f"tensor «{tensor.name}» is INT16; convert the model with int8 activations")

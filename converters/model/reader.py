@@ -39,6 +39,11 @@ _T = TypeVar("_T")
 #: A flatbuffer's offsets are 32 bit, signed in places.
 _LARGEST_FILE: Final = 2**31 - 1
 
+# Beginnings of Keras' files, .h5 and .keras, of which the latter is an archive with this file.
+_HDF5: Final = b"\x89HDF\r\n\x1a\n"
+_ZIP: Final = b"PK\3\4"
+_KERAS_FILE: Final = b"config.json"
+
 
 def load_model(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
     """Reads a .tflite model.
@@ -65,6 +70,10 @@ def _read(data: bytes) -> Model:
         raise ConversionError("the model is larger than 2 GB, which is not supported")
     if len(data) < 8:
         raise ConversionError("not a .tflite model: the file is too short")
+    if data[:8] == _HDF5 or (data[:4] == _ZIP and _KERAS_FILE in data):
+        raise ConversionError(
+            "not a .tflite model, but Keras' format; tflm-zo convert makes a full-int8 .tflite of it"
+        )
     if data[4:8] != FILE_IDENTIFIER:
         raise ConversionError(
             f"not a .tflite model: bytes 4 to 8 are {data[4:8]!r} instead of {FILE_IDENTIFIER!r}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import flatbuffers
@@ -54,7 +55,8 @@ def use(data: bytes) -> None:
     [
         (b"", "too short"),
         (b"\x1c\0\0\0TFL2" + bytes(64), "not a .tflite model"),
-        (b"PK\3\4" + bytes(100), "not a .tflite model"),
+        (b"PK\3\4" + bytes(100), "not a .tflite model: bytes 4 to 8"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "Keras' format; tflm-zo convert makes"),
         (b"\xff\xff\xff\x7fTFL3" + bytes(64), "offset"),
         (b"\x08\0\0\0TFL3" + bytes(64), "malformed|version"),
     ],
@@ -62,6 +64,14 @@ def use(data: bytes) -> None:
 def test_not_a_model(data: bytes, message: str) -> None:
     with pytest.raises(ConversionError, match=message):
         load_model(data)
+
+
+def test_a_keras_model_is_told_where_it_goes(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    path = tmp_path / "model.keras"
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]).save(path)
+    with pytest.raises(ConversionError, match="model.keras: not a .tflite model, but Keras' format; tflm-zo"):
+        load_model(path)
 
 
 def test_schema_version() -> None:
