@@ -41,7 +41,11 @@ class Counter:
     def _accept(self) -> None:
         while True:
             own, _ = self._socket.accept()
-            other = socket.create_connection(("127.0.0.1", self._target))
+            try:
+                other = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # the SuperLink has ended before its nodes
+                own.close()
+                continue
             for source, sink, name in ((own, other, "up"), (other, own, "down")):
                 threading.Thread(target=self._pass, args=(source, sink, name), daemon=True).start()
 
