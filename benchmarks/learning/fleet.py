@@ -70,7 +70,7 @@ LOST = 0.3
 AGGREGATORS: dict[str, Callable[[], Strategy]] = {
     "mean": FedAvg,
     "median": FedMedian,
-    "trimmed": lambda: FedTrimmedAvg(beta=0.2),
+    "trimmed": lambda: FedTrimmedAvg(beta=0.1),
     "krum": lambda: Krum(num_malicious_nodes=1),
     "multi-krum": lambda: MultiKrum(num_malicious_nodes=1, num_nodes_to_select=7),
     "bulyan": lambda: Bulyan(num_malicious_nodes=1),

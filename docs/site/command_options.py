@@ -29,7 +29,8 @@ def described(command: Any, context: Any) -> Iterator[str]:
             continue
         name, text = record
         is_option = parameter.param_type_name == "option"
-        kind = (parameter.rich_help_panel or "Options") if is_option else "Arguments"
+        # In older releases of typer, the option for help is Click's, which knows no panels.
+        kind = (getattr(parameter, "rich_help_panel", None) or "Options") if is_option else "Arguments"
         entry = f"```{{option}} {name}\n{text}\n```" if is_option else f"* `{name}`: {text}"
         groups.setdefault(kind, []).append(entry)
     for kind, entries in groups.items():

@@ -31,8 +31,16 @@ import tflm_zo
 def packages() -> list[str]:
     """Every package that says what it exports, those with the shortest paths first."""
     found = [module.name for module in pkgutil.walk_packages(tflm_zo.__path__, "tflm_zo.") if module.ispkg]
-    named = [name for name in ("tflm_zo", *found) if hasattr(importlib.import_module(name), "__all__")]
+    named = [name for name in ("tflm_zo", *found) if hasattr(_module(name), "__all__")]
     return sorted(named, key=lambda name: (name.count("."), name))
+
+
+def _module(name: str) -> ModuleType | None:
+    """A package; None where it needs another one, of an extra, that is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
 
 
 def home(name: str, value: Any, asking: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import os
 import re
 import runpy
 import shlex
@@ -25,11 +26,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from helpers.firmware_folders import firmware
 from helpers.models import MODELS
 from helpers.pages import GUIDE, HOW_TO, README, REPOSITORY, TUTORIAL, blocks, pages, run_command
 from tflm_zo import algorithms, inject
+from tflm_zo.cli.app import app
 from tflm_zo.data import to_levels
 from tflm_zo.firmware import PLATFORMS, arena
 from tflm_zo.training import inject_settings
@@ -106,6 +109,25 @@ def is_in_a_generated_readme(line: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert line.replace("lenet5", "small") in said
 
 
+def has_flowers_options(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower's program has them; tests/fleet/flower/test_processes.py runs the example by such lines."""
+    pytest.importorskip("flwr", reason="Flower needs Python 3.11")
+    name, *words = shlex.split(line)
+    command = [str(Path(sys.executable).with_name(name)), *([words[0]] if name == "flwr" else []), "--help"]
+    environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    named = [word for word in words if word.startswith("--")]
+    assert named and all(word in done.stdout for word in named)
+
+
+def is_a_command(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line has the command and its options."""
+    words = shlex.split(line)[1:]
+    done = CliRunner().invoke(app, [words[0], "--help"])
+    assert done.exit_code == 0 and all(word in done.output for word in words if word.startswith("-"))
+
+
 @dataclass(frozen=True)
 class Left:
     """Lines that begin like this are not executed, for a reason; a check of what can be checked of them."""
@@ -120,11 +142,13 @@ NOT_EXECUTED = (
     Left("pip install ", "needs the network", has_the_extra),
     Left(r"(TFLM_DIR=checkout )?python benchmarks/", "takes minutes to hours, data sets, models", parses),
     Left(
-        r"python examples/(personalization|new_voice|dirty_camera|machine_sounds)/",
+        r"python examples/(personalization|new_voice|dirty_camera|machine_sounds|fleet)/",
         "pre-trains, may take data: tests/examples and tests/tflm_checkout/test_personalization.py run it",
         parses,
     ),
     Left("jupyter ", "opens a browser: tests/examples/test_notebook.py runs the notebook", names_a_file),
+    Left("(flower-superlink|flower-supernode|flwr) ", "runs until it is stopped", has_flowers_options),
+    Left("tflm-zo (replay|evaluate) fleet/", "needs what `flwr run` has made", is_a_command),
     Left("build/fuzz/", "needs clang, and an input that was found", is_a_fuzzer),
     Left("cmake ", "needs a cross-compiler's toolchain file, and TFLM", sets_options_that_there_are),
     Left("(cd|idf.py|west|arduino-cli) ", "needs the tools of that platform", is_in_a_generated_readme),
