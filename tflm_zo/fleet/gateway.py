@@ -26,7 +26,7 @@ from .answer import Answer, sum_of
 from .errors import FleetError
 from .position import Position
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "reason_of"]
 
 _LOG: Final = logging.getLogger("tflm_zo.fleet")
 # Seconds between two looks at a device that evaluates, at least and at most; between them, a part of the time
@@ -47,7 +47,7 @@ _REASONS: Final = {
 }
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Why a device is left out."""
     if isinstance(error, RefusedError):
         return _REASONS.get(error.status, str(error))
@@ -220,12 +220,13 @@ class Gateway(Position):
             device, silent = self._devices[name], True
             try:
                 if future not in done:
+                    device.stop.set()
                     seconds = self._deadline - max(0.0, end - time.monotonic())
                     raise NoAnswerError(f"no answer in {seconds:.1f} s")
                 found[name] = future.result()
                 silent = False
             except (FleetError, LinkError, OSError, ValueError) as error:
-                reason = self.left_out[name] = _reason(error)
+                reason = self.left_out[name] = reason_of(error)
                 silent = isinstance(error, NoAnswerError | OSError)
                 _LOG.warning("step %d: device %s is left out: %s", self.step, name, reason)
             if device.is_silent and not silent:

@@ -113,8 +113,11 @@ def gateway(
     program = _supernode() if superlink is not None else ""
     lines = Lines(_ports(port or ()), baud, mqtt or "", _names(devices, mqtt))
     if not lines.ports and not lines.devices:
-        raise ValueError("no device: name them by --port, or by --mqtt and --devices")
-    lines.open  # noqa: B018 - refuses names that are none
+        raise typer.BadParameter("no device: name them by --port, or by --mqtt and --devices")
+    try:
+        lines.open  # noqa: B018 - refuses what names no device
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     mark = fingerprint(model.read_bytes())
     # A socket can be opened again and again; many boards are reset when their serial port is.
     serial = {name: one for name, one in lines.ports.items() if not one.startswith("socket://")}
@@ -163,14 +166,16 @@ def _ports(given: list[str] | tuple[str, ...]) -> dict[str, str]:
         if not is_named:
             name, port = Path(one).name, one
         if not name or not port or name in found:
-            raise ValueError(f"--port {one}: expected NAME=PORT, with a name that no other device has")
+            raise typer.BadParameter(
+                f"--port {one}: expected NAME=PORT, with a name that no other device has"
+            )
         found[name] = port
     return found
 
 
 def _names(devices: str | None, mqtt: str | None) -> list[str]:
     if (devices is None) != (mqtt is None):
-        raise ValueError("--mqtt and --devices: expected both or none")
+        raise typer.BadParameter("--mqtt and --devices: expected both or none")
     return [name.strip() for name in devices.split(",")] if devices else []
 
 
@@ -178,6 +183,7 @@ def _look(lines: Lines, mark: bytes, seconds: float) -> dict[str, dict[str, Any]
     """Asks all devices where they are."""
     from concurrent.futures import ThreadPoolExecutor
 
+    from ...fleet.gateway import reason_of
     from ...link import Link, LinkError
 
     def look(connect: Any) -> dict[str, Any]:
@@ -188,7 +194,7 @@ def _look(lines: Lines, mark: bytes, seconds: float) -> dict[str, dict[str, Any]
                 state = link.fleet_state()
                 return {"step": state.step, "weights": f"{state.weights:08x}"}
         except (LinkError, OSError) as error:
-            return {"problem": str(error)}
+            return {"problem": reason_of(error)}
 
     opens = lines.open
     with ThreadPoolExecutor(len(opens)) as pool:
