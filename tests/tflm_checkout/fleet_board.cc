@@ -13,7 +13,6 @@ namespace {
 
 alignas(16) uint8_t arena[ZO_ARENA_BYTES];
 alignas(8) uint8_t workspace[ZO_WORKSPACE_BYTES];
-tflm_zo::Trainer trainer;
 
 // --- The serial port -----------------------------------------------------------------------------
 
@@ -66,7 +65,20 @@ bool ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
          Transfer(kRead, offset, bytes, count) == 0;
 }
 
-constexpr tflm_zo::LogStore kFile = {WriteFile, ReadFile, nullptr, nullptr, 1};
+constexpr tflm_zo::LogStore kStore = {WriteFile, ReadFile, nullptr, nullptr, 1};
+
+bool Receive(uint8_t* byte) {
+  if ((uart->state & kReceived) == 0) return false;
+  *byte = static_cast<uint8_t>(uart->data);
+  return true;
+}
+
+// Ends at once where a byte has come since the last time.
+void Sleep() {
+  __asm__ volatile("wfi");
+  uart->interrupts = 3;
+  *interrupts_done = 1;
+}
 
 // --- The fleet -----------------------------------------------------------------------------------
 
@@ -78,7 +90,10 @@ bool ReadOwn(void*, uint32_t sample, int8_t* const* inputs, void* label) {
   return tflm_zo::kSamples.read(tflm_zo::kSamples.context, first + sample % kOwn, inputs, label);
 }
 
-uint8_t buffer[128];
+constexpr tflm_zo::SampleSource kOwnSamples = {ReadOwn, nullptr};
+
+// The program of docs/how-to/fleet-of-devices.md.
+#include "fleet_program.h"
 
 }  // namespace
 
@@ -89,40 +104,11 @@ int main() {
   uint8_t number = 0;
   if (file < 0 || !ReadFile(nullptr, kStoreBytes - 1, &number, 1)) return 1;
   first = number * kOwn;
-  if (trainer.Init(arena, sizeof arena, workspace, sizeof workspace, {ReadOwn, nullptr}) != ZO_OK) {
-    return 2;
-  }
-  // Where there is no log yet, the fleet begins one.
-  const zo_status resumed = trainer.ImportLog(kFile);
-  if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return 3;
-  trainer.SetLog(&kFile);
-
-  zo_fleet fleet;
-  trainer.JoinFleet(&fleet);
-  zo_link link = {};
-  link.buffer = buffer;
-  link.buffer_bytes = sizeof buffer;
-  link.to = {Send, nullptr};
-  link.fingerprint = tflm_zo::kInfo.fingerprint;
-  link.log = &kFile;
-  if (zo_link_begin(&link) != ZO_OK || zo_link_add_fleet(&link, &fleet) != ZO_OK) return 4;
-
   uart->divider = 16;
   uart->control = 3 | kOnReceived;
   __asm__ volatile("cpsid i");
   *interrupts_on = 1;
+  if (!Begin()) return 2;
   printf("begun at step %lu\n", static_cast<unsigned long>(trainer.step()));
-  for (;;) {
-    uart->interrupts = 3;
-    *interrupts_done = 1;
-    while ((uart->state & kReceived) != 0) {
-      const uint8_t byte = static_cast<uint8_t>(uart->data);
-      zo_link_serve(&link, &byte, 1);
-    }
-    if (zo_fleet_is_evaluating(&fleet)) {
-      zo_fleet_work(&fleet);
-    } else {
-      __asm__ volatile("wfi");
-    }
-  }
+  for (;;) Serve();
 }

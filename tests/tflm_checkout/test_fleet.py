@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from cortex_m.emulator import CORES
 from fleet.broker import bridge, broker, needs_broker
 from fleet.gateway_app import gateway_command, mqtt_lines, write_app
 from helpers.firmware_folders import zo_model
+from helpers.pages import HOW_TO, blocks
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware, replace_main
 from tflm_checkout.test_link import UARTS, EmulatedBoard, emulated
 from tflm_zo.data import Data
@@ -55,7 +57,10 @@ def firmware_of(folder: Path) -> Path:
         zo_model("weight"), SETTINGS, steps=STEPS, samples=len(samples), name="small", data=samples
     )
     made.write(folder / "out")
-    program = (HERE / "fleet_board.cc").read_text()
+    (of_page,) = blocks(HOW_TO / "fleet-of-devices.md", "cpp")
+    names = {"sensor_zo::": "tflm_zo::", "sensor_zo_": "zo_", "SENSOR_ZO_": "ZO_"}
+    page = re.sub("|".join(names), lambda found: names[found[0]], of_page.text)
+    program = (HERE / "fleet_board.cc").read_text().replace('#include "fleet_program.h"', page)
     replace_main(folder / "out", f"#define UART_BASE {UARTS[LIBRARY.core]:#x}u\n{program}")
     return build_firmware(LIBRARY, folder / "out", folder / "build")
 
