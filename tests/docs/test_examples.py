@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import click
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from helpers.firmware_folders import firmware
@@ -128,6 +130,21 @@ def is_a_command(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0 and all(word in done.output for word in words if word.startswith("-"))
 
 
+def is_taken_by_the_gateway(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command takes these options; tests/fleet and tests/tflm_checkout/test_fleet.py run such lines."""
+    program, command, *words = shlex.split(line)
+    group = typer.main.get_command(app)
+    assert program == "tflm-zo" and isinstance(group, click.Group)
+    group.commands[command].make_context(command, words)
+
+
+def is_in_the_tests_of_fleets(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of fleets begin the same program."""
+    folders = (REPOSITORY / "tests" / "fleet", REPOSITORY / "benchmarks" / "harness")
+    texts = [path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")]
+    assert any(f'"{shlex.split(line)[0]}"' in text for text in texts)
+
+
 @dataclass(frozen=True)
 class Left:
     """Lines that begin like this are not executed, for a reason; a check of what can be checked of them."""
@@ -140,6 +157,9 @@ class Left:
 NOT_EXECUTED = (
     Left("make ", "makes environments, and runs the demo, all tests or a fuzzer", is_a_target),
     Left("pip install ", "needs the network", has_the_extra),
+    Left("tflm-zo gateway ", "needs devices", is_taken_by_the_gateway),
+    Left("python examples/fleet/serial_to_mqtt.py ", "needs a device and a broker", parses),
+    Left("mosquitto ", "runs until it is stopped", is_in_the_tests_of_fleets),
     Left(r"(TFLM_DIR=checkout )?python benchmarks/", "takes minutes to hours, data sets, models", parses),
     Left(
         r"python examples/(personalization|new_voice|dirty_camera|machine_sounds|fleet)/",
