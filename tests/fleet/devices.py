@@ -85,14 +85,15 @@ class Fleet:
         folder: for all of their files.
         run: of `device.runs`.
         count: number of devices.
+        steps: steps of the run.
     """
 
-    def __init__(self, folder: Path, run: str, count: int, **options: Any) -> None:
+    def __init__(self, folder: Path, run: str, count: int, steps: int = STEPS, **options: Any) -> None:
         model, settings = zo_model(run), RUNS[run][1]
         self.model, self.settings, self.folder = model, settings, folder
         self.data = [samples(seed) for seed in range(1, count + 1)]
-        self.server = FleetLog(model, settings, STEPS, SAMPLES, folder / "server.zolog")
-        firmware = generated(model, settings, samples(), steps=STEPS)
+        self.server = FleetLog(model, settings, steps, SAMPLES, folder / "server.zolog")
+        firmware = generated(model, settings, samples(), steps=steps)
         self.ports = {}
         for number, data in enumerate(self.data):
             name, own = "abcdefgh"[number], folder / str(number)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class Gateway(Position):
         FleetError: see `Position`; the log is of another run.
         OSError: the log cannot be read or written.
     """
+
+    takes_snapshots: ClassVar[bool] = False
 
     def __init__(
         self,

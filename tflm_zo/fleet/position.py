@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Position:
         weights: weights and fractions that are moved in place; None: copies of the model's.
 
     Attributes:
+        takes_snapshots: whether `take_snapshot` may bring it further.
         settings: settings of the run.
         step: whole steps.
         checksum: checksum of the header and the records so far, which the next record's continues.
@@ -41,6 +42,8 @@ class Position:
     Raises:
         FleetError: the header is none of a seed log, or of another model.
     """
+
+    takes_snapshots: ClassVar[bool] = True
 
     def __init__(self, model: Model, header: bytes, weights: tuple[Arrays, Arrays] | None = None) -> None:
         found = SeedLogHeader.from_bytes(header)

@@ -145,6 +145,7 @@ class _Member:
             if not request.header:
                 return None
             replica = self._made(request.header)
+            self._keep(replica, context)  # a gateway has steps already, which it is to say
         assert replica is not None
         first = request.first
         if request.snapshot:
@@ -189,7 +190,12 @@ class _Member:
         if replica is None:
             return State(refused=refused)
         return State(
-            run_of(replica.header), replica.step, replica.checksum, replica.weights_checksum, refused=refused
+            run_of(replica.header),
+            replica.step,
+            replica.checksum,
+            replica.weights_checksum,
+            refused,
+            not replica.takes_snapshots,
         )
 
     # --- what is done with it -------------------------------------------------------------------------------

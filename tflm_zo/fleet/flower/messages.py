@@ -20,6 +20,7 @@ A reply has the ConfigRecord ``fleet``, which says where the client is:
     checksum              that the next record's goes on from
     weights               checksum of the client's weights
     refused               why it does not do what it was asked to; missing where it does
+    records-only          true where it takes no snapshot, as a gateway of devices does not; else missing
 
 and, where the step was evaluated, an ArrayRecord ``arrays`` with the float64 array ``differences`` [queries],
 mean differences of the loss over the client's minibatch in nats, and a MetricRecord ``metrics`` with
@@ -122,14 +123,17 @@ class State:
     checksum: int = 0
     weights: int = 0
     refused: str = ""
+    records_only: bool = False
     version: int = VERSION
 
     def record(self) -> RecordDict:
         """Returns a reply's content that has nothing else."""
         values: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
-        return RecordDict(
-            {_STATE: ConfigRecord(values | ({"refused": self.refused} if self.refused else {}))}
-        )
+        if self.refused:
+            values["refused"] = self.refused
+        if self.records_only:
+            values["records-only"] = True
+        return RecordDict({_STATE: ConfigRecord(values)})
 
     @classmethod
     def read(cls, content: RecordDict) -> State:
@@ -143,7 +147,9 @@ class State:
             raise FleetError("the reply is no fleet's: it has no version")
         _check_version(record["version"])
         return cls(
-            **{name: _integer(record, name) for name in _NUMBERS}, refused=str(record.get("refused", ""))
+            **{name: _integer(record, name) for name in _NUMBERS},
+            refused=str(record.get("refused", "")),
+            records_only=record.get("records-only") is True,
         )
 
 

@@ -75,6 +75,7 @@ class FleetStrategy(Strategy):
         self._evaluate_every, self._timeout, self._reference = evaluate_every, timeout, reference
         # Of each node that is known to have this run, its whole steps; of one that has others, its checksum.
         self._steps: dict[int, int] = {}
+        self._records_only: set[int] = set()  # nodes that take no snapshot
         self._resets: dict[int, int] = {}
         self._checksums = log.checksum, log.weights_checksum  # after the steps so far
 
@@ -129,6 +130,8 @@ class FleetStrategy(Strategy):
         """Returns what a node is asked for, with what it lacks."""
         own, first = self.log, self._steps.get(node)
         lacking, is_snapshot = own.lacking(first or 0)
+        if node in self._records_only:
+            lacking, is_snapshot = own.records(first or 0), False
         return Request(
             run_of(own.header),
             own.step,
@@ -264,6 +267,8 @@ class FleetStrategy(Strategy):
         own = self.log
         here = state.run == run_of(own.header)
         self._steps.pop(node, None)
+        if state.records_only:
+            self._records_only.add(node)
         self._resets.pop(node, None)
         if here and self._is_ours(state):
             self._steps[node] = state.step
