@@ -305,3 +305,82 @@ def test_a_sample_that_cannot_be_read(tmp_path: Path) -> None:
     with fleet(tmp_path, "weight", 2) as made, made.gateway() as gateway:
         made.ports["a"].device.samples.fail_at(3)
         assert gateway.answer().samples == 8  # a second attempt succeeds
+
+
+# --- devices that are slow, looked at, or cut off within a write ------------------------------------------
+
+
+def test_a_straggler_is_left_out_and_gives_its_evaluation_up(tmp_path: Path) -> None:
+    with fleet(tmp_path, "weight", 2) as made, made.gateway(deadline=1.5) as gateway:
+        do_steps(made, gateway, 1)
+        slow = made.ports["a"]
+        slow.slices = 0
+        for step in (1, 2):
+            do_steps(made, gateway, 1)
+            assert gateway.left_out == {"a": "it still evaluates the step after 2 s"} or step == 2
+            assert slow.device.is_evaluating and slow.device.step == step
+            slow.device.work()  # a query's perturbation is in force when the next record comes
+        slow.slices = 9
+        replica = made.replicas()[0]
+        replica.take(made.server.records(0))
+        gateway.answer()
+        assert gateway.left_out == {} and slow.device.step == 3
+        assert made.checksums == {replica.weights_checksum}
+
+
+@pytest.mark.parametrize("run", ["weight", "weight, segments", "weight, momentum"])
+def test_a_device_that_is_asked_where_it_is_while_it_evaluates(run: str, tmp_path: Path) -> None:
+    with fleet(tmp_path, run, 1) as made:
+        port, replica = made.ports["a"], made.replicas()[0]
+        port.slices = 0
+        with Link(lambda: port) as link:
+            link.hello()
+            for step in range(3):
+                checksum, weights = replica.checksum, replica.weights_checksum
+                assert link.fleet_evaluate(step, checksum) is None
+                slices = 0
+                while port.device.is_evaluating:
+                    state = link.fleet_state()
+                    assert (state.step, state.weights, state.is_evaluating) == (step, weights, True)
+                    assert port.device.evaluate()[0] == 0
+                    port.device.work()
+                    slices += 1
+                assert slices > 3 and link.fleet_state().has_answer
+                found, expected = link.fleet_evaluate(step, checksum), replica.answer()
+                assert found is not None and [*found.differences] == expected.differences.tolist()
+                record = made.server.decide([expected])
+                replica.take(record)
+                assert link.fleet_records(record, len(record)).weights == replica.weights_checksum
+
+
+@pytest.mark.parametrize("unit", [1, 8])
+def test_power_fails_within_each_write_of_a_record(unit: int, tmp_path: Path) -> None:
+    with fleet(tmp_path, "weight", 1, unit=unit) as made, made.gateway() as gateway:
+        do_steps(made, gateway, 2)
+        gateway.update()
+        port, records = made.ports["a"], made.server.records(0)
+        size = gateway.record_bytes
+        for first in (0, 1):  # with the header's write, and without
+            for write in range(1, 5):
+                for arrives in (0, 8, 16, 24, 200):
+                    port.store.bytes[:] = 0xFF
+                    port.boot()
+                    with Link(lambda: port) as link:
+                        link.hello()
+                        if first:
+                            link.fleet_records(records[:size], size)
+                        port.store.fail_at(write, arrives)
+                        try:
+                            link.fleet_records(records, size)
+                            failed = False
+                        except RefusedError as error:
+                            assert error.status == 18  # ZO_ERROR_STORE
+                            failed = True
+                            # Nothing that the state speaks of has changed by half.
+                            state = link.fleet_state()
+                            assert state.step < 2
+                        port.store.fail_at(0)
+                        port.boot()
+                        assert port.device.step <= 2 and (failed or port.device.step == 2)
+                        state = link.fleet_records(records, size)
+                        assert (state.step, state.weights) == (2, made.server.weights_checksum)
