@@ -289,6 +289,7 @@ EQUAL = {
 }
 DIFFERENT = {"docs/by-hand.md": [("plus", "minus")]}
 SAID = {
+    "docs/how-to/fleet-of-devices.md": ["the firmware's run: True"],
     "docs/how-to/power-loss.md": ["the same log: True", "the same model: True"],
     "docs/how-to/compare-desktop-and-device.md": [
         "of the same model: True",

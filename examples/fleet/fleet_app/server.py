@@ -26,7 +26,12 @@ def strategy(context: Context) -> FleetStrategy:
         path=str(config["log"]),
         resume=True,
     )
-    return FleetStrategy(log, AGGREGATORS[str(config["aggregator"])](), timeout=float(config["timeout"]))
+    return FleetStrategy(
+        log,
+        AGGREGATORS[str(config["aggregator"])](),
+        timeout=float(config["timeout"]),
+        most_devices=int(config["devices"]),
+    )
 
 
 app = server_app(strategy)
