@@ -10,8 +10,9 @@ minibatches and rate were chosen by validation images on pooled data, FedAvg's r
 
 Cases: what the server makes of answers (mean, median, trimmed, krum, multi-krum, bulyan), with a client of
 the ten that sends garbage instead (garbage-…), with 30 % of the messages lost (lost-mean), with clipping and
-noise (noise-Z: Z times the clipping norm over all ten clients), and FedAvg of the network in Keras, whose
-weights travel as float32 or as int8. After a fleet's run all ten clients have the server's weights to the
+noise (noise-Z: Z times the clipping norm over all ten clients), FedAvg of the network in Keras, whose
+weights travel as float32 or as int8, and averages of what some steps of node perturbation have changed at
+each client (node-averaging). After a fleet's run all ten clients have the server's weights to the
 bit, or it is no result.
 
 Every run is a line in --results as soon as it is done; a later call goes on from there.
@@ -55,13 +56,23 @@ from tasks import TASKS
 from tflm_zo import Trainer, algorithms, inject, load_model
 from tflm_zo.converters import Model
 from tflm_zo.fleet import FleetLog
-from tflm_zo.fleet.flower import FleetClient, FleetStrategy, LocalGrid, client_app
+from tflm_zo.fleet.averaged_weights import AveragedWeights
+from tflm_zo.fleet.flower import (
+    AveragingClient,
+    AveragingStrategy,
+    FleetClient,
+    FleetStrategy,
+    LocalGrid,
+    averaging_app,
+    client_app,
+)
 from tflm_zo.training import Settings, inject_settings
 
 CLIENTS, CLASSES = 10, 10
 # Chosen on validation images.
 QUERIES, MINIBATCH, RATE = 32, 16, 12.0
 AVERAGING_RATE, AVERAGING_EPOCHS, AVERAGING_ROUNDS = 0.1, 1, 60
+NODE_STEPS, NODE_RATE, NODE_ROUNDS = 16, 1.0, 40
 # Mean differences of a client have a norm of about this in the first steps, nats.
 CLIPPING_NORM = 0.3
 GARBAGE = 10.0  # standard deviation of what a client sends that is out of order, nats
@@ -81,7 +92,7 @@ FLEETS = [
     *(f"garbage-{name}" for name in AGGREGATORS),
     *("noise-1", "noise-3", "noise-10"),
 ]
-CASES = ["pooled", *FLEETS, "fedavg-float32", "fedavg-int8"]
+CASES = ["pooled", *FLEETS, "fedavg-float32", "fedavg-int8", "node-averaging"]
 
 
 def parts_of(data: Labelled) -> list[Labelled]:
@@ -217,8 +228,34 @@ def averaging(case: str, task: Task, seed: int) -> dict[str, Any]:
     return {**rounds[-1], "rounds": rounds}
 
 
+def node_averaging(task: Task, seed: int) -> dict[str, Any]:
+    """Rounds of node perturbation at the clients; with each one's accuracy and the bytes so far."""
+    settings = algorithms.node(batch_size=MINIBATCH, learning_rate=NODE_RATE, seed=seed)
+    model, parts = (
+        inject(load_model(task.model), inject_settings(settings, batch=MINIBATCH)),
+        parts_of(task.adapt),
+    )
+    app = averaging_app(
+        lambda c: AveragingClient(model, settings, NODE_STEPS, *parts[int(c.node_config["part"])])
+    )
+    grid = LocalGrid(app, [{"part": part} for part in range(CLIENTS)])
+    weights = AveragedWeights(model)
+    strategy = AveragingStrategy(weights, FedAvg(fraction_evaluate=0.0))
+    rounds: list[dict[str, float]] = []
+
+    def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
+        rounds.append({**accuracies(model, weights.weights, task), **_bytes(grid)})
+        return None
+
+    strategy.start(grid, strategy.arrays(), NODE_ROUNDS, evaluate_fn=evaluate)
+    assert not strategy.refusals, strategy.refusals[:3]
+    return {**rounds[-1], "rounds": rounds}
+
+
 def run(case: str, seed: int, steps: int, folder: Path) -> dict[str, Any]:
     task = TASKS["rotated"](folder, seed)
+    if case == "node-averaging":
+        return node_averaging(task, seed)
     if case == "pooled":
         return pooled(task, seed, steps)
     if case.startswith("fedavg-"):
@@ -241,10 +278,10 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 
 def reached(rows: list[dict[str, Any]]) -> Table:
-    """When FedAvg first has a fleet's validation accuracy, and what had travelled by then."""
+    """When averaging first has a fleet's validation accuracy, and what had travelled by then."""
     result = Table("case", "of", "round", "test", "down", "up")
     fleets = {row["seed"]: row for row in rows if row["case"] == "mean"}
-    for case in ("fedavg-float32", "fedavg-int8"):
+    for case in ("fedavg-float32", "fedavg-int8", "node-averaging"):
         found = []
         for row in (row for row in rows if row["case"] == case and row["seed"] in fleets):
             goal = fleets[row["seed"]]["validation"]
