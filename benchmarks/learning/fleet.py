@@ -55,8 +55,7 @@ from tasks import TASKS
 
 from tflm_zo import Trainer, algorithms, inject, load_model
 from tflm_zo.converters import Model
-from tflm_zo.fleet import FleetLog
-from tflm_zo.fleet.averaged_weights import AveragedWeights
+from tflm_zo.fleet import AveragedWeights, FleetLog
 from tflm_zo.fleet.flower import (
     AveragingClient,
     AveragingStrategy,

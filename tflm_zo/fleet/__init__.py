@@ -6,10 +6,11 @@ differences instead of weights.
 from __future__ import annotations
 
 from .answer import Answer, sum_of
+from .averaged_weights import AveragedWeights
 from .errors import FleetError
 from .fleet_log import FleetLog
 from .gateway import Gateway
 from .position import Position
 from .replica import Replica
 
-__all__ = ["Answer", "FleetError", "FleetLog", "Gateway", "Position", "Replica", "sum_of"]
+__all__ = ["Answer", "AveragedWeights", "FleetError", "FleetLog", "Gateway", "Position", "Replica", "sum_of"]

@@ -17,8 +17,7 @@ from flwr.serverapp.strategy import FedAvg, FedMedian
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import Model, initial_weights, read_metadata
-from tflm_zo.fleet import FleetError
-from tflm_zo.fleet.averaged_weights import AveragedWeights
+from tflm_zo.fleet import AveragedWeights, FleetError
 from tflm_zo.fleet.flower import AveragingClient, AveragingStrategy, LocalGrid, averaging_app
 from tflm_zo.fleet.weight_delta import packed, unpacked
 from tflm_zo.training import Trainer, algorithms
