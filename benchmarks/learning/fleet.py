@@ -133,7 +133,7 @@ def pooled(task: Task, seed: int, steps: int) -> dict[str, Any]:
 
 def fleet(case: str, task: Task, seed: int, steps: int, folder: Path) -> dict[str, Any]:
     model, parts = zo_model(task, seed), parts_of(task.adapt)
-    kind, _, name = case.rpartition("-") if case not in AGGREGATORS else ("", "", case)
+    kind, _, name = case.partition("-") if case not in AGGREGATORS else ("", "", case)
     app = client_app(lambda c: FleetClient(model, *parts[int(c.node_config["part"])]))
     random = np.random.default_rng(seed)
 
