@@ -434,17 +434,17 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
     control->phase += 1u;
     return;
   }
+  const int64_t difference =
+      control->plus - (zo_is_one_sided(s->estimator) ? control->base : control->minus);
+  /* As bytes: compilers keep a zero of 64 bits in a register of the floating-point unit. */
+  memset(&control->plus, 0, sizeof control->plus);
+  memset(&control->minus, 0, sizeof control->minus);
   if (is_ascending(control)) {
-    control->ascent = (control->plus > control->minus) - (control->plus < control->minus);
-    control->plus = 0;
-    control->minus = 0;
+    control->ascent = (difference > 0) - (difference < 0);
     control->phase = 2;
     return;
   }
-  control->difference[control->query] =
-      control->plus - (zo_is_one_sided(s->estimator) ? control->base : control->minus);
-  control->plus = 0;
-  control->minus = 0;
+  control->difference[control->query] = difference;
   control->phase = 0;
   control->query += 1u;
   if (control->query == zo_queries_of(s)) finish_queries(control, report);
