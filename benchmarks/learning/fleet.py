@@ -8,12 +8,13 @@ ten clients, each of which has two classes, about 50 images of each. All runs go
 ClientApp and messages, in one process (`LocalGrid`); bytes are those of Flower's protocol buffers. Queries,
 minibatches and rate were chosen by validation images on pooled data, FedAvg's rate and epochs likewise.
 
-Cases: what the server makes of answers (mean, median, trimmed, krum, multi-krum, bulyan), with a client of
-the ten that sends garbage instead (garbage-…), with 30 % of the messages lost (lost-mean), with clipping and
-noise (noise-Z: Z times the clipping norm over all ten clients), FedAvg of the network in Keras, whose
-weights travel as float32 or as int8, and averages of what some steps of node perturbation have changed at
-each client (node-averaging). After a fleet's run all ten clients have the server's weights to the
-bit, or it is no result.
+Cases: what the server makes of answers (mean, median, trimmed, krum, multi-krum, bulyan; clipped: the mean of
+answers whose norm is clipped; bucketed-…: of means of two answers each, divided anew in each round), with a
+client of the ten that sends garbage instead (garbage-…) or nothing (absent-mean), with 30 % of the messages
+lost (lost-mean), with clipping and noise (noise-Z: Z times the clipping norm over all ten clients), FedAvg of
+the network in Keras, whose weights travel as float32 or as int8, and averages of what some steps of node
+perturbation have changed at each client (node-averaging). After a fleet's run all ten clients have the
+server's weights to the bit, or it is no result.
 
 Every run is a line in --results as soon as it is done; a later call goes on from there.
 """
@@ -59,6 +60,7 @@ from tflm_zo.fleet import AveragedWeights, FleetLog
 from tflm_zo.fleet.flower import (
     AveragingClient,
     AveragingStrategy,
+    Bucketing,
     FleetClient,
     FleetStrategy,
     LocalGrid,
@@ -71,7 +73,7 @@ CLIENTS, CLASSES = 10, 10
 # Chosen on validation images.
 QUERIES, MINIBATCH, RATE = 32, 16, 12.0
 AVERAGING_RATE, AVERAGING_EPOCHS, AVERAGING_ROUNDS = 0.1, 1, 60
-NODE_STEPS, NODE_RATE, NODE_ROUNDS = 16, 1.0, 40
+NODE_STEPS, NODE_RATE, NODE_ROUNDS = 16, 1.0, 120
 # Mean differences of a client have a norm of about this in the first steps, nats.
 CLIPPING_NORM = 0.3
 GARBAGE = 10.0  # standard deviation of what a client sends that is out of order, nats
@@ -84,10 +86,17 @@ AGGREGATORS: dict[str, Callable[[], Strategy]] = {
     "krum": lambda: Krum(num_malicious_nodes=1),
     "multi-krum": lambda: MultiKrum(num_malicious_nodes=1, num_nodes_to_select=7),
     "bulyan": lambda: Bulyan(num_malicious_nodes=1),
+    "clipped": lambda: DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(min_train_nodes=CLIENTS, min_available_nodes=CLIENTS), 0.0, CLIPPING_NORM, CLIENTS
+    ),
+    "bucketed-median": lambda: Bucketing(FedMedian(), seed=0),
+    "bucketed-krum": lambda: Bucketing(Krum(num_malicious_nodes=1), seed=0),
+    "bucketed-multi-krum": lambda: Bucketing(MultiKrum(num_malicious_nodes=1, num_nodes_to_select=3), seed=0),
 }
 FLEETS = [
     *AGGREGATORS,
     "lost-mean",
+    "absent-mean",
     *(f"garbage-{name}" for name in AGGREGATORS),
     *("noise-1", "noise-3", "noise-10"),
 ]
@@ -113,9 +122,11 @@ def zo_model(task: Task, seed: int) -> Model:
     return inject(load_model(task.model), inject_settings(settings_of(seed), batch=MINIBATCH))
 
 
-def accuracies(model: Model, weights: dict[str, Any] | None, task: Task) -> dict[str, float]:
-    """Of an int8 model: its own weights, or others."""
-    trainer = Trainer(model, settings_of(0))
+def accuracies(
+    model: Model, weights: dict[str, Any] | None, task: Task, settings: Settings | None = None
+) -> dict[str, float]:
+    """Of an int8 model: its own weights, or others. Settings are those that it was injected for."""
+    trainer = Trainer(model, settings or settings_of(0))
     if weights is not None:
         trainer.runtime.write_weights(weights)
     return {name: 100 * trainer.evaluate(*getattr(task, name))["accuracy"] for name in ("validation", "test")}
@@ -145,14 +156,18 @@ def fleet(case: str, task: Task, seed: int, steps: int, folder: Path) -> dict[st
         return reply
 
     def is_lost(message: Message) -> bool:
-        # A message or its reply: three of ten rounds of a client.
-        return message.metadata.message_type == MessageType.TRAIN and random.random() < 1 - (1 - LOST) ** 0.5
+        if message.metadata.message_type != MessageType.TRAIN:
+            return False
+        if kind == "absent":
+            return message.metadata.dst_node_id == first
+        return random.random() < 1 - (1 - LOST) ** 0.5  # a message or its reply: three of ten rounds
 
     grid = LocalGrid(
         garbling if kind == "garbage" else app,
         [{"part": part} for part in range(CLIENTS)],
-        lost=is_lost if kind == "lost" else None,
+        lost=is_lost if kind in ("lost", "absent") else None,
     )
+    first = grid.get_node_ids()[0]
     accountant: Any = None
     if kind == "noise":
         aggregator, accountant = _noisy(float(name))
@@ -243,7 +258,7 @@ def node_averaging(task: Task, seed: int) -> dict[str, Any]:
     rounds: list[dict[str, float]] = []
 
     def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-        rounds.append({**accuracies(model, weights.weights, task), **_bytes(grid)})
+        rounds.append({**accuracies(model, weights.weights, task, settings), **_bytes(grid)})
         return None
 
     strategy.start(grid, strategy.arrays(), NODE_ROUNDS, evaluate_fn=evaluate)
@@ -298,6 +313,8 @@ def _mean(values: list[float]) -> str:
 
 
 def _steps(case: str, steps: int) -> int:
+    if case == "node-averaging":
+        return NODE_ROUNDS
     return AVERAGING_ROUNDS if case.startswith("fedavg-") else steps
 
 

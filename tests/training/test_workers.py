@@ -8,9 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from helpers.models import MODELS
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, load_model
 from tflm_zo.core import Coordinate, Gaussian
+from tflm_zo.data import prepare
 from tflm_zo.recalibration import recalibrate
 from tflm_zo.training import (
     BlockChoice,
@@ -36,6 +40,10 @@ from tflm_zo.training import (
     choose_block,
     inject_for,
 )
+from tflm_zo.training.evaluation import evaluate
+from tflm_zo.training.run import Run
+from tflm_zo.training.shared_node_run import SharedNodeRun
+from tflm_zo.training.shared_weight_run import SharedWeightRun
 
 ray = pytest.importorskip("ray", reason="RAY IS NOT INSTALLED: NO RUN WAS SHARED BY WORKERS")
 
@@ -80,6 +88,7 @@ NODE_RUNS: dict[str, tuple[str, Settings]] = {
 def cluster() -> Iterator[None]:
     """One for all tests: it takes seconds to start."""
     ray.init(num_cpus=5, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     yield
     ray.shutdown()
 
@@ -169,6 +178,67 @@ def test_the_run_goes_on_from_its_log(name: str, tmp_path: Path) -> None:
         assert (went_on[0], went_on[1]) == (alone[0], alone[1])
 
 
+@pytest.mark.parametrize(("name", "kind"), [("chain", SharedWeightRun), ("nodes", SharedNodeRun)])
+def test_interrupted_at_any_line(
+    name: str, kind: type[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C before random lines of Python that a step consists of. The workers, which may have got half a
+    message or have answers that nobody wants any more, then evaluate the weights of the last whole step.
+    """
+    files = ("shares.py", "training/workers.py", "shared_weight_run.py", "shared_node_run.py")
+    left = [2**62]
+    ended: list[tuple[int, Any, Any]] = []
+
+    def trace_line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace_line
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return trace_line if frame.f_code.co_filename.endswith(files) else None
+
+    original = kind.advance
+
+    def advance(run: Any) -> Any:
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return original(run)
+        except KeyboardInterrupt:
+            sys.settrace(None)
+            run.roll_back()
+            ended.append((run.step, run.evaluate(data), evaluate(run._runtime, data)))
+            raise
+        finally:
+            sys.settrace(before)
+
+    model, settings = made(name)
+    x, y = samples(Trainer(model, settings))
+    data = prepare(Trainer(model, settings).runtime, x, y)
+
+    def fit(workers: int | Workers) -> bytes:
+        log = tmp_path / "run.zolog"
+        Trainer(model, settings, workers=workers).fit(x, y, steps=STEPS, log=log, replace=True)
+        return log.read_bytes()
+
+    alone = fit(0)
+    monkeypatch.setattr(kind, "advance", advance)
+    with Workers(2) as workers:
+        assert fit(workers) == alone and not ended
+        lines = 2**62 - left[0]
+        assert lines > 30 * STEPS
+        rng = np.random.default_rng(len(name))
+        for line in (0, *rng.integers(lines // 2, lines, 5)):
+            left[0] = int(line) + 20
+            log = fit(workers)
+            if name == "chain":  # logs of layer-wise runs end with a snapshot
+                assert alone.startswith(log) and len(log) < len(alone)
+            step, shared, own = ended.pop()
+            assert shared == own and 0 <= step < STEPS and not ended
+
+
 def test_workers_of_the_caller_stay(tmp_path: Path) -> None:
     alone = outcome("chain", tmp_path / "0.zolog", 0)
     with Workers(2) as workers:
@@ -185,12 +255,39 @@ class Mortal:
     def die(self) -> None:
         os._exit(1)
 
+    def wait(self, seconds: float) -> int:
+        time.sleep(seconds)
+        return os.getpid()
+
+    def fail(self) -> None:
+        raise SettingsError("no")
+
 
 def test_workers_that_keep_dying() -> None:
     with Workers(1) as workers:
         workers.start(Mortal)
+        (process,) = workers.call("wait", [(0.0,)], lambda _: (0.0,))
         with pytest.raises(WorkersError, match="worker 0 died 4 times in a row"):
             workers.call("die", [()], lambda _: ())
+        assert workers.call("wait", [(0.0,)], lambda _: (0.0,)) != [process]
+
+
+def test_a_call_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray is asked now and then whether the worker is there."""
+    monkeypatch.setattr("tflm_zo.training.workers._PATIENCE", 0.02)
+    with Workers(2) as workers:
+        workers.start(Mortal)
+        first = workers.call("wait", [(0.3,), (0.0,)], lambda _: (0.0,))
+        assert len(set(first)) == 2 and os.getpid() not in first
+        assert workers.call("wait", [(0.0,), (0.1,)], lambda _: (0.0,)) == first
+
+
+def test_what_a_call_raises_is_raised_here() -> None:
+    with Workers(2) as workers:
+        workers.start(Mortal)
+        with pytest.raises(SettingsError, match="no"):
+            workers.call("fail", [(), ()], lambda _: ())
+        assert len(set(workers.call("wait", [(0.1,), (0.0,)], lambda _: (0.0,)))) == 2
 
 
 def test_refused() -> None:

@@ -55,6 +55,7 @@ class NodeShare(NodeRun):
     """
 
     _at: State  # that it has gone to last
+    _judge: Data  # that it has evaluated last
 
     def parts(self, state: State | None, first: int, last: int) -> Found:
         """Passes parts of the next step's minibatch forward and asks their queries.
@@ -90,10 +91,12 @@ class NodeShare(NodeRun):
             losses, [found.copy() for found in control.evidence(rows)], [sums.copy() for sums in control.sums]
         )
 
-    def evaluate_part(self, state: State | None, data: Data, first: int, last: int) -> Evaluation:
-        """Evaluates the weights after a whole step on the samples `first` to `last` - 1 of a data set."""
+    def evaluate_part(self, state: State | None, data: Data | None) -> Evaluation:
+        """Evaluates the weights after a whole step on samples; None: on those of the last call."""
         self._take(state)
-        return self.evaluate(data.take(np.arange(first, last)))
+        if data is not None:
+            self._judge = data
+        return self.evaluate(self._judge)
 
     def _take(self, state: State | None) -> None:
         """Goes to a state; without one, to the beginning of the step that this replica has last worked on."""

@@ -60,21 +60,20 @@ class SharedNodeRun(NodeRun):
                 f"is one batch of the model's {runtime.batch}: choose batch_size={2 * runtime.batch} or more"
             )
         workers.start(_make_share, model.to_bytes(), runtime.name, settings, total, inputs, labels)
-        self._workers, self._shares = workers, Shares(workers, self._news)
-        self._put: tuple[int, Any] | None = None  # the state after so many steps, where workers find it
+        self._shares = Shares(workers, self._news)
+        self._state: State | None = None  # after the last whole step that workers have been told of
         self._found: list[Found] = []  # of the step in progress
         self._losses_of: list[NDArray[np.int32]] = []  # its parts
 
-    def _news(self, seen: int | None) -> Any:
+    def _news(self, seen: int | None) -> State | None:
         """What leads a worker from the weights after so many steps to those after the last whole one."""
         if seen == self.step:
             return None
-        if self._put is None or self._put[0] != self.step:
+        if self._state is None or self._state.step != self.step:
             control = self._control
             weights = np.concatenate([v.ravel() for v in self._views()])
-            state = State(self.step, weights, control.states, control.largest_loss)
-            self._put = self.step, self._workers.put(state)
-        return self._put[1]
+            self._state = State(self.step, weights, control.states, control.largest_loss)
+        return self._state
 
     def _forward(self, request: NodeRequest) -> None:
         """Takes a part's losses from those that the workers have found, for all parts at the first one."""
@@ -110,7 +109,7 @@ class SharedNodeRun(NodeRun):
     def roll_back(self) -> None:
         """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
         super().roll_back()
-        self._put = None
+        self._state = None
 
 
 def _make_share(

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
 
+import numpy as np
+
 from ..data import Data
 from .evaluation import Evaluation
 from .workers import Workers
@@ -26,17 +28,16 @@ class Shares:
     def __init__(self, workers: Workers, news: Callable[[int | None], Any]) -> None:
         self._workers, self._news = workers, news
         self._seen: list[int | None] = [None] * workers.count
-        self._data: tuple[Data, Any] | None = None  # that was evaluated last, and where the workers find it
+        self._data: list[Data | None] = [None] * workers.count  # of which each one has its part
 
-    def divide(self, method: str, count: int, step: int, *arguments: Any) -> list[Any]:
+    def divide(self, method: str, count: int, step: int) -> list[Any]:
         """Calls a method of the replicas, each for its part of `count` things.
 
         Args:
-            method: name of the method, which takes news, the arguments, the first number of its part and the
-                one behind its last.
+            method: name of the method, which takes news, the first number of its part and the one behind its
+                last.
             count: number of things, >= 1.
             step: whole steps of the run, which the replicas have seen then.
-            arguments: further arguments of all calls.
 
         Returns:
             What the methods return, in order.
@@ -44,23 +45,41 @@ class Shares:
         Raises:
             WorkersError: workers keep dying.
         """
-        shares = min(self._workers.count, count)
-        ends = [count * k // shares for k in range(shares + 1)]
-
-        def call(worker: int) -> tuple[Any, ...]:
-            return self._news(self._seen[worker]), *arguments, ends[worker], ends[worker + 1]
-
-        def call_anew(worker: int) -> tuple[Any, ...]:
-            self._seen[worker] = None
-            return call(worker)
-
-        found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
-        self._seen[:shares] = [step] * shares
-        return found
+        ends = self._ends(count)
+        return self._call(method, step, len(ends) - 1, lambda worker: (ends[worker], ends[worker + 1]))
 
     def evaluate(self, data: Data, step: int) -> Evaluation:
-        """Evaluates the weights after the last whole step on samples that the workers share."""
-        if self._data is None or self._data[0] is not data:
-            self._data = data, self._workers.put(data)
-        parts = self.divide("evaluate_part", len(data), step, self._data[1])
-        return Evaluation(*(sum(column) for column in zip(*map(astuple, parts), strict=True)))
+        """Evaluates the weights after the last whole step on samples that the workers share. Each one keeps
+        its part of the data set that was evaluated last.
+        """
+        ends = self._ends(len(data))
+
+        def part(worker: int) -> tuple[Data | None]:
+            if self._data[worker] is data:
+                return (None,)
+            return (data.take(np.arange(ends[worker], ends[worker + 1])),)
+
+        found = self._call("evaluate_part", step, len(ends) - 1, part)
+        self._data[: len(found)] = [data] * len(found)
+        return Evaluation(*(sum(column) for column in zip(*map(astuple, found), strict=True)))
+
+    def _ends(self, count: int) -> list[int]:
+        """Where the parts of so many things begin, and where the last one ends."""
+        shares = min(self._workers.count, count)
+        return [count * k // shares for k in range(shares + 1)]
+
+    def _call(self, method: str, step: int, shares: int, part: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+        def call(worker: int) -> tuple[Any, ...]:
+            return self._news(self._seen[worker]), *part(worker)
+
+        def call_anew(worker: int) -> tuple[Any, ...]:
+            self._seen[worker], self._data[worker] = None, None
+            return call(worker)
+
+        try:
+            found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
+        except BaseException:  # what the workers have seen of an interrupted call is unknown
+            self._seen, self._data = ([None] * self._workers.count for _ in range(2))
+            raise
+        self._seen[:shares] = [step] * shares
+        return found

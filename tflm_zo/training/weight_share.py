@@ -29,7 +29,8 @@ class Steps:
         first: number of the first step of `coefficients`.
         coefficients: of each whole step, one for each query, unit 2^-16 LSB.
         mean_square: the control unit's running mean of d^2 after them, unit 2^-32.
-        begin: weights and fractions before step `first`, for a worker that has others; None: it has them.
+        begin: weights and fractions before step `first`, for a worker that has others; None: it has them, or
+            they are the model's own, before step 0.
     """
 
     first: int
@@ -59,6 +60,8 @@ class Follower:
         """Moves the weights to where steps lead."""
         if steps.begin is not None:
             self._runtime.write_weights(*steps.begin)
+        elif not steps.first:
+            self._runtime.execute(self._runtime.command(loss=False).restore())
         if steps.coefficients:
             self._replay.add(SeedLog.from_steps(self._settings, b"", steps.coefficients, steps.first))
 
@@ -69,6 +72,7 @@ class WeightShare(WeightRun):
     """
 
     _follower: Follower | None = None
+    _judge: Data  # that it has evaluated last
 
     def losses(self, steps: Steps, first: int, last: int) -> list[NDArray[np.int32]]:
         """Losses of the samples of some invokes of the step that comes after `steps`.
@@ -98,10 +102,12 @@ class WeightShare(WeightRun):
         self._invokes.end_step()
         return found
 
-    def evaluate_part(self, steps: Steps, data: Data, first: int, last: int) -> Evaluation:
-        """Evaluates the weights after `steps` on the samples `first` to `last` - 1 of a data set."""
+    def evaluate_part(self, steps: Steps, data: Data | None) -> Evaluation:
+        """Evaluates the weights after `steps` on samples; None: on those of the last call."""
         self._take(steps)
-        return self.evaluate(data.take(np.arange(first, last)))
+        if data is not None:
+            self._judge = data
+        return self.evaluate(self._judge)
 
     def _take(self, steps: Steps) -> None:
         if self._follower is None:

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
+import socket
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 __all__ = ["Workers", "WorkersError"]
 
 # Times that a worker is replaced in a row before a run gives up: a model that kills its workers kills all.
 _MOST_REPLACED = 3
+# Seconds without an answer after which Ray is asked whether the worker is there: a machine that is switched
+# off closes no connection.
+_PATIENCE = 5.0
 
 
 class WorkersError(RuntimeError):
@@ -19,6 +27,9 @@ class WorkersError(RuntimeError):
 class Workers:
     """A number of processes that have an object each, made by the same function of the same arguments: Ray's
     actors, which are replaced where they die.
+
+    Ray places the actors, starts them, hands them what they begin with, and says which ones are dead. Calls
+    go over a connection to each: steps of a few milliseconds would wait as long for a call of Ray's.
 
     Args:
         count: number of workers, >= 1; None: one for each core of the cluster.
@@ -32,12 +43,13 @@ class Workers:
         self._wanted, self._address = count, address
         self._ray: Any = None
         self._owns = False
-        self._actors: list[Any] = []
+        self._lines: list[_Line] = []
+        self._calls = 0
 
     @property
     def count(self) -> int:
         """Workers that have been started."""
-        return len(self._actors)
+        return len(self._lines)
 
     def start(self, make: Callable[..., Any], *arguments: Any) -> None:
         """Gives each worker its object, in the place of one that it has had.
@@ -51,15 +63,15 @@ class Workers:
                 workers.
         """
         ray = self._started()
-        given = [ray.put(argument) for argument in arguments]
+        given, key = [ray.put(argument) for argument in arguments], secrets.token_bytes(32)
         actor = ray.remote(num_cpus=1)(_Holder)
-        self._new_actor: Callable[[], Any] = lambda: actor.remote(make, *given)
+        self._new_line: Callable[[], _Line] = lambda: _Line(ray, actor.remote(make, *given), key)
         cores = int(ray.cluster_resources().get("CPU", 0))
         count = self._wanted or max(1, cores)
         if count > cores:  # Ray would wait for a core
             raise WorkersError(f"the Ray cluster has {cores} cores for {count} workers: start it with more")
-        self._end_actors()
-        self._actors = [self._new_actor() for _ in range(count)]
+        self._end_lines()
+        self._lines = [self._new_line() for _ in range(count)]
 
     def _started(self) -> Any:
         try:
@@ -83,10 +95,6 @@ class Workers:
         self._ray = ray
         return ray
 
-    def put(self, value: Any) -> Any:
-        """Sends a value to the workers' machines once; what is returned stands for it among arguments."""
-        return self._ray.put(value)
-
     def call(
         self, method: str, calls: Sequence[tuple[Any, ...]], anew: Callable[[int], tuple[Any, ...]]
     ) -> list[Any]:
@@ -103,19 +111,22 @@ class Workers:
         Raises:
             WorkersError: workers keep dying.
         """
-        waiting = [self._actors[k].call.remote(method, *arguments) for k, arguments in enumerate(calls)]
-        return [self._result(method, k, result, anew) for k, result in enumerate(waiting)]
+        self._calls += 1
+        for worker, arguments in enumerate(calls):
+            self._lines[worker].send(self._calls, method, arguments)
+        return [self._result(method, worker, anew) for worker in range(len(calls))]
 
-    def _result(self, method: str, worker: int, waiting: Any, anew: Callable[[int], tuple[Any, ...]]) -> Any:
+    def _result(self, method: str, worker: int, anew: Callable[[int], tuple[Any, ...]]) -> Any:
         for _ in range(_MOST_REPLACED):
             try:
-                return self._ray.get(waiting)
-            except self._ray.exceptions.RayActorError:
-                self._actors[worker] = self._new_actor()
-                waiting = self._actors[worker].call.remote(method, *anew(worker))
+                return self._lines[worker].result(self._calls)
+            except _DeadError:
+                self._lines[worker].end()
+                self._lines[worker] = self._new_line()
+                self._lines[worker].send(self._calls, method, anew(worker))
         try:
-            return self._ray.get(waiting)
-        except self._ray.exceptions.RayActorError as error:
+            return self._lines[worker].result(self._calls)
+        except _DeadError as error:
             raise WorkersError(
                 f"worker {worker} died {_MOST_REPLACED + 1} times in a row: {error}"
             ) from error
@@ -128,15 +139,87 @@ class Workers:
 
     def stop(self) -> None:
         """Ends the workers, and the cluster where it was started for them."""
-        self._end_actors()
+        self._end_lines()
         if self._owns:
             self._ray.shutdown()
         self._ray, self._owns = None, False
 
-    def _end_actors(self) -> None:
-        for actor in self._actors:
-            self._ray.kill(actor)
-        self._actors = []
+    def _end_lines(self) -> None:
+        for line in self._lines:
+            line.end()
+        self._lines = []
+
+
+class _DeadError(Exception):
+    """A worker is no more."""
+
+
+class _Line:
+    """The line to a worker, as this process holds it.
+
+    Args:
+        ray: Ray's module.
+        actor: handle of a new `_Holder`.
+        key: what both ends know, and nobody else does.
+    """
+
+    def __init__(self, ray: Any, actor: Any, key: bytes) -> None:
+        self._ray, self._actor, self._key = ray, actor, key
+        # Workers start at the same time: the first call waits for them.
+        self._address = actor.listen.remote(key)
+        self._serving = actor.serve.remote()
+        self._connection: Connection | None = None
+        self._error: BaseException | None = None  # why nothing can be sent
+
+    def send(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
+        """Asks for a call; a worker that is no more is for `result` to tell of."""
+        try:
+            if self._connection is None:
+                self._connection = _without_delay(Client(self._ray.get(self._address), authkey=self._key))
+            self._connection.send((number, method, arguments))
+        except (OSError, EOFError, self._ray.exceptions.RayActorError) as error:
+            self._error = error
+        except BaseException as error:  # an interruption, after half a message perhaps
+            self._error = error
+            raise
+
+    def result(self, number: int) -> Any:
+        """Returns what a call has returned.
+
+        Raises:
+            _DeadError: the worker is no more.
+            Exception: what the call has raised.
+        """
+        connection = self._connection
+        if self._error is not None or connection is None:
+            raise _DeadError(str(self._error)) from self._error
+        try:
+            while True:
+                while not connection.poll(_PATIENCE):
+                    if self._ray.wait([self._serving], timeout=0)[0]:
+                        self._ray.get(self._serving)
+                answered, is_result, found = self._received(connection)
+                if answered == number:  # others are of calls that were interrupted
+                    break
+        except (OSError, EOFError, self._ray.exceptions.RayActorError) as error:
+            raise _DeadError(str(error)) from error
+        if not is_result:
+            raise found
+        return found
+
+    def _received(self, connection: Connection) -> Any:
+        try:
+            return connection.recv()
+        except BaseException as error:  # an interruption, after half a message perhaps
+            self._error = error
+            raise
+
+    def end(self) -> None:
+        """Ends the worker."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+        self._ray.kill(self._actor)
 
 
 class _Holder:
@@ -145,5 +228,30 @@ class _Holder:
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._object = make(*arguments)
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._object, method)(*arguments)
+    def listen(self, key: bytes) -> Any:
+        """Returns the address at which this worker waits for the one connection to it."""
+        import ray.util
+
+        self._listener = Listener((ray.util.get_node_ip_address(), 0), authkey=key)
+        return self._listener.address
+
+    def serve(self) -> None:
+        """Answers calls, until the connection is closed."""
+        with self._listener, _without_delay(self._listener.accept()) as connection:
+            while True:
+                try:
+                    number, method, arguments = connection.recv()
+                except EOFError:
+                    return
+                try:
+                    found = number, True, getattr(self._object, method)(*arguments)
+                except Exception as error:
+                    found = number, False, error
+                connection.send(found)
+
+
+def _without_delay(connection: Connection) -> Connection:
+    """Has messages sent at once, rather than when the one before is acknowledged."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
