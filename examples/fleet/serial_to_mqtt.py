@@ -5,20 +5,19 @@
 
 The port is a device file or a URL of pyserial's, such as ``socket://localhost:4000``. What the gateway asks
 comes from the topic ``fleet/kitchen/ask``, what the device answers goes to ``fleet/kitchen/answer``, and each
-message is one frame. Port and broker may vanish and come back. A device with a network of its own needs no
-bridge: it hands the payload of each message to ``zo_link_serve``, and publishes what that sends.
+message is one frame. Port and broker may vanish and come back. A user's password is in the environment as
+TFLM_ZO_MQTT_PASSWORD. A device with a network of its own needs no bridge: it hands the payload of each
+message to ``zo_link_serve``, and publishes what that sends.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from urllib.parse import urlsplit
 
-import paho.mqtt.client as paho
 import serial
-from paho.mqtt.enums import CallbackAPIVersion
 
+from tflm_zo.fleet.mqtt import Broker
 from tflm_zo.link import open_port
 from tflm_zo.link.frames import FrameReader, to_frame
 
@@ -27,20 +26,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("port", help="device file, or a URL of pyserial's")
     parser.add_argument("device", help="name of the device, a part of its topics")
-    parser.add_argument("broker", help="mqtt://HOST[:PORT]/PREFIX")
+    parser.add_argument("broker", help="mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://")
     parser.add_argument("--baud", type=int, default=115200)
     given = parser.parse_args()
-    url = urlsplit(given.broker)
-    topic = f"{url.path.strip('/')}/{given.device}"
+    broker = Broker.of(given.broker)
+    topic = f"{broker.prefix}/{given.device}"
     asked: list[bytes] = []
 
-    client = paho.Client(CallbackAPIVersion.VERSION2)
-    if url.username:
-        client.username_pw_set(url.username, url.password)
+    client = broker.client()
     client.on_connect = lambda client, *_: client.subscribe(f"{topic}/ask")
     client.on_message = lambda _client, _data, message: asked.append(bytes(message.payload))
-    client.reconnect_delay_set(1, 5)
-    client.connect_async(url.hostname or "localhost", url.port or 1883)
     client.loop_start()
 
     while True:

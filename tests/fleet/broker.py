@@ -24,20 +24,26 @@ needs_broker = pytest.mark.skipif(
     MOSQUITTO is None, reason="NO mosquitto: FLEETS OVER MQTT WERE NOT TESTED (apt-get install mosquitto)"
 )
 
+needs_certificates = pytest.mark.skipif(
+    not (shutil.which("openssl") and shutil.which("mosquitto_passwd")),
+    reason="NO openssl OR mosquitto_passwd: BROKERS WITH PASSWORDS WERE NOT TESTED (apt-get install openssl)",
+)
+
 
 class Broker:
     """Mosquitto, which keeps its port when it is begun again.
 
     Args:
         folder: for its configuration.
+        lines: of its configuration, in the place of those that let anybody in.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lines: str = "allow_anonymous true\n") -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
         self._configuration = folder / "mosquitto.conf"
         self._configuration.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\nuser root\n"
+            f"listener {self.port} 127.0.0.1\n{lines}persistence false\nuser root\n"
         )
         self.url = f"mqtt://127.0.0.1:{self.port}/fleet"
         self.begin()
@@ -100,7 +106,25 @@ class Traffic:
 
 @contextlib.contextmanager
 def broker(folder: Path) -> Iterator[Broker]:
-    made = Broker(folder)
+    with ended(Broker(folder)) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def locked_broker(folder: Path, user: str, password: str) -> Iterator[tuple[Broker, Path]]:
+    """A broker that speaks TLS and asks for a password; with its certificate, which nobody knows yet."""
+    passwords, certificate, key = (folder / name for name in ("passwords", "own.crt", "own.key"))
+    subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, user, password], check=True)
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    made = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", certificate)
+    subprocess.run(["openssl", "req", *made, *names], check=True, capture_output=True)
+    lines = f"allow_anonymous false\npassword_file {passwords}\ncertfile {certificate}\nkeyfile {key}\n"
+    with ended(Broker(folder, lines)) as one:
+        yield one, certificate
+
+
+@contextlib.contextmanager
+def ended(made: Broker) -> Iterator[Broker]:
     try:
         yield made
     finally:

@@ -14,17 +14,18 @@ import pytest
 
 from device.emulation import needs_compiler
 from device.runs import RUNS, SAMPLES, samples, zo_model
-from fleet.broker import Broker, bridge, broker, needs_broker
+from fleet.broker import Broker as OwnBroker
+from fleet.broker import bridge, broker, locked_broker, needs_broker, needs_certificates
 from link.board import Board, board
 from tflm_zo.fleet import FleetError, FleetLog, Gateway, Replica, sum_of
-from tflm_zo.fleet.mqtt import MqttLines
+from tflm_zo.fleet.mqtt import Broker, MqttLines
 
 pytestmark = [needs_compiler, needs_broker]
 RUN, STEPS, NAMES = "weight", 20, "abc"
 
 
 @contextlib.contextmanager
-def cohort(folder: Path) -> Iterator[tuple[Broker, dict[str, Board]]]:
+def cohort(folder: Path) -> Iterator[tuple[OwnBroker, dict[str, Board]]]:
     """A broker, and devices with data of their own."""
     with contextlib.ExitStack() as stack:
         made, boards = stack.enter_context(broker(folder)), {}
@@ -109,6 +110,59 @@ def test_a_broker_that_stays_away(tmp_path: Path) -> None:
         assert own.left_out == {} and own.step == 1
         assert {s.weights for s in own.update().values()} == {server.weights_checksum}
     server.close()
+
+
+@needs_certificates
+def test_a_broker_that_asks_for_a_password_and_speaks_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, (seed, name) = zo_model(RUN), (1, "a")
+    server = FleetLog(model, RUNS[RUN][1], STEPS, SAMPLES, tmp_path / "server.zolog")
+    data = samples(seed)
+    replica = Replica(model, server.header, data.inputs[0], data.labels)
+    with (
+        locked_broker(tmp_path, "cook", "pa:ss/word") as (made, certificate),
+        contextlib.ExitStack() as stack,
+    ):
+        at = f"127.0.0.1:{made.port}/fleet"
+
+        check_is_refused(f"mqtts://cook:x@{at}", "CERTIFICATE_VERIFY_FAILED")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        check_is_refused(f"mqtts://{at}", "refuses: Not authorized")
+        check_is_refused(f"mqtts://cook:x@{at}", "refuses: Not authorized")
+        monkeypatch.setenv("TFLM_ZO_MQTT_PASSWORD", "pa:ss/word")
+        one = stack.enter_context(board(tmp_path, RUN, "--fleet", "--data", seed, "--steps", STEPS))
+        stack.enter_context(bridge(one.port, name, f"mqtts://cook@{at}"))
+        lines = MqttLines(f"mqtts://cook@{at}")
+        stack.callback(lines.close)
+        opens, log = {name: lines.line(name)}, tmp_path / "gateway.zolog"
+        own = stack.enter_context(Gateway(model, server.header, opens, log=log, deadline=30))
+        for _ in range(3):
+            found, expected = own.answer(), replica.answer()
+            assert (found.differences.tolist(), found.loss) == (expected.differences.tolist(), expected.loss)
+            record = server.decide([found])
+            for member in (own, replica):
+                member.take(record)
+        assert {s.weights for s in own.update().values()} == {server.weights_checksum}
+    server.close()
+
+
+def check_is_refused(url: str, reason: str) -> None:
+    """It is said why, as soon as the broker has had the time to say so."""
+    lines = MqttLines(url)
+    for _ in range(20):
+        with pytest.raises(ConnectionError) as found:
+            lines.line("a")()
+        if reason in str(found.value):
+            break
+    lines.close()
+    assert reason in str(found.value)
+
+
+def test_a_password_is_not_shown() -> None:
+    broker = Broker.of("mqtts://cook:pa%3Ass@localhost/fleet")
+    assert (broker.password, broker.port, broker.tls) == ("pa:ss", 8883, True)
+    assert "pa:ss" not in repr(broker)
 
 
 def test_no_broker() -> None:

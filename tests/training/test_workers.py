@@ -230,7 +230,7 @@ def test_interrupted_at_any_line(
         lines = 2**62 - left[0]
         assert lines > 30 * STEPS
         rng = np.random.default_rng(len(name))
-        for line in (0, *rng.integers(lines // 2, lines, 5)):
+        for line in (0, *rng.integers(lines // 2, lines, 3)):
             left[0] = int(line) + 20
             log = fit(workers)
             if name == "chain":  # logs of layer-wise runs end with a snapshot

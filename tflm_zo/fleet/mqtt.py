@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from ..link.link import Port
 
-__all__ = ["MqttLines"]
+__all__ = ["Broker", "MqttLines"]
 
 # Seconds for which a read waits for the next message, and an attempt to open a line for the broker: links try
 # again.
@@ -24,49 +26,94 @@ _CONNECTING: Final = 0.4
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 
+@dataclass(frozen=True)
+class Broker:
+    """Where a broker is, and how it is spoken to.
+
+    Attributes:
+        host: name or address.
+        port: number of the port.
+        prefix: what topics begin with.
+        user: name that the broker knows this client by; empty: none.
+        password: the user's.
+        tls: whether the connection is encrypted, and the broker's certificate checked by the authorities
+            that the system trusts (environment variable SSL_CERT_FILE: by those in a file).
+    """
+
+    host: str
+    port: int
+    prefix: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls: bool = False
+
+    @classmethod
+    def of(cls, url: str) -> Broker:
+        """Returns the broker at a URL.
+
+        Args:
+            url: ``mqtt://[USER[:PASSWORD]@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS. The password may be
+                in the environment variable TFLM_ZO_MQTT_PASSWORD instead.
+
+        Raises:
+            ValueError: the URL is none of these.
+        """
+        parts = urlsplit(url)
+        prefix = unquote(parts.path.strip("/"))
+        if parts.scheme not in _PORTS or not parts.hostname or not prefix or set("+#") & {*prefix}:
+            raise ValueError(f"{url}: expected mqtt://HOST[:PORT]/PREFIX")
+        return cls(
+            parts.hostname,
+            parts.port or _PORTS[parts.scheme],
+            prefix,
+            unquote(parts.username or ""),
+            unquote(parts.password or "") or os.environ.get("TFLM_ZO_MQTT_PASSWORD", ""),
+            parts.scheme == "mqtts",
+        )
+
+    def client(self) -> paho.Client:
+        """Returns a client of paho's for this broker, which connects again where the broker vanishes.
+        ``loop_start`` connects it.
+        """
+        found = paho.Client(CallbackAPIVersion.VERSION2)
+        if self.user:
+            found.username_pw_set(self.user, self.password)
+        if self.tls:
+            found.tls_set()
+        found.reconnect_delay_set(1, 5)
+        found.connect_async(self.host, self.port, keepalive=30)
+        return found
+
+
 class MqttLines:
     """A broker, over which devices are reached: requests go to ``PREFIX/DEVICE/ask``, answers come from
     ``PREFIX/DEVICE/answer``, each of them a frame. A broker that vanishes is connected to again.
 
     Args:
-        url: ``mqtt://[USER:PASSWORD@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS. The password may be in
-            the environment variable TFLM_ZO_MQTT_PASSWORD instead.
+        url: see `Broker.of`.
 
     Raises:
-        ValueError: the URL is none of these.
+        ValueError: the URL is no broker's.
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._prefix = unquote(parts.path.strip("/"))
-        if (
-            parts.scheme not in _PORTS
-            or not parts.hostname
-            or not self._prefix
-            or set("+#") & {*self._prefix}
-        ):
-            raise ValueError(f"{url}: expected mqtt://HOST[:PORT]/PREFIX")
-        self._at = (parts.hostname, parts.port or _PORTS[parts.scheme])
+        self._broker = Broker.of(url)
+        self._prefix = self._broker.prefix
         self._received: dict[str, list[bytes]] = {}
         self._news = threading.Condition()
-        self._client = paho.Client(CallbackAPIVersion.VERSION2)
-        if parts.username:
-            password = parts.password or os.environ.get("TFLM_ZO_MQTT_PASSWORD", "")
-            self._client.username_pw_set(unquote(parts.username), unquote(password))
-        if parts.scheme == "mqtts":
-            self._client.tls_set()
-        self._client.reconnect_delay_set(1, 5)
+        self._client = self._broker.client()
         self._client.on_connect = self._subscribe
+        self._client.on_connect_fail = self._fail
         self._client.on_subscribe = self._begin
         self._client.on_disconnect = self._end
         self._client.on_message = self._take
         self._is_open = self._is_begun = False
-        self._refused = ""
+        self._refused = self._failed = ""
 
     @property
     def name(self) -> str:
         """The broker, as messages name it."""
-        return f"the MQTT broker at {self._at[0]}:{self._at[1]}"
+        return f"the MQTT broker at {self._broker.host}:{self._broker.port}"
 
     # --- what the client's thread calls ---------------------------------------------------------------
 
@@ -79,9 +126,14 @@ class MqttLines:
         with self._news:
             self._news.notify_all()
 
+    def _fail(self, *_: object) -> None:
+        with self._news:  # paho calls this where it has caught the error
+            self._failed = f": {sys.exc_info()[1]}"
+            self._news.notify_all()
+
     def _begin(self, *_: object) -> None:
         with self._news:
-            self._is_open = True
+            self._is_open, self._failed = True, ""
             self._news.notify_all()
 
     def _end(self, *_: object) -> None:
@@ -115,11 +167,10 @@ class MqttLines:
         """
         with self._news:
             if not self._is_begun:
-                self._client.connect_async(*self._at, keepalive=30)
                 self._client.loop_start()
                 self._is_begun = True
             if not self._news.wait_for(lambda: self._is_open or self._refused, _CONNECTING):
-                raise ConnectionError(f"{self.name} does not answer")
+                raise ConnectionError(f"{self.name} does not answer{self._failed}")
             if not self._is_open:
                 raise ConnectionError(f"{self.name} refuses: {self._refused}")
             self._received[device] = []

@@ -21,8 +21,8 @@ class Shares:
 
     Args:
         workers: workers, which `start` has given the replicas.
-        news: function of the number of whole steps that a worker has seen (None: it has just started), which
-            returns what leads its replica to the run's last whole step.
+        news: function of the number of whole steps that a worker has seen (None: it has just started, or that
+            is not known), which returns what leads its replica to the run's last whole step.
     """
 
     def __init__(self, workers: Workers, news: Callable[[int | None], Any]) -> None:
@@ -79,7 +79,8 @@ class Shares:
         try:
             found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
         except BaseException:  # what the workers have seen of an interrupted call is unknown
-            self._seen, self._data = ([None] * self._workers.count for _ in range(2))
+            self._seen = [None] * self._workers.count
+            self._data = [None] * self._workers.count
             raise
         self._seen[:shares] = [step] * shares
         return found

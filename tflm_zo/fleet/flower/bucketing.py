@@ -79,7 +79,7 @@ class Bucketing(Strategy):
 def _mean(replies: list[Message]) -> Message:
     """Returns a message in the place of others: means of their arrays and metrics, weighted by samples."""
     contents = [reply.content for reply in replies]
-    counts = [next(iter(c.metric_records.values()))[SAMPLES] for c in contents]
+    counts = [_samples(content) for content in contents]
     found = RecordDict()
     for key, arrays in contents[0].array_records.items():
         found[key] = ArrayRecord(
@@ -97,3 +97,10 @@ def _mean(replies: list[Message]) -> Message:
     mean = copy(replies[0])
     mean.content = found
     return mean
+
+
+def _samples(content: RecordDict) -> int:
+    (metrics,) = content.metric_records.values()
+    samples = metrics[SAMPLES]
+    assert isinstance(samples, int)  # strategies have seen to it
+    return samples
