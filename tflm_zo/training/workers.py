@@ -44,7 +44,6 @@ class Workers:
         self._ray: Any = None
         self._owns = False
         self._lines: list[_Line] = []
-        self._calls = 0
 
     @property
     def count(self) -> int:
@@ -103,7 +102,8 @@ class Workers:
         Args:
             method: name of the method.
             calls: arguments for each worker.
-            anew: function that returns the arguments for a worker whose predecessor has died.
+            anew: function that returns the arguments for a worker whose predecessor has died, or has been
+                replaced since its last call was interrupted.
 
         Returns:
             What the methods return, in order.
@@ -111,21 +111,20 @@ class Workers:
         Raises:
             WorkersError: workers keep dying.
         """
-        self._calls += 1
         for worker, arguments in enumerate(calls):
-            self._lines[worker].send(self._calls, method, arguments)
+            self._lines[worker].send(method, arguments)
         return [self._result(method, worker, anew) for worker in range(len(calls))]
 
     def _result(self, method: str, worker: int, anew: Callable[[int], tuple[Any, ...]]) -> Any:
         for _ in range(_MOST_REPLACED):
             try:
-                return self._lines[worker].result(self._calls)
+                return self._lines[worker].result()
             except _DeadError:
                 self._lines[worker].end()
                 self._lines[worker] = self._new_line()
-                self._lines[worker].send(self._calls, method, anew(worker))
+                self._lines[worker].send(method, anew(worker))
         try:
-            return self._lines[worker].result(self._calls)
+            return self._lines[worker].result()
         except _DeadError as error:
             raise WorkersError(
                 f"worker {worker} died {_MOST_REPLACED + 1} times in a row: {error}"
@@ -169,22 +168,23 @@ class _Line:
         self._address = actor.listen.remote(key)
         self._serving = actor.serve.remote()
         self._connection: Connection | None = None
-        self._error: BaseException | None = None  # why nothing can be sent
+        self._waits = False  # an answer is to come, or an interruption has left half a message
+        self._error: BaseException | None = None  # why nothing was sent
 
-    def send(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
-        """Asks for a call; a worker that is no more is for `result` to tell of."""
+    def send(self, method: str, arguments: tuple[Any, ...]) -> None:
+        """Asks for a call; where the worker is no more, `result` tells of it."""
         try:
+            if self._waits:
+                raise ConnectionError("its last call was interrupted")
             if self._connection is None:
                 self._connection = _without_delay(Client(self._ray.get(self._address), authkey=self._key))
-            self._connection.send((number, method, arguments))
+            self._waits = True
+            self._connection.send((method, arguments))
         except (OSError, EOFError, self._ray.exceptions.RayActorError) as error:
             self._error = error
-        except BaseException as error:  # an interruption, after half a message perhaps
-            self._error = error
-            raise
 
-    def result(self, number: int) -> Any:
-        """Returns what a call has returned.
+    def result(self) -> Any:
+        """Returns what the call has returned.
 
         Raises:
             _DeadError: the worker is no more.
@@ -194,25 +194,16 @@ class _Line:
         if self._error is not None or connection is None:
             raise _DeadError(str(self._error)) from self._error
         try:
-            while True:
-                while not connection.poll(_PATIENCE):
-                    if self._ray.wait([self._serving], timeout=0)[0]:
-                        self._ray.get(self._serving)
-                answered, is_result, found = self._received(connection)
-                if answered == number:  # others are of calls that were interrupted
-                    break
+            while not connection.poll(_PATIENCE):
+                if self._ray.wait([self._serving], timeout=0)[0]:
+                    self._ray.get(self._serving)
+            is_result, found = connection.recv()
         except (OSError, EOFError, self._ray.exceptions.RayActorError) as error:
             raise _DeadError(str(error)) from error
+        self._waits = False
         if not is_result:
             raise found
         return found
-
-    def _received(self, connection: Connection) -> Any:
-        try:
-            return connection.recv()
-        except BaseException as error:  # an interruption, after half a message perhaps
-            self._error = error
-            raise
 
     def end(self) -> None:
         """Ends the worker."""
@@ -240,13 +231,13 @@ class _Holder:
         with self._listener, _without_delay(self._listener.accept()) as connection:
             while True:
                 try:
-                    number, method, arguments = connection.recv()
+                    method, arguments = connection.recv()
                 except EOFError:
                     return
                 try:
-                    found = number, True, getattr(self._object, method)(*arguments)
+                    found = True, getattr(self._object, method)(*arguments)
                 except Exception as error:
-                    found = number, False, error
+                    found = False, error
                 connection.send(found)
 
 
