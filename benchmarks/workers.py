@@ -134,7 +134,13 @@ def main() -> None:
         return
     counts = [n for n in (1, 2) if n <= (os.cpu_count() or 1)]
     # All at once, of which one works at a time.
-    ray.init(num_cpus=sum(counts), include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(
+        "local",
+        num_cpus=sum(counts),
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
     results: dict[str, list[dict[str, Any]]] = {}
     cases = [(path, size) for path in arguments.models for size in arguments.batch_size]
     with progress("models", len(cases)) as advance:

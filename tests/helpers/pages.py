@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,13 +56,37 @@ def blocks(page: Path, *languages: str) -> list[Block]:
     return [block for block in every if not languages or block.language in languages]
 
 
+_clusters: list[subprocess.Popen[bytes]] = []
+
+
+def start_or_stop_ray(command: str, *arguments: str) -> None:
+    """Runs ``ray start``; in the place of ``ray stop``, which stops every cluster of the machine, those of
+    other tests and of whoever runs them, it ends the ones that were started here.
+    """
+    if command == "stop":
+        while _clusters:
+            cluster = _clusters.pop()
+            cluster.terminate()
+            cluster.wait(60)
+        shutil.rmtree(os.environ.pop("RAY_TMPDIR", ""), ignore_errors=True)
+        return
+    # Where Ray notes which cluster is the machine's.
+    os.environ["RAY_TMPDIR"] = tempfile.mkdtemp(prefix="ray")
+    atexit.register(start_or_stop_ray, "stop")
+    ray = Path(sys.executable).with_name("ray")
+    _clusters.append(subprocess.Popen([ray, command, *arguments, "--block"], stdout=subprocess.DEVNULL))
+    for _ in range(30):
+        if not subprocess.run([ray, "status"], capture_output=True, timeout=60).returncode:
+            return
+        time.sleep(1)
+    raise AssertionError("Ray does not begin")
+
+
 def run_command(line: str) -> str:
     """Runs a line ``tflm-zo …`` in the working directory; what it prints. Or one of Ray's command."""
     program, *arguments = shlex.split(line)
     if program == "ray":
-        # What it starts stays, and would keep a pipe open.
-        beside = Path(sys.executable).with_name(program)
-        subprocess.run([beside, *arguments], check=True, stdout=subprocess.DEVNULL, timeout=300)
+        start_or_stop_ray(*arguments)
         return ""
     assert program == "tflm-zo", line
     done = invoke(*arguments)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -87,7 +89,7 @@ NODE_RUNS: dict[str, tuple[str, Settings]] = {
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One for all tests: it takes seconds to start."""
-    ray.init(num_cpus=5, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=5, include_dashboard=False, log_to_driver=False, logging_level="error")
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     yield
     ray.shutdown()
@@ -132,13 +134,18 @@ def test_the_run_is_the_same(name: str, tmp_path: Path) -> None:
 
 
 def processes() -> list[int]:
-    """Of the workers: Ray names them after what they run."""
+    """Of the workers: Ray names them after what they run. Theirs is a child of this process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended
-            if path.read_bytes().startswith(b"ray::_Holder"):
-                found.append(int(path.parent.name))
+            pid = int(path.parent.name)
+            if path.read_bytes().startswith(b"ray::_Holder") and parent(parent(pid)) == os.getpid():
+                found.append(pid)
     return found
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class Kill(Callback):
@@ -288,6 +295,22 @@ def test_what_a_call_raises_is_raised_here() -> None:
         with pytest.raises(SettingsError, match="no"):
             workers.call("fail", [(), ()], lambda _: ())
         assert len(set(workers.call("wait", [(0.1,), (0.0,)], lambda _: (0.0,)))) == 2
+
+
+def test_a_machine_that_belongs_to_a_cluster() -> None:
+    """Workers that no cluster was named for have one of their own."""
+    program = (
+        "from tflm_zo.training import Workers\n"
+        "with Workers(1) as workers:\n"
+        "    workers.start(dict, {'a': 5})\n"
+        "    print(workers.call('get', [('a',)], lambda _: ()))\n"
+    )
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # a short name: there are sockets in it
+        (Path(folder) / "ray").mkdir()
+        (Path(folder) / "ray" / "ray_current_cluster").write_text("127.0.0.1:9")  # nobody answers there
+        command, environment = [sys.executable, "-c", program], {**os.environ, "RAY_TMPDIR": folder}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.stdout == "[5]\n", done.stderr
 
 
 def test_refused() -> None:

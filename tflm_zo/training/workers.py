@@ -78,18 +78,14 @@ class Workers:
         except ImportError as error:
             raise WorkersError("workers are Ray's: pip install 'tflm_zo[ray]'") from error
         if self._ray is None and not ray.is_initialized():
-            own: dict[str, Any] = (
-                {} if self._address else {"num_cpus": self._wanted, "include_dashboard": False}
-            )
+            # "local" starts a cluster, also on a machine that belongs to one.
+            address, own = self._address or "local", dict[str, Any]()
+            if address == "local":
+                own = {"num_cpus": self._wanted, "include_dashboard": False}
             try:
-                ray.init(
-                    self._address,
-                    log_to_driver=False,
-                    logging_level="error",
-                    **({} if self._address else own),
-                )
+                ray.init(address, log_to_driver=False, logging_level="error", **own)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise WorkersError(f"Ray does not answer at {self._address}: {error}") from error
+                raise WorkersError(f"Ray does not answer at {address}: {error}") from error
             self._owns = True
         self._ray = ray
         return ray
