@@ -46,6 +46,7 @@ from tflm_zo.training.evaluation import evaluate
 from tflm_zo.training.run import Run
 from tflm_zo.training.shared_node_run import SharedNodeRun
 from tflm_zo.training.shared_weight_run import SharedWeightRun
+from tflm_zo.training.workers import _Holder
 
 ray = pytest.importorskip("ray", reason="RAY IS NOT INSTALLED: NO RUN WAS SHARED BY WORKERS")
 
@@ -295,6 +296,24 @@ def test_what_a_call_raises_is_raised_here() -> None:
         with pytest.raises(SettingsError, match="no"):
             workers.call("fail", [(), ()], lambda _: ())
         assert len(set(workers.call("wait", [(0.1,), (0.0,)], lambda _: (0.0,)))) == 2
+
+
+class Elsewhere(_Holder):
+    """A worker behind a firewall."""
+
+    def listen(self, key: bytes) -> Any:
+        super().listen(key)
+        return "127.0.0.1", 9
+
+
+def test_a_worker_that_cannot_be_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflm_zo.training.workers._Holder", Elsewhere)
+    with Workers(1) as workers:
+        workers.start(Mortal)
+        with pytest.raises(
+            WorkersError, match=r"a worker at 127\.0\.0\.1:9 cannot be connected to: .*refused"
+        ):
+            workers.call("wait", [(0.0,)], lambda _: (0.0,))
 
 
 def test_a_machine_that_belongs_to_a_cluster() -> None:

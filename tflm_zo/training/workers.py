@@ -105,7 +105,7 @@ class Workers:
             What the methods return, in order.
 
         Raises:
-            WorkersError: workers keep dying.
+            WorkersError: workers keep dying, or cannot be connected to.
         """
         for worker, arguments in enumerate(calls):
             self._lines[worker].send(method, arguments)
@@ -167,13 +167,29 @@ class _Line:
         self._waits = False  # an answer is to come, or an interruption has left half a message
         self._error: BaseException | None = None  # why nothing was sent
 
+    def _connected(self) -> Connection:
+        address = self._ray.get(self._address)
+        try:
+            return _without_delay(Client(address, authkey=self._key))
+        except OSError as error:
+            if self._ray.wait([self._serving], timeout=1)[0]:
+                raise  # it is dead
+            raise WorkersError(
+                f"a worker at {address[0]}:{address[1]} cannot be connected to: {error}; workers need ports "
+                "that the driver's machine can reach"
+            ) from error
+
     def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Asks for a call; where the worker is no more, `result` tells of it."""
+        """Asks for a call; where the worker is no more, `result` tells of it.
+
+        Raises:
+            WorkersError: the worker is there, but cannot be connected to.
+        """
         try:
             if self._waits:
                 raise ConnectionError("its last call was interrupted")
             if self._connection is None:
-                self._connection = _without_delay(Client(self._ray.get(self._address), authkey=self._key))
+                self._connection = self._connected()
             self._waits = True
             self._connection.send((method, arguments))
         except (OSError, EOFError, self._ray.exceptions.RayActorError) as error:
