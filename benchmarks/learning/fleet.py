@@ -9,12 +9,11 @@ ClientApp and messages, in one process (`LocalGrid`); bytes are those of Flower'
 minibatches and rate were chosen by validation images on pooled data, FedAvg's rate and epochs likewise.
 
 Cases: what the server makes of answers (mean, median, trimmed, krum, multi-krum, bulyan; clipped: the mean of
-answers whose norm is clipped; bucketed-…: of means of two answers each, divided anew in each round), with a
-client of the ten that sends garbage instead (garbage-…) or nothing (absent-mean), with 30 % of the messages
-lost (lost-mean), with clipping and noise (noise-Z: Z times the clipping norm over all ten clients), FedAvg of
-the network in Keras, whose weights travel as float32 or as int8, and averages of what some steps of node
-perturbation have changed at each client (node-averaging). After a fleet's run all ten clients have the
-server's weights to the bit, or it is no result.
+answers whose norm is clipped), with a client of the ten that sends garbage instead (garbage-…) or nothing
+(absent-mean), with 30 % of the messages lost (lost-mean), with clipping and noise (noise-Z: Z times the
+clipping norm over all ten clients), FedAvg of the network in Keras, whose weights travel as float32 or as
+int8, and averages of what some steps of node perturbation have changed at each client (node-averaging). After
+a fleet's run all ten clients have the server's weights to the bit, or it is no result.
 
 Every run is a line in --results as soon as it is done; a later call goes on from there.
 """
@@ -60,7 +59,6 @@ from tflm_zo.fleet import AveragedWeights, FleetLog
 from tflm_zo.fleet.flower import (
     AveragingClient,
     AveragingStrategy,
-    Bucketing,
     FleetClient,
     FleetStrategy,
     LocalGrid,
@@ -84,14 +82,11 @@ AGGREGATORS: dict[str, Callable[[], Strategy]] = {
     "median": FedMedian,
     "trimmed": lambda: FedTrimmedAvg(beta=0.1),
     "krum": lambda: Krum(num_malicious_nodes=1),
-    "multi-krum": lambda: MultiKrum(num_malicious_nodes=1, num_nodes_to_select=7),
+    "multi-krum": lambda: MultiKrum(num_malicious_nodes=1, num_nodes_to_select=CLIENTS - 1),
     "bulyan": lambda: Bulyan(num_malicious_nodes=1),
     "clipped": lambda: DifferentialPrivacyServerSideFixedClipping(
         FedAvg(min_train_nodes=CLIENTS, min_available_nodes=CLIENTS), 0.0, CLIPPING_NORM, CLIENTS
     ),
-    "bucketed-median": lambda: Bucketing(FedMedian(), seed=0),
-    "bucketed-krum": lambda: Bucketing(Krum(num_malicious_nodes=1), seed=0),
-    "bucketed-multi-krum": lambda: Bucketing(MultiKrum(num_malicious_nodes=1, num_nodes_to_select=3), seed=0),
 }
 FLEETS = [
     *AGGREGATORS,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, RecordDict
 from flwr.serverapp.strategy import Bulyan, FedAvg, FedMedian, FedTrimmedAvg, Krum, MultiKrum, Strategy
 
 from helpers.flower_fleets import Fleet
 from tflm_zo.fleet.answer import Answer
-from tflm_zo.fleet.flower import Bucketing
 
 Rule = Callable[[np.ndarray], np.ndarray]
 
@@ -83,72 +82,6 @@ def test_differences_are_put_together_as_arrays_are(name: str, tmp_path: Path) -
 def _folder(folder: Path) -> dict[str, Path]:
     folder.mkdir()
     return {}
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_buckets_have_means_of_answers_by_samples(size: int) -> None:
-    """Each answer is in one bucket, and counts there by its samples."""
-    seen: list[tuple[int, float, float]] = []
-
-    class Listens(FedMedian):
-        def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
-            for reply in replies:
-                metrics = reply.content["metrics"]
-                (d,) = reply.content["arrays"]["differences"].numpy()
-                seen.append((metrics["num-examples"], d, metrics["loss"]))
-            return super().aggregate_train(server_round, replies)
-
-    samples = np.array([16, 32, 16, 48, 16, 16, 32])
-    values = np.array([2.0**k for k in range(7)])  # which answers a sum has can be told from it
-    replies = []
-    for k in range(7):
-        content = RecordDict(
-            {
-                "arrays": ArrayRecord({"differences": Array(values[k : k + 1])}),
-                "metrics": MetricRecord({"num-examples": int(samples[k]), "loss": values[k] / 2}),
-            }
-        )
-        asked = Message(RecordDict(), dst_node_id=k + 1, message_type=MessageType.TRAIN)
-        replies.append(Message(content, reply_to=asked))
-    divided = set()
-    bucketing = Bucketing(Listens(), size, seed=1)
-    for _ in range(5):
-        seen.clear()
-        bucketing.aggregate_train(1, replies)
-        assert len(seen) == -(-7 // size) and sum(count for count, _, _ in seen) == samples.sum()
-        sums = np.array([count * d / 16 for count, d, _ in seen])
-        assert np.isclose(sums.sum(), values @ samples / 16) and all(np.isclose(x, round(x)) for x in sums)
-        assert all(np.isclose(loss, d / 2) for _, d, loss in seen)
-        divided.add(tuple(round(x) for x in sums))
-    assert len(divided) > 1 or size == 8  # each round divides anew
-    given = [r.content.array_records["arrays"]["differences"].numpy() for r in replies]
-    assert np.array_equal(np.concatenate(given), values)  # the replies are as they were
-
-
-def test_garbage_spoils_a_bucket_and_leaves_the_median(tmp_path: Path) -> None:
-    """The step's record does not depend on what one client of seven sends, once that is far off."""
-    records = []
-    for scale in (50.0, 5000.0):
-
-        def tamper(node: int, content: RecordDict, scale: float = scale) -> RecordDict:
-            if node == 0 and "arrays" in content:
-                content["arrays"] = ArrayRecord({"differences": Array(np.full(3, scale))})
-            return content
-
-        own = tmp_path / str(scale)
-        own.mkdir()
-        fleet = Fleet(own, clients=7, aggregator=Bucketing(FedMedian(), seed=3), tamper=tamper)
-        fleet.round()
-        records.append(fleet.log.records(0)[16:-4])
-        fleet.run()
-        fleet.check_all_equal()
-        assert not fleet.reasons
-    assert records[0] == records[1]
-
-
-def test_a_bucket_has_at_least_one_answer() -> None:
-    with pytest.raises(ValueError, match="size"):
-        Bucketing(FedMedian(), 0)
 
 
 def test_garbage_moves_the_mean_and_not_the_median(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ the extra ``fleet`` (Flower's Message API).
 """
 
 from .averaging import AveragingClient, AveragingStrategy, averaging_app
-from .bucketing import Bucketing
 from .client import FleetClient, client_app
 from .gateway_client import GatewayClient, gateway_of
 from .local_grid import LocalGrid, Traffic
@@ -21,7 +20,6 @@ __all__ = [
     "VERSION",
     "AveragingClient",
     "AveragingStrategy",
-    "Bucketing",
     "FleetClient",
     "FleetStrategy",
     "GatewayClient",
