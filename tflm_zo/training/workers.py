@@ -33,8 +33,8 @@ class Workers:
 
     Args:
         count: number of workers, >= 1; None: one for each core of the cluster.
-        address: address of a Ray cluster that runs already ("auto": the one of this machine); None starts
-            one on this machine, which ends with `stop`.
+        address: address of a Ray cluster that runs already and that this machine belongs to ("auto": the
+            only one); None starts one on this machine, which ends with `stop`.
     """
 
     def __init__(self, count: int | None = None, address: str | None = None) -> None:
