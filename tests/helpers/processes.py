@@ -23,11 +23,11 @@ def command(*arguments: Any, before: str = "") -> list[str]:
     return [sys.executable, "-c", f"{RUN}{before}main()", *map(str, arguments)]
 
 
-def start(*arguments: Any, folder: Path | None = None) -> subprocess.Popen[str]:
-    """Starts ``tflm-zo ARGUMENTS``."""
-    pipe = subprocess.PIPE
+def start(*arguments: Any, folder: Path | None = None, **more: Any) -> subprocess.Popen[str]:
+    """Starts ``tflm-zo ARGUMENTS``; `more`: of `subprocess.Popen`."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        command(*arguments), cwd=folder, text=True, stdout=pipe, stderr=pipe, preexec_fn=_not_ignored
+        command(*arguments), cwd=folder, text=True, preexec_fn=_not_ignored, **pipes, **more
     )
 
 

@@ -24,10 +24,12 @@ import pytest
 from helpers.commands import files_of, run
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.processes import start, wait_until
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, load_model
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.data import prepare
+from tflm_zo.logs import SeedLog
 from tflm_zo.recalibration import recalibrate
 from tflm_zo.training import (
     BlockChoice,
@@ -90,8 +92,10 @@ NODE_RUNS: dict[str, tuple[str, Settings]] = {
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One for all tests: it takes seconds to start."""
+    before = signal.getsignal(signal.SIGTERM)  # Ray leaves a handler of its own
     ray.init("local", num_cpus=5, include_dashboard=False, log_to_driver=False, logging_level="error")
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+    signal.signal(signal.SIGTERM, before)
     yield
     ray.shutdown()
 
@@ -366,6 +370,30 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files_of("a") == files_of("b")
     refused = run("train", *given[:2], "-o", "nodes.tflite", "--workers", 2, code=1)
     assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None:
+    """As without workers: the last whole step is on the disk, and the same command goes on from there. SIGINT
+    goes to all processes of a terminal.
+    """
+    (tmp_path / "model.tflite").write_bytes(MODELS["small_cnn"]())
+    x, y = samples(Trainer(MODELS["small_cnn"](), algorithms.weight(batch_size=8)))
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    given = ("train", "model.tflite", "data.npz", "--algorithm", "weight", "--batch-size", 8, "--workers", 2)
+    more = ("--steps", 100_000, "-o", "cut.tflite", "--keep", "last")
+    child = start(*given, *more, folder=tmp_path, start_new_session=True)
+    wait_until(lambda: (tmp_path / "cut.zolog").exists() and (tmp_path / "cut.zolog").stat().st_size > 2000)
+    if ending is signal.SIGINT:
+        os.killpg(child.pid, ending)
+    else:
+        child.send_signal(ending)
+    _, stderr = child.communicate(timeout=120)
+    assert child.returncode == 128 + ending, stderr
+    done = len(SeedLog.read(tmp_path / "cut.zolog").steps)
+    assert stderr.splitlines()[-1].startswith(
+        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of the "
+    )
 
 
 def test_blocks_are_probed_alike(tmp_path: Path) -> None:

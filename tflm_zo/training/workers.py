@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
@@ -82,8 +84,12 @@ class Workers:
             address, own = self._address or "local", dict[str, Any]()
             if address == "local":
                 own = {"num_cpus": self._wanted, "include_dashboard": False}
+            before = signal.getsignal(signal.SIGTERM)
             try:
                 ray.init(address, log_to_driver=False, logging_level="error", **own)
+                # Ray's handler would end this process at once, in the middle of a step.
+                if before is not None and threading.current_thread() is threading.main_thread():
+                    signal.signal(signal.SIGTERM, before)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise WorkersError(f"Ray does not answer at {address}: {error}") from error
             self._owns = True
@@ -240,12 +246,13 @@ class _Holder:
 
     def serve(self) -> None:
         """Answers calls, until the connection is closed."""
-        with self._listener, _without_delay(self._listener.accept()) as connection:
+        with (
+            self._listener,
+            _without_delay(self._listener.accept()) as connection,
+            contextlib.suppress(EOFError, OSError),  # of the connection
+        ):
             while True:
-                try:
-                    method, arguments = connection.recv()
-                except EOFError:
-                    return
+                method, arguments = connection.recv()
                 try:
                     found = True, getattr(self._object, method)(*arguments)
                 except Exception as error:
