@@ -25,9 +25,15 @@ def command(*arguments: Any, before: str = "") -> list[str]:
 
 def start(*arguments: Any, folder: Path | None = None, **more: Any) -> subprocess.Popen[str]:
     """Starts ``tflm-zo ARGUMENTS``; `more`: of `subprocess.Popen`."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command(*arguments), cwd=folder, text=True, preexec_fn=_not_ignored, **pipes, **more
+        command(*arguments),
+        cwd=folder,
+        text=True,
+        stdout=pipe,
+        stderr=pipe,
+        preexec_fn=_not_ignored,
+        **more,
     )
 
 
