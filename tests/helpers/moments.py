@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any, Literal
 
 import pytest
@@ -49,4 +51,34 @@ def interrupt_at_call(
         return result
 
     patch.setattr(owner, name, counted)
+    return left
+
+
+def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: tuple[str, ...]) -> list[int]:
+    """Has a method raise KeyboardInterrupt before a line of Python that it comes to in files with such ends.
+
+    Returns:
+        How many lines are left until then, which each line changes; at first so many that none is reached.
+    """
+    original, left = getattr(owner, name), [2**62]
+
+    def trace_line(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace_line
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return trace_line if frame.f_code.co_filename.endswith(files) else None
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            sys.settrace(before)
+
+    patch.setattr(owner, name, traced)
     return left

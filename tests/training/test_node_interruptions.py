@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 
 from helpers.interpreters import require
 from helpers.killed_runs import kill_and_resume
-from helpers.moments import At, interrupt, interrupt_at_call, stop
+from helpers.moments import At, interrupt, interrupt_at_call, interrupt_at_line, stop
 from helpers.node_runs import (
     KINDS,
     RECORD,
@@ -91,29 +90,7 @@ def test_interrupted_around_any_call(
 def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C before random lines of Python that a step consists of."""
     files = ("node_run.py", "snapshot_log_writer.py", "log_file.py", "node_control.py")
-    left = [2**62]
-
-    def trace_line(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace_line
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        return trace_line if frame.f_code.co_filename.endswith(files) else None
-
-    original = NodeRun.advance
-
-    def advance(run: NodeRun) -> Any:
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            return original(run)
-        finally:
-            sys.settrace(before)
-
-    monkeypatch.setattr(NodeRun, "advance", advance)
+    left = interrupt_at_line(monkeypatch, NodeRun, "advance", files)
     train(tmp_path / "whole", kind)
     lines = 2**62 - left[0]
     assert lines > 1000

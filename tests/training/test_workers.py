@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import pytest
 from helpers.commands import files_of, run
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.moments import interrupt_at_line
 from helpers.processes import start, wait_until
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, load_model
@@ -198,33 +198,7 @@ def test_interrupted_at_any_line(
     message or have answers that nobody wants any more, then evaluate the weights of the last whole step.
     """
     files = ("shares.py", "training/workers.py", "shared_weight_run.py", "shared_node_run.py")
-    left = [2**62]
     ended: list[tuple[int, Any, Any]] = []
-
-    def trace_line(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace_line
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        return trace_line if frame.f_code.co_filename.endswith(files) else None
-
-    original = kind.advance
-
-    def advance(run: Any) -> Any:
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            return original(run)
-        except KeyboardInterrupt:
-            sys.settrace(None)
-            run.roll_back()
-            ended.append((run.step, run.evaluate(data), evaluate(run._runtime, data)))
-            raise
-        finally:
-            sys.settrace(before)
 
     model, settings = made(name)
     x, y = samples(Trainer(model, settings))
@@ -236,6 +210,17 @@ def test_interrupted_at_any_line(
         return log.read_bytes()
 
     alone = fit(0)
+    left = interrupt_at_line(monkeypatch, kind, "advance", files)
+    traced = kind.advance
+
+    def advance(run: Any) -> Any:
+        try:
+            return traced(run)
+        except KeyboardInterrupt:
+            run.roll_back()
+            ended.append((run.step, run.evaluate(data), evaluate(run._runtime, data)))
+            raise
+
     monkeypatch.setattr(kind, "advance", advance)
     with Workers(2) as workers:
         assert fit(workers) == alone and not ended

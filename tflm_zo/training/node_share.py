@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import NodeAction, NodeState
-from ..data import Data
-from .evaluation import Evaluation
 from .node_run import NodeRun
+from .shares import Replica
 
 __all__ = ["Found", "NodeShare", "State"]
 
@@ -49,13 +48,12 @@ class Found:
     sums: list[NDArray[np.int64]]
 
 
-class NodeShare(NodeRun):
+class NodeShare(NodeRun, Replica):
     """A replica of a layer-wise run. It passes those parts of a minibatch forward that it is told to, and
     asks their queries; weights come from the run that updates them. See `NodeRun` for arguments.
     """
 
     _at: State  # that it has gone to last
-    _judge: Data  # that it has evaluated last
 
     def parts(self, state: State | None, first: int, last: int) -> Found:
         """Passes parts of the next step's minibatch forward and asks their queries.
@@ -90,13 +88,6 @@ class NodeShare(NodeRun):
         return Found(
             losses, [found.copy() for found in control.evidence(rows)], [sums.copy() for sums in control.sums]
         )
-
-    def evaluate_part(self, state: State | None, data: Data | None) -> Evaluation:
-        """Evaluates the weights after a whole step on samples; None: on those of the last call."""
-        self._take(state)
-        if data is not None:
-            self._judge = data
-        return self.evaluate(self._judge)
 
     def _take(self, state: State | None) -> None:
         """Goes to a state; without one, to the beginning of the step that this replica has last worked on."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
@@ -13,7 +14,7 @@ from ..data import Data
 from .evaluation import Evaluation
 from .workers import Workers
 
-__all__ = ["Shares"]
+__all__ = ["Replica", "Shares"]
 
 
 class Shares:
@@ -84,3 +85,24 @@ class Shares:
             raise
         self._seen[:shares] = [step] * shares
         return found
+
+
+class Replica(ABC):
+    """A worker's replica of a run: the part that evaluations of any kind of run share."""
+
+    _judge: Data  # that it has evaluated last
+
+    @abstractmethod
+    def _take(self, news: Any) -> None:
+        """Goes to where news lead."""
+
+    @abstractmethod
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights where the replica is."""
+
+    def evaluate_part(self, news: Any, data: Data | None) -> Evaluation:
+        """Evaluates the weights where news lead on samples; None: on those of the last call."""
+        self._take(news)
+        if data is not None:
+            self._judge = data
+        return self.evaluate(self._judge)

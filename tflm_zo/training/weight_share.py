@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from ..converters import Model
 from ..core import CSettings, without_losses
-from ..data import Data
 from ..logs import SeedLog
 from ..runtime import Runtime
-from .evaluation import Evaluation
 from .replay import Replay
 from .run import Arrays
+from .shares import Replica
 from .weight_run import WeightRun
 
 __all__ = ["Follower", "Steps", "WeightShare"]
@@ -66,13 +65,12 @@ class Follower:
             self._replay.add(SeedLog.from_steps(self._settings, b"", steps.coefficients, steps.first))
 
 
-class WeightShare(WeightRun):
+class WeightShare(WeightRun, Replica):
     """A replica of a run, at weights of whole steps. It does those invokes of a step that it is told to, and
     moves its weights by the records of steps that were put together elsewhere. See `WeightRun` for arguments.
     """
 
     _follower: Follower | None = None
-    _judge: Data  # that it has evaluated last
 
     def losses(self, steps: Steps, first: int, last: int) -> list[NDArray[np.int32]]:
         """Losses of the samples of some invokes of the step that comes after `steps`.
@@ -101,13 +99,6 @@ class WeightShare(WeightRun):
         self._runtime.execute(self._control.abandon(executed=True))
         self._invokes.end_step()
         return found
-
-    def evaluate_part(self, steps: Steps, data: Data | None) -> Evaluation:
-        """Evaluates the weights after `steps` on samples; None: on those of the last call."""
-        self._take(steps)
-        if data is not None:
-            self._judge = data
-        return self.evaluate(self._judge)
 
     def _take(self, steps: Steps) -> None:
         if self._follower is None:
