@@ -105,18 +105,24 @@ def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) ->
     assert costs.until(7) == pytest.approx(7 * samples)
 
 
-def test_a_step_of_a_block() -> None:
-    """Blocks take turns; each re-runs the network from its own segment on."""
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_step_of_a_block(batch: int) -> None:
+    """Blocks take turns; each re-runs the network from its own segment on, but for a step's first pass, and
+    for a minibatch of two invokes, which leave one another nothing.
+    """
     model = inject_all(
-        lenet5(), cuts=("pool2", "fc2"), blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"}
+        lenet5(),
+        cuts=("pool2", "fc2"),
+        blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"},
+        batch=batch,
     )
     metadata = read_metadata(model)
     costs = WeightCosts(
         Costs(model, metadata), Settings(tasks=(Weights(scope="blocks"),), batch_size=2), metadata
     )
-    blocks = [WHOLE, FC1 + FC2 + FC3, FC3]
+    blocks = [WHOLE] * 3 if batch == 1 else [WHOLE, FC1 + FC2 + FC3, FC3]
     for steps in range(8):
-        assert close(costs.until(steps), sum(4 * blocks[t % 3] for t in range(steps)))
+        assert close(costs.until(steps), sum(2 * (WHOLE + blocks[t % 3]) for t in range(steps)))
 
 
 # --- what is executed ---------------------------------------------------------------------------------------

@@ -213,6 +213,10 @@ def test_blocks_of_weights() -> None:
     # Update of 8 seeds that restores one: 4 + 2 * 9; perturb one: 4 + 2; two words before them.
     assert metadata.command_words == 2 + 4 + 2 * 9 + 4 + 2
     costs = WeightCosts(Costs(model, metadata), settings, metadata)
-    steps = [4 * 2 * macs / 318 for macs in (318, 30, 6)]  # two forwards of four samples
+    assert costs.until(5) == 5 * 4 * 2  # four invokes pass a minibatch forward, so each begins at the input
+    model = inject_all(network(), cuts="layers", batch=4)
+    metadata = read_metadata(model)
+    costs = WeightCosts(Costs(model, metadata), settings, metadata)
+    steps = [4 * (318 + macs) / 318 for macs in (318, 30, 6)]  # a whole pass and one more of four samples
     assert costs.until(3) == pytest.approx(sum(steps))
     assert costs.until(7) == pytest.approx(2 * sum(steps) + steps[0])

@@ -19,7 +19,7 @@ from typing import Any
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.constants import OP_PREFIX
 from ..converters.model import Operator
-from ..training.costs import Costs, block_segments
+from ..training.costs import Costs, later_starts
 from ..training.plan import PlannedTask, backward_steps, credited, plan_tasks
 from ..training.settings import Settings
 from .clamped import USUAL
@@ -97,14 +97,16 @@ class Instructions:
         return self._of("loss") + self._of("class") * metadata.loss.elements
 
     def _weights(self, model: Model, metadata: ZoMetadata, settings: Settings) -> float:
-        starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
-        weights = sum(t.trained for t in metadata.trainable) / len(starts)
-        forward = sum(self.inference(model, k) for k in starts) / len(starts)
-        forward += self._loss(metadata) + self._of("invoke")
-        queries = settings.forwards / 2
+        blocks, passes = settings.weights.scope == "blocks", settings.forwards
+        weights = sum(t.trained for t in metadata.trainable) / (len(metadata.blocks) if blocks else 1)
+        starts = later_starts(metadata, blocks, settings.batch_size // metadata.batch)
+        later = sum(self.inference(model, k) for k in starts) / len(starts)
+        sample = self.inference(model) + (passes - 1) * later
+        sample += passes * (self._loss(metadata) + self._of("invoke"))
+        queries = passes / 2
         moves = self._of("perturb") * (queries + 1) + self._of("restore") * (queries - 1)
         moves += self._update(metadata.update_bits, queries)
-        return settings.batch_size * settings.forwards * forward + weights * moves
+        return settings.batch_size * sample + weights * moves
 
     def _update(self, bits: int, queries: float) -> float:
         one, four = self._of(f"update_{bits}"), self._of(f"update_{bits}_of_4")

@@ -10,7 +10,16 @@ from ..converters.operator_costs import macs
 from .plan import PlannedTask, backward_steps, credited, plan_tasks
 from .settings import Settings
 
-__all__ = ["Costs", "NodeCosts", "PassCosts", "RunCosts", "TaskCosts", "WeightCosts", "block_segments"]
+__all__ = [
+    "Costs",
+    "NodeCosts",
+    "PassCosts",
+    "RunCosts",
+    "TaskCosts",
+    "WeightCosts",
+    "block_segments",
+    "later_starts",
+]
 
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
@@ -19,6 +28,19 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
     for t in reversed(metadata.trainable):
         segments[t.block] = t.segment
     return segments
+
+
+def later_starts(metadata: ZoMetadata, blocks: bool, parts: int) -> list[int]:
+    """Returns the segments at which the forward passes of consecutive steps of weight perturbation begin,
+    over and over, but for the first pass of each step, which is whole: its samples are new.
+
+    Args:
+        metadata: metadata of the ZO model.
+        blocks: True if each step moves one block, in turn.
+        parts: invokes that pass a minibatch forward. What enters a segment is that of the last of them, so
+            several parts begin at the network's inputs.
+    """
+    return block_segments(metadata) if blocks and parts == 1 else [0]
 
 
 class Costs:
@@ -46,12 +68,13 @@ class PassCosts:
 
     Args:
         costs: costs of a sample.
-        passes: samples of a minibatch times its forward passes in a step.
-        starts: segments at which the forward passes of consecutive steps begin, over and over.
+        samples: samples of a minibatch.
+        passes: forward passes of each of them in a step.
+        starts: where they begin, see `later_starts`.
     """
 
-    def __init__(self, costs: Costs, passes: int, starts: Sequence[int]) -> None:
-        self._steps = [passes * costs.suffix(k) for k in starts]
+    def __init__(self, costs: Costs, samples: int, passes: int, starts: Sequence[int]) -> None:
+        self._steps = [samples * (1 + (passes - 1) * costs.suffix(k)) for k in starts]
 
     def until(self, steps: int) -> float:
         """Returns the cost of a number of steps."""
@@ -63,8 +86,8 @@ class WeightCosts(PassCosts):
     """Costs of weight perturbation, whose updates multiply nothing."""
 
     def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
-        starts = block_segments(metadata) if settings.weights.scope == "blocks" else [0]
-        super().__init__(costs, settings.batch_size * settings.forwards, starts)
+        blocks, parts = settings.weights.scope == "blocks", settings.batch_size // metadata.batch
+        super().__init__(costs, settings.batch_size, settings.forwards, later_starts(metadata, blocks, parts))
 
 
 class TaskCosts:

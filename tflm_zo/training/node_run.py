@@ -110,10 +110,8 @@ class NodeRun(Run):
         """Whole steps done."""
         return self._control.step
 
-    @property
-    def equivalents(self) -> float:
-        """Forward equivalents of the whole steps done, and of the prefix."""
-        return self.spent + self._costs.until(self.step, len(self._labels))
+    def _cost_of_steps(self) -> float:
+        return self._costs.until(self.step, len(self._labels))
 
     # --- weights --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
 from ..core import CSettings, TaskEntry, TaskKind
 from ..logs import SeedLog, SnapshotLog
-from .costs import Costs, PassCosts, TaskCosts, block_segments
+from .costs import Costs, PassCosts, TaskCosts, later_starts
 from .plan import PlannedTask
 from .settings import ESTIMATORS
 from .tasks import Exact, Nodes, Weights
@@ -31,8 +31,8 @@ def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], 
         metadata = read_metadata(model)
         queries = int(settings.queries)
         passes = queries + 1 if _sides(settings) == 1 else queries * (4 if settings.sharpness else 2)
-        starts = block_segments(metadata) if settings.blocks else [0]
-        return PassCosts(Costs(model, metadata), _minibatch(settings) * passes, starts).until
+        starts = later_starts(metadata, bool(settings.blocks), int(settings.parts))
+        return PassCosts(Costs(model, metadata), _minibatch(settings), passes, starts).until
     tasks, samples = recorded_task_costs(model, log), int(settings.samples)
     return lambda steps: tasks.until(steps, samples)
 

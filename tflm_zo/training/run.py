@@ -44,12 +44,16 @@ class Run(ABC):
         """Whole steps done."""
 
     @property
-    @abstractmethod
     def equivalents(self) -> float:
-        """Cost of the whole steps, those before the run was resumed included, in forward equivalents:
-        multiply-accumulates that are executed, those of updates included, divided by those of one sample's
-        whole forward pass.
+        """Cost of measured learning rates and of the whole steps, those before the run was resumed included,
+        in forward equivalents: multiply-accumulates that are executed, those of updates included, divided by
+        those of one sample's whole forward pass.
         """
+        return self.spent + self._cost_of_steps()
+
+    @abstractmethod
+    def _cost_of_steps(self) -> float:
+        """Forward equivalents of the whole steps, and of what they need of the network before them."""
 
     @abstractmethod
     def begin(self) -> None:

@@ -78,9 +78,7 @@ class WeightRun(Run):
         _, first, done = self._base
         return first + len(done)  # the control unit may be ahead: an interruption before the record counts
 
-    @property
-    def equivalents(self) -> float:
-        """Forward equivalents of the whole steps done."""
+    def _cost_of_steps(self) -> float:
         return self._costs.until(self.step)
 
     def begin(self) -> None:
