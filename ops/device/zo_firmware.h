@@ -23,15 +23,18 @@ using WeightSink = zo_weight_sink;
 
 // --- What the generator provides -----------------------------------------------------------------
 
-// An original input or output.
+// An original output, or an input of a segment that reads an original one.
 struct Port {
   uint8_t segment;
   uint8_t index;   // of the segment's inputs or outputs
+  uint8_t number;  // of the original input or output
   uint32_t bytes;  // of one sample
 };
 
 constexpr int8_t kNone = -1;
 constexpr uint32_t kMaxInputs = ZO_INPUTS;  // of the model
+// Inputs of segments that read them, the first reader of each first: several segments may read one.
+constexpr uint32_t kReaders = ZO_INPUT_READERS;
 
 // An input of a segment that is a boundary which entered an earlier one.
 struct Skip {
@@ -82,7 +85,7 @@ struct Trainable {
 struct ModelInfo {
   const Segment* segments;
   const Skip* skips;
-  const Port* inputs;
+  const Port* inputs;  // [kReaders]
 #if ZO_TRAINABLE_ROWS
   const Trainable* trainable;
 #endif

@@ -166,10 +166,10 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
   bool any = false;
   for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     int8_t* wanted[kMaxInputs] = {};
-    for (uint32_t i = 0; i < kMaxInputs; ++i) {
+    for (uint32_t i = 0; i < kReaders; ++i) {
       const Port& port = info().inputs[i];
       if (port.segment != segment) continue;
-      wanted[i] = interpreter(segment)->input(port.index)->data.int8 + b * port.bytes;
+      wanted[port.number] = interpreter(segment)->input(port.index)->data.int8 + b * port.bytes;
       any = true;
     }
     if (!any) return ZO_OK;

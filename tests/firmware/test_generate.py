@@ -89,9 +89,9 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
 
     inputs = rows(text, "kInputs")
     assert len(inputs) == len(metadata.original.inputs)
-    for i, (segment_number, index, size) in enumerate(tuple(map(int, row)) for row in inputs):
+    for i, (segment_number, index, number, size) in enumerate(tuple(map(int, row)) for row in inputs):
         port_of = metadata.segments[segment_number].inputs[index]
-        assert (port_of.role, port_of.index) == ("input", i)
+        assert (port_of.role, port_of.index) == ("input", i) == ("input", number)
         assert size == model.subgraphs[segment_number].inputs[index].size // metadata.batch
     assert re.search(rf"/\* batch \*/ {metadata.batch},", text)
     assert re.search(rf"/\* limit \*/ {127 - metadata.headroom},", text)

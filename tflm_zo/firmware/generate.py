@@ -302,6 +302,7 @@ def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, ram: Ram) -> dict[s
         else "an upper bound: the tflite-micro package, which measures it,\n"
         " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
     )
+    readers = [p for s in metadata.segments for p in s.inputs if p.role == "input"]
     return {
         "name_string": string(name),
         "words": "\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
@@ -313,7 +314,8 @@ def _figures(metadata: ZoMetadata, plan: RunPlan, name: str, ram: Ram) -> dict[s
         "stack_bytes": ram.stack,
         "segments": len(metadata.segments),
         "batch": metadata.batch,
-        "inputs": sum(p.role == "input" for s in metadata.segments for p in s.inputs),
+        "inputs": len({p.index for p in readers}),
+        "readers": len(readers),
         "steps": plan.value("steps"),
         "samples": plan.value("samples"),
     }

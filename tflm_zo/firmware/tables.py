@@ -50,8 +50,9 @@ def _segments(
     return "\n".join(rows), "\n".join(skips)
 
 
-def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int]]:
-    found = {}
+def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int, int]]:
+    """Returns the rows of the segments' inputs that read an original one, the first reader of each first."""
+    found: dict[int, list[tuple[int, int, int, int]]] = {}
     for k, segment in enumerate(metadata.segments):
         for i, port in enumerate(segment.inputs):
             if port.role != "input" or port.index is None:
@@ -61,13 +62,29 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int]]:
                     f"input {port.index} is not int8: firmware feeds int8 inputs only; convert the "
                     "model with inference_input_type=tf.int8"
                 )
-            found[port.index] = (k, i, bytes_of_sample(model, k, "inputs", i, metadata.batch))
-    if len(found) > _MAX_INPUTS:
-        raise ConversionError(f"the model has {len(found)} inputs; firmware feeds {_MAX_INPUTS} at most")
-    return [found[i] for i in sorted(found)]
+            row = k, i, port.index, bytes_of_sample(model, k, "inputs", i, metadata.batch)
+            found.setdefault(port.index, []).append(row)
+    count = len(metadata.original.inputs)
+    if count > _MAX_INPUTS:
+        raise ConversionError(f"the model has {count} inputs; firmware feeds {_MAX_INPUTS} at most")
+    if unread := sorted(set(range(count)) - set(found)):
+        raise ConversionError(f"input {unread[0]} is read by no segment: remove it from the model")
+    return [found[i][0] for i in range(count)] + [row for i in range(count) for row in found[i][1:]]
 
 
-def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
+def _check_fed(
+    device: DeviceModel, metadata: ZoMetadata, inputs: Sequence[tuple[int, int, int, int]]
+) -> None:
+    """Raises ConversionError where the tables do not say what feeds an input of a segment."""
+    for k, (segment, model) in enumerate(zip(metadata.segments, device.segments, strict=True)):
+        fed: set[int | None] = {*(row[1] for row in inputs if row[0] == k), *segment.skips.values()}
+        fed |= {segment.input_index(role) for role in ("boundary", "label", "command")}
+        for i, tensor in enumerate(model.subgraphs[0].inputs):
+            if i not in fed:
+                raise ConversionError(f"nothing feeds input {i}, `{tensor.name}`, of segment {k}")
+
+
+def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]:
     assert metadata.loss is not None
     for k, segment in enumerate(metadata.segments):
         for i, port in enumerate(segment.outputs):
@@ -84,7 +101,7 @@ def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int]:
             entering = None if boundary is None else outputs[boundary]
             if k != last and (k != last - 1 or outputs[i] is not entering):
                 raise ConversionError("the output that the loss belongs to does not last to the loss")
-            return k, i, bytes_of_sample(model, k, "outputs", i, metadata.batch)
+            return k, i, port.index, bytes_of_sample(model, k, "outputs", i, metadata.batch)
     raise ConversionError("the model has no output that its loss belongs to")
 
 
@@ -316,6 +333,8 @@ def model_source(
     assert loss is not None
     boundaries = [Boundaries(model, metadata, device.plan) for device in devices]
     inputs = _inputs(model, metadata)
+    for device in devices:
+        _check_fed(device, metadata, inputs)
     last = metadata.segments[-1].input_index("label")
     assert last is not None
     label_bytes = bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
@@ -353,7 +372,7 @@ def model_source(
     text = fill(
         "zo_info_tables.cc.in",
         tables="\n".join(tables),
-        inputs="\n".join(f"    {{{k}, {i}, {size}}}," for k, i, size in inputs),
+        inputs="\n".join(f"    {{{', '.join(map(str, row))}}}," for row in inputs),
         input_count=len(inputs),
         fingerprint="" if header else own_fingerprint,
         info=f"const ModelInfo kInfo = {infos[0]};"

@@ -114,3 +114,25 @@ def sequence(merged: bool = False) -> bytes:
     options = {"keepNumDims": not merged, "fusedActivationFunction": Activation.RELU}
     g.operator("FULLY_CONNECTED", inputs, [y.index], "FullyConnected", **options)
     return head(g, g.reshape(y, "flatten", [1, 30]))
+
+
+def mixer(channels: int = 8) -> bytes:
+    """A network that adds its own input to the outputs of a layer along time, on [6, channels]: behind a cut
+    at that layer, a second segment reads the input.
+    """
+    g = GraphBuilder(29)
+    x = g.input("sequence", [1, 6, channels])
+    y = transpose(g, x, "across")
+    inputs, rms = g._weighted(y, "token", [6, 6], 0, 6, True, True)
+    z = g.value("token", y.shape, 6 * rms / 255, -20, rms)
+    options = {"keepNumDims": True, "fusedActivationFunction": Activation.RELU}
+    g.operator("FULLY_CONNECTED", inputs, [z.index], "FullyConnected", **options)
+    x = g.add(x, transpose(g, z, "back"), "add", Activation.NONE)
+    return head(g, g.mean(x, "mean", [1]))
+
+
+def transpose(g: GraphBuilder, x: Value, name: str) -> Value:
+    """Exchanges time and channels of [batch, time, channels]."""
+    y = g.value(name, [x.shape[0], x.shape[2], x.shape[1]], x.scale, x.zero_point, x.rms)
+    g.operator("TRANSPOSE", [x.index, g.int32(f"{name}/order", [0, 2, 1])], [y.index], "Transpose")
+    return y
