@@ -30,19 +30,20 @@ static void set_number(lfs_log_store* self, uint32_t number) {
   self->digits[2] = (char)('0' + number % 10u);
 }
 
-/* Goes to an offset of the log. */
-static bool go_to(lfs_log_store* self, uint32_t offset, int flags) {
+/* Goes to an offset of the log. Returns littlefs's error, LFS_ERR_NOENT where there is no file. */
+static int go_to(lfs_log_store* self, uint32_t offset, int flags) {
   const uint32_t number = offset / self->file_bytes;
   if (self->number != number + 1u) {
-    if (number >= LFS_LOG_STORE_FILES || !close_file(self)) return false;
+    if (number >= LFS_LOG_STORE_FILES) return LFS_ERR_NOENT;
+    if (!close_file(self)) return LFS_ERR_IO;
     set_number(self, number);
-    if (lfs_file_opencfg(self->lfs, &self->file, self->path, flags, &self->config) != 0) {
-      return false;
-    }
+    const int error = lfs_file_opencfg(self->lfs, &self->file, self->path, flags, &self->config);
+    if (error != 0) return error;
     self->number = number + 1u;
   }
   const lfs_soff_t at = (lfs_soff_t)(offset % self->file_bytes);
-  return lfs_file_seek(self->lfs, &self->file, at, LFS_SEEK_SET) == at;
+  const lfs_soff_t found = lfs_file_seek(self->lfs, &self->file, at, LFS_SEEK_SET);
+  return found < 0 ? (int)found : 0;
 }
 
 bool lfs_log_store_clear(lfs_log_store* self) {
@@ -66,7 +67,7 @@ bool lfs_log_store_write(void* store, uint32_t offset, const uint8_t* bytes, uin
   lfs_log_store* self = (lfs_log_store*)store;
   for (uint32_t part; count > 0u; offset += part, bytes += part, count -= part) {
     part = bytes_of_file(self, offset, count);
-    if (!go_to(self, offset, LFS_O_RDWR | LFS_O_CREAT) ||
+    if (go_to(self, offset, LFS_O_RDWR | LFS_O_CREAT) != 0 ||
         lfs_file_write(self->lfs, &self->file, bytes, part) != (lfs_ssize_t)part) {
       close_file(self); /* littlefs takes no more of it until it is opened anew */
       return false;
@@ -75,16 +76,20 @@ bool lfs_log_store_write(void* store, uint32_t offset, const uint8_t* bytes, uin
   return true;
 }
 
-bool lfs_log_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {
+int32_t lfs_log_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {
   lfs_log_store* self = (lfs_log_store*)store;
-  for (uint32_t part; count > 0u; offset += part, bytes += part, count -= part) {
-    part = bytes_of_file(self, offset, count);
-    if (!go_to(self, offset, LFS_O_RDWR) ||
-        lfs_file_read(self->lfs, &self->file, bytes, part) != (lfs_ssize_t)part) {
-      return false;
-    }
+  uint32_t done = 0;
+  while (done < count) {
+    const uint32_t part = bytes_of_file(self, offset + done, count - done);
+    const int error = go_to(self, offset + done, LFS_O_RDWR);
+    if (error == LFS_ERR_NOENT) break;
+    if (error != 0) return error;
+    const lfs_ssize_t found = lfs_file_read(self->lfs, &self->file, bytes + done, part);
+    if (found < 0) return found;
+    done += (uint32_t)found;
+    if ((uint32_t)found != part) break;
   }
-  return true;
+  return (int32_t)done;
 }
 
 bool lfs_log_store_sync(void* store) {

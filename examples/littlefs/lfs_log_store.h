@@ -47,9 +47,10 @@ bool lfs_log_store_init(lfs_log_store* store, lfs_t* lfs, const char* path, uint
 bool lfs_log_store_clear(lfs_log_store* store);
 
 /* The functions of the zo_log_store {lfs_log_store_write, lfs_log_store_read, store,
- * lfs_log_store_sync, 1}: littlefs pads what it programs. */
+ * lfs_log_store_sync, 1, UINT32_MAX}: littlefs pads what it programs. A read gives what its files
+ * have, fewer bytes than it was asked for where they end, or a negative error of littlefs. */
 bool lfs_log_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count);
-bool lfs_log_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
+int32_t lfs_log_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
 bool lfs_log_store_sync(void* store);
 
 #ifdef __cplusplus

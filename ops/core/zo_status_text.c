@@ -40,7 +40,7 @@ const char* zo_status_text(zo_status status) {
     case ZO_ERROR_LOG:
       return "log damaged, or of another model or run";
     case ZO_ERROR_STORE:
-      return "log or weights cannot be written, or weights not be read";
+      return "log or weights cannot be written or read";
     default:
       return "unknown status";
   }

@@ -30,9 +30,7 @@ zo_status Network::ReadWeights(const LogStore& store) const {
       const zo_tensor of = tensor(i);
       int8_t* values = fractions != 0 ? of.fraction : of.weights;
       if (values == nullptr) continue;
-      if (!store.read(store.context, at, reinterpret_cast<uint8_t*>(values), of.size)) {
-        return ZO_ERROR_STORE;
-      }
+      if (zo_store_read(&store, at, values, of.size) != ZO_OK) return ZO_ERROR_STORE;
       at += of.size;
       if (of.type == ZO_TENSOR_INT32) continue;
       for (uint32_t j = 0; fractions == 0 && j < of.size; ++j) {

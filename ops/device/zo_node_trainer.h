@@ -111,8 +111,8 @@ class NodeTrainer {
   //   best  what was measured of it
   //
   // Errors: ZO_ERROR_ORDER: the run is not over, or measures nothing, or has no log. ZO_ERROR_LOG:
-  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE (of
-  // imported weights): call it again.
+  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: call it
+  // again.
   zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written, which takes
@@ -129,8 +129,10 @@ class NodeTrainer {
   // same bits where the samples are the same.
   //
   // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples: nothing has
-  // changed. ZO_ERROR_SAMPLE: a sample cannot be read: nothing has changed. ZO_ERROR_RUNTIME: the
-  // weights are undefined until ImportLog or Init succeeds.
+  // changed. ZO_ERROR_SAMPLE: a sample cannot be read: nothing has changed. ZO_ERROR_STORE: the
+  // log, or imported weights, cannot be read: what it has is not known, and nothing may be written
+  // over it. ZO_ERROR_RUNTIME. After these two the weights are undefined until ImportLog or Init
+  // succeeds.
   zo_status ImportLog(const LogStore& log);
 
   // Before the network is used for anything but TrainStep and TrainSlice; moves no weight.
@@ -167,9 +169,9 @@ class NodeTrainer {
   bool IsMeasurementDue() const;
   // Where it is due, and a snapshot behind it; elsewhere a snapshot at the end of a step.
   zo_status Measure(bool ends_step);
-  bool ReadMeasurements(const LogStore& log);
+  zo_status ReadMeasurements(const LogStore& log);
   uint32_t RecordsAt(const LogStore& log) const;
-  bool IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
+  zo_status IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
   zo_status ReadSnapshot(const LogStore& log, uint32_t slot);
   zo_status ReadWeights(const LogStore& log, uint32_t slot);
   void Header(const LogStore& log, uint8_t* bytes) const;
@@ -191,7 +193,7 @@ class NodeTrainer {
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
     zo_status (*measure)(NodeTrainer* trainer, bool ends_step);
-    bool (*read)(NodeTrainer* trainer, const LogStore& log);
+    zo_status (*read)(NodeTrainer* trainer, const LogStore& log);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

@@ -55,8 +55,8 @@ zo_status NodeTrainer::Measure(bool ends_step) {
   return run_.step > 0 ? WriteSnapshotWhereDue() : ZO_OK;
 }
 
-// What was measured up to the step that a log has led to; false where a measurement is damaged.
-bool NodeTrainer::ReadMeasurements(const LogStore& log) {
+// What was measured up to the step that a log has led to. ZO_ERROR_LOG: a measurement is damaged.
+zo_status NodeTrainer::ReadMeasurements(const LogStore& log) {
   measurements_.Rewind();
   const uint32_t steps = run_.settings.common.steps;
   for (uint32_t step = 0; step <= run_.step;) {
@@ -64,16 +64,17 @@ bool NodeTrainer::ReadMeasurements(const LogStore& log) {
     zo_measurement measured;
     const uint32_t at = zo_measurement_at(RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
                                           measurements_.every(), log.unit, step);
-    if (!log.read(log.context, at, record, sizeof record) ||
-        zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
+    const zo_status status = zo_store_read(&log, at, record, sizeof record);
+    if (status == ZO_ERROR_STORE) return status;
+    if (status != ZO_OK || zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
         measured.step != step) {
-      return step == run_.step;  // it is still to be done
+      return step == run_.step ? ZO_OK : ZO_ERROR_LOG;  // it is still to be done
     }
     measurements_.Add(measured);
     if (step == steps) break;
     step = steps - step > measurements_.every() ? step + measurements_.every() : steps;
   }
-  return true;
+  return ZO_OK;
 }
 
 zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
@@ -87,8 +88,9 @@ zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
     uint32_t number = 0;
     const uint32_t wanted =
         zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
-    if (!IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number) || number != wanted) return ZO_ERROR_LOG;
-    status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
+    status = IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number);
+    if (status == ZO_OK && number != wanted) status = ZO_ERROR_LOG;
+    if (status == ZO_OK) status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
   }
   if (status == ZO_OK) *best = measurements_.best();
   return status;
@@ -205,29 +207,32 @@ zo_status NodeTrainer::ExportLog(const LogStore& log) {
   return IsInStep() ? ZO_ERROR_ORDER : WriteSnapshot(log);
 }
 
-// Whether a slot holds a snapshot of which every byte is as it was written.
-bool NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const {
+// Whether a slot holds a snapshot of which every byte is as it was written: ZO_OK; ZO_ERROR_LOG: it
+// does not; ZO_ERROR_STORE: it cannot be read.
+zo_status NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const {
   uint8_t piece[64];
   const uint32_t end = zo_snapshot_bytes(run_.settings.tasks, WeightBytes()) - 4;
   uint32_t crc = 0;
   for (uint32_t at = 0; at < end; at += sizeof piece) {
     const uint32_t count = end - at < sizeof piece ? end - at : static_cast<uint32_t>(sizeof piece);
-    if (!log.read(log.context, SlotAt(log, slot) + at, piece, count)) return false;
+    const zo_status status = zo_store_read(&log, SlotAt(log, slot) + at, piece, count);
+    if (status != ZO_OK) return status;
     if (at == 0) *number = zo_snapshot_number(piece, header_checksum_);
     crc = zo_crc32(crc, piece, count);
   }
-  return *number != 0 && log.read(log.context, SlotAt(log, slot) + end, piece, 4) &&
-         zo_read_u32(piece) == crc;
+  const zo_status status = zo_store_read(&log, SlotAt(log, slot) + end, piece, 4);
+  if (status != ZO_OK) return status;
+  return *number != 0 && zo_read_u32(piece) == crc ? ZO_OK : ZO_ERROR_LOG;
 }
 
 zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t head_bytes = zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
-  if (!log.read(log.context, SlotAt(log, slot), head, head_bytes)) return ZO_ERROR_LOG;
-  const zo_status status = zo_snapshot_read_head(&run_, head);
+  zo_status status = zo_store_read(&log, SlotAt(log, slot), head, head_bytes);
   if (status != ZO_OK) return status;
-  const bool known = measuring_ == nullptr || measuring_->read(this, log);
-  return known ? ReadWeights(log, slot) : ZO_ERROR_LOG;
+  if (zo_snapshot_read_head(&run_, head) != ZO_OK) return ZO_ERROR_LOG;
+  if (measuring_ != nullptr) status = measuring_->read(this, log);
+  return status == ZO_OK ? ReadWeights(log, slot) : status;
 }
 
 zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
@@ -238,9 +243,8 @@ zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
         const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
         int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
         if (values == nullptr) continue;
-        if (!log.read(log.context, at, reinterpret_cast<uint8_t*>(values), tensor.size)) {
-          return ZO_ERROR_LOG;
-        }
+        const zo_status status = zo_store_read(&log, at, values, tensor.size);
+        if (status != ZO_OK) return status;
         at += tensor.size;
       }
     }
@@ -257,16 +261,21 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   if (status != ZO_OK) return status;
   checked_ = 1;
   Header(log, own);
-  if (!log.read(log.context, 0, found, size) || memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
+  status = zo_store_read(&log, 0, found, size);
+  if (status != ZO_OK) return status;
+  if (memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
   header_checksum_ = zo_log_checksum(own, size);
   uint32_t numbers[2] = {0, 0};
   bool whole[2];
-  for (uint32_t slot = 0; slot < 2; ++slot) whole[slot] = IsWhole(log, slot, &numbers[slot]);
-  // The newer one first. It was whole when it was looked at; a store that fails now leaves the
-  // other.
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    status = IsWhole(log, slot, &numbers[slot]);
+    if (status == ZO_ERROR_STORE) return status;
+    whole[slot] = status == ZO_OK;
+  }
   const uint32_t newer = numbers[1] > numbers[0] ? 1 : 0;
   for (const uint32_t slot : {newer, 1 - newer}) {
-    if (whole[slot] && ReadSnapshot(log, slot) == ZO_OK) return ZO_OK;
+    status = whole[slot] ? ReadSnapshot(log, slot) : ZO_ERROR_LOG;
+    if (status != ZO_ERROR_LOG) return status;
   }
   status = network_->Restore();
   if (status != ZO_OK) return status;

@@ -6,7 +6,7 @@
 namespace tflm_zo {
 
 bool StoreWriter::Put(const uint8_t* bytes, uint32_t count) {
-  if (count > 0 && !log_.write(log_.context, at_, bytes, count)) return false;
+  if (count > 0 && !zo_store_write(&log_, at_, bytes, count)) return false;
   at_ += count;
   return true;
 }

@@ -25,7 +25,7 @@ using Padded = uint8_t[kBytes + ZO_STORE_UNIT_MOST - 1];
 zo_status WritePadded(const LogStore& log, uint32_t at, uint8_t* bytes, uint32_t count) {
   const uint32_t whole = zo_padded(count, log.unit);
   memset(bytes + count, 0xFF, whole - count);
-  return log.write(log.context, at, bytes, whole) && MakeSafe(log) ? ZO_OK : ZO_ERROR_STORE;
+  return zo_store_write(&log, at, bytes, whole) && MakeSafe(log) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 }  // namespace
@@ -139,7 +139,9 @@ zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
   const uint32_t size = zo_log_record_bytes(Settings()->queries);
   const uint32_t at = zo_padded(ZO_LOG_HEADER_BYTES, log.unit);
   Padded<kRecordBytes> found;
-  if (!log.read(log.context, at, found, size) || zo_is_erased(found, size)) return ZO_OK;
+  const zo_status status = zo_store_read(&log, at, found, size);
+  if (status == ZO_ERROR_STORE) return status;
+  if (status != ZO_OK || zo_is_erased(found, size)) return ZO_OK;
   memset(found, 0xFF, size);
   return WritePadded(log, at, found, size);
 }
@@ -224,17 +226,18 @@ zo_status WeightTrainer::Measure() {
   return ZO_OK;
 }
 
-// Reads the measurement that is due after so many steps, where it is whole.
-bool WeightTrainer::ReadMeasurement(const LogStore& log, uint32_t step) {
+// Reads the measurement that is due after so many steps. ZO_ERROR_LOG: there is no whole one.
+zo_status WeightTrainer::ReadMeasurement(const LogStore& log, uint32_t step) {
   uint8_t bytes[ZO_MEASUREMENT_BYTES];
   zo_measurement measured;
-  if (!log.read(log.context, MeasurementAt(log, step), bytes, sizeof bytes) ||
-      zo_measurement_read(bytes, after_, &measured) != ZO_OK || measured.step != step) {
-    return false;
+  const zo_status status = zo_store_read(&log, MeasurementAt(log, step), bytes, sizeof bytes);
+  if (status != ZO_OK) return status;
+  if (zo_measurement_read(bytes, after_, &measured) != ZO_OK || measured.step != step) {
+    return ZO_ERROR_LOG;
   }
   after_ = zo_log_checksum(bytes, sizeof bytes);
   measurements_.Add(measured);
-  return true;
+  return ZO_OK;
 }
 
 // To where the records begin.
@@ -261,8 +264,8 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
     zo_status status = moves ? network_->Restore() : ZO_OK;
     for (uint32_t step = 0; status == ZO_OK && step < found.step; ++step) {
       zo_log_record record;
-      if (!replay.ReadRecord(*log_, step, &record)) return ZO_ERROR_LOG;
-      if (moves) status = Replay(record);
+      status = replay.ReadRecord(*log_, step, &record);
+      if (status == ZO_OK && moves) status = Replay(record);
     }
     if (status != ZO_OK) return status;
   }
@@ -270,19 +273,23 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
   return ZO_OK;
 }
 
-// Reads a record where it is whole and follows the one before it, and the measurement between them.
-bool WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
+// Reads a record, and the measurement between it and the one before it. ZO_ERROR_LOG: there is no
+// whole one that follows the one before it.
+zo_status WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record) {
   const uint32_t size = zo_log_record_bytes(Settings()->queries);
   uint8_t bytes[kRecordBytes];
-  if (IsMeasurementDue(step) && !measuring_->read(this, log, step)) return false;
-  if (step == Settings()->steps || !log.read(log.context, RecordAt(log, step), bytes, size) ||
-      zo_log_read_record(bytes, Settings(), after_, record) != ZO_OK || record->step != step) {
-    return false;
+  zo_status status = ZO_OK;
+  if (IsMeasurementDue(step)) status = measuring_->read(this, log, step);
+  if (status == ZO_OK && step == Settings()->steps) status = ZO_ERROR_LOG;
+  if (status == ZO_OK) status = zo_store_read(&log, RecordAt(log, step), bytes, size);
+  if (status != ZO_OK) return status;
+  if (zo_log_read_record(bytes, Settings(), after_, record) != ZO_OK || record->step != step) {
+    return ZO_ERROR_LOG;
   }
   before_ = after_;
   after_ = zo_log_checksum(bytes, size);
   mean_loss_ = record->mean_loss;
-  return true;
+  return ZO_OK;
 }
 
 uint32_t WeightTrainer::MarkOfWeights() const {
@@ -303,10 +310,10 @@ bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
                          int64_t* mean_square) {
   zo_log_record record;
   for (uint32_t step = 0; step < snapshot.step; ++step) {
-    if (!ReadRecord(log, step, &record)) return false;
+    if (ReadRecord(log, step, &record) != ZO_OK) return false;
     *mean_square = record.mean_square;
   }
-  if (IsMeasurementDue(snapshot.step) && !measuring_->read(this, log, snapshot.step)) {
+  if (IsMeasurementDue(snapshot.step) && measuring_->read(this, log, snapshot.step) != ZO_OK) {
     return false;
   }
   return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights() == snapshot.mark;
@@ -318,9 +325,9 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
   if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
   Header(log, own);
   // Equal settings give equal headers, byte for byte.
-  if (!log.read(log.context, 0, found, sizeof found) || memcmp(found, own, sizeof own) != 0) {
-    return ZO_ERROR_LOG;
-  }
+  zo_status status = zo_store_read(&log, 0, found, sizeof found);
+  if (status != ZO_OK) return status;
+  if (memcmp(found, own, sizeof own) != 0) return ZO_ERROR_LOG;
   int64_t mean_square = 0;
   uint32_t step = 0;
   const uint32_t header_checksum = zo_log_checksum(own, sizeof own);
@@ -330,15 +337,17 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
   } else {
     Rewind(header_checksum);
     mean_square = 0;
-    const zo_status status = network_->Restore();
+    status = network_->Restore();
     if (status != ZO_OK) return status;
   }
   zo_log_record record;
-  for (; ReadRecord(log, step, &record); ++step) {
-    const zo_status status = Replay(record);
+  while ((status = ReadRecord(log, step, &record)) == ZO_OK) {
+    status = Replay(record);
     if (status != ZO_OK) return status;
     mean_square = record.mean_square;
+    ++step;
   }
+  if (status != ZO_ERROR_LOG) return status;
   is_suspended_ = false;
   return zo_control_resume(&control_, step, mean_square);
 }

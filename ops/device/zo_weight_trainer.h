@@ -82,8 +82,8 @@ class WeightTrainer {
   //   best  what was measured of it
   //
   // Errors: ZO_ERROR_ORDER: the run is not over, or measures nothing, or has no log. ZO_ERROR_LOG:
-  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE (of
-  // imported weights): call it again.
+  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: call
+  // it again.
   zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written.
@@ -100,8 +100,9 @@ class WeightTrainer {
   //             does not belong to this log, or is damaged, is left out: the result is the same.
   //
   // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or first weights: nothing has
-  // changed. ZO_ERROR_RUNTIME, ZO_ERROR_STORE (of imported weights): the weights are undefined
-  // until ImportLog or Init succeeds.
+  // changed. ZO_ERROR_STORE: the log, or imported weights, cannot be read: where the log ends is
+  // not known, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
+  // are undefined until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log, const WeightSnapshot* snapshot = nullptr);
 
   // What binds weights that ExportWeights gives now to the log of the run, which SetLog was given
@@ -171,8 +172,8 @@ class WeightTrainer {
   zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }
   // Where it is due.
   zo_status Measure();
-  bool ReadMeasurement(const LogStore& log, uint32_t step);
-  bool ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
+  zo_status ReadMeasurement(const LogStore& log, uint32_t step);
+  zo_status ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
   bool GoTo(const LogStore& log, const WeightSnapshot& snapshot, int64_t* mean_square);
   void Rewind(uint32_t header_checksum);
   uint32_t MarkOfWeights() const;
@@ -187,7 +188,7 @@ class WeightTrainer {
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
     zo_status (*measure)(WeightTrainer* trainer);
-    bool (*read)(WeightTrainer* trainer, const LogStore& log, uint32_t step);
+    zo_status (*read)(WeightTrainer* trainer, const LogStore& log, uint32_t step);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

@@ -86,9 +86,8 @@ zo_status WeightTrainer::GiveUp() {
 zo_status WeightTrainer::TakeKnown(const uint8_t* record, uint32_t count) const {
   if (log_ == nullptr) return ZO_OK;
   uint8_t known[20 + 4 * ZO_MAX_QUERIES];
-  if (!log_->read(log_->context, RecordAt(*log_, zo_read_u32(record)), known, count)) {
-    return ZO_ERROR_STORE;
-  }
+  const zo_status status = zo_store_read(log_, RecordAt(*log_, zo_read_u32(record)), known, count);
+  if (status != ZO_OK) return status;
   return memcmp(known, record, count) == 0 ? ZO_OK : ZO_ERROR_LOG;
 }
 

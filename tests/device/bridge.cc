@@ -48,8 +48,11 @@ tflm_zo::SampleSource SourceOf(Samples* samples) { return {ReadSample, samples};
 
 struct Store {
   uint8_t* bytes;
-  uint32_t size;
+  uint32_t room;  // bytes that it has
+  uint32_t size;  // of which so many can be reached; what is beyond fails
   uint32_t unit;
+  uint32_t reads;
+  uint32_t failing_read;  // number of the read that fails, from 1; 0: none
   uint32_t writes;
   uint32_t failing_write;  // number of the write that fails, from 1; 0: none
   uint32_t arrives;        // bytes of it that arrive
@@ -71,15 +74,17 @@ bool WriteStore(void* context, uint32_t offset, const uint8_t* bytes, uint32_t c
   return !fails;
 }
 
-bool ReadStore(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+int32_t ReadStore(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  constexpr int32_t kFailed = -5;
   auto* store = static_cast<Store*>(context);
-  if (offset > store->size || count > store->size - offset) return false;
+  if (++store->reads == store->failing_read) return kFailed;
+  if (offset > store->size || count > store->size - offset) return kFailed;
   memcpy(bytes, store->bytes + offset, count);
-  return true;
+  return static_cast<int32_t>(count);
 }
 
 tflm_zo::LogStore StoreOf(Store* store) {
-  return {WriteStore, ReadStore, store, nullptr, store->unit};
+  return {WriteStore, ReadStore, store, nullptr, store->unit, store->room};
 }
 
 tflm_zo::LogStore log_store = {};
@@ -262,7 +267,7 @@ uint32_t device_memory_operations() { return stores::Part().operation_count; }
 uint32_t device_memory_faults() { return stores::Part().faults; }
 int device_memory_read(uint8_t* bytes, uint32_t count) {
   const tflm_zo::LogStore& log = stores::Log();
-  return log.read(log.context, 0, bytes, count);
+  return zo_store_read(&log, 0, bytes, count) == ZO_OK;
 }
 void device_memory_set_log() { trainer.SetLog(&stores::Log()); }
 int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullptr, 0); }
@@ -270,8 +275,7 @@ int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullp
 // --- A link to a host. `whole`: the store has two places; else it is the log. `reset` sets the
 // trainer up anew.
 
-static int BeginLink(uint32_t store_bytes, int whole, uint32_t buffer_bytes,
-                     zo_status (*own_reset)(),
+static int BeginLink(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
                      bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
   reset = own_reset;
   send = own_send;
@@ -284,8 +288,7 @@ static int BeginLink(uint32_t store_bytes, int whole, uint32_t buffer_bytes,
   device_end.to = {Send, nullptr};
   device_end.fingerprint = fingerprint;
   if (whole != 0) {
-    const zo_status status =
-        zo_places_mount(&places, &log_store, store_bytes, ZO_TRAINABLE_BYTES, fingerprint);
+    const zo_status status = zo_places_mount(&places, &log_store, ZO_TRAINABLE_BYTES, fingerprint);
     if (status != ZO_OK) return status;
     const zo_status resumed = tflm_zo::ResumePlace(&trainer, places);
     if (resumed != ZO_OK) return resumed;
@@ -301,14 +304,14 @@ static int BeginLink(uint32_t store_bytes, int whole, uint32_t buffer_bytes,
 int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
                       bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
   log_store = StoreOf(store);
-  return BeginLink(store->size, whole, buffer_bytes, own_reset, own_send);
+  return BeginLink(whole, buffer_bytes, own_reset, own_send);
 }
 
 // The same in memory whose power fails.
 int device_memory_link_begin(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
                              bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
   log_store = stores::Log();
-  return BeginLink(stores::Bytes(), whole, buffer_bytes, own_reset, own_send);
+  return BeginLink(whole, buffer_bytes, own_reset, own_send);
 }
 
 uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {

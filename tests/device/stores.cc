@@ -30,12 +30,12 @@ bool WriteBytes(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   static uint8_t units[1 << 12];
   const uint32_t unit = part.flash.unit, first = offset / unit * unit;
   const uint32_t size = zo_padded(offset + count, unit) - first;
-  if (size > sizeof units || !part.flash.read(&part, first, units, size)) return false;
+  if (size > sizeof units || part.flash.read(&part, first, units, size) <= 0) return false;
   memcpy(units + (offset - first), bytes, count);
   return flash_part_write(&part, first, units, size);
 }
 
-bool Read(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
+int32_t Read(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
   return part.flash.read(&part, offset, bytes, count);
 }
 
@@ -55,7 +55,7 @@ uint32_t bytes_of_file;
 int ReadBlock(const lfs_config* of, lfs_block_t block, lfs_off_t offset, void* bytes,
               lfs_size_t count) {
   const uint32_t at = block * of->block_size + offset;
-  return part.flash.read(&part, at, static_cast<uint8_t*>(bytes), count) ? 0 : LFS_ERR_IO;
+  return part.flash.read(&part, at, static_cast<uint8_t*>(bytes), count) > 0 ? 0 : LFS_ERR_IO;
 }
 
 int ProgramBlock(const lfs_config* of, lfs_block_t block, lfs_off_t offset, const void* bytes,
@@ -102,24 +102,31 @@ bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page
            uint32_t unit, uint32_t file_bytes) {
   flash_part_free(&part);
   flash_part_init(&part, sectors, sector_bytes, page_bytes, unit, 1);
+  const uint32_t bytes = sectors * sector_bytes;
   kind_of_store = kind;
   switch (kind) {
     case kRing:
-      log_store = {zo_flash_store_write, zo_flash_store_read, &ring, nullptr, unit};
+      log_store = {zo_flash_store_write,
+                   zo_flash_store_read,
+                   &ring,
+                   nullptr,
+                   unit,
+                   ZO_FLASH_STORE_BYTES(sectors, sector_bytes, page_bytes, unit)};
       return true;
     case kDirect:
     case kCached:
       memset(part.image.programmed, 0, sectors * sector_bytes / unit);
       part.has_cache = kind == kCached;
-      log_store = {WriteOver, Read, nullptr, kind == kCached ? Sync : nullptr, unit};
+      log_store = {WriteOver, Read, nullptr, kind == kCached ? Sync : nullptr, unit, bytes};
       return true;
     case kHidden:
       memset(part.image.programmed, 0, sectors * sector_bytes / unit);
-      log_store = {WriteBytes, Read, nullptr, nullptr, 1};
+      log_store = {WriteBytes, Read, nullptr, nullptr, 1, bytes};
       return true;
 #if WITH_LITTLEFS
     case kLittlefs:
-      log_store = {lfs_log_store_write, lfs_log_store_read, &files, lfs_log_store_sync, 1};
+      log_store = {lfs_log_store_write, lfs_log_store_read, &files, lfs_log_store_sync, 1,
+                   UINT32_MAX};
       return BeginLittlefs(file_bytes);
 #endif
     default:
@@ -145,10 +152,5 @@ bool Clear() {
 }
 
 const tflm_zo::LogStore& Log() { return log_store; }
-
-uint32_t Bytes() {
-  if (kind_of_store == kRing) return zo_flash_store_bytes(&ring);
-  return part.flash.sectors * part.flash.sector_bytes;
-}
 
 }  // namespace stores

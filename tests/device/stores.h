@@ -37,9 +37,6 @@ bool Clear();
 // Once it is mounted.
 const tflm_zo::LogStore& Log();
 
-// Bytes that it has room for, but on littlefs.
-uint32_t Bytes();
-
 }  // namespace stores
 
 #endif  // TFLM_ZO_TESTS_DEVICE_STORES_H_

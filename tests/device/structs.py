@@ -51,8 +51,11 @@ class _Samples(ctypes.Structure):
 class _Store(ctypes.Structure):
     _fields_ = [
         ("bytes", ctypes.c_void_p),
+        ("room", u32),
         ("size", u32),
         ("unit", u32),
+        ("reads", u32),
+        ("failing_read", u32),
         ("writes", u32),
         ("failing_write", u32),
         ("arrives", u32),
@@ -111,11 +114,15 @@ class Store:
         self._tell = _Tell(
             lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count)))
         )
-        self.c = _Store(self.bytes.ctypes.data, size, unit, tell=self._tell)
+        self.c = _Store(self.bytes.ctypes.data, size, size, unit, tell=self._tell)
 
     def fail_at(self, write: int, arrives: int = 0) -> None:
         """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does."""
         self.c.writes, self.c.failing_write, self.c.arrives = 0, write, arrives
+
+    def fail_read_at(self, read: int) -> None:
+        """The read of this number from now on fails, counted from 1; 0: none does."""
+        self.c.reads, self.c.failing_read = 0, read
 
     def content(self, count: int) -> bytes:
         """Its first bytes."""

@@ -9,8 +9,20 @@ from collections.abc import Callable
 
 import pytest
 
-from device.emulation import LABEL, MEMORY, OK, RUNTIME_FAILED, SAMPLE, Device, Store, needs_compiler
-from device.runs import CLASSES, RUNS, SEGMENTED_WEIGHTS, STEPS, WEIGHT_RUNS, desktop, device
+from device.emulation import (
+    LABEL,
+    LOG,
+    MEMORY,
+    OK,
+    RUNTIME_FAILED,
+    SAMPLE,
+    STORE,
+    Device,
+    Samples,
+    Store,
+    needs_compiler,
+)
+from device.runs import CLASSES, RUNS, SEGMENTED_WEIGHTS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
 
 pytestmark = needs_compiler
 
@@ -145,6 +157,67 @@ def test_memory_that_is_too_small(name: str) -> None:
         assert made.init(arena_bytes=size) == MEMORY
     assert made.init(arena_bytes=least) == OK
     check(made, name, 0)
+
+
+def check_reads(made: Device, store: Store, read: Callable[[], int], check: Callable[[], None]) -> None:
+    """One read of a store fails, whichever it is: that is said, nothing is written, and the same call then
+    does what it is to do."""
+    content, number = store.content(len(store.bytes)), 0
+    while True:
+        number += 1 if number < 8 else 61
+        store.fail_read_at(number)
+        status, done = read(), store.c.reads < number
+        store.fail_read_at(0)
+        assert status == (OK if done else STORE)
+        assert store.content(len(content)) == content
+        assert read() == OK
+        check()
+        if done:
+            return
+
+
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [*((name, 0) for name in RUNS), *((name, 2) for name in ("weight", "node", "exact head"))],
+)
+def test_each_read_of_a_log_that_fails(name: str, every: int) -> None:
+    """It is no end of the log: what is behind it would be written over."""
+    made, store, wanted = device(name), Store(), desktop(name, 1, every)
+
+    def boot() -> int:
+        assert made.init() == OK
+        if every:
+            assert made.keep_best(Samples(yardstick()), every) == OK
+        status = made.import_log(store)
+        made.set_log(store)
+        return status
+
+    def check_step(steps: int) -> None:
+        assert made.step == steps
+        assert made.export_weights() == (OK, wanted.states[steps].weights)
+
+    assert boot() == LOG
+    for _ in range(STEPS - 1):
+        assert made.train_step()[0] == OK
+    assert boot() == OK
+    reached = made.step
+    check_reads(made, store, boot, lambda: check_step(reached))
+    while made.train_step()[1].step_done:
+        pass
+    check_step(STEPS)
+    check_reads(made, store, boot, lambda: check_step(STEPS))
+    if every:
+        check_reads(
+            made,
+            store,
+            lambda: made.restore_best()[0],
+            lambda: check_kept(made, wanted.kept.weights),
+        )
+    assert store.content(len(wanted.log)) == wanted.log
+
+
+def check_kept(made: Device, weights: bytes) -> None:
+    assert made.export_weights() == (OK, weights)
 
 
 def torn(name: str, made: Device) -> Store:

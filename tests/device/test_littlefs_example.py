@@ -23,6 +23,7 @@ MAIN = """
 enum { kBlocks = 32, kBlockBytes = 512, kLong = 3 * kBlockBytes };
 static uint8_t memory[kBlocks][kBlockBytes];
 static lfs_t lfs;
+static bool fails;
 static uint8_t caches[2][sizeof cache];
 static uint32_t lookahead[4];
 
@@ -31,7 +32,7 @@ typedef const struct lfs_config* of;
 static int read_block(of c, lfs_block_t block, lfs_off_t at, void* bytes, lfs_size_t count) {
   (void)c;
   memcpy(bytes, &memory[block][at], count);
-  return 0;
+  return fails ? LFS_ERR_IO : 0;
 }
 
 static int program(of c, lfs_block_t block, lfs_off_t at, const void* bytes, lfs_size_t count) {
@@ -59,16 +60,20 @@ int main(void) {
   uint8_t bytes[kLong], found[kLong];
   for (uint32_t i = 0; i < kLong; ++i) bytes[i] = (uint8_t)(i * 7u + i / 256u);
   if (lfs_format(&lfs, &config) != 0 || !mount_log(&lfs, &config)) return 1;
-  if (store.read(store.context, 0, found, 1)) return 2; /* nothing was written */
+  if (store.read(store.context, 0, found, 1) != 0) return 2; /* nothing was written */
   if (!store.write(store.context, 0, bytes, kLong) || !store.sync(store.context)) return 3;
   if (!store.write(store.context, 40, found, 9)) return 4; /* and is not synced */
   if (!mount_log(&lfs, &config)) return 5;
-  if (!store.read(store.context, 0, found, kLong) || memcmp(found, bytes, kLong) != 0) return 6;
+  if (store.read(store.context, 0, found, kLong) != kLong || memcmp(found, bytes, kLong) != 0) return 6;
   if (!store.write(store.context, 700, bytes, 9) || !store.sync(store.context)) return 7;
-  if (!mount_log(&lfs, &config) || !store.read(store.context, 0, found, kLong)) return 8;
+  if (!mount_log(&lfs, &config) || store.read(store.context, 0, found, kLong) != kLong) return 8;
   memcpy(bytes + 700, bytes, 9);
   if (memcmp(found, bytes, kLong) != 0) return 9;
-  if (store.read(store.context, kLong, found, 1)) return 10;
+  if (store.read(store.context, kLong - 1, found, 2) != 1) return 10;
+  fails = true; /* a read that fails is another thing than the end of a file */
+  if (store.read(store.context, 0, found, kLong) >= 0) return 15;
+  fails = false;
+  if (!mount_log(&lfs, &config)) return 16;
   if (store.write(store.context, 1000u * kBlockBytes, bytes, 1)) return 11; /* one file too many */
   if (store.write(store.context, 0, bytes, 1) != true) return 12;
   if (lfs_log_store_init(&files, &lfs, "/a/path/that/has/29/characters", 512, cache)) return 13;

@@ -260,7 +260,7 @@ int main() {
     if (!Work()) return 4;
     Predict(recordings[0].input);
   }
-  const node_zo::LogStore kTorn = {Tear, node_zo_flash_store_read, &flash, nullptr, kFlash.unit};
+  const node_zo::LogStore kTorn = {Tear, kStore.read, &flash, nullptr, kFlash.unit, kStore.bytes};
   trainer.SetLog(&kTorn);
   node_zo_report report;
   node_zo_status status = NODE_ZO_OK;
@@ -283,9 +283,9 @@ int main() {
   if (found.correct != right || found.samples != recorded) return 8;
   printf("right %lu\\n", static_cast<unsigned long>(right));
   printf("checksum %08lx\\n", static_cast<unsigned long>(trainer.network().checksum()));
-  for (uint32_t at = 0; at < node_zo_flash_store_bytes(&flash); at += 64) {
+  for (uint32_t at = 0; at < kStore.bytes; at += 64) {
     uint8_t bytes[64];
-    if (!kStore.read(kStore.context, at, bytes, sizeof bytes)) return 11;
+    if (node_zo_store_read(&kStore, at, bytes, sizeof bytes) != NODE_ZO_OK) return 11;
     printf("log %lu ", static_cast<unsigned long>(at));
     for (const uint8_t byte : bytes) printf("%02x", byte);
     printf("\\n");

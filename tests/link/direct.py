@@ -94,6 +94,10 @@ class DirectPort:
             self._come.clear()
             self._boot()
 
+    def fail_read_at(self, read: int) -> None:
+        """The device's read of this number from now on fails, counted from 1."""
+        self._store.fail_read_at(read)
+
     def calm(self) -> None:
         """Power does not fail until the next request."""
         self._store.fail_at(0)

@@ -198,6 +198,28 @@ def test_a_store_that_ends_where_its_log_does(unit: int, tmp_path: Path, quiet: 
         assert (tmp_path / f"{name}.zolog").read_bytes() == wanted
 
 
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_a_read_of_the_devices_store_that_fails_is_no_end_of_the_log(
+    name: str, tmp_path: Path, no_waiting: None
+) -> None:
+    del no_waiting
+    made, path, wanted = device(name), tmp_path / "run.zolog", desktop(name).log
+    port = DirectPort(made, Store(content=wanted), until=0, buffer_bytes=80)
+    failed = 0
+    while not path.exists():
+        failed += 1
+        port.fail_read_at(failed)
+        with Link(lambda: port, timeout=2) as link:
+            link.hello()
+            try:
+                collect(link, path)
+            except LinkError as error:
+                assert "written or read" in str(error)
+                assert not path.exists()
+        (tmp_path / "run.zolog.part").unlink(missing_ok=True)
+    assert failed > 5 and path.read_bytes() == wanted
+
+
 # --- processes that are killed ------------------------------------------------------------------------
 
 

@@ -39,19 +39,17 @@ uint8_t log_bytes[kLogBytes];
 uint32_t writes = 0;
 
 bool WriteLog(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
-  if (offset + count > kLogBytes) return false;
   ++writes;
   memcpy(log_bytes + offset, bytes, count);
   return true;
 }
 
-bool ReadLog(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
-  if (offset + count > kLogBytes) return false;
+int32_t ReadLog(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
   memcpy(bytes, log_bytes + offset, count);
-  return true;
+  return static_cast<int32_t>(count);
 }
 
-constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr, nullptr, 1};
+constexpr tflm_zo::LogStore kLog = {WriteLog, ReadLog, nullptr, nullptr, 1, kLogBytes};
 
 // As after a reset: a new object.
 zo_status Reset() {

@@ -56,16 +56,14 @@ int Transfer(int operation, uint32_t offset, const void* bytes, uint32_t count) 
 }
 
 bool WriteFile(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
-  return offset <= kStoreBytes && count <= kStoreBytes - offset &&
-         Transfer(kWrite, offset, bytes, count) == 0;
+  return Transfer(kWrite, offset, bytes, count) == 0;
 }
 
-bool ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
-  return offset <= kStoreBytes && count <= kStoreBytes - offset &&
-         Transfer(kRead, offset, bytes, count) == 0;
+int32_t ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  return Transfer(kRead, offset, bytes, count) == 0 ? static_cast<int32_t>(count) : -1;
 }
 
-constexpr tflm_zo::LogStore kStore = {WriteFile, ReadFile, nullptr, nullptr, 1};
+constexpr tflm_zo::LogStore kStore = {WriteFile, ReadFile, nullptr, nullptr, 1, kStoreBytes};
 
 bool Receive(uint8_t* byte) {
   if ((uart->state & kReceived) == 0) return false;

@@ -52,16 +52,14 @@ int Transfer(int operation, uint32_t offset, const void* bytes, uint32_t count) 
 }
 
 bool WriteFile(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
-  return offset <= kStoreBytes && count <= kStoreBytes - offset &&
-         Transfer(kWrite, offset, bytes, count) == 0;
+  return Transfer(kWrite, offset, bytes, count) == 0;
 }
 
-bool ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
-  return offset <= kStoreBytes && count <= kStoreBytes - offset &&
-         Transfer(kRead, offset, bytes, count) == 0;
+int32_t ReadFile(void*, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  return Transfer(kRead, offset, bytes, count) == 0 ? static_cast<int32_t>(count) : -1;
 }
 
-constexpr tflm_zo::LogStore kFile = {WriteFile, ReadFile, nullptr, nullptr, 1};
+constexpr tflm_zo::LogStore kFile = {WriteFile, ReadFile, nullptr, nullptr, 1, kStoreBytes};
 
 // --- The link ------------------------------------------------------------------------------------
 
@@ -83,8 +81,7 @@ int main() {
   uart->divider = 16;
   uart->control = 3;
   const uint8_t* fingerprint = tflm_zo::kInfo.fingerprint;
-  if (file < 0 ||
-      zo_places_mount(&places, &kFile, kStoreBytes, ZO_TRAINABLE_BYTES, fingerprint) != ZO_OK ||
+  if (file < 0 || zo_places_mount(&places, &kFile, ZO_TRAINABLE_BYTES, fingerprint) != ZO_OK ||
       Begin(nullptr) != ZO_OK) {
     return 1;
   }

@@ -64,16 +64,14 @@ static uint8_t memory[16384];
 
 static bool Write(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   (void)context;
-  if (count > sizeof memory || offset > sizeof memory - count) return false;
   memcpy(memory + offset, bytes, count);
   return true;
 }
 
-static bool Read(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+static int32_t Read(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   (void)context;
-  if (count > sizeof memory || offset > sizeof memory - count) return false;
   memcpy(bytes, memory + offset, count);
-  return true;
+  return (int32_t)count;
 }
 
 static bool Count(void* context, uint32_t tensor, const int8_t* weights, uint32_t count) {
@@ -91,7 +89,7 @@ static small_zo_status Begin(void) {
 @join@
 
 int main_of_c(void) {
-  const small_zo_log_store store = {Write, Read, NULL, NULL, 1};
+  const small_zo_log_store store = {Write, Read, NULL, NULL, 1, sizeof memory};
   small_zo_report report;
   memset(memory, 0xFF, sizeof memory);
   if (Begin() != SMALL_ZO_OK) return 1;

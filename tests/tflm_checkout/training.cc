@@ -26,7 +26,7 @@ bool Write(void*, uint32_t, const uint8_t* bytes, uint32_t count) {
   return true;
 }
 
-bool ReadBack(void*, uint32_t, uint8_t*, uint32_t) { return false; }
+int32_t ReadBack(void*, uint32_t, uint8_t*, uint32_t) { return 0; }
 
 bool Send(void*, uint32_t, const int8_t* weights, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) actuator = static_cast<uint8_t>(weights[i]);
@@ -34,7 +34,7 @@ bool Send(void*, uint32_t, const int8_t* weights, uint32_t count) {
 }
 
 constexpr tflm_zo::SampleSource kSource = {Read, nullptr};
-constexpr tflm_zo::LogStore kLog = {Write, ReadBack, nullptr};
+constexpr tflm_zo::LogStore kLog = {Write, ReadBack, nullptr, nullptr, 1, UINT32_MAX};
 constexpr tflm_zo::WeightSink kSink = {Send, nullptr};
 
 }  // namespace

@@ -154,7 +154,7 @@ class Link:
         try:
             return self.check(store, offset, len(data)) == fnv1a(data)
         except RefusedError as error:
-            if error.status != constants.ZO_ERROR_STORE:
+            if error.status != constants.ZO_ERROR_LOG:
                 raise
             return False
 

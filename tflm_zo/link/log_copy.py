@@ -32,7 +32,7 @@ def device_log(link: Link) -> LiveLog | None:
         size = LiveLog.header_bytes(link.read(LOG, 0, LiveLog.BEGINNING))
         return None if size is None else LiveLog(link.read(LOG, 0, size), _NAME)
     except RefusedError as error:
-        if error.status != constants.ZO_ERROR_STORE:
+        if error.status != constants.ZO_ERROR_LOG:
             raise
         return None  # nothing was ever written there
 
@@ -98,7 +98,7 @@ class LogCopy:
             try:
                 piece = self._append(min(sizes[0], left))
             except RefusedError as error:
-                if error.status != constants.ZO_ERROR_STORE:
+                if error.status != constants.ZO_ERROR_LOG:
                     raise
                 # A file of the device's may end here, or within what was asked for.
                 del sizes[0]
@@ -147,7 +147,7 @@ class LogCopy:
             try:
                 piece = self._link.read(LOG, at, len(piece))
             except RefusedError as error:
-                if error.status != constants.ZO_ERROR_STORE or at < self._log.begin:
+                if error.status != constants.ZO_ERROR_LOG or at < self._log.begin:
                     raise
                 del self.data[at:]
                 break

@@ -28,27 +28,25 @@ static uint32_t most_data(const zo_link* self) {
   return self->buffer_bytes - ZO_LINK_OVERHEAD_BYTES;
 }
 
-static bool read_store(const zo_link* self, uint32_t number, uint32_t offset, uint8_t* bytes,
-                       uint32_t count) {
-  if (count > UINT32_MAX - offset) return false;
-  if (number != 0u) {
-    return self->places != NULL && zo_places_read(self->places, number, offset, bytes, count);
-  }
-  return self->log != NULL && self->log->read(self->log->context, offset, bytes, count);
+static zo_status read_store(const zo_link* self, uint32_t number, uint32_t offset, uint8_t* bytes,
+                            uint32_t count) {
+  if (number == 0u && self->log != NULL) return zo_store_read(self->log, offset, bytes, count);
+  if (number == 0u || self->places == NULL) return ZO_ERROR_LOG;
+  return zo_places_read(self->places, number, offset, bytes, count);
 }
 
 /* Of bytes of a store, which go through the buffer behind the answer's head. */
-static bool checksum_of_store(const zo_link* self, uint32_t number, uint32_t offset, uint32_t count,
-                              uint32_t* checksum) {
+static zo_status checksum_of_store(const zo_link* self, uint32_t number, uint32_t offset,
+                                   uint32_t count, uint32_t* checksum) {
   uint8_t* bytes = self->buffer + kLinkAnswer;
-  if (count > UINT32_MAX - offset) return false;
   *checksum = ZO_FNV1A_BEGIN;
   for (uint32_t part; count > 0u; offset += part, count -= part) {
     part = count < most_data(self) ? count : most_data(self);
-    if (!read_store(self, number, offset, bytes, part)) return false;
+    const zo_status status = read_store(self, number, offset, bytes, part);
+    if (status != ZO_OK) return status;
     *checksum = zo_fnv1a(*checksum, bytes, part);
   }
-  return true;
+  return ZO_OK;
 }
 
 /* Returns the bytes of the answer. */
@@ -98,6 +96,7 @@ zo_status zo_link_begin_with_places(zo_link* self, zo_places* places,
 static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
   uint8_t* bytes = self->buffer;
   uint32_t words[4] = {0, 0, 0, 0};
+  zo_status status;
   const uint32_t given = (count - kLinkWords) / 4u;
   for (uint32_t i = 0; i < 4u && i < given; ++i) words[i] = zo_read_u32(bytes + kLinkWords + 4 * i);
   switch (bytes[kLinkOperation]) {
@@ -106,15 +105,14 @@ static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
       return ZO_OK;
     case ZO_LINK_READ:
       if (given != 3u || words[2] > most_data(self)) return ZO_ERROR_ARGUMENT;
-      if (!read_store(self, words[0], words[1], bytes + kLinkAnswer, words[2])) {
-        return ZO_ERROR_STORE;
-      }
-      *answer = kLinkAnswer + words[2];
-      return ZO_OK;
+      status = read_store(self, words[0], words[1], bytes + kLinkAnswer, words[2]);
+      if (status == ZO_OK) *answer = kLinkAnswer + words[2];
+      return status;
     case ZO_LINK_CHECK: {
       uint32_t checksum;
       if (given != 3u) return ZO_ERROR_ARGUMENT;
-      if (!checksum_of_store(self, words[0], words[1], words[2], &checksum)) return ZO_ERROR_STORE;
+      status = checksum_of_store(self, words[0], words[1], words[2], &checksum);
+      if (status != ZO_OK) return status;
       zo_write_u32(bytes + kLinkAnswer, checksum);
       *answer = kLinkAnswer + 4u;
       return ZO_OK;

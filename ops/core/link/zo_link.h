@@ -54,12 +54,11 @@ typedef enum zo_link_operation {
    *   64   u32 unit of a store that programs several bytes at once; absent in any other one */
   ZO_LINK_HELLO = 1,
   /* 4 u32 store, 8 u32 offset, 12 u32 count. Answer: 8 the bytes.
-   * ZO_ERROR_STORE: they cannot be read: nothing was written there, or the store has no such bytes.
-   */
+   * ZO_ERROR_LOG: the store has no such bytes, or a file of it ends before them. ZO_ERROR_STORE: it
+   * cannot be read. */
   ZO_LINK_READ = 2,
   /* 4 u32 store, 8 u32 offset, 12 u32 count. Answer: 8 u32 FNV-1a (zo_checksum.h) of the bytes, all
-   * of one moment.
-   */
+   * of one moment. Errors: those of READ. */
   ZO_LINK_CHECK = 3,
   /* 4 u32 place, 8 u32 offset, 12 data, whole units of the store. See zo_places_write. */
   ZO_LINK_WRITE = 4,

@@ -43,16 +43,16 @@ static bool has_bytes(const zo_places* self, uint32_t place, uint32_t offset, ui
          count <= self->place_bytes - offset;
 }
 
-bool zo_places_read(const zo_places* self, uint32_t place, uint32_t offset, uint8_t* bytes,
-                    uint32_t count) {
-  return has_bytes(self, place, offset, count) &&
-         self->store->read(self->store->context, place_at(self, place) + offset, bytes, count);
+zo_status zo_places_read(const zo_places* self, uint32_t place, uint32_t offset, uint8_t* bytes,
+                         uint32_t count) {
+  if (!has_bytes(self, place, offset, count)) return ZO_ERROR_LOG;
+  return zo_store_read(self->store, place_at(self, place) + offset, bytes, count);
 }
 
 static bool write_place(const zo_places* self, uint32_t place, uint32_t offset,
                         const uint8_t* bytes, uint32_t count) {
   return has_bytes(self, place, offset, count) &&
-         self->store->write(self->store->context, place_at(self, place) + offset, bytes, count);
+         zo_store_write(self->store, place_at(self, place) + offset, bytes, count);
 }
 
 static bool write_no_weights(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
@@ -60,21 +60,24 @@ static bool write_no_weights(void* context, uint32_t offset, const uint8_t* byte
   return false; /* runs read them alone */
 }
 
-static bool read_active_weights(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
-  const zo_places* self = (const zo_places*)context;
-  return zo_places_read(self, self->active, offset, bytes, count);
+/* Bytes of the active place, which has them: zo_store_read has asked for the size. */
+static int32_t read_active(const zo_places* self, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  const zo_log_store* store = self->store;
+  return store->read(store->context, place_at(self, self->active) + offset, bytes, count);
+}
+
+static int32_t read_active_weights(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  return read_active((const zo_places*)context, offset, bytes, count);
 }
 
 static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   const zo_places* self = (const zo_places*)context;
-  return offset <= UINT32_MAX - self->log_at &&
-         write_place(self, self->active, self->log_at + offset, bytes, count);
+  return write_place(self, self->active, self->log_at + offset, bytes, count);
 }
 
-static bool read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+static int32_t read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   const zo_places* self = (const zo_places*)context;
-  return offset <= UINT32_MAX - self->log_at &&
-         zo_places_read(self, self->active, self->log_at + offset, bytes, count);
+  return read_active(self, self->log_at + offset, bytes, count);
 }
 
 static bool sync_store(void* context) {
@@ -85,22 +88,26 @@ static bool sync_store(void* context) {
 /* --- What a place has ---------------------------------------------------------------------------
  */
 
-/* Whether bytes of a place have a checksum.
+/* The functions below say whether a place has something whole: ZO_OK; ZO_ERROR_LOG: it has not;
+ * ZO_ERROR_STORE: it cannot be read. */
+
+/* Bytes of a place with a checksum.
  *   add  zo_crc32 or zo_fnv1a; begin: what that begins with */
-static bool adds_up_to(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
-                       uint32_t (*add)(uint32_t, const void*, uint32_t), uint32_t begin,
-                       uint32_t checksum) {
+static zo_status adds_up_to(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
+                            uint32_t (*add)(uint32_t, const void*, uint32_t), uint32_t begin,
+                            uint32_t checksum) {
   uint8_t bytes[kPlacesChunk];
   for (uint32_t part; count > 0u; at += part, count -= part) {
     part = count < kPlacesChunk ? count : (uint32_t)kPlacesChunk;
-    if (!zo_places_read(self, place, at, bytes, part)) return false;
+    const zo_status status = zo_places_read(self, place, at, bytes, part);
+    if (status != ZO_OK) return status;
     begin = add(begin, bytes, part);
   }
-  return begin == checksum;
+  return begin == checksum ? ZO_OK : ZO_ERROR_LOG;
 }
 
-static bool has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
-                         uint32_t checksum) {
+static zo_status has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
+                              uint32_t checksum) {
   return adds_up_to(self, place, at, count, zo_fnv1a, ZO_FNV1A_BEGIN, checksum);
 }
 
@@ -112,34 +119,37 @@ static bool is_of_model(const zo_places* self, const uint8_t* fingerprint) {
   return true;
 }
 
-/* Whether a place has a log of this model whose header is whole, padded as the store wants it. */
-static bool has_log(const zo_places* self, uint32_t place) {
+/* A log of this model whose header is whole, padded as the store wants it. */
+static zo_status has_log(const zo_places* self, uint32_t place) {
   uint8_t begin[kLogBeginBytes], end[4];
   const uint32_t at = self->log_at;
-  if (!zo_places_read(self, place, at, begin, sizeof begin)) return false;
+  zo_status status = zo_places_read(self, place, at, begin, sizeof begin);
+  if (status != ZO_OK) return status;
   const uint32_t bytes = zo_read_u16(begin + kLogHeaderBytes);
   const uint8_t mark = begin[ZO_LOG_UNIT_AT];
   zo_log_write_unit(begin, unit_of(self));
   if (begin[ZO_LOG_UNIT_AT] != mark || !is_of_model(self, begin + kLogFingerprint) ||
-      bytes < kLogLeastBytes || !zo_places_read(self, place, at + bytes - 4u, end, sizeof end)) {
-    return false;
+      bytes < kLogLeastBytes) {
+    return ZO_ERROR_LOG;
   }
+  status = zo_places_read(self, place, at + bytes - 4u, end, sizeof end);
+  if (status != ZO_OK) return status;
   zo_log_write_unit(begin, 1); /* as its checksum takes it */
   return adds_up_to(self, place, at + kLogBeginBytes, bytes - kLogLeastBytes, zo_crc32,
                     zo_crc32(0, begin, sizeof begin), zo_read_u32(end));
 }
 
-static bool is_usable(const zo_places* self, uint32_t place) {
+static zo_status is_usable(const zo_places* self, uint32_t place) {
   const zo_place* found = &self->place[place - 1u];
   switch (found->kind) {
     case ZO_PLACE_OWN:
-      return true;
+      return ZO_OK;
     case ZO_PLACE_WEIGHTS:
       return has_checksum(self, place, 0, found->bytes, found->checksum);
     case ZO_PLACE_LOG:
       return has_log(self, place);
     default:
-      return false;
+      return ZO_ERROR_LOG;
   }
 }
 
@@ -169,23 +179,24 @@ static bool write_places(zo_places* self) {
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
   const uint32_t bytes = zo_padded(kPlacesRecordBytes, unit_of(self));
   /* What the record speaks of is safe before it, and it is before anything else. */
-  if (!sync_store(self) || !self->store->write(self->store->context, at, record, bytes) ||
-      !sync_store(self)) {
+  if (!sync_store(self) || !zo_store_write(self->store, at, record, bytes) || !sync_store(self)) {
     return false;
   }
   self->number += 1u;
   return true;
 }
 
-static void read_places(zo_places* self) {
+static zo_status read_places(zo_places* self) {
   self->number = 0;
   self->active = 1;
   memset(self->place, 0, sizeof self->place);
   self->place[0].kind = ZO_PLACE_OWN;
   for (uint32_t i = 0; i < 2u; ++i) {
     uint8_t record[kPlacesRecordBytes];
-    if (!self->store->read(self->store->context, kPlacesRecordDistance * i, record, sizeof record))
-      continue;
+    const uint32_t at = kPlacesRecordDistance * i;
+    const zo_status status = zo_store_read(self->store, at, record, sizeof record);
+    if (status == ZO_ERROR_STORE) return status;
+    if (status != ZO_OK) continue;
     const uint32_t number = zo_read_u32(record), active = zo_read_u32(record + kPlacesActive);
     if (zo_read_u32(record + kPlacesChecksum) != record_checksum(self, record) ||
         number <= self->number || (active != 1u && active != 2u)) {
@@ -200,17 +211,18 @@ static void read_places(zo_places* self) {
       self->place[j].checksum = zo_read_u32(from + 8);
     }
   }
+  return ZO_OK;
 }
 
-zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t bytes,
-                          uint32_t weight_bytes, const uint8_t* fingerprint) {
-  if (self == NULL || store == NULL || fingerprint == NULL || bytes < ZO_PLACES_RECORDS_BYTES ||
-      !zo_is_store_unit(store->unit)) {
+zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t weight_bytes,
+                          const uint8_t* fingerprint) {
+  if (self == NULL || store == NULL || fingerprint == NULL ||
+      store->bytes < ZO_PLACES_RECORDS_BYTES || !zo_is_store_unit(store->unit)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t unit = store->unit > 1u ? store->unit : 1u;
   self->store = store;
-  self->place_bytes = (bytes - ZO_PLACES_RECORDS_BYTES) / 2u & ~(unit - 1u);
+  self->place_bytes = (store->bytes - ZO_PLACES_RECORDS_BYTES) / 2u & ~(unit - 1u);
   self->weight_bytes = weight_bytes;
   self->log_at = zo_padded(weight_bytes, unit);
   self->fingerprint = fingerprint;
@@ -228,12 +240,17 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t b
   if (self->place_bytes < header || weight_bytes > self->place_bytes - header) {
     return ZO_ERROR_ARGUMENT;
   }
-  read_places(self);
-  if (is_usable(self, self->active)) return ZO_OK;
-  self->place[self->active - 1u].kind = ZO_PLACE_VOID;
-  self->active = 3u - self->active;
-  if (is_usable(self, self->active)) return ZO_OK;
-  self->place[self->active - 1u].kind = ZO_PLACE_VOID;
+  self->weights.bytes = weight_bytes;
+  self->log.bytes = self->place_bytes - self->log_at;
+  zo_status status = read_places(self);
+  for (uint32_t i = 0; i < 2u && status == ZO_OK; ++i) {
+    status = is_usable(self, self->active);
+    if (status != ZO_ERROR_LOG) return status;
+    self->place[self->active - 1u].kind = ZO_PLACE_VOID;
+    self->active = 3u - self->active;
+    status = ZO_OK;
+  }
+  if (status != ZO_OK) return status;
   self->active = 1;
   self->place[0].kind = ZO_PLACE_OWN;
   return ZO_OK;
@@ -271,8 +288,9 @@ static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* wha
     return ZO_ERROR_ARGUMENT;
   }
   if (!has_bytes(self, place, at, what->bytes)) return ZO_ERROR_ARGUMENT;
-  if (!has_checksum(self, place, at, what->bytes, what->checksum)) return ZO_ERROR_STORE;
-  if (!of_weights && !has_log(self, place)) return ZO_ERROR_LOG;
+  if (has_checksum(self, place, at, what->bytes, what->checksum) != ZO_OK) return ZO_ERROR_STORE;
+  const zo_status status = of_weights ? ZO_OK : has_log(self, place);
+  if (status != ZO_OK) return status;
   if (!make_void(self, place)) return ZO_ERROR_STORE;
   if (!of_weights) return ZO_OK;
   /* The log that the place had before is none of the run that is to begin. */
@@ -294,7 +312,7 @@ zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* wh
   zo_status status = ZO_OK;
   if (!as_it_is) {
     status = make_ready(self, place, what);
-  } else if (!is_usable(self, place)) {
+  } else if (is_usable(self, place) != ZO_OK) {
     status = ZO_ERROR_STORE;
   }
   if (status != ZO_OK) return status;

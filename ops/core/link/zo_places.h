@@ -83,17 +83,16 @@ typedef struct zo_places {
  * are damaged, the other place is active, or else place 1 with the model's own weights.
  *
  *   places        the caller keeps it where it is
- *   bytes         of the store
  *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
  *
  * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header, or a unit that
- * no store has. */
-zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t bytes,
-                          uint32_t weight_bytes, const uint8_t* fingerprint);
+ * no store has. ZO_ERROR_STORE: it cannot be read; mount again before anything else. */
+zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t weight_bytes,
+                          const uint8_t* fingerprint);
 
-/* Reads bytes of a place. False: it has fewer, or the store fails. */
-bool zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes,
-                    uint32_t count);
+/* Reads bytes of a place. Errors: those of zo_store_read. */
+zo_status zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes,
+                         uint32_t count);
 
 /* Writes whole units of the store into the place that is not active. The first write makes it void:
  * what it had before is no longer to be gone back to.

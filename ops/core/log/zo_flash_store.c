@@ -46,7 +46,7 @@ static bool fits_flash(const zo_flash* f) {
 /* False where the part cannot be read. A page that has no whole header has the number NO_PAGE. */
 static bool read_header(const zo_flash* f, uint32_t page, uint32_t* number, uint32_t* write) {
   uint8_t header[kPageHeaderBytes];
-  if (!f->read(f->context, page * f->page_bytes, header, sizeof header)) return false;
+  if (f->read(f->context, page * f->page_bytes, header, sizeof header) <= 0) return false;
   const bool is_whole = zo_read_u32(header) == PAGE_MAGIC &&
                         zo_read_u32(header + kPageChecksum) == zo_crc32(0, header, kPageChecksum);
   *number = is_whole ? zo_read_u32(header + kPageNumber) : NO_PAGE;
@@ -138,7 +138,7 @@ zo_status zo_flash_store_mount(zo_flash_store* self, const zo_flash* flash, uint
   return ZO_ERROR_STORE;
 }
 
-uint32_t zo_flash_store_bytes(const zo_flash_store* self) {
+static uint32_t bytes_of(const zo_flash_store* self) {
   return self->flash == NULL ? 0u : self->count * page_data_bytes(self->flash);
 }
 
@@ -184,7 +184,9 @@ static bool write_page(zo_flash_store* self, uint32_t number, const page_change*
     uint8_t bytes[kFlashChunk];
     count = size - at < kFlashChunk ? size - at : (uint32_t)kFlashChunk;
     memset(bytes, 0xFF, sizeof bytes);
-    if (from != 0u && !f->read(f->context, data_at(f, from - 1u) + at, bytes, count)) return false;
+    if (from != 0u && f->read(f->context, data_at(f, from - 1u) + at, bytes, count) <= 0) {
+      return false;
+    }
     lay_over(change, at, bytes, count);
     /* Units that stay erased at its end are left for what follows. */
     uint32_t used = count;
@@ -250,7 +252,7 @@ static bool write_change(zo_flash_store* self, uint32_t number, const page_chang
 
 bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   zo_flash_store* self = (zo_flash_store*)store;
-  const uint32_t room = zo_flash_store_bytes(self);
+  const uint32_t room = bytes_of(self);
   if (offset > room || count > room - offset) return false;
   while (count > 0u) {
     const uint32_t size = page_data_bytes(self->flash), begin = offset % size;
@@ -280,23 +282,25 @@ zo_status zo_flash_store_clear(zo_flash_store* self) {
   return ZO_ERROR_STORE;
 }
 
-bool zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {
+int32_t zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {
   const zo_flash_store* self = (const zo_flash_store*)store;
-  const uint32_t room = zo_flash_store_bytes(self);
-  if (offset > room || count > room - offset) return false;
-  while (count > 0u) {
+  const uint32_t room = bytes_of(self);
+  if (self->flash == NULL) return -(int32_t)ZO_ERROR_STORE;
+  if (offset > room) return 0;
+  const int32_t found = (int32_t)(count < room - offset ? count : room - offset);
+  for (count = (uint32_t)found; count > 0u;) {
     const zo_flash* f = self->flash;
     const uint32_t size = page_data_bytes(f), begin = offset % size;
     const uint32_t part = size - begin < count ? size - begin : count;
     const uint32_t page = self->pages[offset / size];
     if (page == 0u) {
       memset(bytes, 0xFF, part);
-    } else if (!f->read(f->context, data_at(f, page - 1u) + begin, bytes, part)) {
-      return false;
+    } else if (f->read(f->context, data_at(f, page - 1u) + begin, bytes, part) <= 0) {
+      return -(int32_t)ZO_ERROR_STORE;
     }
     offset += part;
     bytes += part;
     count -= part;
   }
-  return true;
+  return found;
 }

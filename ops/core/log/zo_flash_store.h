@@ -39,13 +39,14 @@ extern "C" {
  *   program  `count` bytes, whole units of which none has been programmed since it was erased; true
  *            once they are there for good
  *   erase    the sector that begins at the address
+ *   read     any number of bytes. More than 0: all of them are read; 0 or less: they are not
  *
- * All return false where they fail. Where a power cut has left a unit undecided, `read` may give
- * anything for it, but must not fail. */
+ * `program` and `erase` return false where they fail. Where a power cut has left a unit undecided,
+ * `read` may give anything for it, but must not fail. */
 typedef struct zo_flash {
   bool (*program)(void* context, uint32_t address, const uint8_t* bytes, uint32_t count);
   bool (*erase)(void* context, uint32_t address);
-  bool (*read)(void* context, uint32_t address, uint8_t* bytes, uint32_t count);
+  int32_t (*read)(void* context, uint32_t address, uint8_t* bytes, uint32_t count);
   void* context;
   uint32_t sectors;      /* 4 at least */
   uint32_t sector_bytes; /* a multiple of page_bytes */
@@ -57,6 +58,11 @@ typedef struct zo_flash {
 /* Pages of content that a part has room for, which is two bytes of RAM each. */
 #define ZO_FLASH_STORE_PAGES(sectors, sector_bytes, page_bytes) \
   (((sectors) - 2u) * ((sector_bytes) / (page_bytes)))
+
+/* Bytes that such a store has, for zo_log_store. */
+#define ZO_FLASH_STORE_BYTES(sectors, sector_bytes, page_bytes, unit) \
+  (ZO_FLASH_STORE_PAGES(sectors, sector_bytes, page_bytes) *          \
+   ((page_bytes) - ((unit) > 16u ? (unit) : 16u)))
 
 typedef struct zo_flash_store {
   const zo_flash* flash; /* null: not mounted, or a write has failed */
@@ -81,14 +87,12 @@ zo_status zo_flash_store_mount(zo_flash_store* store, const zo_flash* flash, uin
  * Errors: ZO_ERROR_STORE: the part fails; the store has to be mounted again. */
 zo_status zo_flash_store_clear(zo_flash_store* store);
 
-/* Bytes that the content may have. */
-uint32_t zo_flash_store_bytes(const zo_flash_store* store);
-
-/* The two functions of a zo_log_store, whose context is a zo_flash_store. A write that returns
- * false, of more than there is room for or where the part fails, may have done a part; where the
- * part has failed, the store has to be mounted again. */
+/* The two functions of a zo_log_store of ZO_FLASH_STORE_BYTES, whose context is a zo_flash_store. A
+ * write that returns false, of more than there is room for or where the part fails, may have done a
+ * part; where the part has failed, the store has to be mounted again. A read is negative where the
+ * part fails or the store is not mounted. */
 bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count);
-bool zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
+int32_t zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
 
 #ifdef __cplusplus
 }

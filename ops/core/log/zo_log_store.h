@@ -6,7 +6,8 @@
 #define TFLM_ZO_OPS_CORE_LOG_ZO_LOG_STORE_H_
 
 #include <stdbool.h>
-#include <stdint.h>
+
+#include "ops/core/zo_types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,20 +20,31 @@ extern "C" {
  *   write  `count` bytes at an offset, over others, too: whole units, offset and count are
  *          multiples of `unit`. True once they are safe from a power failure, or, in a store that
  *          has a `sync`, once they are taken
- *   read   any number of bytes at any offset, those that were written, synced or not; past them it
- *          fails, or gives any bytes
+ *   read   any number of bytes at any offset, those that were written, synced or not. Returns how
+ *          many it has read: fewer than `count` only where a file ends, and bytes that were never
+ *          written may be anything. Negative, an error code of its own: it has failed, which says
+ *          nothing about what is there
  *   sync   true once all that was written is safe; null: a write that returns is
  *   unit   bytes that are programmed at once: 1 (or 0), 2, 4, 8, 16 or 32. A power failure may lose
  *          whatever was written and is not safe, whole units of it, in any order, and nothing else
+ *   bytes  that the store has: it is asked for no others. UINT32_MAX: a file that grows
  *
- * All return false where they fail. */
+ * `write` and `sync` return false where they fail. */
 typedef struct zo_log_store {
   bool (*write)(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count);
-  bool (*read)(void* context, uint32_t offset, uint8_t* bytes, uint32_t count);
+  int32_t (*read)(void* context, uint32_t offset, uint8_t* bytes, uint32_t count);
   void* context;
   bool (*sync)(void* context);
   uint32_t unit;
+  uint32_t bytes;
 } zo_log_store;
+
+/* Reads bytes of a store; all that reads one calls this. Errors: ZO_ERROR_LOG: the store ends
+ * before them; ZO_ERROR_STORE: it has failed, and what is there is not known. */
+zo_status zo_store_read(const zo_log_store* store, uint32_t offset, void* bytes, uint32_t count);
+
+/* Writes bytes of a store; all that writes one calls this. False: it has no room, or fails. */
+bool zo_store_write(const zo_log_store* store, uint32_t offset, const void* bytes, uint32_t count);
 
 #ifdef __cplusplus
 }

@@ -35,11 +35,11 @@ static bool write_store(void* context, uint32_t offset, const uint8_t* bytes, ui
   return true;
 }
 
-static bool read_bytes(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+static int32_t read_bytes(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   const world* w = (const world*)context;
   HOLDS(offset <= w->bytes && count <= w->bytes - offset);
   memcpy(bytes, w->store + offset, count);
-  return true;
+  return (int32_t)count;
 }
 
 static bool send_bytes(void* context, const uint8_t* bytes, uint32_t count) {
@@ -113,11 +113,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.store = (uint8_t*)fuzz_allocate(w.bytes);
   fill_bytes(&in, w.store, w.bytes);
   w.sent = (uint8_t*)fuzz_allocate(kMostSent);
-  const zo_log_store store = {write_store, read_bytes, &w, NULL, w.unit};
+  const zo_log_store store = {write_store, read_bytes, &w, NULL, w.unit, w.bytes};
   const uint32_t place = (w.bytes / 2u - 64u) / w.unit * w.unit;
   const uint32_t header = (36u + w.unit - 1u) / w.unit * w.unit;
   const uint32_t weights = take_between(&in, 0, place - header);
-  HOLDS(zo_places_mount(&w.places, &store, w.bytes, weights, fingerprint) == ZO_OK);
+  HOLDS(zo_places_mount(&w.places, &store, weights, fingerprint) == ZO_OK);
   const uint32_t room = ZO_LINK_LEAST_BYTES + take_between(&in, 0, 40);
   uint8_t* buffer = (uint8_t*)fuzz_allocate(room);
   zo_link link;
@@ -145,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     HOLDS(w.places.active == 1u || w.places.active == 2u);
     HOLDS(!w.places.needs_log);
     zo_places after;
-    HOLDS(zo_places_mount(&after, &store, w.bytes, weights, fingerprint) == ZO_OK);
+    HOLDS(zo_places_mount(&after, &store, weights, fingerprint) == ZO_OK);
     HOLDS(after.active == w.places.active && after.number == w.places.number);
   }
   free(buffer);

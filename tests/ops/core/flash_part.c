@@ -123,13 +123,13 @@ static bool erase(void* context, uint32_t address) {
   return part->faults == 0u && operate(part, &o);
 }
 
-static bool read(void* context, uint32_t address, uint8_t* bytes, uint32_t count) {
+static int32_t read(void* context, uint32_t address, uint8_t* bytes, uint32_t count) {
   flash_part* part = (flash_part*)context;
-  ++part->reads;
-  if (address > bytes_of(part) || count > bytes_of(part) - address) return false;
-  if (part->is_off) return false;
+  if (++part->reads == part->failing_read) return -5;
+  if (address > bytes_of(part) || count > bytes_of(part) - address) return ++part->faults, -22;
+  if (part->is_off) return -5;
   memcpy(bytes, part->image.bytes + address, count);
-  return true;
+  return (int32_t)count;
 }
 
 bool flash_part_write(flash_part* part, uint32_t address, const uint8_t* bytes, uint32_t count) {

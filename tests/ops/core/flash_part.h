@@ -48,6 +48,7 @@ typedef struct flash_part {
   int is_off;
   uint32_t faults; /* what no program may do: units programmed twice, addresses outside */
   uint32_t reads;
+  uint32_t failing_read; /* number of the read that fails, from 1; 0: none */
   uint64_t program_bytes;
 
   int is_recording;

@@ -30,7 +30,7 @@ static void begin(stored* s, const geometry* g, int dirty) {
   s->pages = (uint16_t*)malloc(ZO_FLASH_STORE_PAGES(g->sectors, g->sector_bytes, g->page_bytes) *
                                sizeof *s->pages);
   mount(s);
-  s->bytes = zo_flash_store_bytes(&s->store);
+  s->bytes = ZO_FLASH_STORE_BYTES(g->sectors, g->sector_bytes, g->page_bytes, g->unit);
   CHECK(s->bytes > 0);
   s->expected = (uint8_t*)malloc(s->bytes);
   memset(s->expected, 0xFF, s->bytes);
@@ -47,7 +47,7 @@ static void end(stored* s) {
  * is from then on what is expected. */
 static void compare(stored* s, uint32_t from, uint32_t to) {
   uint8_t* found = (uint8_t*)malloc(s->bytes);
-  CHECK(zo_flash_store_read(&s->store, 0, found, s->bytes));
+  CHECK(zo_flash_store_read(&s->store, 0, found, s->bytes) == (int32_t)s->bytes);
   for (uint32_t i = 0; i < s->bytes; ++i) {
     const int in_unit = i + s->part.flash.unit > from && i < to + s->part.flash.unit;
     const int undecided = (i >= from && i < to) || (from < to && in_unit && s->expected[i] == 0xFF);
@@ -72,7 +72,7 @@ static void any_write(const stored* s, uint32_t* at, uint32_t* offset, uint32_t*
 /* Power has failed while the store was cleared: it is, or has what it had. */
 static void all_or_nothing(stored* s) {
   uint8_t* found = (uint8_t*)malloc(s->bytes);
-  CHECK(zo_flash_store_read(&s->store, 0, found, s->bytes));
+  CHECK(zo_flash_store_read(&s->store, 0, found, s->bytes) == (int32_t)s->bytes);
   if (memcmp(found, s->expected, s->bytes) != 0) memset(s->expected, 0xFF, s->bytes);
   free(found);
 }
@@ -165,7 +165,8 @@ static void test_room(void) {
   CHECK(!zo_flash_store_write(&s.store, s.bytes, &byte, 1));
   CHECK(!zo_flash_store_write(&s.store, 1, s.expected, s.bytes));
   CHECK(!zo_flash_store_write(&s.store, UINT32_MAX, &byte, 2));
-  CHECK(!zo_flash_store_read(&s.store, s.bytes, &byte, 1));
+  CHECK(zo_flash_store_read(&s.store, s.bytes, &byte, 1) == 0);
+  CHECK(zo_flash_store_read(&s.store, s.bytes - 1u, s.expected, 2) == 1);
   CHECK(zo_flash_store_write(&s.store, s.bytes, &byte, 0));
   CHECK(zo_flash_store_write(&s.store, s.bytes - 1u, &byte, 1));
   end(&s);

@@ -91,6 +91,8 @@ typedef struct torn_store {
   uint32_t writes;
   uint32_t failing; /* number of the write that fails, from 1; 0: none */
   uint32_t arrives;
+  uint32_t reads;
+  uint32_t failing_read; /* number of the read that fails, from 1; 0: none */
 } torn_store;
 
 static bool write_torn(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
@@ -108,11 +110,12 @@ static bool write_torn(void* context, uint32_t offset, const uint8_t* bytes, uin
   return !fails;
 }
 
-static bool read_torn(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
-  const torn_store* s = (const torn_store*)context;
-  if (offset > kStoreBytes || count > kStoreBytes - offset) return false;
+static int32_t read_torn(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
+  torn_store* s = (torn_store*)context;
+  CHECK(offset <= kStoreBytes && count <= kStoreBytes - offset); /* whatever the line asks for */
+  if (++s->reads == s->failing_read) return -5;
   memcpy(bytes, s->bytes + offset, count);
-  return true;
+  return (int32_t)count;
 }
 
 /* A device: what its trainer has taken from a place. */
@@ -135,10 +138,9 @@ static zo_status adopt(void* context) {
   if (d->refusals > 0u) return --d->refusals, ZO_ERROR_LOG;
   d->kind = p->place[p->active - 1u].kind;
   CHECK(!p->needs_log || d->kind == ZO_PLACE_LOG);
-  if (d->kind == ZO_PLACE_WEIGHTS)
-    CHECK(p->weights.read(p->weights.context, 0, d->weights, kWeightBytes));
-  CHECK(p->log.read(p->log.context, 0, d->log, kLogBytes));
-  return ZO_OK;
+  zo_status status = ZO_OK;
+  if (d->kind == ZO_PLACE_WEIGHTS) status = zo_store_read(&p->weights, 0, d->weights, kWeightBytes);
+  return status == ZO_OK ? zo_store_read(&p->log, 0, d->log, kLogBytes) : status;
 }
 
 static void boot(place_device* d) {
@@ -147,7 +149,8 @@ static void boot(place_device* d) {
   d->store.read = read_torn;
   d->store.context = &d->memory;
   d->store.unit = d->memory.unit;
-  CHECK(zo_places_mount(&d->places, &d->store, kStoreBytes, kWeightBytes, fingerprint) == ZO_OK);
+  d->store.bytes = kStoreBytes;
+  CHECK(zo_places_mount(&d->places, &d->store, kWeightBytes, fingerprint) == ZO_OK);
   CHECK(adopt(d) == ZO_OK);
 }
 
@@ -190,6 +193,43 @@ static zo_status deploy(place_device* d, uint32_t place, uint32_t kind, const ui
   return status == ZO_OK ? zo_places_activate(&d->places, place, &what, adopt, d) : status;
 }
 
+/* Each read of a store fails once: that is said, nothing is written, and the same call succeeds
+ * afterwards. */
+static void test_failing_reads(uint32_t unit) {
+  place_device d;
+  uint8_t weights[kWeightBytes], log[kLogBytes], before[kStoreBytes];
+  const zo_place as_it_is = {ZO_PLACE_VOID, 0, 0};
+  zo_places again;
+  uint32_t failures = 0;
+  begin_device(&d, unit);
+  any_content(weights, sizeof weights);
+  make_log(log, 132, 3, unit);
+  CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, weights, kWeightBytes) == ZO_OK);
+  CHECK(deploy(&d, 1, ZO_PLACE_LOG, log, kLogBytes) == ZO_OK);
+  memcpy(before, d.memory.bytes, sizeof before);
+  d.memory.writes = 0;
+  for (zo_status status = ZO_ERROR_STORE; status != ZO_OK;) {
+    d.memory.reads = 0;
+    d.memory.failing_read = ++failures;
+    status = zo_places_mount(&again, &d.store, kWeightBytes, fingerprint);
+    CHECK(status == (d.memory.reads < failures ? ZO_OK : ZO_ERROR_STORE));
+  }
+  CHECK(memcmp(before, d.memory.bytes, sizeof before) == 0);
+  CHECK(failures > 4u && again.active == 1u && again.place[0].kind == ZO_PLACE_LOG);
+  CHECK(again.place[1].kind == ZO_PLACE_WEIGHTS);
+  failures = 0;
+  for (zo_status status = ZO_ERROR_STORE; status != ZO_OK;) {
+    d.memory.reads = 0;
+    d.memory.failing_read = ++failures;
+    status = zo_places_activate(&d.places, 2, &as_it_is, adopt, &d);
+    CHECK(status == (d.memory.reads < failures ? ZO_OK : ZO_ERROR_STORE));
+    if (status == ZO_OK) break;
+    CHECK(d.memory.writes == 0u && d.places.active == 1u && d.kind == ZO_PLACE_LOG);
+  }
+  CHECK(failures > 1u && d.places.active == 2u);
+  free(d.memory.bytes);
+}
+
 static void test_refusals(uint32_t unit) {
   place_device d;
   uint8_t log[kLogBytes], byte = 0;
@@ -200,12 +240,18 @@ static void test_refusals(uint32_t unit) {
   /* The least place: weights and a header of 36 bytes, each filled up. */
   const uint32_t least = log_at(unit) + (36u + unit - 1u) / unit * unit;
   CHECK(d.places.place_bytes == 64 + kLogBytes);
-  CHECK(zo_places_mount(&none, &d.store, 127, 0, fingerprint) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_mount(&none, &d.store, 127 + 2 * least, 40, fingerprint) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_places_mount(&none, &d.store, 128 + 2 * least, 40, fingerprint) == ZO_OK);
-  CHECK(zo_places_mount(&none, &d.store, UINT32_MAX, UINT32_MAX, fingerprint) == ZO_ERROR_ARGUMENT);
-  const zo_log_store odd = {d.store.write, d.store.read, &d.memory, NULL, unit == 1u ? 3u : 64u};
-  CHECK(zo_places_mount(&none, &odd, kStoreBytes, 40, fingerprint) == ZO_ERROR_ARGUMENT);
+  zo_log_store other_store = d.store;
+  other_store.bytes = 127;
+  CHECK(zo_places_mount(&none, &other_store, 0, fingerprint) == ZO_ERROR_ARGUMENT);
+  other_store.bytes = 127 + 2 * least;
+  CHECK(zo_places_mount(&none, &other_store, 40, fingerprint) == ZO_ERROR_ARGUMENT);
+  other_store.bytes = 128 + 2 * least;
+  CHECK(zo_places_mount(&none, &other_store, 40, fingerprint) == ZO_OK);
+  other_store.bytes = UINT32_MAX;
+  CHECK(zo_places_mount(&none, &other_store, UINT32_MAX, fingerprint) == ZO_ERROR_ARGUMENT);
+  other_store = d.store;
+  other_store.unit = unit == 1u ? 3u : 64u;
+  CHECK(zo_places_mount(&none, &other_store, 40, fingerprint) == ZO_ERROR_ARGUMENT);
   CHECK(zo_places_write(&d.places, 1, 0, units, unit) == ZO_ERROR_ORDER);
   CHECK(zo_places_write(&d.places, 0, 0, units, unit) == ZO_ERROR_ARGUMENT);
   CHECK(zo_places_write(&d.places, 3, 0, units, unit) == ZO_ERROR_ARGUMENT);
@@ -217,9 +263,12 @@ static void test_refusals(uint32_t unit) {
   }
   CHECK(zo_places_activate(&d.places, 2, &as_it_is, adopt, &d) == ZO_ERROR_STORE);
   CHECK(zo_places_activate(&d.places, 1, &as_it_is, adopt, &d) == ZO_OK);
-  CHECK(!d.places.weights.write(d.places.weights.context, 0, &byte, 1));
-  CHECK(!d.places.log.write(d.places.log.context, UINT32_MAX, &byte, 1));
-  CHECK(!d.places.log.read(d.places.log.context, 64 + kLogBytes - log_at(unit), &byte, 1));
+  CHECK(!zo_store_write(&d.places.weights, 0, &byte, 1));
+  CHECK(!zo_store_write(&d.places.log, UINT32_MAX, &byte, 1));
+  const uint32_t log_end = 64 + kLogBytes - log_at(unit);
+  CHECK(zo_store_read(&d.places.log, log_end, &byte, 1) == ZO_ERROR_LOG);
+  CHECK(zo_store_read(&d.places.log, log_end - 1u, &byte, 1) == ZO_OK);
+  CHECK(zo_store_read(&d.places.weights, kWeightBytes, &byte, 1) == ZO_ERROR_LOG);
   make_log(log, 132, 1, unit);
   log[9] = 0;
   log[20] ^= 1; /* of another model */
@@ -260,7 +309,7 @@ static void test_there_and_back(uint32_t unit) {
   others[0] = (uint8_t)(weights[0] ^ 1u);
   make_log(own, 132, 7, unit);
   make_log(log, 164, 9, unit);
-  CHECK(d.places.log.write(d.places.log.context, 0, own, kLogBytes));
+  CHECK(zo_store_write(&d.places.log, 0, own, kLogBytes));
   CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, weights, kWeightBytes) == ZO_OK);
   CHECK(d.kind == ZO_PLACE_WEIGHTS && memcmp(d.weights, weights, kWeightBytes) == 0);
   CHECK(zo_read_u32(d.log) == 0u && zo_read_u32(d.log + 4) == 0u);
@@ -290,7 +339,7 @@ static void test_there_and_back(uint32_t unit) {
   CHECK(d.places.active == 1u && d.kind == ZO_PLACE_OWN);
   /* A store of another model has nothing. */
   static const uint8_t stranger[16] = {0};
-  CHECK(zo_places_mount(&d.places, &d.store, kStoreBytes, kWeightBytes, stranger) == ZO_OK);
+  CHECK(zo_places_mount(&d.places, &d.store, kWeightBytes, stranger) == ZO_OK);
   CHECK(d.places.number == 0u && d.places.active == 1u);
   free(d.memory.bytes);
 }
@@ -309,7 +358,7 @@ static void test_power_cuts(uint32_t unit) {
   make_log(log, 132, 3, unit);
   begin_device(&d, unit);
   CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, first, kWeightBytes) == ZO_OK);
-  CHECK(d.places.log.write(d.places.log.context, 0, log, kLogBytes));
+  CHECK(zo_store_write(&d.places.log, 0, log, kLogBytes));
   memcpy(before, d.memory.bytes, sizeof before);
   for (uint32_t back = 0; back < 2u; ++back) {
     for (uint32_t failing = 1;; ++failing) {
@@ -423,17 +472,22 @@ static void test_requests(void) {
         zo_fnv1a(ZO_FNV1A_BEGIN, d.memory.bytes + 128 + kWeightBytes + 4, kLogBytes - 4));
   read[8] = read[9] = read[10] = read[11] = 0xFF;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
+  CHECK(zo_read_u32(answer + 4) == ZO_ERROR_LOG);
+  /* The store fails: that is another thing than a store that ends. */
+  zo_write_u32(read + 8, 4);
+  d.memory.failing_read = d.memory.reads + 1u;
+  CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
   CHECK(zo_read_u32(answer + 4) == ZO_ERROR_STORE);
   read[4] = 3; /* no such store */
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
-  CHECK(zo_read_u32(answer + 4) == ZO_ERROR_STORE);
+  CHECK(zo_read_u32(answer + 4) == ZO_ERROR_LOG);
   /* A device that has neither places nor a log. */
   link.places = NULL;
   link.log = NULL;
   link.change = NULL;
   read[4] = read[8] = read[9] = read[10] = read[11] = 0;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
-  CHECK(zo_read_u32(answer + 4) == ZO_ERROR_STORE);
+  CHECK(zo_read_u32(answer + 4) == ZO_ERROR_LOG);
   read[1] = ZO_LINK_WRITE;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
   CHECK(zo_read_u32(answer + 4) == ZO_ERROR_ARGUMENT);
@@ -455,6 +509,7 @@ void test_link(void) {
   }
   for (uint32_t unit = 1; unit <= 32u; unit *= 2u) {
     test_refusals(unit);
+    test_failing_reads(unit);
     test_there_and_back(unit);
     test_power_cuts(unit);
   }
