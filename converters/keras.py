@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from .conversion import (
 )
 from .data import Array
 from .errors import ConversionError, DataError
-from .keras_names import layer_names, layer_of, order_and_name
+from .keras_names import KerasNames, order_and_name
 from .keras_source import FixedModel, first_line, load_keras, quiet, tensorflow_and_keras, with_fixed_batch
 from .model import Model, load_model
 from .model.schema import BuiltinOperator
@@ -95,9 +95,8 @@ def convert(
             raise
         wrong = error  # a file's y may be the targets of a regression
     result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
-    layers = layer_names(fixed.source)
-    check_int8(result, lambda name: layer_of(name, layers) or name)
-    order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, layers)
+    check_int8(result, lambda name: fixed.names.layer_of(name) or name)
+    order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, fixed.names)
     check_ports(result)
     widen_activations(result, activation_headroom)
     # Whatever the editor left over is not worth flash.
@@ -117,7 +116,7 @@ def convert(
 def _run_converter(tf: Any, fixed: FixedModel, data: list[Array], per_channel_dense: bool) -> bytes:
     names = [t.name for t in fixed.inputs]
     try:
-        with quiet():
+        with quiet(), fixed.names.apart():
             converter = tf.lite.TFLiteConverter.from_keras_model(fixed.model)
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
             converter.representative_dataset = lambda: (
@@ -128,10 +127,10 @@ def _run_converter(tf: Any, fixed: FixedModel, data: list[Array], per_channel_de
             converter._experimental_disable_per_channel_quantization_for_dense_layers = not per_channel_dense
             return bytes(converter.convert())
     except Exception as e:
-        raise ConversionError(_explain(str(e), layer_names(fixed.source)) or first_line(e)) from e
+        raise ConversionError(_explain(str(e), fixed.names) or fixed.names.own(first_line(e))) from e
 
 
-def _explain(message: str, layers: Sequence[str]) -> str | None:
+def _explain(message: str, layers: KerasNames) -> str | None:
     """One line from the converter's exception: which operators of which layers TFLite does not have."""
     operators = re.search(r"^(?:TF Select|Custom) ops: (.+)$", message, re.MULTILINE)
     if operators is None:
@@ -139,7 +138,7 @@ def _explain(message: str, layers: Sequence[str]) -> str | None:
     names = operators.group(1).strip()
     first = names.split(",")[0]
     place = re.search(rf'fused\["{re.escape(first)}:", "([^"@]+)', message)
-    layer = layer_of(place.group(1), layers) if place else None
+    layer = layers.layer_of(place.group(1)) if place else None
     where = f"layer «{layer}»: " if layer else ""
     return f"{where}TFLite has no int8 kernel for {names}; replace it by operators that it has"
 

@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
 
 from .model import Model, Tensor
 
-__all__ = ["all_layers", "layer_names", "layer_of", "order_and_name"]
+__all__ = ["KerasNames", "all_layers", "order_and_name"]
+
+# What a layer is called while TensorFlow names what it computes. TensorFlow tells scopes of one name apart by
+# numbers, and enters that of a layer twice: Keras' dense, dense_1 and dense_2 become dense_1, dense_1_2 and
+# dense_2_1, from which nobody can tell them.
+_SCOPE: Final = "zo.{}.layer"
+_IN_SCOPE: Final = re.compile(r"zo\.(\d+)\.layer(?:_\d+)*")
 
 
 def all_layers(model: Any) -> list[Any]:
@@ -18,42 +26,62 @@ def all_layers(model: Any) -> list[Any]:
     return [] if flatten is None else list(flatten(include_self=False, recursive=True))
 
 
-def layer_names(model: Any) -> list[str]:
-    """Returns the names of all layers, those of nested models included."""
-    return [layer.name for layer in all_layers(model)]
+def _paths(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yields the identity of each layer and its name behind those of the models and layers that it is in."""
+    flatten = getattr(model, "_flatten_layers", None)
+    for layer in () if flatten is None else flatten(include_self=False, recursive=False):
+        yield id(layer), (*above, layer.name)
+        yield from _paths(layer, (*above, layer.name))
 
 
-def _layer_at(path: Sequence[str], layers: Sequence[str]) -> tuple[int, str] | None:
-    """Returns the innermost layer's place in a path, and its name; Keras makes scopes unique by numbers."""
-    for i in range(len(path) - 1, -1, -1):
-        if path[i] in layers:
-            return i, path[i]
-        shortened = re.sub(r"_\d+$", "", path[i])
-        if shortened != path[i] and shortened in layers:
-            return i, shortened
-    return None
+class KerasNames:
+    """The names that the layers of a Keras model have, for the tensors that TensorFlow makes of them.
+
+    A layer's name is its own, behind those of the models that it is in where another layer has the same.
+
+    Args:
+        model: Keras model, or a SavedModel as a layer, whose own layers nobody knows.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._layers = all_layers(model)
+        paths: dict[int, tuple[str, ...]] = {}
+        for layer, path in _paths(model):
+            paths.setdefault(layer, path)
+        found = [paths[id(layer)] for layer in self._layers]
+        counts = Counter(path[-1] for path in found)
+        self._names = ["/".join(path) if counts[path[-1]] > 1 else path[-1] for path in found]
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Calls layers, while TensorFlow converts the model, so that scopes tell them apart."""
+        own = [layer.name for layer in self._layers]
+        try:
+            for i, layer in enumerate(self._layers):
+                layer.name = _SCOPE.format(i)
+            yield
+        finally:
+            for layer, name in zip(self._layers, own, strict=True):
+                layer.name = name
+
+    def layer_of(self, tensor: str) -> str | None:
+        """Returns the innermost layer that a tensor comes from; None where its name does not tell."""
+        for part in tensor.split(";"):
+            if found := _IN_SCOPE.findall(part):
+                return self._names[int(found[-1])]
+        return None
+
+    def own(self, text: str) -> str:
+        """Returns a message of TensorFlow's with the layers' own names."""
+        return _IN_SCOPE.sub(lambda found: self._names[int(found[1])], text)
+
+    def shorten(self, tensor: str) -> str:
+        """Returns a tensor's name without the scopes outside the layer, which has its own name."""
+        parts = [re.sub(rf"^.*(?={_IN_SCOPE.pattern})", "", part) for part in tensor.split(";")]
+        return self.own(";".join(parts))
 
 
-def layer_of(name: str, layers: Sequence[str]) -> str | None:
-    """Returns the layer that a tensor comes from; None where its name does not tell."""
-    for part in name.split(";"):
-        found = _layer_at(part.split("/"), layers)
-        if found:
-            return found[1]
-    return None
-
-
-def _shorten(name: str, layers: Sequence[str]) -> str:
-    """«m_1/functional_1_1/conv_1/convolution» becomes «conv/convolution»."""
-    parts = []
-    for part in name.split(";"):
-        path = part.split("/")
-        found = _layer_at(path, layers)
-        parts.append("/".join([found[1], *path[found[0] + 1 :]]) if found else part)
-    return ";".join(parts)
-
-
-def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: Sequence[str]) -> None:
+def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: KerasNames) -> None:
     """Inputs and outputs in the order of the Keras model; names without the converter's scopes."""
     graph = model.subgraphs[0]
     signature = next((s for s in model.signatures or () if s.subgraph is graph), None)
@@ -74,7 +102,7 @@ def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: 
     taken: set[str] = set()
     # Inputs and outputs choose first.
     for tensor in [*names, *(t for t in graph.all_tensors() if t not in names)]:
-        base = names.get(tensor) or _shorten(tensor.name, layers)
+        base = names.get(tensor) or layers.shorten(tensor.name)
         name, number = base, 1
         while name in taken:
             name, number = f"{base}_{number}", number + 1

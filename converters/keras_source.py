@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .errors import ConversionError
-from .keras_names import all_layers
+from .keras_names import KerasNames, all_layers
 
 __all__ = ["FixedModel", "first_line", "load_keras", "quiet", "tensorflow_and_keras", "with_fixed_batch"]
 
@@ -80,6 +80,7 @@ class FixedModel:
     model: Any
     inputs: list[Any]
     outputs: list[str]  # names for the signature
+    names: KerasNames
 
 
 def load_keras(keras: Any, model: Any) -> Any:
@@ -205,4 +206,4 @@ def _rebuilt(keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str
     fixed = keras.Model(inputs, outputs, name=f"fixed_{name}")
     if named is None or len(named) != len(fixed.outputs):
         named = [f"output_{i}" for i in range(len(fixed.outputs))]
-    return FixedModel(model, fixed, inputs, named)
+    return FixedModel(model, fixed, inputs, named, KerasNames(model))

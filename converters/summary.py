@@ -14,7 +14,7 @@ from .constants import ETHOS_U, METADATA_NAME
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Tensor
 from .operator_costs import filter_of, macs
-from .passes.layer_names import shown_name
+from .passes.layer_names import operator_names, shown_name
 from .table import table
 
 __all__ = ["render_summary", "summarize", "trained_by"]
@@ -30,7 +30,10 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
     zo = model.find_metadata(METADATA_NAME) is not None
     statistics = None if zo else read_statistics(model)
     metadata = read_metadata(model) if zo else None
-    operators = [_operator(k, op) for k, graph in enumerate(model.subgraphs) for op in graph.operators]
+    names = operator_names(model, {t.name: t.layer for t in metadata.trainable} if metadata else {})
+    operators = [
+        _operator(k, op, names[op]) for k, graph in enumerate(model.subgraphs) for op in graph.operators
+    ]
     return {
         "bytes": size,
         "kind": "zo" if zo else "plain",
@@ -69,14 +72,14 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
         [
             op["segment"],
             op["operator"] + (" (trainable)" if op["trainable"] else ""),
-            shown_name(op["output"] or ""),
+            op["name"],
             _shape(op["shape"]),
             op["weights"],
             op["macs"],
         ]
         for op in result["operators"]
     ]
-    console.print(table("Operators", ["segment", "operator", "output", "shape", "weights", "MACs"], rows))
+    console.print(table("Operators", ["segment", "operator", "name", "shape", "weights", "MACs"], rows))
     if any(op["operator"] == ETHOS_U for op in result["operators"]):
         console.print(
             "vela has compiled this model for an Ethos-U: layers and weights in its operator ethos-u are not "
@@ -121,11 +124,12 @@ def _port(tensor: Tensor) -> dict[str, Any]:
     }
 
 
-def _operator(segment: int, op: Operator) -> dict[str, Any]:
+def _operator(segment: int, op: Operator, name: str) -> dict[str, Any]:
     tensor = filter_of(op)
     return {
         "segment": segment,
         "operator": op.code.name,
+        "name": name,
         "output": op.outputs[0].name if op.outputs else None,
         "shape": list(op.outputs[0].shape) if op.outputs else None,
         "weights": 0 if tensor is None else tensor.size,

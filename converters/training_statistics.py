@@ -10,7 +10,7 @@ import numpy as np
 from .batch_norm import normalized_by, remembering_layers
 from .channel_statistics import Statistics
 from .data import Array
-from .keras_names import layer_names, order_and_name
+from .keras_names import order_and_name
 from .keras_source import FixedModel, quiet
 from .model import Model, Operator, load_model
 from .rescale_channels import layers_with_filters
@@ -50,12 +50,12 @@ def training_statistics(
     if not remembering or len(data[0]) < 2:
         return None
     try:
-        with quiet(), normalized_by(remembering, fixed, data):
+        with quiet(), normalized_by(remembering, fixed, data), fixed.names.apart():
             floating = load_model(_as_floats(tf, fixed))
     except Exception:
         # A model that fixes its batch, for instance: any of Keras' and TensorFlow's errors may come of it.
         return None
-    order_and_name(floating, [], [], layer_names(fixed.source))
+    order_and_name(floating, [], [], fixed.names)
     pairs = _counterparts(layers_with_filters(model), layers_with_filters(floating))
     if pairs is None:
         return None

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..model import Operator
+from ..constants import FULLY_CONNECTED_16
+from ..kernels import FILTER_OPERATORS
+from ..model import Model, Operator, Tensor
 
 # Names of tensors that are longer are shown by their layer.
 _LONGEST: Final = 40
@@ -18,7 +21,7 @@ _ANONYMOUS: Final = re.compile(r"^((arith|tfl|tf|std|mhlo)\.\w+|\w*const(ant)?)[
 # What an operator appends to the name of its layer; the first that occurs says which of several fused names
 # («conv/Relu;bn/FusedBatchNorm;conv/Conv2D») is the layer's.
 _SUFFIXES: Final = {
-    "CONV_2D": ("Conv2D", "convolution"),
+    "CONV_2D": ("Conv2D", "convolution", "separable_conv2d"),
     "DEPTHWISE_CONV_2D": ("depthwise", "DepthwiseConv2dNative", "convolution"),
     "FULLY_CONNECTED": ("MatMul", "Tensordot"),
 }
@@ -41,6 +44,8 @@ def _path(op: Operator) -> list[str]:
         if named:
             # «depthwise» is a layer's own name as well; only as an appendix to one is it dropped.
             path = named[0].split("/")[:-1]
+            if len(path) > 1 and path[-1] == "separable_conv2d":  # a part of a layer
+                return [*path[:-2], f"{path[-2]}/depthwise"]
             if path and (suffix != "depthwise" or "depthwise" in path[-1] or "dw" in path[-1]):
                 return path
             parts = named
@@ -67,11 +72,55 @@ def shown_name(tensor: str) -> str:
     return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
-def layer_names(operators: list[Operator]) -> list[str]:
-    """Returns a short name for each operator with a filter: as many of the last parts of its path as tell it
-    from the others, followed by a number where all parts are alike.
+def layers_of(operators: Iterable[Operator]) -> dict[Operator, str]:
+    """Returns a short name of the layer of each operator with a filter, by which people call it: as many of
+    the last parts of its path as tell it from the others, followed by a number where all parts are alike.
+    Operators that read the same filter are one layer.
+
+    Args:
+        operators: all operators of a model.
     """
-    paths = [_path(op) for op in operators]
+    filters: dict[Operator, Tensor] = {}
+    for op in operators:
+        weights = op.input(1)
+        if weights is not None and (op.builtin in FILTER_OPERATORS or op.code.name == FULLY_CONNECTED_16):
+            filters[op] = weights
+    first = {weights: op for op, weights in reversed(filters.items())}
+    readers = [op for op, weights in filters.items() if first[weights] is op]
+    names = dict(zip(readers, _told_apart([_path(op) for op in readers]), strict=True))
+    return {op: names[first[weights]] for op, weights in filters.items()}
+
+
+def operator_names(model: Model, layers: Mapping[str, str]) -> dict[Operator, str]:
+    """Returns a name for people of each operator: its layer's, or that of its output, which ends in its kind
+    where the name is another one's.
+
+    Args:
+        model: plain or ZO model.
+        layers: names of layers that the model itself tells, by their filters.
+    """
+    operators = [op for graph in model.subgraphs for op in graph.operators]
+    names = layers_of(operators)
+    for op in names:
+        weights = op.inputs[1]
+        assert weights is not None  # a layer has a filter
+        names[op] = layers.get(weights.name, names[op])
+    taken = set(names.values())
+    for op in operators:
+        if op in names:
+            continue
+        name = base = shown_name(op.outputs[0].name) if op.outputs else ""
+        number = 1
+        while name and name in taken:
+            name = f"{base}/{op.code.name.lower()}" + (f"_{number}" if number > 1 else "")
+            number += 1
+        names[op] = name
+        taken.add(name)
+    return names
+
+
+def _told_apart(paths: list[list[str]]) -> list[str]:
+    """Returns the shortest ends of paths that differ, followed by numbers where whole paths are alike."""
     depth = [1] * len(paths)
     while True:
         names = ["/".join(p[-d:]) for p, d in zip(paths, depth, strict=True)]

@@ -8,10 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ..errors import ConversionError
-from ..kernels import FILTER_OPERATORS
 from ..model import Model, Operator, Subgraph, Tensor
 from ..settings import InjectSettings
-from .layer_names import layer_names
+from .layer_names import layers_of
 from .plan import Plan, Trainable
 
 #: Why a layer of ``plan.unread`` is not trained.
@@ -59,16 +58,12 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
 
 
 def _candidates(graph: Subgraph) -> list[Trainable]:
-    found: dict[Tensor, list[Operator]] = {}
-    for op in graph.operators:
-        weights = op.input(1)
-        if op.builtin in FILTER_OPERATORS and weights is not None and weights.is_constant:
-            found.setdefault(weights, []).append(op)
-    names = layer_names([operators[0] for operators in found.values()])
-    return [
-        Trainable(tensor, operators, layer)
-        for (tensor, operators), layer in zip(found.items(), names, strict=True)
-    ]
+    found: dict[Tensor, Trainable] = {}
+    for op, layer in layers_of(graph.operators).items():
+        weights = op.inputs[1]
+        if weights is not None and weights.is_constant:
+            found.setdefault(weights, Trainable(weights, [], layer)).operators.append(op)
+    return list(found.values())
 
 
 def _feeds(graph: Subgraph, candidate: Trainable, wanted: Tensor) -> bool:

@@ -19,8 +19,8 @@ from ..converters.channel_statistics import (
     with_statistics,
 )
 from ..converters.model import Operator
-from ..converters.passes.layer_names import layer_names
-from ..converters.rescale_channels import is_per_channel, layers_with_filters, rescale_channels, why_fixed
+from ..converters.passes.layer_names import layers_of
+from ..converters.rescale_channels import is_per_channel, rescale_channels, why_fixed
 from ..data import DataError, Samples
 from ..training.workers import Workers
 from .correction import Shift, is_uneven, shift_between
@@ -260,9 +260,8 @@ def _correct(
 
 
 def _report(model: Model, changes: dict[Operator, tuple[Shift, int]]) -> tuple[LayerChange, ...]:
-    layers, graph = layers_with_filters(model), model.subgraphs[0]
-    found = []
-    for layer, name in zip(layers, layer_names(layers), strict=True):
+    graph, found = model.subgraphs[0], []
+    for layer, name in layers_of(graph.operators).items():
         channels = layer.outputs[0].shape[-1]
         if layer not in changes:
             found.append(LayerChange(name, layer.code.name, channels, left_alone=why_fixed(graph, layer)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..converters import ConversionError, Model, load_model
 from ..converters.files import write_output
 from ..converters.model import Operator, Subgraph
-from ..converters.passes.layer_names import layer_names
+from ..converters.passes.layer_names import layers_of
 from ..converters.rescale_channels import layers_with_filters, why_fixed
 from ..data import DataError, Samples, read_arrays
 from .layer_walk import outputs_of, prepared
@@ -46,8 +46,8 @@ def corrected_layers(model: Model) -> list[Operator]:
 
 def corrected_names(model: Model) -> list[str]:
     """Returns the names of the layers that recalibration corrects, in the order of `corrected_layers`."""
-    every, found = layers_with_filters(model), corrected_layers(model)
-    return [name for op, name in zip(every, layer_names(every), strict=True) if op in found]
+    names = layers_of(model.subgraphs[0].operators)
+    return [names[op] for op in corrected_layers(model)]
 
 
 def layer_outputs(

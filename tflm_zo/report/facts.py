@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..converters.passes.layer_names import shown_name
 from ..core import Distribution
 from ..logs import SeedLog, SnapshotLog
 from ..training.algorithms import algorithm_of
@@ -62,8 +61,8 @@ def _ways(run: RecordedRun) -> list[str]:
     layers: dict[str, list[str]] = {}
     for t, way in zip(run.metadata.trainable, ways_of(run), strict=True):
         own = layers.setdefault(way, [])
-        if (name := shown_name(t.layer)) not in own:
-            own.append(name)
+        if t.layer not in own:
+            own.append(t.layer)
     return [
         f"{way} of {', '.join(names) if len(names) <= _NAMED else f'{len(names)} layers'}"
         for way, names in layers.items()

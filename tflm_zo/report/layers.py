@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ZoTrainable
-from ..converters.passes.layer_names import shown_name
 from ..logs import SeedLog
 from ..training.recorded_costs import task_of
 from ..training.tasks import Exact, Nodes, Weights
@@ -48,7 +47,7 @@ def _change(
     moves = new - old
     sizes = np.abs(moves)
     return LayerChange(
-        layer=shown_name(t.layer),
+        layer=t.layer,
         tensor="biases" if t.bias else "weights",
         trained_by=way,
         size=int(moves.size),

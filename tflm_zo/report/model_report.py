@@ -67,7 +67,7 @@ def _operator(op: Mapping[str, Any]) -> Operator:
     return Operator(
         op["segment"],
         op["operator"],
-        shown_name(op["output"] or ""),
+        op["name"],
         tuple(op["shape"] or ()),
         op["weights"],
         op["trainable"],
@@ -80,7 +80,7 @@ def _layers(summary: Mapping[str, Any]) -> list[TrainableLayer]:
         return []
     trained = [
         TrainableLayer(
-            shown_name(t["layer"]),
+            t["layer"],
             t["operator"],
             t["size"],
             "biases" if t.get("bias") else "weights",
@@ -90,6 +90,6 @@ def _layers(summary: Mapping[str, Any]) -> list[TrainableLayer]:
         for t, way in zip(summary["zo"]["trainable"], summary["trained_by"], strict=True)
     ]
     return trained + [
-        TrainableLayer(shown_name(u["layer"]), u["operator"], u["weights"], "weights", "", u["reason"])
+        TrainableLayer(u["layer"], u["operator"], u["weights"], "weights", "", u["reason"])
         for u in summary["untrained"] or ()
     ]
