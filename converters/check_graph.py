@@ -9,9 +9,10 @@ from typing import Final, NoReturn
 
 import numpy as np
 
+from .check_kernel import check_kernel
 from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
-from .kernels import ARITY, CONVERSIONS, FILTER_OPERATORS, check_arity
+from .kernels import CONVERSIONS, FILTER_OPERATORS, KERNELS, check_arity
 from .model import Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
@@ -76,7 +77,7 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
         )
     if op.builtin == BuiltinOperator.CUSTOM:
         _refuse(op, f"custom operator «{op.code.name}» is unknown, the model cannot be trained through it")
-    if op.builtin not in ARITY:
+    if op.builtin not in KERNELS:
         _refuse(op, "TFLM has no int8 kernel for it; convert the model without it")
     check_arity(op)
     for tensor in [*op.inputs, *op.outputs]:
@@ -101,6 +102,7 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
             f"weights «{op.inputs[0].name}» are stored as {op.inputs[0].type_name}, used as float; "
             "convert the model with full int8 quantization",
         )
+    check_kernel(op, filters)
 
 
 def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> None:
@@ -164,6 +166,11 @@ def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
         _refuse(op, f"filter «{weights.name}» is {weights.type_name}; only int8 weights can be trained")
     if len(weights.shape) != _RANK[op.builtin] or not weights.size:
         _refuse(op, f"filter «{weights.name}» has shape {list(weights.shape)}")
+    if op.builtin == BuiltinOperator.CONV_2D and data.shape[-1] % weights.shape[-1]:
+        _refuse(
+            op,
+            f"filter «{weights.name}» of shape {list(weights.shape)} does not fit {data.shape[-1]} channels",
+        )
     if not weights.is_constant and weights not in filters:
         return
     axis = 3 if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0

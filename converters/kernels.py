@@ -1,106 +1,179 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that TFLM runs on int8 tensors, as tests/converters/test_operators.py finds them in its wheel."""
+"""Operators that TFLM runs on int8 tensors, and what its kernels take, as test_operators.py and test_kernels.py
+of tests/converters find it in its wheel.
+
+TFLM's kernels check this in their Prepare, in their Eval, or not at all, in which case they end the process
+or give other values than LiteRT's.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from .errors import ConversionError
 from .model import Operator
 from .model.schema import BuiltinOperator as B
+from .model.schema import TensorType as T
+
+_MANY: Final = 1 << 16
+_INT8: Final = (T.INT8,)
+_INDEX: Final = (T.INT32,)
+_BOOL: Final = (T.BOOL,)
+_SUMS: Final = (T.INT8, T.INT32)
+_MOVED: Final = (T.INT8, T.INT32, T.BOOL)
+_ORDERED: Final = (T.INT8, T.INT32, T.INT64)
+_ANY: Final = (T.INT8, T.INT32, T.INT64, T.BOOL)
+
+
+class Kernel(NamedTuple):
+    """What TFLM's kernel of an operator takes. *Data* are the inputs that are not among the others.
+
+    Attributes:
+        low: smallest number of inputs.
+        high: largest number of inputs.
+        data: element types, of which all data have one.
+        gives: element types of the outputs, or None for that of the data.
+        others: types of inputs that are no data (shapes, axes, conditions), by their numbers.
+        constants: numbers of inputs that have to be in the file.
+        ranks: smallest and largest number of dimensions of the data and (but for FILL) of the outputs.
+        equal: which tensors have to have one scale and zero point: "" for none, "data", or "all" for these
+            and the outputs.
+        fixed: scale and zero point that the output has to have.
+        optional: number of the input that may be absent.
+        shape: "same" for outputs of the data's shape, "broadcast" for the shape to which all inputs are
+            broadcast, "size" for outputs with as many values.
+    """
+
+    low: int = 1
+    high: int = 1
+    data: tuple[int, ...] = _INT8
+    gives: tuple[int, ...] | None = None
+    others: dict[int, tuple[int, ...]] = {}  # noqa: RUF012
+    constants: tuple[int, ...] = ()
+    ranks: tuple[int, int] = (0, 6)
+    equal: str = ""
+    fixed: tuple[float, int] | None = None
+    optional: int | None = None
+    shape: str = ""
+
+
+_UNARY: Final = Kernel(shape="same")
+_BINARY: Final = Kernel(2, 2, _SUMS, shape="broadcast")
+_POOL: Final = Kernel(ranks=(4, 4), equal="all")
+_BLOCKS: Final = Kernel(3, 3, others={1: _INDEX, 2: _INDEX}, constants=(1, 2), ranks=(3, 4), equal="all")
+_REDUCE: Final = Kernel(2, 2, others={1: _INDEX}, constants=(1,))
+_RESIZE: Final = _REDUCE._replace(ranks=(4, 4))
+_COMPARE: Final = Kernel(2, 2, _ORDERED, _BOOL, shape="broadcast")
+_LOGICAL: Final = Kernel(2, 2, _BOOL, shape="broadcast")
 
 #: Operators whose activations are int8 and that carry no state from one invoke to the next. Zeroth-order
 #: training needs nothing of them but that they run in TFLM; LiteRT lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
-#: Value: smallest and largest number of inputs.
-INT8_KERNELS: Final[dict[int, tuple[int, int]]] = {
-    B.ABS: (1, 1),
-    B.ADD: (2, 2),
-    B.ADD_N: (2, 1 << 16),
-    B.AVERAGE_POOL_2D: (1, 1),
-    B.BATCH_MATMUL: (2, 2),
-    B.BATCH_TO_SPACE_ND: (3, 3),
-    B.BROADCAST_TO: (2, 2),
-    B.CONCATENATION: (1, 1 << 16),
-    B.CONV_2D: (2, 3),
-    B.CUMSUM: (2, 2),
-    B.DEPTHWISE_CONV_2D: (2, 3),
-    B.DEPTH_TO_SPACE: (1, 1),
-    B.DIV: (2, 2),
-    B.DYNAMIC_UPDATE_SLICE: (3, 3),
-    B.ELU: (1, 1),
-    B.EMBEDDING_LOOKUP: (2, 2),
-    B.EXPAND_DIMS: (2, 2),
-    B.FILL: (2, 2),
-    B.FULLY_CONNECTED: (2, 3),
-    B.GATHER: (2, 2),
-    B.GATHER_ND: (2, 2),
-    B.HARD_SWISH: (1, 1),
-    B.L2_NORMALIZATION: (1, 1),
-    B.LEAKY_RELU: (1, 1),
-    B.LOGISTIC: (1, 1),
-    B.LOG_SOFTMAX: (1, 1),
-    B.MAXIMUM: (2, 2),
-    B.MAX_POOL_2D: (1, 1),
-    B.MEAN: (2, 2),
-    B.MINIMUM: (2, 2),
-    B.MIRROR_PAD: (2, 2),
-    B.MUL: (2, 2),
-    B.PACK: (1, 1 << 16),
-    B.PAD: (2, 2),
-    B.PADV2: (3, 3),
-    B.PRELU: (2, 2),
-    B.REDUCE_MAX: (2, 2),
-    B.REDUCE_MIN: (2, 2),
-    B.RELU: (1, 1),
-    B.RELU6: (1, 1),
-    B.RESHAPE: (1, 2),
-    B.RESIZE_BILINEAR: (2, 2),
-    B.RESIZE_NEAREST_NEIGHBOR: (2, 2),
-    B.REVERSE_V2: (2, 2),
-    B.RSQRT: (1, 1),
-    B.SELECT_V2: (3, 3),
-    B.SLICE: (3, 3),
-    B.SOFTMAX: (1, 1),
-    B.SPACE_TO_BATCH_ND: (3, 3),
-    B.SPACE_TO_DEPTH: (1, 1),
-    B.SPLIT: (2, 2),
-    B.SPLIT_V: (3, 3),
-    B.SQUARED_DIFFERENCE: (2, 2),
-    B.SQUEEZE: (1, 1),
-    B.STRIDED_SLICE: (4, 4),
-    B.SUB: (2, 2),
-    B.SUM: (2, 2),
-    B.TANH: (1, 1),
-    B.TRANSPOSE: (2, 2),
-    B.TRANSPOSE_CONV: (3, 4),
-    B.UNPACK: (1, 1),
-    B.ZEROS_LIKE: (1, 1),
+INT8_KERNELS: Final[dict[int, Kernel]] = {
+    B.ABS: _UNARY,
+    B.ADD: _BINARY,
+    B.ADD_N: Kernel(2, _MANY, equal="data", shape="same"),
+    B.AVERAGE_POOL_2D: _POOL,
+    B.BATCH_MATMUL: Kernel(2, 2, ranks=(2, 5)),
+    B.BATCH_TO_SPACE_ND: _BLOCKS,
+    B.BROADCAST_TO: Kernel(2, 2, _ANY, others={1: (T.INT32, T.INT64)}, constants=(1,), ranks=(0, 5)),
+    B.CONCATENATION: Kernel(1, _MANY, _ANY, equal="all"),
+    B.CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4), optional=2),
+    B.CUMSUM: Kernel(2, 2, others={1: _INDEX}, shape="same"),
+    # TFLM's Prepare reads a bias that is named as absent.
+    B.DEPTHWISE_CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4)),
+    B.DEPTH_TO_SPACE: Kernel(ranks=(4, 4)),
+    B.DIV: _BINARY._replace(data=_INT8),
+    B.DYNAMIC_UPDATE_SLICE: Kernel(3, 3, _SUMS, others={2: (T.INT32, T.INT64)}),
+    B.ELU: _UNARY,
+    B.EMBEDDING_LOOKUP: Kernel(2, 2, others={0: _INDEX}, constants=(1,)),
+    B.EXPAND_DIMS: Kernel(2, 2, others={1: _INDEX}, constants=(1,), equal="all", shape="size"),
+    B.FILL: Kernel(2, 2, _SUMS, others={0: (T.INT32, T.INT64)}, constants=(0,), ranks=(0, 0), equal="all"),
+    B.FULLY_CONNECTED: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, optional=2),
+    B.GATHER: Kernel(2, 2, others={1: _INDEX}),
+    B.GATHER_ND: Kernel(2, 2, others={1: _INDEX}),
+    B.HARD_SWISH: _UNARY,
+    B.L2_NORMALIZATION: Kernel(ranks=(0, 4), fixed=(1 / 128, 0), shape="same"),
+    B.LEAKY_RELU: _UNARY,
+    B.LOGISTIC: Kernel(fixed=(1 / 256, -128), shape="same"),
+    B.LOG_SOFTMAX: Kernel(fixed=(16 / 256, 127), shape="same"),
+    B.MAXIMUM: _BINARY._replace(data=_ORDERED),
+    B.MAX_POOL_2D: _POOL,
+    B.MEAN: _REDUCE,
+    B.MINIMUM: _BINARY._replace(data=_ORDERED),
+    B.MIRROR_PAD: Kernel(2, 2, others={1: (T.INT32, T.INT64)}, constants=(1,), equal="all"),
+    B.MUL: _BINARY,
+    B.PACK: Kernel(1, _MANY, _ORDERED, equal="all"),
+    B.PAD: Kernel(2, 2, _SUMS, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
+    B.PADV2: Kernel(3, 3, _SUMS, others={1: _INDEX}, constants=(1,), ranks=(0, 5), equal="all"),
+    B.PRELU: Kernel(2, 2, shape="broadcast"),
+    B.REDUCE_MAX: _REDUCE._replace(equal="all"),
+    B.REDUCE_MIN: _REDUCE._replace(equal="all"),
+    B.RELU: _UNARY,
+    B.RELU6: _UNARY,
+    B.RESHAPE: Kernel(1, 2, _ANY, others={1: _INDEX}, shape="size"),
+    B.RESIZE_BILINEAR: _RESIZE,
+    B.RESIZE_NEAREST_NEIGHBOR: _RESIZE,
+    B.REVERSE_V2: Kernel(2, 2, _ANY, others={1: _INDEX}, constants=(1,), shape="same"),
+    B.RSQRT: _UNARY,
+    B.SELECT_V2: Kernel(3, 3, others={0: _BOOL}, shape="broadcast"),
+    B.SLICE: Kernel(3, 3, _MOVED, others={1: (T.INT32, T.INT64), 2: (T.INT32, T.INT64)}, ranks=(0, 5)),
+    B.SOFTMAX: Kernel(ranks=(1, 6), fixed=(1 / 256, -128), shape="same"),
+    B.SPACE_TO_BATCH_ND: _BLOCKS,
+    B.SPACE_TO_DEPTH: Kernel(ranks=(4, 4)),
+    B.SPLIT: Kernel(2, 2, _SUMS, others={0: _INDEX}, constants=(0,)),
+    B.SPLIT_V: Kernel(3, 3, _SUMS, others={1: (T.INT32, T.INT64), 2: _INDEX}, constants=(1, 2)),
+    B.SQUARED_DIFFERENCE: _BINARY,
+    B.SQUEEZE: Kernel(data=_ANY, shape="size"),
+    B.STRIDED_SLICE: Kernel(
+        4, 4, _MOVED, others=dict.fromkeys((1, 2, 3), _INDEX), constants=(1, 2, 3), ranks=(0, 4)
+    ),
+    B.SUB: _BINARY,
+    B.SUM: _REDUCE,
+    B.TANH: Kernel(fixed=(1 / 128, 0), shape="same"),
+    B.TRANSPOSE: Kernel(2, 2, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
+    B.TRANSPOSE_CONV: Kernel(
+        3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=3
+    ),
+    B.UNPACK: Kernel(data=_SUMS, equal="all"),
+    B.ZEROS_LIKE: Kernel(data=_ORDERED, shape="same"),
 }
 
-#: Operators at the edges of the int8 part.
-CONVERSIONS: Final[dict[int, tuple[int, int]]] = {B.QUANTIZE: (1, 1), B.DEQUANTIZE: (1, 1)}
+#: Operators at the edges of the int8 part, whose types `CONVERTED` has.
+CONVERSIONS: Final[dict[int, Kernel]] = {B.QUANTIZE: Kernel(shape="same"), B.DEQUANTIZE: Kernel(shape="same")}
+
+#: Types that they make of other types.
+CONVERTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
+    B.QUANTIZE: (
+        (T.FLOAT32, T.INT8),
+        (T.INT8, T.INT8),
+        (T.INT8, T.UINT8),
+        (T.UINT8, T.INT8),
+        (T.INT32, T.INT8),
+    ),
+    B.DEQUANTIZE: ((T.INT8, T.FLOAT32), (T.UINT8, T.FLOAT32)),
+}
 
 #: Operators that give integers or truth values, to which no int8 quantization belongs.
-INTEGER_KERNELS: Final[dict[int, tuple[int, int]]] = {
-    B.ARG_MAX: (2, 2),
-    B.ARG_MIN: (2, 2),
-    B.BROADCAST_ARGS: (2, 2),
-    B.CAST: (1, 1),
-    B.EQUAL: (2, 2),
-    B.GREATER: (2, 2),
-    B.GREATER_EQUAL: (2, 2),
-    B.LESS: (2, 2),
-    B.LESS_EQUAL: (2, 2),
-    B.LOGICAL_AND: (2, 2),
-    B.LOGICAL_NOT: (1, 1),
-    B.LOGICAL_OR: (2, 2),
-    B.NOT_EQUAL: (2, 2),
-    B.REDUCE_ALL: (2, 2),
-    B.SHAPE: (1, 1),
+INTEGER_KERNELS: Final[dict[int, Kernel]] = {
+    B.ARG_MAX: _REDUCE._replace(gives=_INDEX),
+    B.ARG_MIN: _REDUCE._replace(gives=_INDEX),
+    B.BROADCAST_ARGS: Kernel(2, 2, (T.INT32, T.INT64)),
+    B.CAST: Kernel(data=_MOVED, gives=_MOVED, shape="same"),
+    B.EQUAL: _COMPARE._replace(data=_ANY),
+    B.GREATER: _COMPARE,
+    B.GREATER_EQUAL: _COMPARE,
+    B.LESS: _COMPARE,
+    B.LESS_EQUAL: _COMPARE,
+    B.LOGICAL_AND: _LOGICAL,
+    B.LOGICAL_NOT: Kernel(data=_BOOL, shape="same"),
+    B.LOGICAL_OR: _LOGICAL,
+    B.NOT_EQUAL: _COMPARE._replace(data=_ANY),
+    B.REDUCE_ALL: _REDUCE._replace(data=_BOOL),
+    B.SHAPE: Kernel(data=_ANY, gives=_INDEX),
 }
 
 #: Every operator that a model may have.
-ARITY: Final = INT8_KERNELS | CONVERSIONS | INTEGER_KERNELS
+KERNELS: Final = INT8_KERNELS | CONVERSIONS | INTEGER_KERNELS
 
 #: Operators with a filter that can be trained.
 FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
@@ -120,8 +193,10 @@ STATEFUL: Final = (
 
 def check_arity(op: Operator) -> None:
     """Raises ConversionError where a supported operator lacks inputs or outputs."""
-    low, high = ARITY[op.builtin]
-    if not low <= len(op.inputs) <= high or any(t is None for t in op.inputs[:low]) or not op.outputs:
+    kernel = KERNELS[op.builtin]
+    absent = [i for i, t in enumerate(op.inputs) if t is None and i != kernel.optional]
+    if not kernel.low <= len(op.inputs) <= kernel.high or absent or not op.outputs:
         raise ConversionError(
-            f"{op.label}: takes {low} to {high} inputs and gives at least one output; the file is damaged"
+            f"{op.label}: takes {kernel.low} to {kernel.high} inputs and gives at least one output; "
+            "the file is damaged"
         )

@@ -17,13 +17,13 @@ from helpers.interpreters import random_inputs, require, run_plain
 from helpers.models import GraphBuilder
 from helpers.models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
 from tflm_zo.converters import ConversionError, load_model, set_batch
-from tflm_zo.converters.kernels import ARITY, CONTROL_FLOW, STATEFUL
+from tflm_zo.converters.kernels import CONTROL_FLOW, KERNELS, STATEFUL
 from tflm_zo.converters.model import Model, Subgraph
 from tflm_zo.firmware.resolver import _adder
 from tflm_zo.runtime import ModelError, load
 
 NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
-TAKEN = {NAMES[number] for number in ARITY}
+TAKEN = {NAMES[number] for number in KERNELS}
 REFUSED = {NAMES[number] for number in (*CONTROL_FLOW, *STATEFUL)}
 
 

@@ -133,7 +133,7 @@ def _why_not_exact(op: Operator) -> str | None:
     if op.builtin == BuiltinOperator.ELU:
         return "LiteRT has no reference kernel of it"
     if op.builtin == BuiltinOperator.RELU6:
-        scales = {t.quantization.scale for t in (op.inputs[0], op.outputs[0]) if t and t.quantization}
-        if len(scales) > 1:
+        given = [t.quantization for t in (op.inputs[0], op.outputs[0]) if t and t.quantization]
+        if len({(q.scale, q.zero_point) for q in given}) > 1:
             return "LiteRT scales its output and TFLM does not"
     return None

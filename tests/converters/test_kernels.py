@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the check of the graph takes, TFLM prepares and runs, and LiteRT gives the same bits or refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from helpers.interpreters import require
+from helpers.kernel_runs import KernelRuns
+from helpers.models.operator_changes import Change, apply, changes
+from helpers.models.single_operators import SINGLE_OPERATORS
+from tflm_zo.converters import ConversionError, load_model
+from tflm_zo.converters.check_graph import check_graph
+from tflm_zo.converters.kernels import KERNELS
+from tflm_zo.converters.model import Operator
+from tflm_zo.converters.model.schema import OPERATOR_NAMES
+from tflm_zo.runtime.litert import _why_not_exact
+
+TAKEN = sorted(OPERATOR_NAMES[number] for number in KERNELS)
+# Kernels for int8 that LiteRT has not, which it says at the first invoke.
+NOT_IN_LITERT = ("ADD_N", "CUMSUM", "ZEROS_LIKE")
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[KernelRuns]:
+    require("tflm")
+    runs = KernelRuns()
+    yield runs
+    runs.close()
+
+
+def changed(name: str, *wanted: Change) -> tuple[bytes, Operator] | None:
+    """The model, or None where the check refuses it or the change cannot be made."""
+    model = load_model(SINGLE_OPERATORS[name])
+    try:
+        for change in sorted(wanted, key=lambda c: c.what != "rank"):
+            apply(model, change)
+        data = model.to_bytes()
+        model = load_model(data)
+        check_graph(model.subgraphs[0])
+    except (ConversionError, AttributeError, TypeError, IndexError):
+        return None
+    return data, model.subgraphs[0].operators[0]
+
+
+def holds(runs: KernelRuns, name: str, *wanted: Change) -> str:
+    """What is wrong with a model that the check takes, or nothing."""
+    taken = changed(name, *wanted)
+    if taken is None:
+        return ""
+    tflm = runs.run(taken[0], "tflm")
+    if tflm.reached != "invoked":
+        return f"TFLM {tflm.reached}"
+    if name in NOT_IN_LITERT or _why_not_exact(taken[1]) is not None:
+        return ""
+    litert = runs.run(taken[0], "litert")
+    if litert.reached in ("refused", "prepared"):
+        return ""
+    return "" if litert == tflm else f"LiteRT {litert.reached}, other bits"
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_one_change(runs: KernelRuns, name: str) -> None:
+    model = load_model(SINGLE_OPERATORS[name])
+    assert changed(name) is not None or not model.subgraphs[0].inputs
+    op = model.subgraphs[0].operators[0]
+    wrong = {str(change): reason for change in changes(op) if (reason := holds(runs, name, change))}
+    assert not wrong
+
+
+@given(st.sampled_from(TAKEN), st.data())
+def test_several_changes(runs: KernelRuns, name: str, data: st.DataObject) -> None:
+    op = load_model(SINGLE_OPERATORS[name]).subgraphs[0].operators[0]
+    every = st.sampled_from([c for c in changes(op) if c.value not in (1e-6, 1e6)])
+    some = data.draw(st.lists(every, min_size=2, max_size=3, unique_by=lambda c: c[:3]))
+    assume(changed(name, *some) is not None)
+    assert not holds(runs, name, *some)
