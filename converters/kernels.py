@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that TFLM runs on int8 tensors, and what its kernels take, as test_operators.py and test_kernels.py
-of tests/converters find it in its wheel.
+"""Operators that TFLM runs on int8 tensors, and what its kernels take, as two tests, `test_operators.py` and
+`test_kernels.py` of tests/converters, find it in its wheel.
 
 TFLM's kernels check this in their Prepare, in their Eval, or not at all, in which case they end the process
 or give other values than LiteRT's.
