@@ -58,11 +58,6 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
             f"output «{output.name}»: «{tensor.name}» of shape {list(tensor.shape)} does not begin with the "
             f"batch size {settings.batch}"
         )
-    if tensor.size != output.size:
-        raise ConversionError(
-            f"the file is damaged: output «{output.name}» has {output.size} values and «{tensor.name}», "
-            f"which it is computed from, {tensor.size}"
-        )
     scale = tensor.quantization.scale
     if kind in SOFTMAX_KINDS and squashing is not None:
         scale *= float(squashing.option("beta", 0.0))

@@ -120,10 +120,11 @@ def test_what_cannot_be_a_boundary() -> None:
         inject_all(model, cuts=["pool1"])
     assert "pool1" not in possible_cuts(model)
     model = load_model(two_outputs())
-    next(t for t in model.subgraphs[0].all_tensors() if t.name == "flatten").shape = ()
+    model = set_batch(model, 2)
+    next(t for t in model.subgraphs[0].all_tensors() if t.name == "flatten").shape = (1, 72)
     assert "flatten" not in possible_cuts(model)
-    with pytest.raises(ConversionError, match=r"«flatten».*has shape \[\], which does not divide"):
-        inject_all(model, cuts=["flatten"])
+    with pytest.raises(ConversionError, match=r"«flatten».*has shape \[1, 72\], which does not divide"):
+        inject_all(model, cuts=["flatten"], batch=2)
 
 
 def test_cuts_on_different_branches() -> None:

@@ -78,7 +78,7 @@ def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], byte
 REFUSALS: dict[str, tuple[Any, str, str]] = {
     "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
     "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
-    "columns that no pooling gives": contradictions("pool", (1, 4, 5, 4)),
+    "columns that no pooling gives": contradictions("pool", (1, 2, 8, 4)),
     "another output": ("two_outputs", "detect", "layer «detect» does not feed what the loss reads .«class»"),
     "second input": (
         "two_inputs",
