@@ -11,7 +11,8 @@ from unittest import mock
 import pytest
 
 from helpers.firmware_folders import ALGORITHMS, zo_model
-from tflm_zo.converters import read_metadata
+from helpers.models.single_operators import SINGLE_OPERATORS
+from tflm_zo.converters import ConversionError, load_model, read_metadata
 from tflm_zo.converters.segments import extract_segment
 from tflm_zo.firmware import arena, generate_firmware
 
@@ -32,6 +33,15 @@ def test_bound_of_the_arena_holds(name: str) -> None:
             bound = arena.arenas_of([segments], [2])[0]
         assert not bound.measured and bound.bytes % 16 == 0
         assert measured.bytes <= bound.bytes, network
+
+
+def test_what_tflm_refuses() -> None:
+    """A refusal is no sign that the package is not there."""
+    pytest.importorskip("tflite_micro")
+    model = load_model(SINGLE_OPERATORS["MAX_POOL_2D"])
+    model.subgraphs[0].outputs[0].quantization.scales *= 2
+    with pytest.raises(ConversionError, match="TFLM refuses the model: .*pooling.* Node MAX_POOL_2D"):
+        arena.arenas_of([[model]], [0])
 
 
 def test_arena_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

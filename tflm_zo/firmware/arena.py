@@ -20,9 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ..converters import ConversionError
 from ..converters.model import Model, Operator, Tensor
 from ..converters.model.schema import DTYPES, BuiltinOperator
 from ..core import library_path
+from ..runtime.tflm import arena_upper_bound
 from .cmsis_nn import Extra, extra_memory
 from .memory_plan import buffers_of, planned_bytes
 
@@ -94,12 +96,6 @@ class Arena:
     least: int
 
 
-def _upper_bound(model: Model) -> int:
-    graph = model.subgraphs[0]
-    elements = sum(t.size for t in graph.tensors if not t.is_constant)
-    return 65536 + 8 * elements + 256 * len(graph.tensors) + 1024 * len(graph.operators)
-
-
 def _round(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
@@ -126,13 +122,17 @@ def _record(models: Sequence[Model], contents: Sequence[bytes]) -> list[dict[str
         for i, (model, content) in enumerate(zip(models, contents, strict=True)):
             path = Path(folder) / f"{i}.tflite"
             path.write_bytes(content)
-            arguments += [str(path), str(_upper_bound(model))]
+            arguments += [str(path), str(arena_upper_bound(model))]
         # In a process of its own: TFLM writes to the process's stderr. In that folder: Python imports from
         # the working directory first, and what lies in the user's is none of ours.
         command = [sys.executable, "-c", _PROGRAM, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode != 0:
-        return None
+        *_, said = done.stderr.rpartition("segment\n")
+        if said == done.stderr:
+            return None  # the package is not there
+        reason = " ".join(said.partition("Traceback")[0].split()) or f"exit status {done.returncode}"
+        raise ConversionError(f"TFLM refuses the model: {reason}")
     found = []
     for part in done.stderr.split("segment\n")[1:]:
         sizes = {m[1]: int(m[2]) for m in re.finditer(r"Arena allocation (\w+) (\d+) bytes", part)}
@@ -238,6 +238,9 @@ def arenas_of(
         models: for each model its segments, each as a model of its own.
         tensors: for each model the number of its trainable tensors.
         static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
+
+    Raises:
+        ConversionError: TFLM refuses a segment.
     """
     recorded = _recorded([segment for segments in models for segment in segments])
     found, at = list[Arena](), 0
