@@ -72,12 +72,21 @@ class ZoField:
 
 # Numbers that a kind of step has.
 _POOL: Final = frozenset("in_h in_w channels out_h out_w k_h k_w stride_h stride_w pad_top pad_left".split())
+_BLOCKS: Final = frozenset("blocks pitch offset length".split())
 _NUMBERS: Final = {
     "mask": frozenset(("low", "high")),
     "max_pool": _POOL,
     "average_pool": _POOL,
-    "slice": frozenset(("blocks", "pitch", "offset", "length")),
+    "slice": _BLOCKS,
+    "place": _BLOCKS,
+    "product": frozenset("repeat length other_repeat other_length zero_point".split()),
+    "sum": frozenset(("repeat", "length")),
 }
+
+# Kinds that look at an activation, and those that have real factors.
+_LOOKING: Final = ("mask", "max_pool", "levels", "product")
+_WITH_FACTORS: Final = ("factors", "levels", "product", "sum")
+_KINDS: Final = ("layer", "add", *dict.fromkeys((*_NUMBERS, *_LOOKING, *_WITH_FACTORS)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,17 +94,21 @@ class ZoBackwardStep:
     """A step of a backward program, one operator.
 
     Attributes:
-        kind: "mask", "layer", "max_pool", "average_pool", "factors", "slice" or "add".
+        kind: "mask", "layer", "max_pool", "average_pool", "factors", "levels", "product", "sum", "slice",
+            "place" or "add", see ``zo_backward_kind``.
         source: number of the field of the operator's output.
         target: number of the field of its input.
-        segment: number of the segment that the activation enters that the step looks at, the operator's
-            output ("mask") or its input ("max_pool"); of other kinds None.
+        segment: number of the segment that the activation enters that the step looks at: the operator's
+            output ("mask"), its input ("max_pool"), one of both ("levels") or the other factor ("product");
+            of other kinds None.
         layer: "layer": number of the layer in the tail, else None.
-        numbers: fields of ``zo_backward_step`` ("mask", "slice") or ``zo_pool`` that the kind has.
-        factors: "factors": real factors of the channels.
+        numbers: fields of ``zo_backward_step`` ("mask", "slice", "place"), ``zo_pool``, ``zo_error_product``
+            that the kind has.
+        factors: real factors: of the channels ("factors"), of the levels of an activation from -128 on
+            ("levels"), of all ("product": the other factor's scale; "sum": 1 or -1).
     """
 
-    kind: Annotated[str, Field(pattern="^(mask|layer|max_pool|average_pool|factors|slice|add)$")]
+    kind: Annotated[str, Field(pattern=f"^({'|'.join(_KINDS)})$")]
     source: Index
     target: Index
     segment: Index | None = None
@@ -106,7 +119,7 @@ class ZoBackwardStep:
     @property
     def looks(self) -> bool:
         """True if the step looks at an activation."""
-        return self.kind in ("mask", "max_pool")
+        return self.kind in _LOOKING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +199,9 @@ def _tail_faults(m: ZoMetadata, tail: ZoTail) -> Iterator[str]:
             yield f"tail.steps.{i}: its segment does not exist"
         if (s.kind == "layer") != (s.layer is not None) or (s.layer or 0) >= len(tail.layers):
             yield f"tail.steps.{i}: its layer does not exist"
-        if s.numbers.keys() != _NUMBERS.get(s.kind, frozenset()) or (s.kind == "factors") != bool(s.factors):
+        if s.numbers.keys() != _NUMBERS.get(s.kind, frozenset()) or (s.kind in _WITH_FACTORS) != bool(
+            s.factors
+        ):
             yield f"tail.steps.{i}: a number is missing or unknown"
         if not _sizes_fit(tail, s):
             yield f"tail.steps.{i}: its fields have not the sizes of its operator"
@@ -203,10 +218,19 @@ def _sizes_fit(tail: ZoTail, s: ZoBackwardStep) -> bool:
     if s.kind.endswith("_pool"):
         sizes = (n["out_h"] * n["out_w"] * n["channels"], n["in_h"] * n["in_w"] * n["channels"])
         return (source, target) == sizes
-    if s.kind == "slice":
+    if s.kind in ("slice", "place"):
+        whole, part = (source, target) if s.kind == "slice" else (target, source)
         end = n["offset"] + (n["blocks"] - 1) * n["pitch"] + n["length"]
         fits = min(n["offset"], n["blocks"] - 1, n["length"] - 1, n["pitch"] - n["length"]) >= 0
-        return fits and n["blocks"] * n["length"] == target and end <= source
+        return fits and n["blocks"] * n["length"] == part and end <= whole
+    if s.kind in ("product", "sum"):
+        periods = [n["repeat"] * n["length"], n.get("other_repeat", 1) * n.get("other_length", 1)]
+        whole = all(number >= 1 for name, number in n.items() if name != "zero_point")
+        return (
+            whole and n["length"] == target and not any(source % p for p in periods) and len(s.factors) == 1
+        )
+    if s.kind == "levels":
+        return source == target and len(s.factors) == 256
     return source == target and source % max(1, len(s.factors)) == 0
 
 

@@ -58,7 +58,8 @@ def _tail_misfits(m: ZoMetadata, sizes: Sequence[int]) -> Iterator[str]:
     if sizes[head.node_segment] != m.batch * head.count:
         yield f"tail: what enters segment {head.node_segment} is not what the loss reads"
     for i, step in enumerate(m.tail.steps):
-        if step.segment is not None and sizes[step.segment] != m.batch * m.tail.fields[step.target].count:
+        looked_at = step.numbers.get("other_length", m.tail.fields[step.target].count)
+        if step.segment is not None and sizes[step.segment] != m.batch * looked_at:
             yield f"tail.steps.{i}: what enters segment {step.segment} is not what it looks at"
 
 

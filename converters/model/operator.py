@@ -13,7 +13,7 @@ from .schema import schema
 from .tensor import Tensor
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Operator:
     """An operator; compared by identity.
 
@@ -33,6 +33,9 @@ class Operator:
     intermediates: list[Tensor | None] | None = None
     custom_options: bytes | None = None
     raw: Any = dataclasses.field(default_factory=schema.OperatorT)
+
+    def __repr__(self) -> str:
+        return f"<Operator {self.label}>"
 
     @property
     def builtin(self) -> int:

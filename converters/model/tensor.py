@@ -17,7 +17,7 @@ from .quantization import Quantization
 from .schema import DTYPES, TENSOR_TYPE_NAMES, schema
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Tensor:
     """A tensor; compared by identity, since names need not be unique.
 
@@ -43,6 +43,9 @@ class Tensor:
     is_variable: bool = False
     shape_signature: tuple[int, ...] | None = None
     raw: Any = dataclasses.field(default_factory=schema.TensorT)
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name!r}: {self.type_name} {list(self.shape)}>"
 
     @property
     def type_name(self) -> str:

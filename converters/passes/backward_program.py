@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,14 +16,15 @@ from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
 from .layer_geometry import (
     NO_CLAMPS,
+    REDUCTIONS,
     SAME_BYTES,
     UnfitError,
     clamps_by,
     clamps_of,
-    is_image_mean,
     pool_geometry,
     same_bytes,
 )
+from .parts import parts_of
 
 # Activations that are operators, by their number as a fused activation.
 _ACTIVATIONS: Final = {B.RELU: 1, B.RELU_N1_TO_1: 2, B.RELU6: 3}
@@ -33,6 +34,22 @@ _FUSED: Final = (B.ADD, B.SUB, B.MUL, B.CONCATENATION, B.AVERAGE_POOL_2D, B.MAX_
 
 # Operators whose inputs have the real values of their outputs, or are summed in them.
 _AS_THEY_ARE: Final = (*SAME_BYTES, *_ACTIVATIONS, B.QUANTIZE, B.ADD, B.SUB)
+
+_PADS: Final = (B.PAD, B.PADV2)
+
+# Begin and length of a part along axes, by axis.
+_Parts = Mapping[int, tuple[int, int]]
+
+# Functions of single values: whether errors look at the input's levels or the output's, and the derivative at
+# the level's real value x.
+_SLOPES: Final[dict[int, tuple[str, Callable[[Operator, float], float]]]] = {
+    B.LOGISTIC: ("output", lambda op, x: x * (1 - x)),
+    B.TANH: ("output", lambda op, x: 1 - x * x),
+    B.ELU: ("output", lambda op, x: 1.0 if x > 0 else 1 + x),
+    B.HARD_SWISH: ("input", lambda op, x: 0.0 if x <= -3 else x / 3 + 0.5 if x < 3 else 1.0),
+    B.LEAKY_RELU: ("input", lambda op, x: 1.0 if x > 0 else float(op.option("alpha", 0.0))),
+    B.ABS: ("input", lambda op, x: math.copysign(1.0, x) if x else 0.0),
+}
 
 # ZO_CONV_BACKPROP_WEIGHTS_MAX.
 _MOST_WEIGHTS: Final = 2**17
@@ -70,6 +87,36 @@ def backward_program(
         UnfitError: errors cannot pass back through an operator; the message names it and says why.
     """
     return _Builder(graph, logits, layers, geometries).build()
+
+
+def _slopes(op: Operator, levels: Tensor, slope: Callable[[Operator, float], float]) -> tuple[float, ...]:
+    """The derivative at each level of a tensor, from -128 on."""
+    q = levels.quantization
+    assert q is not None
+    return tuple(slope(op, (level - q.zero_point) * q.scale) for level in range(-128, 128))
+
+
+def _windows(whole: Sequence[int], parts: _Parts) -> list[tuple[dict[str, int], int]]:
+    """Returns the slices that lead from a tensor to a part of it, one after the other, with their sizes.
+
+    Args:
+        whole: shape of a sample.
+        parts: begin and length along the axes that are cut.
+    """
+    sizes, axes, found = list(whole), sorted(parts), []
+    while axes:
+        axis = axes.pop()
+        begin, length = parts[axis]
+        inner, blocks = math.prod(sizes[axis + 1 :]), math.prod(sizes[:axis])
+        pitch, offset = sizes[axis] * inner, begin * inner
+        sizes[axis] = length
+        if axes and sizes[axes[-1]] == blocks:  # rows of an image, too
+            rows = axes.pop()
+            offset += parts[rows][0] * pitch
+            blocks = sizes[rows] = parts[rows][1]
+        numbers = {"blocks": blocks, "pitch": pitch, "offset": offset, "length": length * inner}
+        found.append((numbers, math.prod(sizes)))
+    return found
 
 
 class _Builder:
@@ -117,7 +164,10 @@ class _Builder:
     def _field(self, tensor: Tensor) -> int:
         if tensor.type != TensorType.INT8 or not tensor.shape or tensor.shape[0] % self._batch:
             raise UnfitError(f"«{tensor.name}» is {tensor.type_name} {list(tensor.shape)}")
-        self._counts.append(tensor.size // self._batch)
+        return self._field_of(tensor.size // self._batch)
+
+    def _field_of(self, count: int) -> int:
+        self._counts.append(count)
         return len(self._counts) - 1
 
     def _add_step(self, step: ZoBackwardStep, looks_at: Tensor | None = None) -> int:
@@ -149,9 +199,10 @@ class _Builder:
     # --- operators ------------------------------------------------------------------------------------------
 
     def _pass(self, op: Operator) -> None:
-        output = op.outputs[0]
         if len(op.outputs) != 1:
-            raise self._unfit(op, "has several outputs")
+            self._pass_parts(op)
+            return
+        output = op.outputs[0]
         field = self._pending.pop(output)
         low, high = self._clamps(op)
         if (low, high) != NO_CLAMPS:
@@ -168,31 +219,56 @@ class _Builder:
             self._give(tensor, given)
             self._pending.pop(output, None)
 
+    def _pass_parts(self, op: Operator) -> None:
+        """An operator whose outputs are parts of its input."""
+        found = parts_of(op)
+        if found is None or found[1] == 0:
+            raise self._unfit(op, "has several outputs" if found is None else "parts samples")
+        source, axis, parts = found
+        for output, part in zip(op.outputs, parts, strict=True):
+            if output in self._pending:
+                self._give(source, self._placed_back(source, {axis: part}, self._pending.pop(output)))
+
     def _through(self, op: Operator, number: int, tensor: Tensor, field: int) -> int:
         """Returns the field of what passes back to an input."""
         kind = op.builtin
+        if kind in (B.ADD, B.SUB) and tensor.size != op.outputs[0].size:
+            sign = -1.0 if kind == B.SUB and number == 1 else 1.0
+            repeat, length = self._spread(op, tensor)
+            numbers = {"repeat": repeat, "length": length}
+            return self._to(tensor, ZoBackwardStep("sum", field, 0, numbers=numbers, factors=(sign,)))
         if kind in _AS_THEY_ARE:
-            if tensor.size != op.outputs[0].size:
-                raise self._unfit(op, f"spreads «{tensor.name}» over a larger tensor")
             if kind == B.SUB and number == 1:
                 return self._to(tensor, ZoBackwardStep("factors", field, 0, factors=(-1.0,)))
             return field
         if kind == B.MUL:
-            return self._to(tensor, ZoBackwardStep("factors", field, 0, factors=self._factors(op, number)))
-        if kind in (B.MEAN, B.AVERAGE_POOL_2D, B.MAX_POOL_2D):
-            name = "max_pool" if kind == B.MAX_POOL_2D else "average_pool"
+            return self._multiplied(op, number, tensor, field)
+        if kind in _SLOPES:
+            reads, slope = _SLOPES[kind]
+            levels = op.outputs[0] if reads == "output" else tensor
+            step = ZoBackwardStep("levels", field, 0, factors=_slopes(op, levels, slope))
+            return self._to(tensor, step, levels)
+        if kind in (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D):
+            name = "max_pool" if kind in (B.MAX_POOL_2D, B.REDUCE_MAX) else "average_pool"
             step = ZoBackwardStep(name, field, 0, numbers=self._pool(op))
             return self._to(tensor, step, tensor if name == "max_pool" else None)
-        if kind in (B.CONCATENATION, B.PAD, B.PADV2):
-            numbers = self._slice_of(op, number) if kind == B.CONCATENATION else self._cropped(op)
-            return self._to(tensor, ZoBackwardStep("slice", field, 0, numbers=numbers))
+        if kind in (B.CONCATENATION, B.PACK, B.PAD, B.PADV2) and (number == 0 or kind not in _PADS):
+            whole = op.outputs[0].shape[1:]
+            part = self._cropped(op) if kind in _PADS else self._joined(op, number)
+            for numbers, size in _windows(whole, part):
+                target = self._field_of(size)
+                field = self._add_step(ZoBackwardStep("slice", field, target, numbers=numbers))
+            return field
+        if kind in (B.SLICE, B.STRIDED_SLICE) and number == 0:
+            return self._placed_back(tensor, self._taken(op), field)
         if op in self._layers and number == 0:
             layer = self._layers.index(op)
             g = self._geometries[layer]
             if g["k_h"] * g["k_w"] * g["out_c"] // (g["in_c"] if g.get("depthwise") else 1) > _MOST_WEIGHTS:
                 raise self._unfit(op, "has more than 2^17 weights that read one input channel")
             return self._to(tensor, ZoBackwardStep("layer", field, 0, layer=layer))
-        raise self._unfit(op, "is not trainable" if number == 0 and op.input(1) is not None else "")
+        is_layer = number == 0 and op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
+        raise self._unfit(op, "is not trainable" if is_layer else "")
 
     def _to(self, tensor: Tensor, step: ZoBackwardStep, looks_at: Tensor | None = None) -> int:
         return self._add_step(dataclasses.replace(step, target=self._field(tensor)), looks_at)
@@ -210,57 +286,108 @@ class _Builder:
             return NO_CLAMPS
         return clamps_by(_ACTIVATIONS[op.builtin], op.outputs[0])
 
-    def _factors(self, op: Operator, number: int) -> tuple[float, ...]:
-        """Returns the real factors of a MUL's channels."""
+    def _multiplied(self, op: Operator, number: int, tensor: Tensor, field: int) -> int:
+        """What passes back to a factor: errors times the other one, summed where the factor is spread."""
         (other,) = (t for i, t in enumerate(op.inputs) if i != number)
-        tensor = op.inputs[number]
-        assert other is not None and tensor is not None
-        if not other.is_constant or other.quantization is None or tensor.size != op.outputs[0].size:
-            raise self._unfit(op, "multiplies two activations, or spreads one over a larger tensor")
-        if other.size not in (1, tensor.shape[-1]) or other.size != max(other.shape or (1,)):
-            raise self._unfit(op, "has factors that are not those of channels")
+        if other is None or other.quantization is None or other.type != TensorType.INT8:
+            raise self._unfit(op, "has a factor that is not int8")
         q = other.quantization
-        factors = (other.numpy().reshape(-1).astype(np.int64) - q.zero_point) * q.scale
-        return tuple(float(f) for f in factors)
+        if other.is_constant:
+            if tensor.size != op.outputs[0].size:
+                raise self._unfit(op, "spreads an activation over a larger constant")
+            if other.size not in (1, tensor.shape[-1]) or other.size != max(other.shape or (1,)):
+                raise self._unfit(op, "has factors that are not those of channels")
+            factors = (other.numpy().reshape(-1).astype(np.int64) - q.zero_point) * q.scale
+            step = ZoBackwardStep("factors", field, 0, factors=tuple(float(f) for f in factors))
+            return self._to(tensor, step)
+        if other in self._graph.inputs:
+            raise self._unfit(op, f"multiplies by the input «{other.name}»")
+        (repeat, length), (others, other_length) = self._spread(op, tensor), self._spread(op, other)
+        numbers = {"repeat": repeat, "length": length, "other_repeat": others, "other_length": other_length}
+        numbers["zero_point"] = q.zero_point
+        return self._to(
+            tensor, ZoBackwardStep("product", field, 0, numbers=numbers, factors=(q.scale,)), other
+        )
+
+    def _spread(self, op: Operator, tensor: Tensor) -> tuple[int, int]:
+        """Returns (repeat, length): value i of an operator's output is made of value i / repeat % length of
+        this input.
+        """
+        whole = op.outputs[0].shape
+        if len(tensor.shape) < len(whole) and self._batch > 1:
+            raise self._unfit(op, f"spreads «{tensor.name}» over samples")
+        own = (*[1] * (len(whole) - len(tensor.shape)), *tensor.shape)
+        kept = [i for i in range(1, len(whole)) if own[i] > 1]
+        last = kept[-1] if kept else len(whole) - 1
+        if kept and any(own[i] != whole[i] for i in range(kept[0], last + 1)):
+            raise self._unfit(op, f"spreads «{tensor.name}» along an axis between others")
+        return math.prod(whole[last + 1 :] if kept else whole[1:]), math.prod(own[1:])
 
     def _pool(self, op: Operator) -> dict[str, int]:
         source = op.inputs[0]
         assert source is not None
-        if len(source.shape) != 4:
-            raise self._unfit(op, "is no pooling of images")
-        if op.builtin == B.MEAN and not is_image_mean(op):
-            raise self._unfit(op, "is no mean over height and width")
         try:
             return pool_geometry(op, source)
-        except UnfitError:
-            raise self._unfit(op, "has an output that its window does not give") from None
+        except UnfitError as unfit:
+            raise self._unfit(op, str(unfit)) from None
 
-    def _slice_of(self, op: Operator, number: int) -> dict[str, int]:
-        """An input's part of a CONCATENATION."""
-        output = op.outputs[0]
-        axis = int(op.option("axis", 0)) % len(output.shape)
+    # --- parts of tensors -----------------------------------------------------------------------------------
+
+    def _placed_back(self, source: Tensor, parts: _Parts, field: int) -> int:
+        """Returns the field of an operator's input, of which the errors are those of a part."""
+        whole = source.shape[1:]
+        steps = _windows(whole, {axis - 1: part for axis, part in parts.items()})
+        sizes = [math.prod(whole), *(size for _, size in steps)]
+        for (numbers, _), size in zip(reversed(steps), sizes[-2::-1], strict=True):
+            target = self._field_of(size)
+            field = self._add_step(ZoBackwardStep("place", field, target, numbers=numbers))
+        return field
+
+    def _joined(self, op: Operator, number: int) -> _Parts:
+        """An input's part of the output of a CONCATENATION or PACK."""
+        axis = int(op.option("axis", 0)) % len(op.outputs[0].shape)
         if axis == 0:
             raise self._unfit(op, "joins samples")
-        lengths = [math.prod(t.shape[axis:]) for t in op.inputs if t is not None]
-        return {
-            "blocks": math.prod(output.shape[1:axis]),
-            "pitch": math.prod(output.shape[axis:]),
-            "offset": sum(lengths[:number]),
-            "length": lengths[number],
-        }
+        lengths = [1 if op.builtin == B.PACK else t.shape[axis] for t in op.inputs if t is not None]
+        return {axis - 1: (sum(lengths[:number]), lengths[number])}
 
-    def _cropped(self, op: Operator) -> dict[str, int]:
-        source, sizes, output = op.inputs[0], op.input(1), op.outputs[0]
+    def _cropped(self, op: Operator) -> _Parts:
+        """The input's part of the output of a PAD."""
+        source, sizes = op.inputs[0], op.input(1)
         assert source is not None
-        if sizes is None or not sizes.is_constant or len(source.shape) != 4:
-            raise self._unfit(op, "is no padding of images by constants")
-        before = [[int(n) for n in row] for row in sizes.numpy()]
-        if any(before[0]) or any(before[3]):
-            raise self._unfit(op, "pads more than height and width")
-        _, height, width, channels = source.shape
-        row = output.shape[2] * channels
-        offset = before[1][0] * row + before[2][0] * channels
-        return {"blocks": height, "pitch": row, "offset": offset, "length": width * channels}
+        if sizes is None or not sizes.is_constant:
+            raise self._unfit(op, "pads by sizes that are not constant")
+        rows = [[int(n) for n in row] for row in sizes.numpy()]
+        if any(rows[0]):
+            raise self._unfit(op, "adds samples")
+        padded = [axis for axis, row in enumerate(rows) if any(row)]
+        return {axis - 1: (rows[axis][0], source.shape[axis]) for axis in padded}
+
+    def _taken(self, op: Operator) -> _Parts:
+        """The part of its input that a SLICE or STRIDED_SLICE takes, by axis."""
+        source, given = op.inputs[0], op.inputs[1:]
+        assert source is not None
+        if any(t is None or not t.is_constant for t in given):
+            raise self._unfit(op, "takes a part that is not constant")
+        begins, ends, *strides = ([int(n) for n in t.numpy().reshape(-1)] for t in given if t is not None)
+        found = dict[int, tuple[int, int]]()
+        if op.builtin == B.STRIDED_SLICE:
+            if op.option("ellipsisMask", 0) or op.option("newAxisMask", 0) or set(strides[0]) != {1}:
+                raise self._unfit(op, "takes each nth value, or adds axes")
+        for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            size, bit = source.shape[axis], 1 << axis
+            if op.builtin == B.STRIDED_SLICE:
+                begin = 0 if op.option("beginMask", 0) & bit else begin
+                end = size if op.option("endMask", 0) & bit else end
+                begin, end = (max(0, n + size if n < 0 else min(n, size)) for n in (begin, end))
+                length = 1 if op.option("shrinkAxisMask", 0) & bit else end - begin
+            else:
+                length = size - begin if end == -1 else end
+            if length != size:
+                found[axis] = begin, length
+        if 0 in found:
+            raise self._unfit(op, "takes some of the samples")
+        return found
 
     # --- memory ---------------------------------------------------------------------------------------------
 

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from ..constants import FULLY_CONNECTED_16, LOSS
 from ..errors import ConversionError
-from ..model import Operator, Subgraph, Tensor
+from ..model import Buffer, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
+from ..model.schema import TensorType
 
 
 @dataclasses.dataclass(eq=False)
@@ -61,6 +62,21 @@ class Rebatching:
         tensor = self.graph.own_input(op, index)
         tensor.set_data(values.astype(tensor.numpy().dtype).reshape(tensor.shape))
 
+    def insert_axes(self, op: Operator, tensor: Tensor, rank: int) -> None:
+        """Gives an operator a batched operand with axes of size 1 behind the batch, which a batch of 1 needs
+        not: those that TFLite puts before it to broadcast it would part the samples.
+        """
+        shape = (self.new, *[1] * (rank - len(tensor.shape)), *tensor.shape[1:])
+        sizes = Tensor(f"{tensor.name}/shape", (rank,), TensorType.INT32, Buffer())
+        sizes.set_data(np.array(shape, np.int32))
+        spread = dataclasses.replace(tensor.copy(), name=f"{tensor.name}/spread", shape=shape)
+        self.graph.tensors += [sizes, spread]
+        self.graph.operators.insert(
+            self.graph.operators.index(op), Operator(OperatorCode(B.RESHAPE), [tensor, sizes], [spread])
+        )
+        self.batched.add(spread)
+        op.replace_input(tensor, spread)
+
     def require_batched(self, op: Operator, index: int = 0) -> Tensor:
         """Returns data input ``index``, and refuses one that is not batched."""
         tensor = op.input(index)
@@ -95,7 +111,9 @@ def _elementwise(r: Rebatching, op: Operator) -> None:
         if tensor is None:
             continue
         shape = r.shape(tensor)
-        if tensor in r.batched and len(shape) != rank:
+        if tensor in r.batched and r.old == 1 and len(shape) < rank:
+            r.insert_axes(op, tensor, rank)
+        elif tensor in r.batched and len(shape) != rank:
             r.refuse(op, f"it broadcasts the batch axis of «{tensor.name}» against another axis")
         if tensor not in r.batched and (len(shape) > rank or (len(shape) == rank and shape[0] != 1)):
             r.refuse(op, f"operand «{tensor.name}» of shape {list(shape)} has an axis where the batch is")

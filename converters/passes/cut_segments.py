@@ -13,6 +13,7 @@ from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..settings import InjectSettings
 from .find_loss import choose_output, logits_of
+from .parts import part_by_slices, parts_of
 from .plan import Plan, Port, Segment
 
 
@@ -45,6 +46,11 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if plan.cuts:
         logits = None if plan.loss is None else plan.loss.tensor
         plan.boundaries, number = _segmented(graph, _named(graph, plan.cuts, logits), logits)
+        # A segment computes one boundary: outputs of one operator that are boundaries need one of their own.
+        while together := _computed_together(graph, plan.boundaries):
+            for op in together:
+                part_by_slices(graph, op)
+            plan.boundaries, number = _segmented(graph, plan.boundaries, logits)
         _cut(model, plan, number)
         return
     segment = Segment(graph)
@@ -170,7 +176,16 @@ def _segmented(
     for cut in cuts:
         if not cut.after and cut.boundary is not logits:
             raise ConversionError(f"cut «{cut.boundary.name}» is not possible: nothing reads the tensor")
-    return [cut.boundary for cut in cuts], number
+    boundaries = [cut.boundary for cut in cuts]
+    for op in _computed_together(graph, boundaries):
+        if parts_of(op) is None:
+            raise ConversionError(f"{op.label} computes several tensors that would cross cuts")
+    return boundaries, number
+
+
+def _computed_together(graph: Subgraph, boundaries: Sequence[Tensor]) -> list[Operator]:
+    """Returns the operators that compute several boundaries."""
+    return [op for op in graph.operators if sum(t in boundaries for t in op.outputs) > 1]
 
 
 def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, int]:

@@ -21,6 +21,9 @@ NO_CLAMPS: Final = (-129, 128)
 # Operators that leave the bytes of a tensor as they are.
 SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
 
+# Operators that make one value of all along some axes.
+REDUCTIONS: Final = (B.MEAN, B.REDUCE_MAX)
+
 # Sides of an image, and their axes.
 _SIDES: Final = (("h", 1), ("w", 2))
 
@@ -99,28 +102,39 @@ def _convolution(op: Operator) -> dict[str, int]:
 
 
 def pool_geometry(op: Operator, source: Tensor) -> dict[str, int]:
-    """Returns the fields of ``zo_pool`` of a pooling, or of a mean over height and width.
+    """Returns the fields of ``zo_pool`` of a pooling, or of a mean or maximum over neighbouring axes.
 
     Raises:
-        UnfitError: the output's shape is not the one that the window gives.
+        UnfitError: the axes do not lie side by side behind the batch, or the output's shape is not the one
+            that the window gives.
     """
-    if op.builtin == B.MEAN:
-        windows = [Window(source.shape[axis], 1, 1, same=False) for _, axis in _SIDES]
-    else:
-        names = {"h": "filterHeight", "w": "filterWidth"}
-        windows = [Window.of(op, side, int(op.option(names[side], 1))) for side, _ in _SIDES]
+    if op.builtin in REDUCTIONS:
+        return _reduction(op, source)
+    if len(source.shape) != 4:
+        raise UnfitError("is no pooling of images")
+    names = {"h": "filterHeight", "w": "filterWidth"}
+    windows = [Window.of(op, side, int(op.option(names[side], 1))) for side, _ in _SIDES]
     return {"channels": source.shape[3], **_windowed(op, source, windows)}
 
 
-def is_image_mean(op: Operator) -> bool:
-    """Returns whether an operator is a MEAN over height and width."""
-    axes = op.input(1)
-    return (
-        op.builtin == B.MEAN
-        and axes is not None
-        and axes.is_constant
-        and sorted(int(a) % 4 for a in axes.numpy().reshape(-1)) == [1, 2]
-    )
+def _reduction(op: Operator, source: Tensor) -> dict[str, int]:
+    """A MEAN or REDUCE_MAX as a pooling of an image: the axes that it reduces are the image's sides, or, with
+    axes before them, its width.
+    """
+    given, sizes = op.input(1), source.shape
+    if given is None or not given.is_constant:
+        raise UnfitError("has axes that are not constant")
+    named = {int(a) % len(sizes) for a in given.numpy().reshape(-1)}
+    axes = sorted(axis for axis in named if sizes[axis] > 1)
+    between = [axis for axis in range(axes[0], axes[-1]) if sizes[axis] > 1] if axes else []
+    rows = math.prod(sizes[1 : axes[0]]) if axes else 1
+    if 0 in named or between != axes[:-1] or len(axes) > 2 or (len(axes) == 2 and rows > 1):
+        raise UnfitError(f"has the axes {axes}, and not one or two side by side behind the batch")
+    first, last = (sizes[axes[0]], sizes[axes[-1]]) if len(axes) == 2 else (1, sizes[axes[0]] if axes else 1)
+    channels = math.prod(sizes[axes[-1] + 1 :]) if axes else math.prod(sizes[1:])
+    sides = {"in_h": first * rows, "in_w": last, "out_h": rows, "out_w": 1, "k_h": first, "k_w": last}
+    rest = dict.fromkeys(("stride_h", "stride_w"), 1) | dict.fromkeys(("pad_top", "pad_left"), 0)
+    return {"channels": channels, **sides, **rest}
 
 
 def _windowed(op: Operator, source: Tensor, windows: Sequence[Window]) -> dict[str, int]:
@@ -128,7 +142,7 @@ def _windowed(op: Operator, source: Tensor, windows: Sequence[Window]) -> dict[s
     output, result = op.outputs[0], dict[str, int]()
     for (side, axis), window in zip(_SIDES, windows, strict=True):
         size = source.shape[axis]
-        out = 1 if op.builtin == B.MEAN else output.shape[axis]  # a MEAN may drop the sides
+        out = output.shape[axis]
         if out != window.positions(size):
             raise _contradiction(output)
         result |= {

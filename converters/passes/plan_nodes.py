@@ -16,10 +16,11 @@ from ..settings import LAYERS, InjectSettings, last_number
 from .cut_segments import crosses_alone, cut_reason, possible_cuts
 from .layer_geometry import (
     NO_CLAMPS,
+    REDUCTIONS,
+    SAME_BYTES,
     UnfitError,
     check_sizes,
     clamps_of,
-    is_image_mean,
     layer_geometry,
     pool_geometry,
     same_bytes,
@@ -31,6 +32,12 @@ _NONE: Final = 0  # of the schema's ActivationFunctionType
 
 # Bound of zo_node_layer.c.
 _LARGEST_WINDOW: Final = 254
+
+_POOLINGS: Final = (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D)
+
+# Fields of a pooling whose sides are exchanged.
+_SIDES: Final = ("in_h in_w", "out_h out_w", "k_h k_w", "stride_h stride_w", "pad_top pad_left")
+_TURNED: Final = {a: b for pair in _SIDES for a, b in (pair.split(), pair.split()[::-1])}
 
 # Nodes of a layer times the share of the network behind them, at most: about the forward passes a sample that
 # it takes to tell its nodes apart. LeNet-5 has 56 (conv2), 3, 0 and 0, an autoencoder of dense layers 88 at
@@ -204,11 +211,10 @@ def _summed(
     """
     output, clamps = op.outputs[0], clamps_of(op, op.outputs[0])
     while clamps == NO_CLAMPS and reason_at(output) is None:
-        readers = graph.consumers().get(output, [])
-        if len(readers) != 1 or readers[0].builtin != B.ADD or crosses_alone(graph, output, logits):
+        summand, addition = _reader_of_bytes(graph, output)
+        if addition is None or addition.builtin != B.ADD or crosses_alone(graph, output, logits):
             break
-        (addition,) = readers
-        if addition.inputs.count(output) != 1 or addition.outputs[0].shape != output.shape:
+        if addition.inputs.count(summand) != 1 or addition.outputs[0].shape != summand.shape:
             break
         output = addition.outputs[0]
         clamps = clamps_of(addition, output)
@@ -216,20 +222,33 @@ def _summed(
 
 
 def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tuple[str, Tensor]:
-    """Returns form and tensor of the nodes: those behind a pooling, if there is one, for they are fewer."""
+    """Returns form and tensor of the nodes: those behind a pooling, if there is one, for they are fewer.
+
+    Reshapes between a layer and its pooling, which those of sequences have, change nothing.
+    """
     height, width = geometry["out_h"], geometry["out_w"]
-    readers = graph.consumers().get(output, [])
-    pooling = readers[0] if len(readers) == 1 and output not in graph.outputs else None
     geometry |= {"node_h": height, "node_w": width}
-    if pooling is None or len(output.shape) != 4 or height * width == 1:
+    source, pooling = _reader_of_bytes(graph, output)
+    if pooling is None or height * width == 1 or pooling.builtin not in _POOLINGS:
         return "plain", output
-    pooled = pooling.outputs[0]
-    if _is_global_mean(pooling, output):
+    try:
+        pool = pool_geometry(pooling, source)
+    except UnfitError:
+        if pooling.builtin in REDUCTIONS:  # along other axes
+            return "plain", output
+        raise
+    if (pool["in_w"], pool["in_h"]) == (height, width) and 1 in (height, width):
+        # Sequences lie along either side.
+        pool = {_TURNED.get(name, name): size for name, size in pool.items()}
+    if (pool["in_h"], pool["in_w"], pool["channels"]) != (height, width, geometry["out_c"]):
+        return "plain", output
+    if pooling.builtin not in REDUCTIONS and pooling.option("fusedActivationFunction", _NONE) != _NONE:
+        return "plain", output
+    if pooling.builtin in (B.MEAN, B.AVERAGE_POOL_2D):
+        if pool["out_h"] * pool["out_w"] > 1 or (pool["k_h"], pool["k_w"]) != (height, width):
+            return "plain", output
         geometry |= {"node_h": 1, "node_w": 1}
-        return "mean", pooled
-    if pooling.builtin != B.MAX_POOL_2D or pooling.option("fusedActivationFunction", _NONE) != _NONE:
-        return "plain", output
-    pool = pool_geometry(pooling, output)
+        return "mean", pooling.outputs[0]
     if pool["k_h"] * pool["k_w"] > _LARGEST_WINDOW:
         return "plain", output
     for side, pad in (("h", "pad_top"), ("w", "pad_left")):
@@ -239,15 +258,15 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
             f"pool_stride_{side}": pool[f"stride_{side}"],
             f"pool_{pad}": pool[pad],
         }
-    return "max_pool", pooled
+    return "max_pool", pooling.outputs[0]
 
 
-def _is_global_mean(op: Operator, source: Tensor) -> bool:
-    if op.builtin == B.AVERAGE_POOL_2D:
-        window = (int(op.option("filterHeight", 0)), int(op.option("filterWidth", 0)))
-        return (
-            op.option("fusedActivationFunction", _NONE) == _NONE
-            and window == source.shape[1:3]
-            and op.outputs[0].shape[1:3] == (1, 1)
-        )
-    return is_image_mean(op)
+def _reader_of_bytes(graph: Subgraph, tensor: Tensor) -> tuple[Tensor, Operator | None]:
+    """Returns a tensor behind its reshapes, and its only reader, or None."""
+    while True:
+        readers = graph.consumers().get(tensor, [])
+        if len(readers) != 1 or tensor in graph.outputs:
+            return tensor, None
+        if readers[0].builtin not in SAME_BYTES:
+            return tensor, readers[0]
+        tensor = readers[0].outputs[0]

@@ -64,7 +64,7 @@ def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
         state.old_shapes[tensor] = tensor.shape
         state.batched.add(tensor)
         tensor.shape = (state.new, *tensor.shape[1:])
-    for op in graph.operators:
+    for op in list(graph.operators):
         if not any(t in state.batched for t in op.inputs if t is not None):
             continue
         rule = RULES.get(op.builtin)

@@ -21,7 +21,7 @@ struct ErrorFieldInfo {
 struct BackwardInfo {
   const zo_backward_step* steps;
   const uint16_t* reads;  // of each step: tensor that has the weights (LAYER), or segment that the
-                          // activation enters (MASK, MAX_POOL)
+                          // activation enters that it looks at
   const ErrorFieldInfo* fields;
   uint32_t step_count;
   uint32_t field_count;
@@ -67,9 +67,7 @@ struct BackwardTail {
       const uint32_t kind = info->steps[i].kind;
       sources[i] = nullptr;
       if (kind == ZO_BACKWARD_LAYER) sources[i] = network.tensor(info->reads[i]).weights;
-      if (kind == ZO_BACKWARD_MASK || kind == ZO_BACKWARD_MAX_POOL) {
-        sources[i] = network.kept(info->reads[i]);
-      }
+      if (zo_backward_looks(kind)) sources[i] = network.kept(info->reads[i]);
     }
     return zo_node_run_backward(&run, &program, sources);
   }

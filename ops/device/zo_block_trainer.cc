@@ -90,7 +90,7 @@ zo_status BlockTrainer::Probe(BlockProbe* probe) {
   Evaluation found;
   status = network_->Evaluate({ReadHeldOut, &selection}, 0, info_->held_out_count, &found);
   if (status != ZO_OK) return status;
-  const uint32_t loss = network_->info().loss_kind;
+  const uint32_t loss = network_->info().loss.kind;
   const bool of_classes = loss == ZO_LOSS_CROSS_ENTROPY || loss == ZO_LOSS_FLOOR_LOG2;
   probe->block = request.block;
   probe->score = of_classes ? static_cast<int64_t>(found.correct) : -found.loss;

@@ -94,9 +94,8 @@ struct ModelInfo {
   uint32_t trainable_count;
   uint32_t batch;
   uint32_t label_bytes;  // of a sample
-  uint32_t loss_kind;    // zo_loss_kind
+  zo_model_loss loss;
   uint32_t classes;      // of a softmax, else outputs
-  zo_logit_scale scale;  // of the logits; softmax losses
   Port output;           // that the loss belongs to; of the last segment, or what enters it
   int32_t limit;         // of weights between steps: 127 - headroom
   uint32_t least_arena;  // bytes that no build of TFLM gets by with

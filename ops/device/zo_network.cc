@@ -15,8 +15,8 @@ namespace {
 
 // Whether the loss is one of classes, in a build that has others.
 bool IsOfClasses(const ModelInfo& info) {
-  return !ZO_WITH_OTHER_LOSSES || info.loss_kind == ZO_LOSS_CROSS_ENTROPY ||
-         info.loss_kind == ZO_LOSS_FLOOR_LOG2;
+  return !ZO_WITH_OTHER_LOSSES || info.loss.kind == ZO_LOSS_CROSS_ENTROPY ||
+         info.loss.kind == ZO_LOSS_FLOOR_LOG2;
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ void Network::SetCommand(uint32_t segment, bool losses) {
 
 zo_status Network::CheckLabels(const uint8_t* labels) const {
   const bool of_classes = IsOfClasses(info());
-  if (!of_classes && info().loss_kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
+  if (!of_classes && info().loss.kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
   const int32_t end = of_classes ? static_cast<int32_t>(info().classes) : 2;
   for (uint32_t at = 0; at < ZO_BATCH * info().label_bytes; at += sizeof(int32_t)) {
     int32_t label;

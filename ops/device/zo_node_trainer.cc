@@ -184,8 +184,7 @@ zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
   }
   const zo_status status = network_->ReadLabels(feed, labels_);
   if (status != ZO_OK) return status;
-  return zo_node_run_capture_head(&run_, task, inputs, t.nodes, network_->info().scale,
-                                  reinterpret_cast<const int32_t*>(labels_));
+  return zo_node_run_capture_head(&run_, task, inputs, t.nodes, &network_->info().loss, labels_);
 }
 
 zo_status NodeTrainer::Forward(const zo_node_request& request) {

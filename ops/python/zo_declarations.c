@@ -78,6 +78,10 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_BACKWARD_MASK), CONSTANT(ZO_BACKWARD_LAYER), CONSTANT(ZO_BACKWARD_MAX_POOL),
   CONSTANT(ZO_BACKWARD_AVERAGE_POOL), CONSTANT(ZO_BACKWARD_FACTORS), CONSTANT(ZO_BACKWARD_SLICE),
   CONSTANT(ZO_BACKWARD_ADD),
+  CONSTANT(ZO_BACKWARD_PLACE),
+  CONSTANT(ZO_BACKWARD_LEVELS),
+  CONSTANT(ZO_BACKWARD_PRODUCT),
+  CONSTANT(ZO_BACKWARD_SUM),
   CONSTANT(ZO_SNAPSHOT_BEST_SLOT), CONSTANT(ZO_DIRECTORY_MAGIC),
 
   CONSTANT(ZO_OK), CONSTANT(ZO_ERROR_ARGUMENT), CONSTANT(ZO_ERROR_COMMAND),
@@ -104,6 +108,9 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_logit_scale
   STRUCT, U32(scale_log2e), U32(scale),
+#undef S
+#define S zo_model_loss
+  STRUCT, U32(kind), FIELD(int32_t, zero_point), FIELD(zo_logit_scale, scale),
 #undef S
 #define S zo_perturb_terms
   STRUCT, FIELD(const zo_perturb_term*, terms), U32(count), U32(momentum),
@@ -163,14 +170,17 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(in_h), U32(in_w), U32(channels), U32(out_h), U32(out_w), U32(k_h), U32(k_w),
   U32(stride_h), U32(stride_w), U32(pad_top), U32(pad_left),
 #undef S
+#define S zo_error_product
+  STRUCT, U32(repeat), U32(length), U32(other_repeat), U32(other_length), FIELD(int32_t, zero_point),
+#undef S
 #define S zo_error_field
   STRUCT, FIELD(int16_t*, errors), FIELD(int8_t*, exponents), U32(count), U32(kept),
 #undef S
 #define S zo_backward_step
   STRUCT, U32(kind), U32(from), U32(to), FIELD(int32_t, low), FIELD(int32_t, high), U32(blocks),
   U32(pitch), U32(offset), U32(length), FIELD(const zo_node_layer*, layer),
-  FIELD(const zo_pool*, pool), FIELD(const int16_t*, mantissas), U32(channels),
-  FIELD(int32_t, exponent),
+  FIELD(const zo_pool*, pool), FIELD(const zo_error_product*, product), FIELD(const int16_t*, mantissas),
+  U32(channels), FIELD(int32_t, exponent),
 #undef S
 #define S zo_backward
   STRUCT, FIELD(const zo_backward_step*, steps), FIELD(const zo_error_field*, fields),
@@ -260,8 +270,12 @@ const zo_declaration zo_declarations[] = {
            const int32_t*, int16_t*),
   FUNCTION(zo_status, zo_binary_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, int32_t,
            zo_logit_scale, const int32_t*, int32_t*),
+  FUNCTION(zo_status, zo_binary_cross_entropy_error_s8, const int8_t*, uint32_t, uint32_t, int32_t,
+           zo_logit_scale, const int32_t*, int16_t*),
   FUNCTION(zo_status, zo_mean_squared_error_s8, const int8_t*, const int8_t*, uint32_t, uint32_t,
            int32_t, int32_t, int32_t*),
+  FUNCTION(zo_status, zo_mean_squared_error_error_s8, const int8_t*, const int8_t*, uint32_t,
+           uint32_t, int16_t*),
   FUNCTION(zo_status, zo_floor_log2_loss_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
            const int32_t*, int32_t*),
   FUNCTION(void, zo_int16_fully_connected_s8, const zo_int16_fully_connected*, const int8_t*,
@@ -316,6 +330,12 @@ const zo_declaration zo_declarations[] = {
            int16_t*, int8_t*),
   FUNCTION(zo_status, zo_slice_errors, uint32_t, uint32_t, uint32_t, uint32_t, const int16_t*,
            int16_t*),
+  FUNCTION(zo_status, zo_place_errors, uint32_t, uint32_t, uint32_t, uint32_t, const int16_t*,
+           uint32_t, int16_t*),
+  FUNCTION(zo_status, zo_level_errors, const int16_t*, int32_t, uint32_t, const int8_t*,
+           const int16_t*, int8_t, int16_t*, int8_t*),
+  FUNCTION(zo_status, zo_product_errors, const zo_error_product*, const zo_error_factors*, uint32_t,
+           const int8_t*, const int16_t*, int8_t, int16_t*, int8_t*),
   FUNCTION(zo_status, zo_max_pool_backprop, const zo_pool*, const int8_t*, const int16_t*, int8_t,
            int16_t*, int8_t*),
   FUNCTION(zo_status, zo_average_pool_backprop, const zo_pool*, const int16_t*, int8_t, int16_t*,
@@ -338,7 +358,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_node_run_capture, zo_node_run*, uint32_t, const int8_t*, const int8_t*,
            const int8_t*),
   FUNCTION(zo_status, zo_node_run_capture_head, zo_node_run*, uint32_t, const int8_t*, const
-           int8_t*, zo_logit_scale, const int32_t*),
+           int8_t*, const zo_model_loss*, const void*),
   FUNCTION(zo_status, zo_node_run_capture_boundary, zo_node_run*, uint32_t, const int8_t*),
   FUNCTION(zo_status, zo_node_run_backpropagate, zo_node_run*, uint32_t, const int8_t*, const
            int16_t*, int32_t*),

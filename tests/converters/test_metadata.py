@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fuzz.files.metadata import changed
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.models.backward_networks import other_operators
+from helpers.models.backward_networks import attention, other_operators, parts
 from tflm_zo import NativeError
 from tflm_zo.converters import (
     ConversionError,
@@ -44,8 +44,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "autoencoder": ("autoencoder", {"update_bits": 8}),
     "tail": ("residual", {"batch": 2, "nodes": (), "tail": "2 blocks"}),
     "tail of other operators": ("other", {"batch": 2, "nodes": ("stem",), "tail": 3}),
+    "parts": ("parts", {"batch": 2, "nodes": (), "tail": 4}),
+    "attention": ("attention", {"batch": 2, "nodes": (), "tail": 6}),
 }
-SOURCES = {**MODELS, "other": other_operators}
+SOURCES = {**MODELS, "other": other_operators, "parts": parts, "attention": attention}
 
 
 @cache
@@ -185,7 +187,7 @@ TAIL, OTHER = "tail", "tail of other operators"
         (TAIL, "tail.fields.1.count", 13, "tail.steps.0: its fields have not the sizes of its operator"),
         (TAIL, "tail.fields.5.at", 500, "tail.of_layers: these fields are not kept"),
         (TAIL, "tail.steps", [], "tail.fields.1: no step leads errors to it"),
-        (TAIL, "tail.steps.0.kind", "sum", "tail.steps.0.kind"),
+        (TAIL, "tail.steps.0.kind", "softmax", "tail.steps.0.kind"),
         (TAIL, "tail.steps.0.source", 7, "tail.steps.0: its fields do not exist"),
         (TAIL, "tail.steps.0.target", -1, "tail.steps.0.target: Input should be greater"),
         (TAIL, "tail.steps.0.layer", 6, "tail.steps.0: its layer does not exist"),
@@ -205,6 +207,16 @@ TAIL, OTHER = "tail", "tail of other operators"
         (OTHER, "tail.steps.7.numbers.offset", -1, "tail.steps.7: its fields have not the sizes"),
         (OTHER, "tail.steps.7.numbers.pitch", 200, "tail.steps.7: its fields have not the sizes"),
         (OTHER, "tail.steps.8.numbers.blocks", 0, "tail.steps.8: its fields have not the sizes"),
+        ("parts", "tail.steps.3.numbers.offset", 35, "tail.steps.3: its fields have not the sizes"),
+        ("parts", "tail.steps.3.numbers.blocks", 3, "tail.steps.3: its fields have not the sizes"),
+        ("parts", "tail.steps.3.numbers.low", 3, "tail.steps.3: a number is missing or unknown"),
+        ("attention", "tail.steps.2.numbers.length", 5, "tail.steps.2: its fields have not the sizes"),
+        ("attention", "tail.steps.2.factors", [1.0, 1.0], "tail.steps.2: its fields have not the sizes"),
+        ("attention", "tail.steps.6.factors", [1.0] * 255, "tail.steps.6: its fields have not the sizes"),
+        ("attention", "tail.steps.6.segment", None, "tail.steps.6: its segment does not exist"),
+        ("attention", "tail.steps.12.numbers.other_length", 60, "tail.steps.12: its fields have not"),
+        ("attention", "tail.steps.12.numbers.other_repeat", 7, "tail.steps.12: its fields have not"),
+        ("attention", "tail.steps.12.numbers.zero_point", None, "tail.steps.12.numbers.zero_point: Input"),
     ],
 )
 def test_faults_are_named(kind: str, path: str, value: Any, said: str) -> None:

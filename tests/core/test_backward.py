@@ -111,6 +111,72 @@ def test_the_slice_that_pad_leaves():
     np.testing.assert_array_equal(found.reshape(3, 3, 2), padded[1:4, 2:5])
 
 
+@given(seeds, st.integers(1, 4), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(1, 4))
+def test_parts_of_a_split(seed, outer, widths, inner):
+    """Along the middle axis of [outer, axis, inner]: parts that are placed back add up to the whole."""
+    rng = np.random.default_rng(seed)
+    whole = rng.integers(-32767, 32768, (outer, sum(widths), inner)).astype(np.int16)
+    total = np.zeros(whole.size, np.int16)
+    for end, width in zip(np.cumsum(widths), widths, strict=True):
+        part = np.ascontiguousarray(whole[:, end - width : end]).reshape(outer, width * inner)
+        block = (outer, sum(widths) * inner, (end - width) * inner, width * inner)
+        placed = backward.place_blocks(part, whole.size, *block)
+        np.testing.assert_array_equal(backward.slice_blocks(placed, *block), part)
+        total += placed
+    np.testing.assert_array_equal(total.reshape(whole.shape), whole)
+
+
+@given(seeds, sizes, exponents, st.integers(-30, 30), st.integers(1, 24))
+def test_levels(seed, bits, exponent, factor, count):
+    rng = np.random.default_rng(seed)
+    mantissas = rng.integers(-32767, 32768, 256).astype(np.int16)
+    values = rng.integers(-128, 128, count).astype(np.int8)
+    errors = draw_errors(count, bits, rng), exponent
+    expect(
+        backward.levels(mantissas, factor, values, errors), oracle.levels(mantissas, factor, values, errors)
+    )
+
+
+#: Shapes of the factor whose errors are asked for and of the other one, both spread over [3, 4, 5].
+SPREAD = [(3, 4, 5), (1, 1, 5), (1, 4, 5), (3, 4, 1), (3, 1, 1), (1, 4, 1), (1, 1, 1)]
+
+
+@given(
+    seeds,
+    sizes,
+    exponents,
+    st.tuples(st.integers(-32767, 32767), st.integers(-30, 30)),
+    st.sampled_from(SPREAD),
+    st.sampled_from([*SPREAD, None]),
+)
+def test_product(seed, bits, exponent, factor, own, other):
+    """Of two tensors, NumPy broadcasts both; without another one it is a sum."""
+    rng, whole = np.random.default_rng(seed), (3, 4, 5)
+    zero_point = int(rng.integers(-128, 128))
+    values = None if other is None else rng.integers(-128, 128, other).astype(np.int8)
+    real = np.ones(whole, int) if values is None else np.broadcast_to(values.astype(int) - zero_point, whole)
+    numbers = np.broadcast_to(np.arange(math.prod(own)).reshape(own), whole)
+    jacobian = real.ravel()[:, None] * (numbers.ravel()[:, None] == np.arange(math.prod(own)))
+    fields = {"zero_point": zero_point}
+    for name, shape in (("", own), ("other_", other or (1, 1, 1))):
+        last = max((i for i in range(3) if shape[i] > 1), default=-1)
+        fields |= {f"{name}repeat": math.prod(whole[last + 1 :]), f"{name}length": math.prod(shape)}
+    errors = draw_errors(whole, bits, rng), exponent
+    read = None if values is None else values.ravel()
+    found = backward.product(fields, factor, read, errors)
+    expect(found, oracle.product(jacobian, factor[0], factor[1], errors))
+
+
+@pytest.mark.parametrize(
+    "changed", [{"repeat": 0}, {"length": 7}, {"other_length": 0}, {"other_repeat": 60}, {"zero_point": 128}]
+)
+def test_sizes_of_a_product_that_do_not_fit(changed):
+    fields = {"repeat": 5, "length": 12, "other_repeat": 1, "other_length": 5, "zero_point": 0} | changed
+    other = np.zeros(fields["other_length"], np.int8)
+    with pytest.raises(NativeError, match="ARGUMENT|argument"):
+        backward.product(fields, (1, 0), other, (np.zeros(60, np.int16), 0))
+
+
 # --- pooling ------------------------------------------------------------------------------------------------
 
 

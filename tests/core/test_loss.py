@@ -233,6 +233,19 @@ def test_binary_cross_entropy_of_every_logit(zero_point, label):
         assert np.abs(fixed - exact).max() < BOUND
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(-128, 127), st.floats(2.0**-20, 64.0))
+def test_error_of_a_binary_cross_entropy(seed, outputs, zero_point, scale):
+    """Bit for bit as the header says it, and within a unit of float64's."""
+    rng = np.random.default_rng(seed)
+    logits = rng.integers(-128, 128, (4, outputs)).astype(np.int8)
+    labels = rng.integers(-1, 2, (4, outputs)).astype(np.int32)
+    found = core.binary_cross_entropy_error(logits, labels, scale, zero_point)
+    expected = fixed.binary_cross_entropy_error(logits, labels, scale, zero_point)
+    np.testing.assert_array_equal(found, expected)
+    exact = oracle.binary_cross_entropy_error(logits, labels, scale, zero_point)
+    assert np.abs(found * 2.0**-15 - exact).max() <= 2.0**-14
+
+
 @given(
     st.integers(1, 700),
     st.floats(2.0**-10, 4.0),
@@ -285,12 +298,13 @@ def test_unlabelled_samples_have_no_loss():
         ("zo_cross_entropy_s8", (), np.int32, [5, -2, 2**31 - 1, -(2**31)]),
         ("zo_cross_entropy_error_s8", (), np.int16, [5, -2, 2**31 - 1, -(2**31)]),
         ("zo_binary_cross_entropy_s8", (0,), np.int32, [2, -2, 2**31 - 1, -(2**31)]),
+        ("zo_binary_cross_entropy_error_s8", (0,), np.int16, [2, -2, 2**31 - 1, -(2**31)]),
     ],
 )
 def test_bad_labels_leave_the_output_alone(function, limit, element, bad):
     """Even when it is the last of many samples that has one."""
     logits = np.zeros((50, 5), np.int8)
-    binary = function == "zo_binary_cross_entropy_s8"
+    binary = function.startswith("zo_binary_cross_entropy")
     for value in bad:
         labels = np.zeros((50, 5) if binary else 50, np.int32)
         labels.reshape(-1)[-1] = value

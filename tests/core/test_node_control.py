@@ -17,7 +17,7 @@ from helpers.oracle.fixed_losses import cross_entropy_error
 from helpers.oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
 from tflm_zo.core import (
     CSettings,
-    LogitScale,
+    ModelLoss,
     NativeError,
     NodeAction,
     NodeControl,
@@ -31,7 +31,7 @@ from tflm_zo.core import (
 )
 
 LIMIT = 120
-SCALE = LogitScale.of(0.1)
+LOSS = ModelLoss("cross_entropy", 0.1, 0)
 
 
 def of_layer(weights: Any, fraction: Any = None, stream: int = 0, limit: int = LIMIT) -> Any:
@@ -279,7 +279,7 @@ def drive(
                 if s.tasks[t].queries:
                     control.capture(t, inputs, outputs, nodes)
                 else:
-                    control.capture_head(t, inputs, nodes, SCALE, labels)
+                    control.capture_head(t, inputs, nodes, LOSS, labels)
                 captured[t] = nodes
             losses = world.losses(expected)
             total += int(losses.astype(np.int64).sum())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.test_node_control import LAYERS, SCALE, World, integers, make, of_layer
+from core.test_node_control import LAYERS, LOSS, World, integers, make, of_layer
 from helpers.oracle.node_run import ONE, Settings, Task
 from tflm_zo.core import NativeError, NodeAction, NodeControl, NodeTask, Status
 
@@ -70,12 +70,12 @@ def test_wrong_order_and_sizes() -> None:
     refused(control.perturb, nodes)
     refused(control.update, of_layer(weights))
     refused(control.capture, 1, inputs, outputs, nodes)  # it is a head
-    refused(control.capture_head, 0, inputs, nodes, SCALE, labels)  # it is none
+    refused(control.capture_head, 0, inputs, nodes, LOSS, labels)  # it is none
     refused(control.capture, 0, inputs[:1], outputs, nodes)
     refused(control.capture, 0, inputs, outputs[:1], nodes)
     refused(control.capture, 0, inputs, outputs, nodes[:1])
-    refused(control.capture_head, 1, inputs, nodes, SCALE, labels[:1])
-    refused(control.capture_head, 1, inputs, nodes, SCALE, np.full(2, 5, np.int32))
+    refused(control.capture_head, 1, inputs, nodes, LOSS, labels[:1])
+    refused(control.capture_head, 1, inputs, nodes, LOSS, np.full(2, 5, np.int32))
     refused(control.report, np.zeros(3, np.int32))
     control.capture(0, inputs, outputs, nodes)
     control.report(np.zeros(2, np.int32))

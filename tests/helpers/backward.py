@@ -99,6 +99,46 @@ def slice_blocks(
     return result
 
 
+def place_blocks(
+    values: NDArray[np.int16], count: int, blocks: int, pitch: int, offset: int, length: int
+) -> NDArray[np.int16]:
+    """int16 [count], of which the errors are blocks."""
+    _expect("errors", values, (blocks, length))
+    if offset + (blocks - 1) * pitch + length > count:
+        raise ValueError("blocks: they end behind the whole")
+    result = np.full(count, 77, np.int16)
+    data = address("errors", values, np.int16)
+    call("zo_place_errors", blocks, pitch, offset, length, data, count, result.ctypes.data)
+    return result
+
+
+def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8], errors: Errors) -> Errors:
+    """Errors times the factor of each value's level."""
+    _expect("mantissas", mantissas, (256,))
+    _expect("levels", values, errors[0].shape)
+    factors, data = address("mantissas", mantissas, np.int16), address("errors", errors[0], np.int16)
+    read = address("levels", values, np.int8)
+    result = np.empty_like(errors[0])
+    return _passed("zo_level_errors", result, 0, factors, exponent, values.size, read, data, errors[1])
+
+
+def product(
+    sizes: dict[str, int],
+    factor: tuple[int, int],
+    other: NDArray[np.int8] | None,
+    errors: Errors,
+) -> Errors:
+    """Errors [length] of a factor; ``sizes`` are the fields of ``zo_error_product``."""
+    if other is not None:
+        _expect("other", other, (sizes["other_length"],))
+    scale = _factors(np.array([factor[0]], np.int16), factor[1])
+    read = None if other is None else address("other", other, np.int8)
+    data, count = address("errors", errors[0], np.int16), errors[0].size
+    result = np.empty(sizes["length"], np.int16)
+    struct = structs.zo_error_product(**sizes)
+    return _passed("zo_product_errors", result, 0, struct, scale, count, read, data, errors[1])
+
+
 def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
     """Errors of a MAX_POOL_2D's inputs."""
     _expect("inputs", inputs, pool.inputs)

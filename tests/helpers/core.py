@@ -23,6 +23,7 @@ __all__ = [
     "binary_cross_entropy",
     "command_steps",
     "cross_entropy",
+    "binary_cross_entropy_error",
     "cross_entropy_error",
     "direction",
     "mean_squared_error",
@@ -293,6 +294,19 @@ def binary_cross_entropy(
         losses.ctypes.data,
     )
     return losses
+
+
+def binary_cross_entropy_error(
+    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
+) -> NDArray[np.int16]:
+    """Derivative of `binary_cross_entropy` by the scaled logits, int16 [samples, outputs], unit 2^-15."""
+    data, samples, outputs = _matrix("logits", logits, 1)
+    errors, read = np.zeros((samples, outputs), np.int16), _labels(labels, samples * outputs)
+    own = _scale(scale).struct
+    call(
+        "zo_binary_cross_entropy_error_s8", data, samples, outputs, zero_point, own, read, errors.ctypes.data
+    )
+    return errors
 
 
 def mean_squared_error_factor(scale: float, elements: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@
 #include "check.h"
 #include "fake_runtime.h"
 #include "ops/core/graph/zo_op.h"
+#include "ops/core/loss/zo_loss.h"
 #include "ops/core/zo_little_endian.h"
 
 unsigned long checks;

@@ -16,7 +16,7 @@ from tflm_zo.converters import export_model, initial_weights
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
 from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, Trainer, Weights
+from tflm_zo.training import Exact, Settings, Trainer, Weights
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
 KINDS = ("cross_entropy", "binary_cross_entropy", "mse")
@@ -101,6 +101,24 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     assert np.corrcoef(measured, expected)[0, 1] > 0.98
     assert np.polyfit(expected, measured, 1)[0] == pytest.approx(1, abs=0.06)
     assert max(moved) < 0  # every step goes down
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_exact_step_is_the_gradient(kind: str) -> None:
+    zo = inject_all(one_layer(), batch=8, loss=kind, nodes="*")
+    layer, rng = Layer(zo), np.random.default_rng(4)
+    x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)
+    y = layer.targets(kind, rng)
+    (before,) = initial_weights(zo).values()
+    settings = Settings(tasks=(Exact(),), batch_size=SAMPLES, learning_rate=8.0, step_clip=256, seed=5)
+    trainer = Trainer(zo, settings, "litert")
+    trainer.fit(x, y, steps=1, keep="last")
+    (after,) = trainer.runtime.read_weights().values()
+    limit = 127 - trainer.runtime.metadata.headroom
+    gradient = layer.gradient(kind, x, y, before.reshape(OUTPUTS, INPUTS))
+    moved = (after.astype(int) - before).reshape(OUTPUTS, INPUTS)
+    free = np.abs(after.reshape(OUTPUTS, INPUTS).astype(int)) < limit
+    assert np.corrcoef(moved[free], -gradient[free])[0, 1] > 0.99
 
 
 @pytest.mark.parametrize(

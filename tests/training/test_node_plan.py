@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -81,12 +82,16 @@ def test_clamped_nodes_are_masked_where_the_settings_say_so(masked: bool) -> Non
     assert [t.layer.unmasked for t in found.node_tasks] == [not masked] * 2
 
 
-def test_logits_have_a_scale_where_the_loss_is_of_classes() -> None:
-    classes = inject_all(MODELS["small_cnn"](), nodes="*")
-    loss = read_metadata(classes).loss
-    scale = plan(classes, Nodes()).logit_scale
-    assert scale is not None and type(scale).of(loss.scale) == scale
-    assert plan(inject_all(MODELS["autoencoder"](), nodes="*"), Nodes()).logit_scale is None
+@pytest.mark.parametrize("name", ["small_cnn", "logistic_head", "autoencoder"])
+def test_the_loss_is_that_of_its_operator(name: str) -> None:
+    """The derivative is that of the loss that is reported: kind, zero point and scale of its options."""
+    model = inject_all(MODELS[name](), nodes="*")
+    (op,) = [op for s in model.subgraphs for op in s.operators if op.code.custom == "TFLM_ZO_LOSS"]
+    kind, zero_point, log2e, scale = struct.unpack("<xBxx4xiII", op.custom_options)
+    found = plan(model, Nodes()).loss.struct
+    assert (found.kind, found.zero_point) == (kind, zero_point)
+    if name != "autoencoder":
+        assert (found.scale.scale_log2e, found.scale.scale) == (log2e, scale)
 
 
 def test_logs_have_the_perturbation_of_nodes_for_exact_layers() -> None:

@@ -92,16 +92,6 @@ MISFITS = {
         {"batch_size": 8, "exact.last": 1},
         "exact: needs a last FULLY_CONNECTED layer that carries nodes.*with nodes are conv",
     ),
-    "mean squared error": (
-        lambda: zo("autoencoder"),
-        {"batch_size": 8, "exact.last": 1},
-        "exact: needs a softmax cross-entropy, the model has another loss",
-    ),
-    "binary cross-entropy": (
-        lambda: zo("logistic_head"),
-        {"batch_size": 8, "exact.last": 1},
-        "exact: needs a softmax cross-entropy, the model has another loss",
-    ),
     "batch size": (
         lambda: zo("small_cnn"),
         {"batch_size": 10},

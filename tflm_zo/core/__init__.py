@@ -41,8 +41,8 @@ from .distribution import (
     query_seeds,
 )
 from .loader import NativeError, Status, installed, library, library_path
-from .logit_scale import LogitScale
 from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
+from .model_loss import LogitScale, ModelLoss
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import NodeForm, NodeLayer, NodeState
 from .node_settings import NODE_HEAD, NODE_TAIL, NodeRules, NodeTask, TaskKind
@@ -85,6 +85,7 @@ __all__ = [
     "Distribution",
     "FINGERPRINT_BYTES",
     "LogitScale",
+    "ModelLoss",
     "MAX_CHAIN",
     "MAX_QUERIES",
     "MEASUREMENT_BYTES",

@@ -26,13 +26,13 @@ class BackwardStep:
     Attributes:
         kind: name of the kind, see `ZoBackwardStep`.
         source, target: numbers of fields.
-        numbers: fields of the step ("mask", "slice") or of its ``zo_pool``.
+        numbers: fields of the step ("mask", "slice", "place"), its ``zo_pool`` or its ``zo_error_product``.
         layer: layer that the step leads errors through, or None.
-        mantissas: factors of the channels, or scales of a layer's weights, int16 in units of
+        mantissas: factors of the kind, or scales of a layer's weights, int16 in units of
             2^(exponent - 15), or None.
         exponent: their exponent.
         tensor: "layer": number of the trainable tensor that has the weights, else None.
-        segment: "mask", "max_pool": number of the segment that the activation enters, else None.
+        segment: number of the segment that the activation enters that the step looks at, or None.
     """
 
     kind: str
@@ -56,9 +56,16 @@ class BackwardStep:
         return self.numbers if self.kind.endswith("_pool") else None
 
     @property
+    def product(self) -> Mapping[str, int] | None:
+        """Fields of ``zo_error_product``, or None."""
+        if self.kind not in ("product", "sum"):
+            return None
+        return {"other_repeat": 1, "other_length": 1, "zero_point": 0, **self.numbers}
+
+    @property
     def own_numbers(self) -> dict[str, int]:
         """The fields of ``zo_backward_step`` that are plain numbers, by name, in order."""
-        own = {} if self.pool is not None else self.numbers
+        own = {} if self.pool is not None or self.product is not None else self.numbers
         names = ("low", "high", "blocks", "pitch", "offset", "length")
         return {
             "kind": self.number,
@@ -119,6 +126,8 @@ def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
             c.layer = kept_at(step.layer.struct)
         if step.pool is not None:
             c.pool = kept_at(structs.zo_pool(**step.pool))
+        if step.product is not None:
+            c.product = kept_at(structs.zo_error_product(**step.product))
         if step.mantissas is not None:
             c.mantissas = address("mantissas", step.mantissas, np.int16)
         c.channels, c.exponent = step.channels, step.exponent
@@ -187,7 +196,8 @@ class Backward:
         for i, (step, array) in enumerate(zip(self._program.steps, given, strict=True)):
             wanted = 0 if step.layer is None else step.layer.weights
             if step.segment is not None:
-                wanted = samples * self._program.fields[step.target].count
+                count = self._program.fields[step.target].count
+                wanted = samples * step.numbers.get("other_length", count)
             if (0 if array is None else array.size) != wanted:
                 raise ValueError(f"sources: step {i} reads {wanted} values")
             if array is not None:

@@ -20,7 +20,7 @@ from .backward import Backward, BackwardProgram
 from .control import StepReport
 from .declarations import CSettings, Struct, Tensor
 from .loader import call, constants, library, structs
-from .logit_scale import LogitScale
+from .model_loss import ModelLoss
 from .node_layer import NodeLayer, NodeState
 from .node_settings import NodeRules, NodeTask
 
@@ -269,20 +269,29 @@ class NodeControl:
         self,
         task: int,
         inputs: NDArray[np.int8],
-        logits: NDArray[np.int8],
-        scale: LogitScale,
-        labels: NDArray[np.int32],
+        outputs: NDArray[np.int8],
+        loss: ModelLoss,
+        labels: NDArray[Any],
     ) -> None:
-        """Keeps an exact head's input and errors, which are softmax - one-hot of the logits."""
+        """Keeps an exact head's input and errors, the derivative of the loss by its outputs.
+
+        Args:
+            task: number of the task.
+            inputs: int8 [batch, ...].
+            outputs: int8 [batch, ...], what the loss reads.
+            loss: the model's loss.
+            labels: as the loss takes them: int32 classes [batch], or 0, 1 and -1 for each output; of a mean
+                squared error targets, int8 as the outputs.
+        """
         layer = self._layer(task)
         call(
             "zo_node_run_capture_head",
             self._run,
             task,
             self._batch_of("inputs", inputs, layer.input_bytes),
-            self._batch_of("logits", logits, layer.nodes),
-            scale.struct,
-            self._batch_of("labels", labels, 1, np.int32),
+            self._batch_of("outputs", outputs, layer.nodes),
+            loss.struct,
+            self._batch_of("labels", labels, *loss.labels(layer.nodes)),
         )
 
     def backpropagate(self, task: int, weights: NDArray[np.int8], scales: NDArray[np.int16] | None) -> None:

@@ -29,7 +29,7 @@ def backward_tables(program: BackwardProgram, number: Callable[[int], int], bloc
     reads = [number(step.tensor) if step.tensor is not None else step.segment or 0 for step in program.steps]
     fields = [f"    {{{f.count}, {-1 if f.at is None else f.at}}}," for f in program.fields]
     count, of_fields = len(rows), len(fields)
-    steps = "// Kind, from, to; low, high; blocks, pitch, offset, length; layer, pool; factors.\n"
+    steps = "// Kind, from, to; low, high; blocks, pitch, offset, length; layer, pool, product; factors.\n"
     steps += f"const {zo}_backward_step kSteps{block}[] = {{\n" + "\n".join(rows) + "\n};\n"
     reading = f"const uint16_t kReads{block}[] = {{\n{numbers(reads)}\n}};\n"
     names = f"kSteps{block}, kReads{block}"
@@ -47,18 +47,22 @@ def backward_tables(program: BackwardProgram, number: Callable[[int], int], bloc
 
 def _step(step: BackwardStep, name: str, zo: str) -> tuple[list[str], str]:
     """Returns the definitions of what a step points to, and its row."""
-    constants, pointers = [], ["nullptr", "nullptr", "nullptr"]
+    constants, pointers = [], ["nullptr"] * 4
     if step.layer is not None:
         constants.append(f"const {zo}_node_layer kStepLayer{name} = {{{_values(step.layer.struct)}}};\n")
         pointers[0] = f"&kStepLayer{name}"
     if step.pool is not None:
         constants.append(f"const {zo}_pool kStepPool{name} = {{{_values(structs.zo_pool(**step.pool))}}};\n")
         pointers[1] = f"&kStepPool{name}"
+    if step.product is not None:
+        values = _values(structs.zo_error_product(**step.product))
+        constants.append(f"const {zo}_product kStepProduct{name} = {{{values}}};\n")
+        pointers[2] = f"&kStepProduct{name}"
     if step.mantissas is not None:
         constants.append(array(f"const int16_t kFactors{name}[{step.mantissas.size}]", step.mantissas))
-        pointers[2] = f"kFactors{name}"
-    values = [*step.own_numbers.values(), *pointers, step.channels, step.exponent]
-    return constants, ", ".join(map(str, values))
+        pointers[3] = f"kFactors{name}"
+    row = [*step.own_numbers.values(), *pointers, step.channels, step.exponent]
+    return constants, ", ".join(map(str, row))
 
 
 def _values(struct: Struct) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..converters.errors import ConversionError
-from ..converters.metadata import ZoLoss, ZoMetadata
+from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from ..core import NODE_HEAD, NODE_TAIL, CSettings, LogitScale, SeedLogHeader, TaskKind
+from ..core import NODE_HEAD, NODE_TAIL, CSettings, ModelLoss, SeedLogHeader, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint
 from .backward_tables import backward_tables
@@ -21,7 +21,6 @@ from .device_model import DeviceModel
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .source_text import array, comment, fill, hexadecimal, numbers, own
 
-_LOSSES = ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2")
 _MAX_INPUTS = 8  # kMaxInputs
 
 
@@ -256,13 +255,6 @@ def _log_header(plan: WeightRunPlan, model: Model, macros: str) -> str:
     return f"const uint8_t kLogHeader[{macros}_LOG_HEADER_BYTES] = {{\n{hexadecimal(data)}\n}};\n\n"
 
 
-def _logit_scale(loss: ZoLoss) -> str:
-    if not loss.of_classes:
-        return "0u, 0u"
-    scale = LogitScale.of(loss.scale)
-    return f"{scale.scale_log2e}u, {scale.scale}u"
-
-
 def _tables(
     model: Model,
     metadata: ZoMetadata,
@@ -344,6 +336,8 @@ def model_source(
         f"{hexadecimal(fingerprint(model))}\n}};\n\n"
     )
     header = _log_header(plan, model, own(name)["ZO"]) if isinstance(plan, WeightRunPlan) else ""
+    c_loss = ModelLoss(loss.kind, loss.scale, loss.zero_point).struct
+    c_scale = f"{{{c_loss.scale.scale_log2e}u, {c_loss.scale.scale}u}}"
     tables, infos = [], []
     for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):
         block = str(i) if len(devices) > 1 else ""
@@ -360,10 +354,9 @@ def model_source(
                 else "kFingerprint",
                 batch=metadata.batch,
                 label_bytes=label_bytes,
-                loss_kind=_LOSSES.index(loss.kind),
+                loss=f"{c_loss.kind}u, {c_loss.zero_point}, {c_scale}",
                 loss_name=loss.kind,
                 classes=loss.elements,
-                scale=_logit_scale(loss),
                 output=", ".join(map(str, _output(model, metadata))),
                 limit=127 - metadata.headroom,
                 least_arena=least,

@@ -145,9 +145,6 @@ def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[
 
 def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
     """Raises SettingsError where the last layers have no exact gradients."""
-    loss = metadata.loss
-    if loss is None or not loss.of_classes:
-        raise SettingsError("exact: needs a softmax cross-entropy, the model has another loss")
     tail = exact_tail(settings, metadata)
     if not tail:
         raise SettingsError(

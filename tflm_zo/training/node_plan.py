@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, step_multipliers, update_masks
-from ..core import BackwardProgram, BackwardStep, LogitScale, NodeLayer, NodeRules, NodeState, NodeTask
+from ..core import BackwardProgram, BackwardStep, ModelLoss, NodeLayer, NodeRules, NodeState, NodeTask
 from .costs import Costs, NodeCosts
 from .gains import channel_scales, task_gain
 from .integers import layerwise_integers
@@ -145,7 +145,7 @@ class NodePlan:
         masks: masks of the update by tensor name, for the tensors that have one.
         filter_scales: scales of exact tasks, int16 [outputs] Q15 relative to the largest; None for one scale,
             or another kind of task.
-        logit_scale: scale of the logits that a softmax loss reads; None for another loss.
+        loss: the model's loss.
 
     Raises:
         SettingsError: the settings do not fit the model.
@@ -172,7 +172,7 @@ class NodePlan:
         ]
         loss = metadata.loss
         assert loss is not None  # a trainer or generator has refused such a model
-        self.logit_scale = LogitScale.of(loss.scale) if loss.of_classes else None
+        self.loss = ModelLoss(loss.kind, loss.scale, loss.zero_point)
 
     def _task(self, task: PlannedTask, model: Model, metadata: ZoMetadata) -> NodeTask:
         settings, weights = self._settings, task.kind is Weights

@@ -74,7 +74,7 @@ class NodeRun(Run):
         self._costs, self._plan, self._first = whole.costs, whole.tasks, whole.first_segment
         self._tensors, self._limit = whole.tensors, whole.limit
         self._multipliers, self._masks = whole.multipliers, whole.masks
-        self._filter_scales, self._scale = whole.filter_scales, whole.logit_scale
+        self._filter_scales, self._loss = whole.filter_scales, whole.loss
         self._control = NodeControl(
             whole.settings,
             whole.first_segment,
@@ -213,8 +213,7 @@ class NodeRun(Run):
                 continue
             read = at(nodes.node_segment)
             if task.kind is Exact and task.following is None:
-                assert self._scale is not None  # the trainer has refused other losses
-                control.capture_head(i, at(nodes.input_segment), read, self._scale, labels)
+                control.capture_head(i, at(nodes.input_segment), read, self._loss, labels)
             else:
                 control.capture(i, at(nodes.input_segment), at(nodes.output_segment), read)
             if self._entering[i] is None and self._control.tasks[i].queries:

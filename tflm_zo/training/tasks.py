@@ -95,10 +95,11 @@ class Nodes:
 class Exact:
     """The exact gradients of the last layers, in integers.
 
-    The gradient of the last layer is the outer product (softmax - one-hot) a^T of its error and its input,
-    which takes no query; errors pass back through the layers before it (the tail of ElasticZO, sec. 4), be
-    they dense or convolutions, and through what lies between: ADD, SUB, MUL by a constant, activations,
-    poolings, MEAN, PAD, CONCATENATION, RESHAPE.
+    The gradient of the last layer is the outer product e a^T of its error, the derivative of the loss, and
+    its input, which takes no query; errors pass back through the layers before it (the tail of ElasticZO,
+    sec. 4), be they dense or convolutions, and through the operators between them: ADD, SUB and MUL, of
+    tensors that are spread, too (squeeze and excitation), activations, LOGISTIC, TANH and HARD_SWISH,
+    poolings, MEAN, PAD, RESHAPE, CONCATENATION and PACK, SPLIT, UNPACK and SLICE.
 
     Attributes:
         last: number of layers, 1..64, or "block" for the last residual block and what depends on it, or

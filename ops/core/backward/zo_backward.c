@@ -5,7 +5,6 @@
 
 #include "ops/core/backward/zo_conv_backprop.h"
 #include "ops/core/backward/zo_error_range.h"
-#include "ops/core/backward/zo_errors.h"
 
 /* As of zo_error_factors. */
 #define EXPONENT_MAX 255
@@ -26,6 +25,13 @@ static int exponent_fits(const zo_backward_step* s) {
   return s->mantissas != NULL && s->exponent >= -EXPONENT_MAX && s->exponent <= EXPONENT_MAX;
 }
 
+/* Whether blocks of a part lie in the whole. */
+static int blocks_fit(const zo_backward_step* s, uint32_t part, uint32_t whole) {
+  return s->blocks > 0u && s->length > 0u && s->pitch >= s->length &&
+         (uint64_t)s->blocks * s->length == part &&
+         s->offset + (uint64_t)(s->blocks - 1u) * s->pitch + s->length <= whole;
+}
+
 /* Whether a step takes errors of the sizes that its fields have. */
 static int step_fits(const zo_backward_step* s, uint32_t from, uint32_t to) {
   switch (s->kind) {
@@ -43,9 +49,15 @@ static int step_fits(const zo_backward_step* s, uint32_t from, uint32_t to) {
     case ZO_BACKWARD_FACTORS:
       return exponent_fits(s) && from == to && s->channels > 0u && from % s->channels == 0u;
     case ZO_BACKWARD_SLICE:
-      return s->blocks > 0u && s->length > 0u && s->pitch >= s->length &&
-             (uint64_t)s->blocks * s->length == to &&
-             s->offset + (uint64_t)(s->blocks - 1u) * s->pitch + s->length <= from;
+      return blocks_fit(s, to, from);
+    case ZO_BACKWARD_PLACE:
+      return blocks_fit(s, from, to);
+    case ZO_BACKWARD_LEVELS:
+      return exponent_fits(s) && from == to;
+    case ZO_BACKWARD_PRODUCT:
+    case ZO_BACKWARD_SUM:
+      return exponent_fits(s) && s->product != NULL && s->product->length == to &&
+             zo_product_fits(s->product, from);
     case ZO_BACKWARD_ADD:
       return from == to && s->from != s->to;
     default:
@@ -131,6 +143,19 @@ static zo_status run_step(const zo_backward* program, uint32_t number, error_pla
     case ZO_BACKWARD_SLICE:
       *to.exponent = *from.exponent;
       return zo_slice_errors(s->blocks, s->pitch, s->offset, s->length, from.errors, to.errors);
+    case ZO_BACKWARD_PLACE:
+      *to.exponent = *from.exponent;
+      return zo_place_errors(s->blocks, s->pitch, s->offset, s->length, from.errors, to.count,
+                             to.errors);
+    case ZO_BACKWARD_LEVELS:
+      return zo_level_errors(s->mantissas, s->exponent, to.count, source, from.errors,
+                             *from.exponent, to.errors, to.exponent);
+    case ZO_BACKWARD_PRODUCT:
+    case ZO_BACKWARD_SUM: {
+      const zo_error_factors factor = {s->mantissas, 1, s->exponent};
+      return zo_product_errors(s->product, &factor, from.count, source, from.errors, *from.exponent,
+                               to.errors, to.exponent);
+    }
     case ZO_BACKWARD_ADD:
       return zo_add_errors(NULL, to.count, from.errors, *from.exponent, to.errors, to.exponent);
     default:
@@ -146,8 +171,9 @@ zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t s
       const error_place from = place_of(program, s->from, first + i);
       const error_place to = place_of(program, s->to, first + i);
       const int8_t* source = sources[number];
-      if (s->kind == ZO_BACKWARD_MASK || s->kind == ZO_BACKWARD_MAX_POOL) {
-        source += (size_t)i * to.count;
+      if (zo_backward_looks(s->kind)) {
+        source +=
+            (size_t)i * (s->kind == ZO_BACKWARD_PRODUCT ? s->product->other_length : to.count);
       }
       const zo_status status = run_step(program, number, from, to, source);
       if (status != ZO_OK) return status;

@@ -12,6 +12,7 @@
 #ifndef TFLM_ZO_OPS_CORE_BACKWARD_ZO_BACKWARD_H_
 #define TFLM_ZO_OPS_CORE_BACKWARD_ZO_BACKWARD_H_
 
+#include "ops/core/backward/zo_errors.h"
 #include "ops/core/backward/zo_pool_backprop.h"
 #include "ops/core/nodes/zo_node_layer.h"
 
@@ -25,8 +26,12 @@ typedef enum zo_backward_kind {
   ZO_BACKWARD_MAX_POOL = 2,     /* zo_max_pool_backprop */
   ZO_BACKWARD_AVERAGE_POOL = 3, /* AVERAGE_POOL_2D, MEAN: zo_average_pool_backprop */
   ZO_BACKWARD_FACTORS = 4,      /* MUL by a constant, SUB: zo_scale_errors */
-  ZO_BACKWARD_SLICE = 5,        /* CONCATENATION, PAD: zo_slice_errors */
+  ZO_BACKWARD_SLICE = 5,        /* CONCATENATION, PACK, PAD: zo_slice_errors */
   ZO_BACKWARD_ADD = 6,          /* adds one field to another: zo_add_errors */
+  ZO_BACKWARD_PLACE = 7,        /* SPLIT, UNPACK, SLICE: zo_place_errors */
+  ZO_BACKWARD_LEVELS = 8,       /* LOGISTIC, HARD_SWISH: zo_level_errors */
+  ZO_BACKWARD_PRODUCT = 9,      /* MUL of two activations: zo_product_errors */
+  ZO_BACKWARD_SUM = 10,         /* ADD, SUB of a tensor that is spread: zo_product_errors */
 } zo_backward_kind;
 
 /* Errors of a tensor, or of several that have the same. */
@@ -45,16 +50,18 @@ typedef struct zo_backward_step {
   uint32_t to;   /* of its input; MASK: may be `from` */
   int32_t low;   /* MASK: as in zo_mask_errors */
   int32_t high;
-  uint32_t blocks; /* SLICE: as in zo_slice_errors */
+  uint32_t blocks; /* SLICE, PLACE: as in zo_slice_errors */
   uint32_t pitch;
   uint32_t offset;
   uint32_t length;
-  const zo_node_layer* layer; /* LAYER */
-  const zo_pool* pool;        /* MAX_POOL, AVERAGE_POOL */
-  const int16_t* mantissas;   /* LAYER: scales of the weights, [out_c]; FACTORS: [channels]. Each
-                                 stands for mantissa * 2^(exponent - 15) */
-  uint32_t channels;          /* FACTORS */
-  int32_t exponent;           /* LAYER, FACTORS: within +-255 */
+  const zo_node_layer* layer;      /* LAYER */
+  const zo_pool* pool;             /* MAX_POOL, AVERAGE_POOL */
+  const zo_error_product* product; /* PRODUCT, SUM */
+  const int16_t* mantissas; /* LAYER: scales of the weights, [out_c]; FACTORS: [channels]; LEVELS:
+                               [256]; PRODUCT, SUM: [1]. Each stands for mantissa *
+                               2^(exponent - 15) */
+  uint32_t channels;        /* FACTORS */
+  int32_t exponent;         /* of the mantissas: within +-255 */
 } zo_backward_step;
 
 /* The caller owns all of it. */
@@ -66,6 +73,12 @@ typedef struct zo_backward {
   uint32_t* norms;  /* [step_count], see zo_conv_backprop_norm_s8 */
   int32_t* scratch; /* [zo_backward_scratch_values] */
 } zo_backward;
+
+/* Whether steps of a kind look at an activation. */
+static inline int zo_backward_looks(uint32_t kind) {
+  return kind == ZO_BACKWARD_MASK || kind == ZO_BACKWARD_MAX_POOL || kind == ZO_BACKWARD_LEVELS ||
+         kind == ZO_BACKWARD_PRODUCT;
+}
 
 /* int32 values of scratch memory of a program's steps: a layer's in_c, a pooling's channels. */
 uint32_t zo_backward_scratch_values(const zo_backward_step* steps, uint32_t count);
@@ -83,8 +96,9 @@ zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sou
  *   first    number in the minibatch of the first sample
  *   samples  how many
  *   sources  [step_count], of LAYER its weights, of MASK the operator's output, int8 [samples,
- *            count of `to`], of MAX_POOL its input, int8 [samples, in_h, in_w, channels]; others
- *            are not read
+ *            count of `to`], of MAX_POOL its input, int8 [samples, in_h, in_w, channels], of LEVELS
+ *            input or output, int8 [samples, count of `to`], of PRODUCT the other factor, int8
+ *            [samples, other_length]; others are not read
  *
  * Errors: ZO_ERROR_ARGUMENT. */
 zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t samples,

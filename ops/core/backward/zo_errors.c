@@ -1,6 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/backward/zo_errors.h"
 
+#include <string.h>
+
 #include "ops/core/backward/zo_error_range.h"
 
 /* Difference of exponents from which on the smaller errors count as 0. */
@@ -123,5 +125,92 @@ zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
     const int16_t* from = errors + offset + (size_t)i * pitch;
     for (uint32_t j = 0; j < length; ++j) *slice++ = from[j];
   }
+  return ZO_OK;
+}
+
+zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
+                          const int16_t* errors, uint32_t count, int16_t* placed) {
+  if (blocks == 0u || length == 0u || pitch < length || errors == NULL || placed == NULL) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  memset(placed, 0, count * sizeof placed[0]);
+  for (uint32_t i = 0; i < blocks; ++i) {
+    memcpy(placed + offset + (size_t)i * pitch, errors + (size_t)i * length,
+           length * sizeof placed[0]);
+  }
+  return ZO_OK;
+}
+
+zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count,
+                          const int8_t* levels, const int16_t* errors, int8_t exponent,
+                          int16_t* scaled, int8_t* scaled_exponent) {
+  const zo_error_factors factors = {mantissas, 1, factor_exponent};
+  if (count == 0u || levels == NULL || errors == NULL || scaled == NULL ||
+      scaled_exponent == NULL || !factors_fit(&factors, count)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  uint32_t largest = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const int32_t product = errors[i] * mantissas[levels[i] + 128];
+    const uint32_t magnitude = (uint32_t)(product < 0 ? -product : product);
+    if (magnitude > largest) largest = magnitude;
+  }
+  const uint32_t shift = zo_error_shift(largest);
+  for (uint32_t i = 0; i < count; ++i) {
+    scaled[i] = (int16_t)zo_half_up(errors[i] * mantissas[levels[i] + 128], shift);
+  }
+  *scaled_exponent = zo_error_exponent(exponent + (int32_t)shift - 15 + factor_exponent);
+  return ZO_OK;
+}
+
+/* Values whose sum of products, of 15, 15 and 8 bits, is far within 64 bits. */
+#define SUMMED_MAX (UINT32_C(1) << 20)
+
+int zo_product_fits(const zo_error_product* p, uint32_t count) {
+  if (p == NULL || p->repeat == 0u || p->length == 0u || p->other_repeat == 0u ||
+      p->other_length == 0u || p->zero_point < -128 || p->zero_point > 127 || count == 0u) {
+    return 0;
+  }
+  const uint64_t own = (uint64_t)p->repeat * p->length;
+  const uint64_t others = (uint64_t)p->other_repeat * p->other_length;
+  return own <= count && others <= count && count % own == 0u && count % others == 0u &&
+         count / p->length <= SUMMED_MAX;
+}
+
+/* Sum of the products of value j. */
+static int64_t product_sum(const zo_error_product* p, uint32_t count, const int8_t* other,
+                           const int16_t* errors, int32_t mantissa, uint32_t j) {
+  const uint32_t period = p->repeat * p->length;
+  int64_t sum = 0;
+  for (uint32_t first = j * p->repeat; first < count; first += period) {
+    for (uint32_t i = first; i < first + p->repeat; ++i) {
+      const int32_t value =
+          other != NULL ? other[i / p->other_repeat % p->other_length] - p->zero_point : 1;
+      sum += errors[i] * value;
+    }
+  }
+  return sum * mantissa;
+}
+
+zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor,
+                            uint32_t count, const int8_t* other, const int16_t* errors,
+                            int8_t exponent, int16_t* result, int8_t* result_exponent) {
+  if (errors == NULL || result == NULL || result_exponent == NULL || factor == NULL ||
+      !factors_fit(factor, 1) || !zo_product_fits(product, count)) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  const int32_t mantissa = factor->mantissas[0];
+  uint64_t largest = 0;
+  for (uint32_t j = 0; j < product->length; ++j) {
+    const int64_t sum = product_sum(product, count, other, errors, mantissa, j);
+    const uint64_t magnitude = (uint64_t)(sum < 0 ? -sum : sum);
+    if (magnitude > largest) largest = magnitude;
+  }
+  const uint32_t shift = zo_error_shift(largest);
+  for (uint32_t j = 0; j < product->length; ++j) {
+    const int64_t sum = product_sum(product, count, other, errors, mantissa, j);
+    result[j] = (int16_t)zo_floor_shift64(sum + (int64_t)(UINT64_C(1) << shift >> 1), shift);
+  }
+  *result_exponent = zo_error_exponent(exponent + (int32_t)shift - 15 + factor->exponent);
   return ZO_OK;
 }

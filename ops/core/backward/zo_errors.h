@@ -14,9 +14,13 @@
  * What an operator asks for, from the errors e of its outputs to those of its inputs:
  *
  *   RELU and fused activations   zo_mask_errors
- *   ADD, SUB                     zo_scale_errors for each input, its scale / the output's
+ *   LOGISTIC, TANH, HARD_SWISH   zo_level_errors
+ *   ADD, SUB                     zo_scale_errors for each input, its scale / the output's; of a
+ *                                tensor that is spread over a larger one zo_product_errors
  *   MUL by a constant            zo_scale_errors, the factors of the channels
- *   CONCATENATION, PAD           zo_slice_errors
+ *   MUL of two activations       zo_product_errors
+ *   CONCATENATION, PACK, PAD     zo_slice_errors
+ *   SPLIT, UNPACK, SLICE         zo_place_errors
  *   RESHAPE                      nothing
  *   a tensor that several read   zo_add_errors: the sum of what comes back from each reader
  *   pooling, MEAN                zo_pool_backprop.h
@@ -100,6 +104,61 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
 zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
                           const int16_t* errors, int16_t* slice);
+
+/* The reverse: blocks of errors lie `pitch` apart among zeros, which is what the input of SPLIT,
+ * UNPACK or SLICE has of the errors of a part.
+ *
+ *   count   of the whole's values, which hold the blocks
+ *   placed  int16 [count], not `errors`
+ *
+ * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
+zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
+                          const int16_t* errors, uint32_t count, int16_t* placed);
+
+/* Errors times the derivative of a function of single values, which depends on a level alone:
+ * zo_scale_errors with the factor mantissas[levels[i] + 128] * 2^(factor_exponent - 15) of value i.
+ *
+ *   mantissas  int16 [256], within +-32767
+ *   levels     int8 [count] of the function's input or output
+ *   scaled     int16 [count], may be `errors`
+ *
+ * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, an exponent beyond +-255. */
+zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count,
+                          const int8_t* levels, const int16_t* errors, int8_t exponent,
+                          int16_t* scaled, int8_t* scaled_exponent);
+
+/* A product of two tensors of which either may be smaller than the output: value i of the output
+ * is that of value i / repeat % length of the one whose errors are asked for, and value
+ * i / other_repeat % other_length of the other. Channels [1, 1, c] over [h, w, c]: repeat 1, length
+ * c; a map [h, w, 1]: repeat c, length h w. */
+typedef struct zo_error_product {
+  uint32_t repeat, length; /* >= 1; repeat * length divides the output's values */
+  uint32_t other_repeat, other_length;
+  int32_t zero_point; /* of the other, within int8 */
+} zo_error_product;
+
+/* Whether sizes fit an output of `count` values, and sums 64 bits: of at most 2^20 values each. */
+int zo_product_fits(const zo_error_product* product, uint32_t count);
+
+/* Errors of a factor: those of the output times the other factor's real values, summed where the
+ * factor is spread,
+ *
+ *   s_j              = sum over the i of j of e_i m (o_i - zero point)
+ *   result_j         = floor((s_j + 2^(a-1)) / 2^a)
+ *   result exponent  = exponent + a - 15 + the factor's exponent
+ *
+ * with m the one mantissa of `factor` (the other's scale) and a >= 0 the smallest for which all
+ * |result_j| <= 32767. Without `other` all o_i - zero point are 1: errors of an ADD's input.
+ *
+ *   count   of the output's values
+ *   other   int8 [other_length] or null
+ *   errors  int16 [count]
+ *   result  int16 [length], not `errors`
+ *
+ * Errors: ZO_ERROR_ARGUMENT: a null pointer, sizes or a factor that do not fit. */
+zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor,
+                            uint32_t count, const int8_t* other, const int16_t* errors,
+                            int8_t exponent, int16_t* result, int8_t* result_exponent);
 
 #ifdef __cplusplus
 }

@@ -99,13 +99,6 @@ extern "C" {
 #define ZO_STATE_MAGIC INT32_C(0x5A4F5721)
 #define ZO_STATUS_WORDS 4
 
-typedef enum zo_loss_kind {
-  ZO_LOSS_CROSS_ENTROPY = 0,
-  ZO_LOSS_BINARY_CROSS_ENTROPY = 1,
-  ZO_LOSS_MEAN_SQUARED_ERROR = 2,
-  ZO_LOSS_FLOOR_LOG2 = 3,
-} zo_loss_kind;
-
 /* A size that fits nothing: of a tensor of another type than int8 and int32, or one of so many
  * bytes or more. */
 #define ZO_NO_SIZE UINT32_C(0xFFFFFFFF)

@@ -71,16 +71,25 @@ zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint
   return ZO_OK;
 }
 
-zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
-                                     int32_t zero_point, zo_logit_scale scale,
-                                     const int32_t* labels, int32_t* losses) {
-  if (logits == NULL || labels == NULL || losses == NULL || samples == 0 || outputs == 0 ||
+static zo_status check_binary(const int8_t* logits, uint32_t samples, uint32_t outputs,
+                              int32_t zero_point, zo_logit_scale scale, const int32_t* labels,
+                              const void* result) {
+  if (logits == NULL || labels == NULL || result == NULL || samples == 0 || outputs == 0 ||
       zero_point < -128 || zero_point > 127 || !zo_logit_scale_is_valid(scale)) {
     return ZO_ERROR_ARGUMENT;
   }
   for (uint64_t i = 0; i < (uint64_t)samples * outputs; ++i) {
     if (labels[i] < -1 || labels[i] > 1) return ZO_ERROR_LABEL;
   }
+  return ZO_OK;
+}
+
+zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
+                                     int32_t zero_point, zo_logit_scale scale,
+                                     const int32_t* labels, int32_t* losses) {
+  const zo_status status =
+      check_binary(logits, samples, outputs, zero_point, scale, labels, losses);
+  if (status != ZO_OK) return status;
 
   const uint32_t limit = reach(scale);
   for (uint32_t i = 0; i < samples; ++i, logits += outputs, labels += outputs) {
@@ -89,11 +98,30 @@ zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uin
       if (labels[j] < 0) continue;
       const int32_t x = logits[j] - zero_point;
       const uint32_t distance = (uint32_t)(x < 0 ? -x : x);
-      const uint32_t tail = distance > limit ? 0u : zo_exp2_negative(distance * scale.scale_log2e);
+      const uint32_t tail = exponential(0, (int32_t)distance, scale, limit);
       const int wrong_side = (x < 0) == (labels[j] == 1);
       loss += log_loss((UINT64_C(1) << 30) + tail, wrong_side ? distance : 0u, scale);
     }
     losses[i] = loss < INT32_MAX ? (int32_t)loss : INT32_MAX;
+  }
+  return ZO_OK;
+}
+
+zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
+                                           int32_t zero_point, zo_logit_scale scale,
+                                           const int32_t* labels, int16_t* errors) {
+  const zo_status status =
+      check_binary(logits, samples, outputs, zero_point, scale, labels, errors);
+  if (status != ZO_OK) return status;
+  const uint32_t limit = reach(scale);
+  for (size_t i = 0; i < (size_t)samples * outputs; ++i) {
+    const int32_t x = logits[i] - zero_point;
+    const uint32_t part = exponential(0, x < 0 ? -x : x, scale, limit) >> 15;
+    const uint32_t divisor = (UINT32_C(1) << 15) + part;
+    const int32_t far = (int32_t)(((part << 15) + divisor / 2u) / divisor);
+    const int32_t probability = x < 0 ? far : 32768 - far;
+    const int32_t error = probability - (labels[i] == 1 ? 32768 : 0);
+    errors[i] = labels[i] < 0 ? (int16_t)0 : (int16_t)zo_clamp(error, -32767, 32767);
   }
   return ZO_OK;
 }

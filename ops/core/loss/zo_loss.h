@@ -14,6 +14,13 @@ extern "C" {
 /* Fraction bits of every loss: int32, unit 2^-16 (nats, or squared units). */
 #define ZO_LOSS_BITS 16
 
+typedef enum zo_loss_kind {
+  ZO_LOSS_CROSS_ENTROPY = 0,
+  ZO_LOSS_BINARY_CROSS_ENTROPY = 1,
+  ZO_LOSS_MEAN_SQUARED_ERROR = 2,
+  ZO_LOSS_FLOOR_LOG2 = 3,
+} zo_loss_kind;
+
 /* Scale s of the logits for the cross-entropies, prepared off-line:
  * scale_log2e = round(s * log2(e) * 2^24), scale = round(s * 2^24).
  * Range of s: 2^-20 to 64. */
@@ -21,6 +28,13 @@ typedef struct zo_logit_scale {
   uint32_t scale_log2e;
   uint32_t scale;
 } zo_logit_scale;
+
+/* The loss of a model. */
+typedef struct zo_model_loss {
+  uint32_t kind;        /* zo_loss_kind */
+  int32_t zero_point;   /* of the logits; BINARY_CROSS_ENTROPY */
+  zo_logit_scale scale; /* of all but MEAN_SQUARED_ERROR */
+} zo_model_loss;
 
 /* Softmax cross-entropy of each sample,
  *   loss = ln(sum_j exp(s (z_j - z_max))) + s (z_max - z_label).
@@ -66,6 +80,19 @@ zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uin
                                      int32_t zero_point, zo_logit_scale scale,
                                      const int32_t* labels, int32_t* losses);
 
+/* d loss / d x_j = sigmoid(x_j) - label.
+ *
+ *   errors  int16 [samples, outputs], unit 2^-15, within +-2^15 - 1; 0 for an unlabelled output
+ *
+ * In integers, with E = zo_exp2_negative(|z_j - zero_point| scale_log2e), as in a cross-entropy:
+ * sigmoid(|x|) = 2^15 - floor((floor(E / 2^15) 2^15 + floor(D / 2)) / D), D = 2^15 + floor(E /
+ * 2^15).
+ *
+ * Same contract and errors as zo_binary_cross_entropy_s8. */
+zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
+                                           int32_t zero_point, zo_logit_scale scale,
+                                           const int32_t* labels, int16_t* errors);
+
 /* Mean squared error of each sample, output and target quantized alike,
  *   loss = s^2 / elements * sum_j (z_j - t_j)^2.
  *
@@ -76,6 +103,15 @@ zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uin
 zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
                                    uint32_t elements, int32_t multiplier, int32_t shift,
                                    int32_t* losses);
+
+/* Its derivative by the outputs, up to a factor that all outputs and samples share: 128 (z_j -
+ * t_j).
+ *
+ *   errors  int16 [samples, elements]
+ *
+ * Same contract and errors as zo_mean_squared_error_s8. */
+zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets,
+                                         uint32_t samples, uint32_t elements, int16_t* errors);
 
 #ifdef __cplusplus
 }

@@ -38,3 +38,15 @@ zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets,
   }
   return ZO_OK;
 }
+
+zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets,
+                                         uint32_t samples, uint32_t elements, int16_t* errors) {
+  if (outputs == NULL || targets == NULL || errors == NULL || samples == 0 || elements == 0 ||
+      elements > ELEMENTS_MAX) {
+    return ZO_ERROR_ARGUMENT;
+  }
+  for (size_t i = 0; i < (size_t)samples * elements; ++i) {
+    errors[i] = (int16_t)(128 * (outputs[i] - targets[i]));
+  }
+  return ZO_OK;
+}

@@ -141,22 +141,39 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
   return ZO_OK;
 }
 
+/* Errors of the outputs of a head. */
+static zo_status derive(const zo_model_loss* loss, const int8_t* outputs, uint32_t samples,
+                        uint32_t elements, const void* labels, int16_t* errors) {
+#if ZO_WITH_OTHER_LOSSES
+  if (loss->kind == ZO_LOSS_BINARY_CROSS_ENTROPY) {
+    return zo_binary_cross_entropy_error_s8(outputs, samples, elements, loss->zero_point,
+                                            loss->scale, (const int32_t*)labels, errors);
+  }
+  if (loss->kind == ZO_LOSS_MEAN_SQUARED_ERROR) {
+    return zo_mean_squared_error_error_s8(outputs, (const int8_t*)labels, samples, elements,
+                                          errors);
+  }
+#endif
+  return zo_cross_entropy_error_s8(outputs, samples, elements, loss->scale, (const int32_t*)labels,
+                                   errors);
+}
+
 zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
-                                   const int8_t* logits, zo_logit_scale scale,
-                                   const int32_t* labels) {
+                                   const int8_t* outputs, const zo_model_loss* loss,
+                                   const void* labels) {
   zo_node_task* t = capturing(run, task);
-  if (t == NULL || (inputs == NULL && t->inputs != NULL) || logits == NULL || !is_head(t)) {
+  if (t == NULL || (inputs == NULL && t->inputs != NULL) || loss == NULL || !is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
   const uint32_t nodes = zo_node_count(&t->layer);
-  const zo_status status = zo_cross_entropy_error_s8(logits, batch, nodes, scale, labels,
-                                                     t->errors + (size_t)run->part * batch * nodes);
+  const size_t first = (size_t)run->part * batch;
+  const zo_status status = derive(loss, outputs, batch, nodes, labels, t->errors + first * nodes);
   if (status != ZO_OK) return status;
-  if (t->exponents != NULL) memset(t->exponents + (size_t)run->part * batch, 0, batch);
+  if (t->exponents != NULL) memset(t->exponents + first, 0, batch);
   keep_inputs(run, t, inputs);
   /* Nodes, and so bytes of a route: a head's nodes are its outputs. */
-  return zo_route_nodes_s8(&t->layer, batch, logits, t->routes + (size_t)run->part * batch * nodes);
+  return zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + first * nodes);
 }
 
 zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,

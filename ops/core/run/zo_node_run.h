@@ -124,13 +124,16 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes);
 
-/* The same for an exact head, a layer whose outputs are the logits of a softmax cross-entropy:
- * instead of asking for queries, its errors are taken to be softmax - one-hot, 0 where an output
- * is clamped.
- * Errors: as zo_cross_entropy_error_s8. */
+/* The same for an exact head, a layer whose outputs the loss reads: instead of asking for queries,
+ * its errors are the loss's derivative, 0 where an output is clamped. Of floor(log2) losses they
+ * are those of the cross-entropy.
+ *
+ *   labels  as the loss takes them, of MEAN_SQUARED_ERROR its targets
+ *
+ * Errors: those of the functions of zo_loss.h. */
 zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
-                                   const int8_t* logits, zo_logit_scale scale,
-                                   const int32_t* labels);
+                                   const int8_t* outputs, const zo_model_loss* loss,
+                                   const void* labels);
 
 /* The same for a weight task that has boundary_bytes: keeps what enters its first segment, int8
  * [batch, boundary_bytes]. */

@@ -178,14 +178,54 @@ static void pass_values(fuzz_input* in) {
   free(outputs);
 }
 
+static void pass_product(fuzz_input* in) {
+  zo_error_product p = {take_between(in, 1, 6), take_between(in, 1, 40), take_between(in, 1, 6),
+                        take_between(in, 1, 40), (int32_t)take_u8(in) - 128};
+  uint32_t count = p.repeat * p.length * p.other_repeat * p.other_length;
+  uint32_t fields[5] = {p.repeat, p.length, p.other_repeat, p.other_length, count};
+  damage(in, fields, 5);
+  p.repeat = fields[0];
+  p.length = fields[1];
+  p.other_repeat = fields[2];
+  p.other_length = fields[3];
+  count = fields[4];
+  if (!zo_product_fits(&p, count) || count > kMostValues) return;
+  int16_t* errors = make_errors(in, count);
+  int16_t* mantissas = make_errors(in, 256);
+  int16_t* found = (int16_t*)fuzz_allocate(p.length * sizeof(int16_t));
+  int16_t* scaled = (int16_t*)fuzz_allocate(count * sizeof(int16_t));
+  int8_t* levels = make_int8(in, count, 127);
+  const zo_error_factors factor = {mantissas, 1, (int32_t)take_between(in, 0, 520) - 260};
+  const int fits = factor.exponent >= -255 && factor.exponent <= 255;
+  int8_t exponent;
+  HOLDS((zo_product_errors(&p, &factor, count, take_flag(in) ? levels : NULL, errors,
+                           (int8_t)take_u8(in), found, &exponent) == ZO_OK) == fits);
+  if (fits) check_errors(found, p.length, any_of(errors, count));
+  HOLDS((zo_level_errors(mantissas, factor.exponent, count, levels, errors, (int8_t)take_u8(in),
+                         scaled, &exponent) == ZO_OK) == fits);
+  if (fits) check_errors(scaled, count, any_of(errors, count));
+  const uint32_t pitch = take_between(in, 1, count), offset = take_between(in, 0, pitch - 1u);
+  const uint32_t blocks = count / pitch, length = pitch - offset;
+  HOLDS(zo_place_errors(blocks, pitch, offset, length, errors, count, scaled) == ZO_OK);
+  check_errors(scaled, count, any_of(errors, count));
+  free(errors);
+  free(mantissas);
+  free(found);
+  free(scaled);
+  free(levels);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz_input in = {data, size};
-  switch (take_between(&in, 0, 3)) {
+  switch (take_between(&in, 0, 4)) {
     case 0:
       pass_pool(&in);
       break;
     case 1:
       pass_values(&in);
+      break;
+    case 2:
+      pass_product(&in);
       break;
     default:
       pass_conv(&in);

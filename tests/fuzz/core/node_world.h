@@ -147,7 +147,7 @@ static inline void world_check_unmoved(const node_world* w) {
 }
 
 static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_request* request) {
-  const zo_logit_scale scale = {2420406, 1677722}; /* 0.1 */
+  const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, {2420406, 1677722}}; /* scale 0.1 */
   for (uint32_t i = 0; i < w->settings.common.batch; ++i) {
     w->labels[i] = (int32_t)take_between(in, 0, 2) - 1;
     HOLDS(zo_sample_at(&w->settings.common, request->first_sample + i) <
@@ -159,7 +159,7 @@ static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_re
       const zo_status status = zo_node_run_capture_boundary(&w->run, t, w->nodes[t]);
       HOLDS((status == ZO_OK) == (task->boundary_bytes != 0u));
     } else if (task->queries == 0u && task->following == ZO_NODE_HEAD) {
-      HOLDS(zo_node_run_capture_head(&w->run, t, w->inputs[t], w->outputs[t], scale, w->labels) ==
+      HOLDS(zo_node_run_capture_head(&w->run, t, w->inputs[t], w->outputs[t], &loss, w->labels) ==
             ZO_OK);
     } else {
       HOLDS(zo_node_run_capture(&w->run, t, w->inputs[t], w->outputs[t], w->nodes[t]) == ZO_OK);

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network through which errors come back by the operators that the networks of ``MODELS`` lack."""
+"""Networks through which errors come back by the operators that the networks of ``MODELS`` lack."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .graph_builder import Activation, GraphBuilder, Padding
+from .graph_builder import Activation, GraphBuilder, Padding, Value
 
-__all__ = ["other_operators"]
+__all__ = ["attention", "other_operators", "parts"]
 
 
 def other_operators() -> bytes:
@@ -42,3 +42,73 @@ def other_operators() -> bytes:
     k = g.add(j, j, "doubled", Activation.NONE)
     x = g.mean(k, "mean", [1, 2])
     return g.build([g.softmax(g.dense(x, "fc", 5, Activation.NONE), "softmax")])
+
+
+def parts() -> bytes:
+    """A tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION join;
+    one part is read by two operators, another one by none.
+    """
+    g = GraphBuilder(22)
+    x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
+
+    def part(name: str, of: Value, shape: list[int]) -> Value:
+        return g.value(name, shape, of.scale, of.zero_point, of.rms)
+
+    halves = [part(f"half{i}", x, [1, 6, 5, 4]) for i in range(2)]
+    axis = g.int32("axis", [3])
+    g.operator("SPLIT", [axis, x.index], [v.index for v in halves], "Split", numSplits=2)
+    a = g.conv(halves[0], "first", 6, activation=Activation.NONE)
+    rows = [part(f"rows{i}", halves[1], [1, n, 5, 4]) for i, n in enumerate((1, 3, 2))]
+    sizes, height = g.int32("sizes", [1, 3, 2]), g.int32("height", 1)
+    inputs = [halves[1].index, sizes, height]
+    g.operator("SPLIT_V", inputs, [v.index for v in rows], "SplitV", numSplits=3)
+    b = g.conv(rows[1], "second", 6, activation=Activation.NONE)
+    window = part("window", a, [1, 3, 4, 6])
+    begin, size = g.int32("begin", [0, 2, 1, 0]), g.int32("size", [-1, 3, 4, -1])
+    g.operator("SLICE", [a.index, begin, size], [window.index], "Slice")
+    columns = [part(f"column{i}", b, [1, 3, 6]) for i in range(5)]
+    g.operator("UNPACK", [b.index], [v.index for v in columns], "Unpack", num=5, axis=2)
+    packed = part("packed", b, [1, 3, 4, 6])
+    chosen = [columns[i].index for i in (3, 0, 3, 1)]
+    g.operator("PACK", chosen, [packed.index], "Pack", valuesCount=4, axis=2)
+    sum_of = g.add(window, packed, "sum", Activation.RELU)
+    ends = [g.int32(f"strided{i}", n) for i, n in enumerate(([0, 1, 0, 2], [1, 3, -1, 4], [1, 1, 1, 1]))]
+    strided = part("strided", sum_of, [1, 2, 3, 4])
+    g.operator(
+        "STRIDED_SLICE", [sum_of.index, *ends], [strided.index], "StridedSlice", beginMask=4, endMask=8
+    )
+    y = g.concat([g.flatten(strided, "flat"), g.flatten(sum_of, "whole")], "both", 1)
+    return g.build([g.softmax(g.dense(y, "fc", 5, Activation.NONE), "softmax")])
+
+
+def attention() -> bytes:
+    """Products of activations: channels by a gate of them, the image by a map, a tensor by itself; sums with
+    a map and with channels, functions of single values, a maximum over channels.
+    """
+    g = GraphBuilder(23)
+    x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
+    gate = g.dense(g.mean(x, "squeezed", [1, 2]), "squeeze", 4)
+    gate = g.dense(gate, "excite", 8, Activation.NONE)
+    gate = g.reshape(g.logistic(gate, "gate"), "gate of channels", [1, 1, 1, 8])
+
+    def product(a: Value, b: Value, name: str, scale: float, code: str = "MUL") -> Value:
+        y = g.value(name, a.shape, scale, -20, 40 * scale)
+        options = {"MUL": "Mul", "SUB": "Sub", "ADD": "Add"}[code]
+        g.operator(code, [a.index, b.index], [y.index], options, fusedActivationFunction=Activation.NONE)
+        return y
+
+    y = product(x, gate, "excited", x.scale / 2)
+    largest = g.value("largest", [1, 6, 5, 1], y.scale, y.zero_point, y.rms)
+    g.operator("REDUCE_MAX", [y.index, g.int32("axes", [3])], [largest.index], "Reducer", keepDims=True)
+    bent = g.value("bent", largest.shape, 1 / 128, 0, 0.5)
+    g.operator("TANH", [largest.index], [bent.index])
+    y = product(y, bent, "by a map", y.scale)
+    y = product(y, bent, "less a map", y.scale, "SUB")
+    y = product(y, y, "squared", 60 * y.scale**2)
+    y = g.conv(y, "behind", 6, activation=Activation.NONE)
+    soft = g.value("soft", y.shape, 2 * y.scale, -80, y.rms)
+    g.operator("HARD_SWISH", [y.index], [soft.index])
+    channels = g.dense(g.mean(soft, "means", [1, 2]), "of channels", 6, Activation.NONE)
+    channels = g.reshape(channels, "channels", [1, 1, 1, 6])
+    y = product(soft, channels, "with channels", 2 * soft.scale, "ADD")
+    return g.build([g.softmax(g.dense(g.mean(y, "mean", [1, 2]), "fc", 5, Activation.NONE), "softmax")])

@@ -77,6 +77,17 @@ def add(mantissas: Array | None, exponent: int, errors: Errors, sum_so_far: Erro
     return np.array(rounded, np.int64).reshape(large.shape), exponent_of(high + bits)
 
 
+def levels(mantissas: Array, exponent: int, values: NDArray[np.int8], errors: Errors) -> Errors:
+    return scale(mantissas[values.astype(int).ravel() + 128], exponent, errors)
+
+
+def product(jacobian: Array, mantissa: int, exponent: int, errors: Errors) -> Errors:
+    """`jacobian`: output by factor, [outputs, values], in units of the other's scale."""
+    sums = errors[0].astype(object).ravel() @ jacobian.astype(object) * mantissa
+    bits = least_shift(max(map(abs, sums)))
+    return shifted(sums, bits), exponent_of(errors[1] + bits - 15 + exponent)
+
+
 # --- windows ------------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,20 @@ def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: fl
     return np.array(losses, np.int32)
 
 
+def binary_cross_entropy_error(
+    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
+) -> NDArray[np.int16]:
+    """int16 [samples, outputs], unit 2^-15."""
+    scale_log2e, _ = logit_scale(scale)
+    errors = []
+    for z, label in zip(logits.ravel().tolist(), labels.ravel().tolist(), strict=True):
+        part = exponentials([0, -abs(z - zero_point)], scale_log2e)[1] // 2**15
+        smaller = (part * 2**15 + (2**15 + part) // 2) // (2**15 + part)
+        sigmoid = smaller if z < zero_point else 2**15 - smaller
+        errors.append(0 if label < 0 else max(-32767, min(32767, sigmoid - 2**15 * label)))
+    return np.array(errors, np.int16).reshape(logits.shape)
+
+
 def cross_entropy_error(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
 ) -> NDArray[np.int16]:

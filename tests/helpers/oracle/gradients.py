@@ -56,18 +56,62 @@ def _windows(op: Operator):
     return sizes, "SAME" if op.option("padding", 0) == 0 else "VALID", dilations
 
 
-def _compute(op: Operator, read):
-    """The operator in real numbers; `read` gives the real value of an input."""
+# Derivatives at real inputs x or outputs y.
+_SLOPES = {
+    "LOGISTIC": lambda op, x, y: y * (1 - y),
+    "TANH": lambda op, x, y: 1 - y**2,
+    "HARD_SWISH": lambda op, x, y: np.where(x <= -3, 0, np.where(x < 3, (2 * x + 3) / 6, 1)),
+    "LEAKY_RELU": lambda op, x, y: np.where(x > 0, 1, op.option("alpha", 0.0)),
+    "ABS": lambda op, x, y: np.sign(x),
+}
+
+
+def _spread(kernel, dilations):
+    """The dilated filter, zeros between its elements: TensorFlow has no gradient of the dilation itself."""
+    sizes = [(n - 1) * d + 1 for n, d in zip(kernel.shape, dilations, strict=False)]
+    result = np.zeros((*sizes, *kernel.shape[2:]))
+    result[:: dilations[0], :: dilations[1]] = kernel
+    return result
+
+
+def _first_largest(x, axis: int, shape):
     import tensorflow as tf
 
-    name, x, output = op.code.name, read(0), op.outputs[0]
+    chosen = tf.one_hot(tf.argmax(x, axis), x.shape[axis], axis=axis, dtype=x.dtype)
+    return tf.reshape(tf.reduce_sum(x * chosen, axis), shape)
+
+
+def _compute(op: Operator, read, levels):
+    """The operator in real numbers; `read` gives the real value of an input, `levels` a tensor's integers."""
+    import tensorflow as tf
+
+    name, output = op.code.name, op.outputs[0]
+    if name == "SPLIT":
+        return tf.split(read(1), len(op.outputs), axis=int(op.inputs[0].numpy().flat[0]))
+    x = read(0)
+    if name in _SLOPES:
+        return x * tf.constant(_SLOPES[name](op, *(_real(t, levels(t)) for t in (op.inputs[0], output))))
+    if name == "SPLIT_V":
+        return tf.split(x, op.inputs[1].numpy().tolist(), axis=int(op.inputs[2].numpy().flat[0]))
+    if name == "UNPACK":
+        return tf.unstack(x, axis=int(op.option("axis", 0)))
+    if name == "PACK":
+        return tf.stack([read(i) for i in range(len(op.inputs))], int(op.option("axis", 0)))
+    if name == "SLICE":
+        return tf.slice(x, op.inputs[1].numpy(), op.inputs[2].numpy())
+    if name == "STRIDED_SLICE":
+        masks = {f"{mask}_mask": int(op.option(f"{mask}Mask", 0)) for mask in ("begin", "end")} | {
+            "shrink_axis_mask": int(op.option("shrinkAxisMask", 0))
+        }
+        return tf.strided_slice(x, *(op.inputs[i].numpy() for i in (1, 2, 3)), **masks)
     if name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
         strides, padding, dilations = _windows(op)
         if name == "CONV_2D":
-            return tf.nn.conv2d(x, tf.transpose(read(1), [1, 2, 3, 0]), strides, padding, dilations=dilations)
+            kernel = _spread(read(1).numpy().transpose(1, 2, 3, 0), dilations)
+            return tf.nn.conv2d(x, kernel, strides, padding)
         _, height, width, channels = op.inputs[1].shape
-        kernel = tf.reshape(read(1), [height, width, x.shape[3], channels // x.shape[3]])
-        return tf.nn.depthwise_conv2d(x, kernel, strides, padding, dilations=dilations)
+        kernel = read(1).numpy().reshape(height, width, x.shape[3], channels // x.shape[3])
+        return tf.nn.depthwise_conv2d(x, _spread(kernel, dilations), strides, padding)
     if name == "FULLY_CONNECTED":
         weights = read(1)
         return tf.reshape(tf.reshape(x, [-1, weights.shape[1]]) @ tf.transpose(weights), output.shape)
@@ -81,6 +125,8 @@ def _compute(op: Operator, read):
         )
     if name == "MEAN":
         return tf.reshape(tf.reduce_mean(x, axis=[int(a) for a in op.inputs[1].numpy().flat]), output.shape)
+    if name == "REDUCE_MAX":
+        return _first_largest(x, int(op.inputs[1].numpy().flat[0]), output.shape)
     if name in ("PAD", "PADV2"):
         return tf.pad(x, op.inputs[1].numpy())
     if name == "CONCATENATION":
@@ -113,22 +159,25 @@ def layer_gradients(
                     tensor = op.inputs[i]
                     return tf.constant(_real(tensor)) if tensor.is_constant else real[tensor]
 
-                if op.code.name == "SOFTMAX":
+                if op.code.name in ("SOFTMAX", "LOGISTIC") and op.outputs[0] in graph.outputs:
                     continue
-                y, output = _compute(op, read), op.outputs[0]
-                if op.code.name in _LAYERS:
-                    moved = tf.Variable(tf.zeros_like(y))
-                    outputs[op.inputs[1].name] = moved
-                    y += moved
-                fused = op.option("fusedActivationFunction", 0) if op.code.name in _FUSED else 0
-                low, high = activation_range(output.quantization, _ACTIVATIONS.get(op.code.name, int(fused)))
-                integers = values[output.name].astype(int)
-                clamped = (integers <= (-129 if low is None else low)) | (
-                    integers >= (128 if high is None else high)
-                )
-                y = tf.where(clamped, tf.stop_gradient(y), y)
-                # y - y is 0 to the last bit: equals stay equals, of which a MAX_POOL_2D takes the first.
-                real[output] = _real(output, values[output.name]) + (y - tf.stop_gradient(y))
+                computed = _compute(op, read, lambda t, values=values: values[t.name])
+                parts = computed if isinstance(computed, list) else [computed]
+                for y, output in zip(parts, op.outputs, strict=True):
+                    if op.code.name in _LAYERS:
+                        moved = tf.Variable(tf.zeros_like(y))
+                        outputs[op.inputs[1].name] = moved
+                        y += moved
+                    fused = op.option("fusedActivationFunction", 0) if op.code.name in _FUSED else 0
+                    activation = _ACTIVATIONS.get(op.code.name, int(fused))
+                    low, high = activation_range(output.quantization, activation)
+                    integers = values[output.name].astype(int)
+                    clamped = (integers <= (-129 if low is None else low)) | (
+                        integers >= (128 if high is None else high)
+                    )
+                    y = tf.where(clamped, tf.stop_gradient(y), y)
+                    # y - y is 0 to the last bit: equals stay equals, of which a MAX_POOL_2D takes the first.
+                    real[output] = _real(output, values[output.name]) + (y - tf.stop_gradient(y))
             z = tf.reshape(real[output], [1, -1])  # of the last operator but SOFTMAX
             loss = tf.reduce_sum(z * error)
         for name, gradient in zip(outputs, tape.gradient(loss, list(outputs.values())), strict=True):

@@ -35,6 +35,13 @@ def binary_cross_entropy(
     return np.where(labels < 0, 0.0, loss).sum(axis=1)
 
 
+def binary_cross_entropy_error(
+    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
+) -> NDArray[np.float64]:
+    x = scale * (logits.astype(np.float64) - zero_point)
+    return np.where(labels < 0, 0.0, (1 + np.tanh(x / 2)) / 2 - labels)
+
+
 def mean_squared_error(
     outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float
 ) -> NDArray[np.float64]:

@@ -25,6 +25,8 @@ void test_conv_refusals(void);
 void test_largest_layer(void);
 void test_pool(void);
 void test_elementwise(void);
+void test_products(void);
+void test_largest_product(void);
 void test_exponents(void);
 void test_program(void);
 

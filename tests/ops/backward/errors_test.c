@@ -45,6 +45,88 @@ void test_elementwise(void) {
   free(exact);
 }
 
+/* Channels over an image, an image over channels, one value over all. */
+void test_products(void) {
+  const uint32_t channels = 1u + below(5), positions = 1u + below(7), count = channels * positions;
+  const uint32_t lengths[3] = {channels, positions, count}, repeats[3] = {1, channels, 1};
+  const uint32_t own = below(3), others = below(3);
+  const zo_error_product p = {repeats[own], lengths[own], repeats[others], lengths[others],
+                              (int32_t)below(256) - 128};
+  int16_t* errors = make_errors(count);
+  int16_t* mantissa = make_errors(256);
+  int8_t* other = make_bytes(p.other_length);
+  int16_t* found = (int16_t*)allocate(p.length * sizeof(int16_t));
+  double* exact = (double*)allocate(count * sizeof(double));
+  const zo_error_factors factor = {mantissa, 1, (int32_t)below(41) - 20};
+  const int8_t exponent = (int8_t)((int32_t)below(41) - 20);
+  int8_t found_exponent;
+  for (uint32_t i = 0; i < count; ++i) {
+    const int value = other[i / p.other_repeat % p.other_length] - p.zero_point;
+    exact[i / p.repeat % p.length] +=
+        ldexp((double)errors[i] * value * mantissa[0], exponent + factor.exponent - 15);
+  }
+  CHECK(zo_product_errors(&p, &factor, count, other, errors, exponent, found, &found_exponent) ==
+        ZO_OK);
+  check_close(found, found_exponent, exact, p.length, 0.5);
+  const zo_error_product longer = {p.repeat, p.length + count, p.other_repeat, p.other_length, 0};
+  CHECK(zo_product_errors(&longer, &factor, count, other, errors, 0, found, &found_exponent) ==
+        ZO_ERROR_ARGUMENT);
+  CHECK(zo_product_errors(&p, NULL, count, other, errors, 0, found, &found_exponent) ==
+        ZO_ERROR_ARGUMENT);
+  CHECK(!zo_product_fits(&p, 0) && !zo_product_fits(NULL, count));
+
+  int8_t* levels = make_bytes(count);
+  int16_t* scaled = (int16_t*)allocate(count * sizeof(int16_t));
+  for (uint32_t i = 0; i < count; ++i) {
+    exact[i] = ldexp((double)errors[i] * mantissa[levels[i] + 128], exponent + 3 - 15);
+  }
+  CHECK(zo_level_errors(mantissa, 3, count, levels, errors, exponent, scaled, &found_exponent) ==
+        ZO_OK);
+  check_close(scaled, found_exponent, exact, count, 0.5);
+  CHECK(zo_level_errors(NULL, 3, count, levels, errors, 0, scaled, &found_exponent) ==
+        ZO_ERROR_ARGUMENT);
+  CHECK(zo_level_errors(mantissa, 256, count, levels, errors, 0, scaled, &found_exponent) ==
+        ZO_ERROR_ARGUMENT);
+
+  const uint32_t offset = below(channels), length = channels - offset;
+  memset(scaled, 77, count * sizeof scaled[0]);
+  CHECK(zo_place_errors(positions, channels, offset, length, errors, count, scaled) == ZO_OK);
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t position = i / channels, c = i % channels;
+    CHECK(scaled[i] == (c < offset ? 0 : errors[position * length + c - offset]));
+  }
+  CHECK(zo_place_errors(0, channels, 0, 1, errors, count, scaled) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_place_errors(1, 2, 0, 3, errors, count, scaled) == ZO_ERROR_ARGUMENT);
+  free(errors);
+  free(mantissa);
+  free(other);
+  free(found);
+  free(exact);
+  free(levels);
+  free(scaled);
+}
+
+/* The largest sum of products: of 2^20 errors, levels and a factor at their ends. */
+void test_largest_product(void) {
+  const uint32_t count = UINT32_C(1) << 20;
+  int16_t* errors = (int16_t*)allocate(count * sizeof(int16_t));
+  int8_t* other = (int8_t*)allocate(count);
+  for (uint32_t i = 0; i < count; ++i) errors[i] = -32767;
+  memset(other, 127, count);
+  const int16_t mantissa = 32767;
+  const zo_error_factors factor = {&mantissa, 1, 0};
+  const zo_error_product p = {count, 1, 1, count, -128};
+  int16_t found;
+  int8_t exponent;
+  CHECK(zo_product_errors(&p, &factor, count, other, errors, 0, &found, &exponent) == ZO_OK);
+  const double exact = ldexp(-32767.0 * 32767.0 * 255.0, 20 - 15);
+  check_close(&found, exponent, &exact, 1, 0.5);
+  const zo_error_product larger = {count * 2u, 1, 1, count * 2u, -128};
+  CHECK(!zo_product_fits(&larger, count * 2u));
+  free(errors);
+  free(other);
+}
+
 /* Exponents beyond one byte saturate. */
 void test_exponents(void) {
   const int16_t mantissas[1] = {1 << 14}, errors[1] = {1 << 14};

@@ -12,9 +12,11 @@ int main(void) {
     test_conv();
     test_pool();
     test_elementwise();
+    test_products();
   }
   test_conv_refusals();
   test_largest_layer();
+  test_largest_product();
   test_exponents();
   printf("backward_test: %lu checks passed\n", checks);
   return 0;

@@ -72,6 +72,33 @@ void test_program(void) {
   CHECK(zo_backward_check(&program) == ZO_OK);
   steps[2].offset = 10;
   CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  steps[2].kind = ZO_BACKWARD_PLACE; /* 12 errors into a field of 3, then the other way */
+  steps[2].offset = 0;
+  CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  steps[2].from = 1;
+  steps[2].to = 2;
+  CHECK(zo_backward_check(&program) == ZO_OK);
+  steps[2].offset = 10;
+  CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  steps[2].kind = ZO_BACKWARD_PRODUCT; /* a value for each error of the field of 3, spread */
+  zo_error_product product = {1, 12, 4, 3, 0};
+  steps[2].product = &product;
+  steps[2].mantissas = scales;
+  CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  steps[2].from = 2;
+  steps[2].to = 1;
+  product.length = 3;
+  CHECK(zo_backward_check(&program) == ZO_OK);
+  product.other_repeat = 5;
+  CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  product.other_repeat = 4;
+  steps[2].mantissas = NULL;
+  CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  steps[2].kind = ZO_BACKWARD_LEVELS;
+  steps[2].mantissas = scales;
+  CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
+  steps[2].to = 2;
+  CHECK(zo_backward_check(&program) == ZO_OK);
   steps[2].kind = 99;
   CHECK(zo_backward_check(&program) == ZO_ERROR_ARGUMENT);
 }

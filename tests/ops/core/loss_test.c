@@ -33,6 +33,12 @@ void test_losses(void) {
         CHECK(losses[i] >= 0 && losses[i] % ZO_FLOOR_LOG2_UNIT == 0 &&
               (labels[i] >= 0 || !losses[i]));
       CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_OK);
+      CHECK(zo_binary_cross_entropy_error_s8(logits.at, samples, n, -5, scale, binary, errors) ==
+            ZO_OK);
+      for (uint32_t i = 0; i < samples * n; ++i) {
+        CHECK(binary[i] < 0 ? errors[i] == 0 : binary[i] == 1 ? errors[i] <= 0 : errors[i] >= 0);
+      }
+      CHECK(zo_mean_squared_error_error_s8(logits.at, targets.at, samples, n, errors) == ZO_OK);
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) ==
             ZO_OK);
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 127, scale, binary, losses) == ZO_OK);
@@ -51,6 +57,8 @@ void test_losses(void) {
       binary[samples * n - 1] = 2;
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 0, scale, binary, losses) ==
             ZO_ERROR_LABEL);
+      CHECK(zo_binary_cross_entropy_error_s8(logits.at, samples, n, 0, scale, binary, errors) ==
+            ZO_ERROR_LABEL);
       binary[samples * n - 1] = 0;
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 128, scale, binary, losses) ==
             ZO_ERROR_ARGUMENT);
@@ -61,6 +69,10 @@ void test_losses(void) {
       CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, -1, losses) ==
             ZO_ERROR_ARGUMENT);
       CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_error_s8(logits.at, NULL, samples, n, errors) ==
+            ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_error_s8(logits.at, targets.at, samples, 0, errors) ==
             ZO_ERROR_ARGUMENT);
       CHECK(zo_cross_entropy_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
       CHECK(zo_floor_log2_loss_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);

@@ -96,7 +96,7 @@ zo_tensor task_tensor(const node_run* r, uint32_t t) {
 zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) {
   const zo_control_settings* s = &r->settings.common;
   const zo_node_run before = *run;
-  const zo_logit_scale scale = scale_of(0.1);
+  const zo_model_loss read_by = {random_below(4), random_between(-128, 127), scale_of(0.1)};
   zo_report report;
   memset(&report, 0, sizeof report);
   int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * s->batch);
@@ -113,16 +113,23 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) 
     fill(x, 127);
     fill(y, 127);
     fill(n, 127);
+    const uint32_t values = s->batch * zo_node_count(&r->tasks[t].layer);
+    int32_t* several = (int32_t*)allocate(sizeof(int32_t) * values);
+    for (uint32_t i = 0; i < values; ++i) several[i] = random_between(-1, 1);
+    int32_t* own = read_by.kind == ZO_LOSS_BINARY_CROSS_ENTROPY ? several : labels;
+    const void* given = read_by.kind == ZO_LOSS_MEAN_SQUARED_ERROR ? (const void*)several : own;
     CHECK((zo_node_run_capture(run, t, x->at, y->at, n->at) == ZO_OK) == (expected && !exact));
-    CHECK((zo_node_run_capture_head(run, t, x->at, n->at, scale, labels) == ZO_OK) ==
+    CHECK((zo_node_run_capture_head(run, t, x->at, n->at, &read_by, given) == ZO_OK) ==
           (expected && exact));
     CHECK(zo_node_run_capture(run, t, NULL, y->at, n->at) == ZO_ERROR_ARGUMENT);
-    CHECK(zo_node_run_capture_head(run, t, x->at, NULL, scale, labels) == ZO_ERROR_ARGUMENT);
-    if (expected && exact) {
-      labels[0] = -2;
-      CHECK(zo_node_run_capture_head(run, t, x->at, n->at, scale, labels) == ZO_ERROR_LABEL);
-      labels[0] = 0;
+    CHECK(zo_node_run_capture_head(run, t, x->at, NULL, &read_by, given) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_capture_head(run, t, x->at, n->at, NULL, given) == ZO_ERROR_ARGUMENT);
+    if (expected && exact && read_by.kind != ZO_LOSS_MEAN_SQUARED_ERROR) {
+      own[0] = -2;
+      CHECK(zo_node_run_capture_head(run, t, x->at, n->at, &read_by, given) == ZO_ERROR_LABEL);
+      own[0] = 0;
     }
+    free(several);
   }
   CHECK(zo_node_run_capture(run, r->settings.tasks, r->inputs[0].at, r->outputs[0].at,
                             r->nodes[0].at) == ZO_ERROR_ARGUMENT);

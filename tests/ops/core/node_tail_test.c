@@ -33,7 +33,7 @@ void test_node_tail(void) {
     int32_t* scratch = (int32_t*)allocate(sizeof(int32_t) * kNodes);
     int16_t* scales = (int16_t*)allocate(sizeof(int16_t) * kClasses);
     for (uint32_t i = 0; i < kClasses; ++i) scales[i] = (int16_t)random_below(32768);
-    const zo_logit_scale scale = {2420441, 1677722}; /* 0.1 */
+    const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, scale_of(0.1)};
     int32_t labels[kBatch] = {0, -1, kClasses - 1}, losses[kBatch] = {1, 2, 3};
 
     zo_node_settings settings;
@@ -64,12 +64,12 @@ void test_node_tail(void) {
 
     for (uint32_t part = 0; part < kParts; ++part) {
       CHECK(zo_node_run_next(&run, &request) == ZO_OK && request.action == ZO_NODE_FORWARD);
-      CHECK(zo_node_run_capture_head(&run, 0, inputs[0].at, outputs[0].at, scale, labels) ==
+      CHECK(zo_node_run_capture_head(&run, 0, inputs[0].at, outputs[0].at, &loss, labels) ==
             ZO_ERROR_ARGUMENT);
       CHECK(zo_node_run_capture(&run, 1, inputs[1].at, outputs[1].at, outputs[1].at) ==
             ZO_ERROR_ARGUMENT);
       CHECK(zo_node_run_capture(&run, 0, inputs[0].at, outputs[0].at, outputs[0].at) == ZO_OK);
-      CHECK(zo_node_run_capture_head(&run, 1, inputs[1].at, outputs[1].at, scale, labels) == ZO_OK);
+      CHECK(zo_node_run_capture_head(&run, 1, inputs[1].at, outputs[1].at, &loss, labels) == ZO_OK);
       CHECK(zo_node_run_backpropagate(&run, 1, weights[1].at, scales, scratch) ==
             ZO_ERROR_ARGUMENT);
       CHECK(zo_node_run_backpropagate(&run, 0, NULL, scales, scratch) == ZO_ERROR_ARGUMENT);

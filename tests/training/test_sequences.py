@@ -1,0 +1,136 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Networks over sequences, in each form in which Keras' are converted, are trained as those over images."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers.exact_gradients import check_gradients, samples
+from helpers.interpreters import require
+from helpers.oracle.gradients import int8_activations
+from helpers.sequence_networks import FORMS, TIME, sequence_network
+from tflm_zo.converters import inject, load_model, read_metadata
+from tflm_zo.runtime import load
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, algorithm, inject_for
+
+# Nodes of the last convolution where a pooling follows it.
+POOLED = {
+    "mean": ("mean", 6),
+    "mean, axis kept": ("mean", 6),
+    "mean by keras.ops": ("mean", 6),
+    "maximum": ("max_pool", 6),
+    "maximum, axis kept": ("max_pool", 6),
+    "poolings": ("max_pool", 24),
+    "overlapping maxima": ("max_pool", 42),
+    "average of all": ("mean", 6),
+    "an image's side": ("max_pool", 6),
+    "causal": ("mean", 6),
+    "separable": ("mean", 6),
+    "padded and cropped": ("mean", 6),
+    "dense at each time": ("mean", 6),
+    "batch norm, ReLU6": ("mean", 6),
+    "squeeze and excitation": ("mean", 6),
+    "squeeze and excitation, hard sigmoid": ("mean", 6),
+}
+
+
+def pooled(outputs: np.ndarray, geometry: dict[str, int]) -> np.ndarray:
+    """Largest values of the windows that a layer's geometry names, of outputs [out_h, out_w, out_c]."""
+    g = geometry
+    nodes = np.full((g["node_h"], g["node_w"], g["out_c"]), -128)
+    for h, w, i, j in np.ndindex(g["node_h"], g["node_w"], g["pool_h"], g["pool_w"]):
+        y = h * g["pool_stride_h"] + i - g["pool_pad_top"]
+        x = w * g["pool_stride_w"] + j - g["pool_pad_left"]
+        if 0 <= y < g["out_h"] and 0 <= x < g["out_w"]:
+            nodes[h, w] = np.maximum(nodes[h, w], outputs[y, x])
+    return nodes
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_nodes_are_what_a_pooling_leaves(name):
+    """A layer's geometry makes its nodes of its outputs, as the network has computed both."""
+    plain = load_model(sequence_network(name))
+    zo = inject(plain, nodes="*", batch=4)
+    runtime = load(zo, "litert")
+    (nodes,) = (n for n in runtime.metadata.nodes if n.form != "plain")
+    assert (nodes.form, nodes.count) == POOLED[name]
+    x, y = samples(plain, 4, 1)
+    runtime.feed([x], y)
+    runtime.invoke()
+    g = nodes.geometry
+    outputs = runtime.boundary(nodes.output_segment).reshape(4, g["out_h"], g["out_w"], g["out_c"])
+    found = runtime.boundary(nodes.node_segment).reshape(4, g["node_h"], g["node_w"], g["out_c"])
+    if nodes.form == "max_pool":
+        np.testing.assert_array_equal(found, [pooled(sample, g) for sample in outputs])
+        return
+    graph = [op for s in zo.subgraphs for op in s.operators]
+    mean = [op for op in graph if op.code.name in ("MEAN", "AVERAGE_POOL_2D")][-1]
+    real, q = _real(outputs.mean(axis=(1, 2)), mean.inputs[0]), mean.outputs[0].quantization
+    levels = np.clip(real / q.scale + q.zero_point, -128, 127)
+    assert np.abs(found[:, 0, 0] - levels).max() < 1  # kernels round the zero point on its own
+
+
+def _real(values, tensor):
+    return (values.astype(np.float64) - tensor.quantization.zero_point) * float(tensor.quantization.scale)
+
+
+@pytest.mark.parametrize("last", ["two", "all"])
+@pytest.mark.parametrize("name", FORMS)
+def test_errors_are_the_gradients(name, last, monkeypatch):
+    model = sequence_network(name)
+    count = len(read_metadata(inject(model, trainable="all")).trainable)
+    check_gradients(model, 2 if last == "two" else count, monkeypatch)
+
+
+#: Losses and the activations that they are for.
+ENDS = {"cross_entropy": "softmax", "binary_cross_entropy": "sigmoid", "mse": None}
+
+
+@pytest.mark.parametrize("loss", ["binary_cross_entropy", "mse"])
+def test_errors_of_another_loss(loss, monkeypatch):
+    """Several labels at once, and a regression."""
+    model = sequence_network("squeeze and excitation", ENDS[loss])
+    count = len(read_metadata(inject(model, trainable="all")).trainable)
+    check_gradients(model, count, monkeypatch, loss)
+
+
+RUNS = {
+    "nodes": Settings(tasks=(Nodes(queries=2),), batch_size=8, seed=1),
+    "every layer": Settings(tasks=(Exact(last=5),), batch_size=8, seed=2),
+    "fqt": algorithm("fqt"),
+}
+
+
+@pytest.mark.parametrize("loss", ENDS)
+@pytest.mark.parametrize("run", RUNS)
+def test_the_same_bits_in_tflm(run, loss, tmp_path):
+    require("tflm")
+    plain, settings = load_model(sequence_network("squeeze and excitation", ENDS[loss])), RUNS[run]
+    x, y = samples(plain, 64, 5, loss)
+    found = []
+    for runtime in ("litert", "tflm"):
+        trainer = Trainer(inject_for(plain, settings, loss=loss), settings, runtime)
+        trainer.fit(x, y, steps=4, log=tmp_path / runtime, keep="last")
+        found.append(((tmp_path / runtime).read_bytes(), trainer.export().to_bytes()))
+    assert found[0] == found[1]
+
+
+def test_a_batch_leaves_the_gate_of_each_sample_its_own():
+    """TFLite drops the axis of size 1 in a gate's shape, [1, channels]; a batch needs it."""
+    model = sequence_network("squeeze and excitation")
+    x, _ = samples(load_model(model), 5, 2)
+    runtime = load(inject(model, batch=5, headroom=0), "litert")
+    runtime.feed([x], np.zeros(5, np.int32))
+    runtime.invoke()
+    alone = [
+        values[load_model(model).subgraphs[0].outputs[0].name][0] for values in int8_activations(model, x)
+    ]
+    np.testing.assert_array_equal(runtime.outputs()[0], alone)
+
+
+def test_time_is_a_side_of_the_image():
+    """Whichever layout the converter chose, a convolution's positions are those of its sequence."""
+    for name in ("mean", "an image's side"):
+        (*_, layer, _) = read_metadata(inject(sequence_network(name), nodes="*")).nodes
+        assert sorted((layer.geometry["out_h"], layer.geometry["out_w"])) == [1, TIME]
