@@ -35,15 +35,23 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["node", "weight"])
 def test_held_out(algorithm: str, folder: Path) -> None:
-    """The run of the samples that are left; the others, some of each class, tell its best state."""
-    shared = ("--algorithm", algorithm, "--runtime", "litert", "--rehearsal", "d.npz", "--epochs", 2)
-    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", 0.25, *shared)
-    assert result["evaluated_on"] == "8 samples of d.npz, held out"
-    assert (result["samples"], result["rehearsal_samples"]) == (24, 32)
+    """The run of the samples that are left; the others, some of each class, tell its best state. Samples that
+    are rehearsed count like new ones.
+    """
     with np.load("d.npz") as data:
         x, y = data["x"], data["y"]
+    np.savez("new.npz", x=x[:12], y=y[:12])
+    np.savez("old.npz", x=x[12:], y=y[12:])
+    shared = ("--algorithm", algorithm, "--runtime", "litert", "--epochs", 2)
+    result = result_of(
+        *("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", "--held-out", 0.25),
+        *shared,
+    )
+    assert result["evaluated_on"] == "8 samples of new.npz and old.npz, held out"
     judged = held_out_samples(y, read_metadata(load_model("a.zo.tflite")).loss, 0.25, 0)
     assert len(judged) == 8 and set(y[judged]) == set(y)
+    new = 12 - int((judged < 12).sum())
+    assert (result["samples"], result["rehearsal_samples"]) == (new, 24 - new)
     rest = np.setdiff1d(np.arange(32), judged)
     np.savez("rest.npz", x=x[rest], y=y[rest])
     np.savez("judged.npz", x=x[judged], y=y[judged])

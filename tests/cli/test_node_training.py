@@ -197,7 +197,7 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
     for said in (
         *(
             "(default: node 32, weight 64)",
-            "(default: node 1, weight min(2, 80/√steps))",
+            "(default: measured on model and data)",
             "(default: 10, or as many as take 300 steps)",
         ),
     ):
@@ -231,6 +231,18 @@ def test_budget(folder: Path) -> None:
     assert result["equivalents"] == pytest.approx(28.8 + 11 * 6.4)
     result = result_of(*given, "b.tflite", "--algorithm", "weight", "--batch-size", 8)
     assert (result["algorithm"], result["steps"], result["equivalents"]) == ("weight", 6, 96)
+
+
+def test_a_budget_is_a_limit(folder: Path) -> None:
+    """A run that ends before it says why, what it took and how to go on."""
+    given = ("train", "p.tflite", "d.npz", "--budget", 10**6, "-o")
+    done = run(*given, "a.tflite")
+    said = " ".join(done.stderr.split())
+    result = result_of(*given, "b.tflite")
+    assert "--budget is a limit: it pays for" in said and "of which the run does 2,000 at most" in said
+    assert result["steps"] < 2000  # measurements stopped to get better
+    took = f"took {result['equivalents']:,.0f} of the budget's 1,000,000 equivalents. It ended after"
+    assert f"{took} {result['steps']:,} of 2,000 steps, since its last measurements brought nothing" in said
 
 
 def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:

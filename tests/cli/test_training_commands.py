@@ -77,6 +77,7 @@ def test_json_has_every_figure(files: Path) -> None:
         "algorithm": "weight",
         "samples": 32,
         "rehearsal_samples": 0,
+        "missing_classes": [],
         "trains": {
             "layers": ["conv", "fc"],
             "of_layers": 2,
@@ -108,6 +109,15 @@ def test_json_has_every_figure(files: Path) -> None:
     assert "equivalents/s" in text.stderr
     assert "384 equivalents" in text.stderr
     assert text.stderr.startswith("trains 2 of 2 layers (100 % of the weights)\n")
+
+
+def test_help_states_the_rate_that_a_run_takes(files: Path) -> None:
+    said = " ".join(run(files, "train", "--help").stdout.replace("│", " ").split())
+    assert "Step size at the first step, LSB (default: measured on model and data)." in said
+    for algorithm in ("node", "weight"):
+        shared = ("train", "@m.zo.tflite" if algorithm == "weight" else "@p.tflite", "@d.npz", "--steps", "1")
+        done = run(files, *shared, "-o", f"@{algorithm}.tflite", "--algorithm", algorithm, "--json")
+        assert json.loads(done.stdout)["measured_rate"] is not None
 
 
 EVERY_OPTION = (

@@ -13,7 +13,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data
 from tflm_zo.training import SettingsError
-from tflm_zo.training.held_out import held_out_samples, hold_out, usual_hold_out
+from tflm_zo.training.held_out import held_out_samples, hold_out, usual_held_out_samples
 
 CLASSES = read_metadata(inject_all(MODELS["small_cnn"]())).loss
 TARGETS = read_metadata(inject_all(MODELS["autoencoder"]())).loss
@@ -50,7 +50,7 @@ def test_the_seed_chooses() -> None:
 
 def test_both_sides_keep_their_order() -> None:
     x, y = np.arange(20, dtype=np.int8).reshape(20, 1), np.arange(20, dtype=np.int32) % 4
-    train, judge = hold_out(Data([x], y), CLASSES, 0.3, 5)
+    train, judge = hold_out(Data([x], y), held_out_samples(y, CLASSES, 0.3, 5))
     for part in (train, judge):
         assert (np.diff(part.inputs[0].ravel()) > 0).all()
         np.testing.assert_array_equal(part.inputs[0].ravel() % 4, part.labels)
@@ -83,18 +83,17 @@ def test_shares_that_leave_nothing(share: float) -> None:
 )
 def test_every_class_is_on_both_sides(labels: list[int], held_out: int | None) -> None:
     y = np.array(labels, np.int32)
-    parts = usual_hold_out(Data([np.arange(len(y), dtype=np.int8).reshape(-1, 1)], y), CLASSES, 3)
+    numbers = usual_held_out_samples(y, CLASSES, 3)
     if held_out is None:
-        assert parts is None
+        assert numbers is None
         return
-    assert parts is not None
-    train, judged = parts
+    assert numbers is not None
+    train, judged = hold_out(Data([np.arange(len(y), dtype=np.int8).reshape(-1, 1)], y), numbers)
     assert (len(train), len(judged)) == (len(y) - held_out, held_out)
     assert set(judged.labels) == set(train.labels) - {-1} == set(labels) - {-1}
 
 
 def test_targets_need_one_sample_on_each_side() -> None:
     for samples, held_out in ((2, None), (3, 1), (10, 2)):
-        x, y = np.zeros((samples, 4), np.int8), np.zeros((samples, 4), np.int8)
-        parts = usual_hold_out(Data([x], y), TARGETS, 0)
-        assert (None if parts is None else len(parts[1])) == held_out
+        numbers = usual_held_out_samples(np.zeros((samples, 4), np.int8), TARGETS, 0)
+        assert (None if numbers is None else len(numbers)) == held_out

@@ -71,7 +71,7 @@ def one_line_errors(command: _Command) -> _Command:
             _options.set(own)
             with _ending_signals(), warnings.catch_warnings():
                 warnings.simplefilter("default")
-                warnings.showwarning = _show_warning
+                warnings.showwarning = _once()
                 return command(*arguments, **options)
         except (typer.Exit, typer.Abort, BrokenPipeError, typer.BadParameter):
             raise
@@ -157,6 +157,13 @@ def _describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    if issubclass(category, UserWarning):
-        warn(str(message))
+def _once() -> Callable[..., None]:
+    """Returns a function that shows each warning of this package once, from wherever it comes."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, UserWarning) and str(message) not in shown:
+            shown.add(str(message))
+            warn(str(message))
+
+    return show

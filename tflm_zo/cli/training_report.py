@@ -15,10 +15,11 @@ from ..training.length import most_budget_steps
 from .block_probes import choice_table
 from .failures import note
 
-__all__ = ["SayWhatIsTrained", "passed_over", "render", "said_of_parts"]
+__all__ = ["SayWhatIsTrained", "passed_over", "render", "said_of_parts", "values_of"]
 
 
-def _values(measured: dict[str, Any]) -> str:
+def values_of(measured: dict[str, Any]) -> str:
+    """Returns measured values as people read them: the accuracy, if there is one, and the loss."""
     accuracy = f"accuracy {measured['accuracy']:.2%}, " if "accuracy" in measured else ""
     return f"{accuracy}loss {measured['loss']:.4f}"
 
@@ -44,8 +45,8 @@ def said_of_parts(samples: int, held_out: int | None) -> str:
 def render(console: Console, result: dict[str, Any]) -> None:
     """Prints what a run has come to: the loss before and after, the kept weights, costs and files."""
     if "loss" in result:
-        before = "" if result["before"] is None else f"before: {_values(result['before'])}; after: "
-        console.print(f"{before}{_values(result)} on {result['evaluated_on']}", markup=False)
+        before = "" if result["before"] is None else f"before: {values_of(result['before'])}; after: "
+        console.print(f"{before}{values_of(result)} on {result['evaluated_on']}", markup=False)
     if result["measurements"]:
         console.print(
             f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
@@ -99,6 +100,6 @@ class SayWhatIsTrained(Callback):
         most = [most_budget_steps(trainer.settings, self._samples, careful) for careful in (False, True)]
         if affordable > steps and steps in most:
             note(
-                f"the budget is good for {affordable:,} steps; the run ends after {steps:,}, since more "
-                "overfit; --steps does any number"
+                f"--budget is a limit: it pays for {affordable:,} steps, of which the run does {steps:,} at "
+                "most, since more passes over so few samples overfit; --steps does any number"
             )

@@ -25,15 +25,16 @@ from ..training import (
     Workers,
     trained_layers,
 )
-from ..training.held_out import hold_out, usual_hold_out
+from ..training.held_out import held_out_samples, hold_out, usual_held_out_samples
 from ..training.length import check_length, planned_steps, usual_epochs
+from ..training.missing_classes import covered
 from .block_probes import choose
 from .failures import interruption_code, note, waiting_for, warn
 from .injection import KeepZoModel
 from .options import parse_block_search
 from .output_file import write_output
 from .results import show
-from .training_report import SayWhatIsTrained, passed_over, render, said_of_parts
+from .training_report import SayWhatIsTrained, passed_over, render, said_of_parts, values_of
 
 __all__ = ["Files", "Length", "Measured", "TrainingRun"]
 
@@ -157,15 +158,21 @@ class TrainingRun:
         loss, seed = runtime.metadata.loss, self._trainer.settings.seed
         assert loss is not None  # the trainer has refused such a model
         self._said_of_data = ""
+        self._samples = len(own)
+        data = own if files.rehearsal is None else own + prepare(runtime, files.rehearsal)
         # Probes of blocks hold samples out themselves.
+        judged = None
         if held_out and self._search is None:
-            own, validation = hold_out(own, loss, held_out, seed)
+            judged = held_out_samples(data.labels, loss, held_out, seed)
         elif held_out is None and validation is None and self._search is None and measured.keep == "best":
-            parts = usual_hold_out(own, loss, seed)
-            self._said_of_data = said_of_parts(len(own), parts and len(parts[1]))
-            own, validation = parts or (own, None)
-        self._samples, self._validation = len(own), validation
-        self._data = own if files.rehearsal is None else own + prepare(runtime, files.rehearsal)
+            judged = usual_held_out_samples(data.labels, loss, seed)
+            self._said_of_data = said_of_parts(len(data), None if judged is None else len(judged))
+        if judged is not None:
+            self._samples -= int((judged < len(own)).sum())
+            data, validation = hold_out(data, judged)
+        self._data, self._validation = data, validation
+        self._missing = covered(data, loss).missing
+        self._one_answer = covered(validation or data, loss).constant
 
     def train(self, length: Length) -> None:
         """Does the run."""
@@ -246,6 +253,8 @@ class TrainingRun:
         else:
             # Who has pressed Ctrl-C wants the prompt back.
             before, final = self._before or {}, {} if trainer.interrupted else trainer.evaluate(self._on)
+            for values in (before, final) if self._one_answer else ():
+                values.pop("accuracy", None)
         result = self._result(before or None, final)
         show(result, as_json=as_json, render=lambda console: render(console, result))
         if history.measurements and not history.kept_step:
@@ -254,10 +263,22 @@ class TrainingRun:
                 f"{result['evaluated_on']} that before the first step is the best{passed_over(result)}, so "
                 f"{files.output} has the weights that the run began with; --keep last writes the last ones"
             )
+        if before and final and _is_worse(final, before):
+            warn(
+                f"the result is worse than MODEL on {result['evaluated_on']}: {values_of(before)} before, "
+                f"{values_of(final)} after. Use --keep best, which keeps the best measured weights"
+            )
+        if self._one_answer:
+            warn(
+                f"one constant answer is right for all of {result['evaluated_on']}, so nothing shows that "
+                f"{files.output} is better than {files.model}. Measure both with tflm-zo evaluate on samples "
+                "of all classes"
+            )
         if self._budget is not None and not trainer.interrupted and trainer.step < trainer.planned:
             note(
-                f"nothing got better any more: the run ended after {trainer.step:,} of {trainer.planned:,} "
-                "steps"
+                f"took {trainer.equivalents:,.0f} of the budget's {self._budget:,.0f} equivalents. It "
+                f"ended after {trainer.step:,} of {trainer.planned:,} steps, since its last measurements "
+                "brought nothing better; --steps does any number"
             )
         if trainer.interrupted:
             same = history.kept_step == trainer.step
@@ -290,6 +311,7 @@ class TrainingRun:
             "algorithm": trainer.settings.algorithm,
             "samples": self._samples,
             "rehearsal_samples": len(self._data) - self._samples,
+            "missing_classes": list(self._missing),
             "trains": dataclasses.asdict(self._trained),
             "trainable_weights": self._trained.weights,
             "buffer_bytes": trainer.buffer_bytes,
@@ -313,12 +335,18 @@ class TrainingRun:
     def _measured_on(self) -> str:
         """Name of the data that the result's loss is of."""
         files, used, count = self._files, len(self._on), len(self._data)
+        what = f"{files.data} and {files.rehearsal}" if files.rehearsal is not None else str(files.data)
         if files.validation is not None:
             return str(files.validation)
         if self._validation is not None:
-            return f"{used:,} samples of {files.data}, held out"
-        what = f"{files.data} and {files.rehearsal}" if files.rehearsal is not None else str(files.data)
+            return f"{used:,} samples of {what}, held out"
         return what if used == count else f"{used:,} of the {count:,} samples of {what}"
+
+
+def _is_worse(after: dict[str, float], before: dict[str, float]) -> bool:
+    if after.get("accuracy", 0.0) != before.get("accuracy", 0.0):
+        return after.get("accuracy", 0.0) < before.get("accuracy", 0.0)
+    return after["loss"] > before["loss"]
 
 
 def _measured_at(history: History, step: int) -> dict[str, float]:

@@ -12,6 +12,7 @@ from ..data import Data, labelled
 from ..logs import data_checksum
 from ..runtime import Runtime
 from .evaluation import Evaluation
+from .missing_classes import covered
 from .run import Arrays, Run
 
 __all__ = ["BestState", "measured_samples", "measuring_interval"]
@@ -109,10 +110,11 @@ class BestState:
         return kept[0].step
 
     def values(self) -> list[dict[str, float]]:
-        """Returns "step", "loss" and, if there is one, "accuracy" of each measurement, for a history."""
+        """Returns "step", "loss" and, if it says something, "accuracy" of each measurement, for a history."""
         counts = 0
         loss = self._runtime.metadata.loss
-        if loss is not None and loss.kind != "mse":
+        assert loss is not None  # the trainer has refused such a model
+        if loss.kind != "mse" and not covered(self._data, loss).constant:
             counts = int((self._data.labels >= 0).sum())
         return [
             {"step": m.step, "loss": m.loss} | ({"accuracy": m.correct / counts} if counts else {})

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable
 
 from ..converters import Model, initial_weights
 from ..core import BlockControl
-from ..data import Data, Labels, Samples, prepare
+from ..data import Data, DataWarning, Labels, Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .block_search import BlockSearch, check_layerwise
 from .callbacks import Callback
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate
-from .held_out import hold_out
+from .held_out import held_out_samples, hold_out
 from .length import planned_steps
+from .missing_classes import warn_of_missing_classes
 from .rate import with_measured_rate
 from .settings import Settings
 from .trainer import Trainer
@@ -103,13 +105,15 @@ class _Probe:
     def run(self, trainer: Trainer, block: int, *callbacks: Callback) -> int:
         """Trains a block, from the weights that the model starts with, and returns its score."""
         trainer.settings = dataclasses.replace(self.settings, layers=self.blocks[block])
-        trainer.fit(
-            self.train,
-            steps=self.steps,
-            callbacks=callbacks,
-            keep="last",
-            initial_weights=initial_weights(trainer.model),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # the search has warned of the data
+            trainer.fit(
+                self.train,
+                steps=self.steps,
+                callbacks=callbacks,
+                keep="last",
+                initial_weights=initial_weights(trainer.model),
+            )
         if trainer.interrupted:
             raise KeyboardInterrupt
         return self.score(trainer)
@@ -179,7 +183,8 @@ class BlockProbes:
         assert loss is not None  # the trainer has refused such a model
         self.blocks = search.split(settings, metadata)
         data = prepare(trainer.runtime, x, y)
-        train, judge = hold_out(data, loss, search.held_out, settings.seed)
+        train, judge = hold_out(data, held_out_samples(data.labels, loss, search.held_out, settings.seed))
+        warn_of_missing_classes(train, judge, loss)
         samples = len(train)
         self._steps = planned_steps(settings, samples, search.epochs, None)
         costs = Costs(trainer.model, metadata)

@@ -12,7 +12,7 @@ from ..converters.metadata import ZoLoss
 from ..data import Data, labelled
 from .checks import SettingsError, check_number
 
-__all__ = ["held_out_samples", "hold_out", "usual_hold_out"]
+__all__ = ["held_out_samples", "hold_out", "usual_held_out_samples"]
 
 # Share of the samples that tells the best state of a run for which nobody gives other samples.
 _USUAL_SHARE: Final = 0.2
@@ -48,36 +48,26 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
     return np.sort(order[np.argsort(place, kind="stable")[:wanted]])
 
 
-def hold_out(data: Data, loss: ZoLoss, share: float, seed: int) -> tuple[Data, Data]:
-    """Splits samples into the training set and the held-out samples; both stay in their order.
-
-    Args:
-        data: data that is divided.
-        loss: the model's loss.
-        share: share of the labelled samples, 0..1, in every class alike.
-        seed: seed of the choice.
-
-    Returns:
-        The training set and the held-out samples.
-
-    Raises:
-        SettingsError: the share is out of range, or leaves one side without a labelled sample.
+def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDArray[np.intp] | None:
+    """Returns the numbers of a fifth of the samples, as `held_out_samples` does; None where they are too few
+    for some of every class to be trained on and others of it to be held out.
     """
-    judged = held_out_samples(data.labels, loss, share, seed)
-    return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)
-
-
-def usual_hold_out(data: Data, loss: ZoLoss, seed: int) -> tuple[Data, Data] | None:
-    """Splits a fifth of the samples off, as `hold_out` does; None where they are too few for some of every
-    class to be trained on and others of it to be held out.
-    """
-    labels = data.labels
     try:
-        train, judged = hold_out(data, loss, _USUAL_SHARE, seed)
+        judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
     except SettingsError:
         return None
     if loss.of_classes:
         classes = set(labels[labelled(labels, loss.kind)].tolist())
-        if not all(classes <= set(part.labels.tolist()) for part in (train, judged)):
+        if not all(classes <= set(part.tolist()) for part in (np.delete(labels, judged), labels[judged])):
             return None
-    return train, judged
+    return judged
+
+
+def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:
+    """Splits samples into the training set and the held-out samples; both stay in their order.
+
+    Args:
+        data: data that is divided.
+        judged: numbers of the samples that are held out, rising.
+    """
+    return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)

@@ -16,6 +16,7 @@ from ..logs.log_file import log_exists
 from .best_state import BestState
 from .callbacks import Callback
 from .history import History
+from .missing_classes import covered
 from .run import Run
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ class Session:
     ) -> None:
         self._trainer, self.run, self._validation, self._may_end = trainer, run, validation, may_end
         self._best = None if measured is None else BestState(trainer.runtime, run, measured)
+        loss = trainer.runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        self._one_answer = validation is not None and covered(validation, loss).constant
         self._forwards = trainer.forwards
         self._history = History()
 
@@ -187,5 +191,7 @@ class Session:
         if self._validation is None:
             return {}
         found = self._best.last if self._best is not None else None
-        found = found or self.run.evaluate(self._validation)
-        return {f"val_{name}": value for name, value in found.values().items()}
+        values = (found or self.run.evaluate(self._validation)).values()
+        if self._one_answer:
+            values.pop("accuracy", None)
+        return {f"val_{name}": value for name, value in values.items()}

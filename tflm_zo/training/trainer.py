@@ -24,6 +24,7 @@ from .evaluation import evaluate, predict
 from .history import History
 from .injection import is_zo, trainable_model
 from .length import affordable_steps, check_length, most_budget_steps, planned_steps
+from .missing_classes import warn_of_missing_classes
 from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
@@ -172,6 +173,9 @@ class Trainer:
             FileExistsError: the log exists, and neither `resume` nor `replace` is set.
             OSError: the log cannot be written, e.g. because the disk is full. Log and weights are then those
                 of the last whole step, and the run can be resumed.
+
+        Warns:
+            DataWarning: the samples, or those of `validation_data`, have none of some class.
         """
         data, validation = prepare(self.runtime, x, y), None
         if validation_data is not None:
@@ -180,6 +184,9 @@ class Trainer:
         total = self._planned_steps(epochs, steps, budget, len(data))
         check_choice("keep", keep, KEEPS)
         check_log(log, resume=resume, replace=replace)
+        loss = self.runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        warn_of_missing_classes(data, validation, loss)
         if not resume:
             self._begin_with(initial_weights)
         elif initial_weights is not None:

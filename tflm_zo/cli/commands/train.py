@@ -45,8 +45,8 @@ Budget = Annotated[
     float | None,
     typer.Option(
         metavar="N",
-        help="Forward equivalents that the run may cost; it ends earlier where nothing gets better, and "
-        "before it overfits.",
+        help="Forward equivalents that the run may cost; it ends earlier where nothing gets better, "
+        "and before it overfits.",
         show_default=False,
         rich_help_panel=_RUN,
     ),
@@ -85,7 +85,7 @@ BatchSize = Annotated[
 LearningRate = Annotated[
     float | None,
     typer.Option(
-        help="Step size at the beginning, LSB (default: node 1, weight min(2, 80/√steps)).",
+        help="Step size at the first step, LSB (default: measured on model and data).",
         show_default=False,
         rich_help_panel=_ALGORITHM,
     ),
@@ -102,7 +102,7 @@ HeldOut = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
-        help="Share of DATA's samples that the run is measured on, not trained (default: 0.2, but 0 with "
+        help="Share of the samples that the run is measured on, not trained (default: 0.2, but 0 with "
         "--validation or --keep last); with --choose-block they tell the best block (default: 0.2).",
         show_default=False,
         rich_help_panel=_DATA,
