@@ -184,7 +184,6 @@ class BlockProbes:
         self.blocks = search.split(settings, metadata)
         data = prepare(trainer.runtime, x, y)
         train, judge = hold_out(data, held_out_samples(data.labels, loss, search.held_out, settings.seed))
-        warn_of_missing_classes(train, judge, loss)
         samples = len(train)
         self._steps = planned_steps(settings, samples, search.epochs, None)
         costs = Costs(trainer.model, metadata)
@@ -257,6 +256,9 @@ class BlockProbes:
         """
         control, total = BlockControl(len(self.blocks)), self._steps * len(self.blocks)
         runtime = self._trainer.runtime
+        loss = runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        warn_of_missing_classes(self._probe.train, self._probe.judge, loss)
         runtime.invoke(runtime.command(loss=False).restore())
         before = self._probe.score(self._trainer)
         scores = [] if workers is None else self._shared_scores(workers, progress, total)

@@ -93,9 +93,6 @@ class Session:
     ) -> None:
         self._trainer, self.run, self._validation, self._may_end = trainer, run, validation, may_end
         self._best = None if measured is None else BestState(trainer.runtime, run, measured)
-        loss = trainer.runtime.metadata.loss
-        assert loss is not None  # the trainer has refused such a model
-        self._one_answer = validation is not None and covered(validation, loss).constant
         self._forwards = trainer.forwards
         self._history = History()
 
@@ -192,6 +189,8 @@ class Session:
             return {}
         found = self._best.last if self._best is not None else None
         values = (found or self.run.evaluate(self._validation)).values()
-        if self._one_answer:
+        loss = self._trainer.runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
+        if covered(self._validation, loss).constant:
             values.pop("accuracy", None)
         return {f"val_{name}": value for name, value in values.items()}
