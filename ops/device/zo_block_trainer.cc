@@ -57,6 +57,7 @@ zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint
       if (status == ZO_OK) status = Begin(this, block, settings, source);
     }
   }
+  if (status != ZO_OK) network_ = nullptr;
   return status;
 }
 
@@ -71,6 +72,7 @@ zo_status BlockTrainer::Begin(NodeTrainer* run, const BlockInfo& block,
 
 zo_status BlockTrainer::Probe(BlockProbe* probe) {
   *probe = {};
+  if (network_ == nullptr) return ZO_ERROR_ORDER;
   zo_block_request request;
   zo_status status = zo_block_choice_next(&choice_, &request);
   if (status != ZO_OK) return status;
@@ -102,13 +104,16 @@ zo_status BlockTrainer::Probe(BlockProbe* probe) {
 }
 
 zo_status BlockTrainer::Resume(const zo_block_choice& choice) {
+  if (network_ == nullptr) return ZO_ERROR_ORDER;
   if (choice.blocks != info_->block_count || choice.block > choice.blocks ||
       choice.best >= choice.blocks) {
     return ZO_ERROR_ARGUMENT;
   }
+  // The run in progress ends here, and its log stays as it is.
+  if (HasBegun()) SetLog(nullptr);
   const zo_block_choice before = choice_;
   choice_ = choice;
-  const zo_status status = chosen() ? Start(info_->blocks[choice_.best]) : ZO_OK;
+  const zo_status status = Start(info_->blocks[chosen() ? choice_.best : 0]);
   if (status != ZO_OK) choice_ = before;
   return status;
 }
@@ -135,6 +140,10 @@ zo_status BlockTrainer::ImportWeights(const LogStore& store) {
 
 zo_status BlockTrainer::KeepBest(const Yardstick& yardstick) {
   return chosen() ? NodeTrainer::KeepBest(yardstick) : ZO_ERROR_ORDER;
+}
+
+zo_status BlockTrainer::RestoreBest(zo_measurement* best) {
+  return chosen() ? NodeTrainer::RestoreBest(best) : ZO_ERROR_ORDER;
 }
 
 zo_status BlockTrainer::ExportLog(const LogStore& log) {

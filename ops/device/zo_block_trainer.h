@@ -63,11 +63,12 @@ class BlockTrainer : public NodeTrainer {
   zo_status Probe(BlockProbe* probe);
 
   // Whether all probes are done; then best() is the block that is trained.
-  bool chosen() const { return choice_.block == choice_.blocks; }
+  bool chosen() const { return choice_.blocks > 0 && choice_.block == choice_.blocks; }
   uint32_t best() const { return choice_.best; }
 
   // For a device that may lose its power between probes, or in the run after them: a state that was
-  // kept. After Resume of one that is chosen, ImportLog goes on with the run.
+  // kept. After Resume of one that is chosen, ImportLog goes on with the run. A run in progress is
+  // given up, and its log taken away.
   //
   // Errors: ZO_ERROR_ARGUMENT: it is not of so many blocks, nothing has changed.
   const zo_block_choice& choice() const { return choice_; }
@@ -79,6 +80,7 @@ class BlockTrainer : public NodeTrainer {
   zo_status TrainSlice(zo_report* report);
   zo_status ImportWeights(const LogStore& store);
   zo_status KeepBest(const Yardstick& yardstick);
+  zo_status RestoreBest(zo_measurement* best);
   zo_status ExportLog(const LogStore& log);
   zo_status ImportLog(const LogStore& log);
 

@@ -42,6 +42,19 @@ class Measurements {
            zo_measurement_number(yardstick_.every, step) == count_;
   }
 
+  // Whether the first measurement of a log, `at` which it is where it is whole, is of the same
+  // samples. Errors: ZO_ERROR_LOG: it is not; ZO_ERROR_STORE.
+  zo_status IsOwn(const LogStore& log, uint32_t at, uint32_t header_checksum) const {
+    uint8_t bytes[ZO_MEASUREMENT_BYTES];
+    zo_measurement first;
+    const zo_status status = zo_store_read(&log, at, bytes, sizeof bytes);
+    if (status == ZO_ERROR_STORE) return status;
+    const bool is_other = status == ZO_OK &&
+                          zo_measurement_read(bytes, header_checksum, &first) == ZO_OK &&
+                          first.data_checksum != data_checksum_;
+    return is_other ? ZO_ERROR_LOG : ZO_OK;
+  }
+
   // What an evaluation by the yardstick has found after `step` steps.
   zo_measurement Of(uint32_t step, const Evaluation& found) const {
     return {step, found.samples, found.loss, found.correct, data_checksum_};

@@ -39,14 +39,15 @@ size_t Network::DirectoryBytes() const {
 zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
                         unsigned char* interpreters, zo_directory* directories,
                         int8_t* boundaries) {
+  is_ready_ = false;
   if (arena == nullptr) return ZO_ERROR_MEMORY;
+  if (reinterpret_cast<uintptr_t>(arena) % 16u != 0) return ZO_ERROR_ARGUMENT;
   resolver_ = &resolver;
   arena_ = arena;
   arena_bytes_ = arena_bytes;
-  const size_t misaligned = (16u - reinterpret_cast<uintptr_t>(arena) % 16u) % 16u;
-  const size_t before = misaligned + DirectoryBytes();
+  const size_t before = DirectoryBytes();
   if (arena_bytes < before) return ZO_ERROR_MEMORY;
-  auto* entries = reinterpret_cast<zo_directory_entry*>(arena + misaligned);
+  auto* entries = reinterpret_cast<zo_directory_entry*>(arena);
   interpreters_ = interpreters;
   entries_ = entries;
   directories_ = directories;
@@ -74,7 +75,10 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
   }
-  return Run(nullptr, false, 0, false);  // copies the initial weights in
+  is_ready_ = true;
+  const zo_status status = Run(nullptr, false, 0, false);  // copies the initial weights in
+  is_ready_ = status == ZO_OK;
+  return status;
 }
 
 int8_t* Network::entering(uint32_t segment) {
@@ -181,6 +185,7 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
 }
 
 zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep) {
+  if (!is_ready_) return ZO_ERROR_ORDER;
   const uint32_t last = LastSegment();
   // Labels first: a wrong one costs no forward pass. The activations of earlier segments write over
   // them, so they are read again below. A suffix is only run of samples whose labels have been

@@ -45,12 +45,12 @@ class Network {
 
   // Allocates everything and sets the initial weights.
   //
-  //   arena       aligned to 16 bytes, else up to 15 of them are lost
+  //   arena       aligned to 16 bytes
   //   storage     a NetworkStorage of the model's size
   //   boundaries  of the size that the tables need
   //
-  // Errors: ZO_ERROR_MEMORY (arena too small), ZO_ERROR_RUNTIME (an operator is not registered, the
-  // model is of another version).
+  // Errors: ZO_ERROR_ARGUMENT (arena not aligned), ZO_ERROR_MEMORY (arena too small),
+  // ZO_ERROR_RUNTIME (an operator is not registered, the model is of another version).
   template <uint32_t kSegments>
   zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
                  size_t arena_bytes, NetworkStorage<kSegments>* storage, int8_t* boundaries) {
@@ -77,6 +77,7 @@ class Network {
   // Bytes of the arena that are in use. An arena needs more where TFLM's notes, while it plans a
   // segment, take more than the activations that lie there later.
   size_t arena_used_bytes() {
+    if (!is_ready_) return 0;
     return DirectoryBytes() + interpreter(LastSegment())->arena_used_bytes();
   }
 
@@ -95,8 +96,8 @@ class Network {
   //   keep    whether what enters segments is kept. Of boundaries from before start, segments read
   //           what was kept
   //
-  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL: the source has no such sample or label;
-  // ZO_ERROR_RUNTIME. Weights stay as they are.
+  // Errors: ZO_ERROR_ORDER: before Init, or where that has failed; ZO_ERROR_SAMPLE, ZO_ERROR_LABEL:
+  // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay as they are.
   zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
 
   // Sets the weights again that a run begins with: the model's own, or what ImportWeights was
@@ -122,7 +123,8 @@ class Network {
   const int32_t* losses();
   const int8_t* output();
 
-  // Checksum of all of the model's weights and fractions as they are, see zo_checksum.h.
+  // Checksum of all of the model's weights and fractions as they are, see zo_checksum.h. Before
+  // Init 0.
   uint32_t checksum() const;
 
   // A trainable tensor, for the functions of the core.
@@ -176,6 +178,7 @@ class Network {
   uint32_t base_checksum_ = 0;  // of what base_ has
   uint32_t base_mark_ = 0;      // bits of the fingerprint that it changes
   LogStore base_ = {};          // read == nullptr: the model's own
+  bool is_ready_ = false;       // Init has succeeded
 };
 
 // Does slices of a trainer until a step is done, or the run is.

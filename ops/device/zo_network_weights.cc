@@ -85,6 +85,7 @@ zo_tensor Network::tensor(uint32_t number) const {
 }
 
 uint32_t Network::checksum() const {
+  if (!is_ready_) return 0;
   uint32_t sum = info().frozen_checksum;
   for (uint32_t i = 0; i < info().trainable_count; ++i) {
     const zo_tensor of = tensor(i);

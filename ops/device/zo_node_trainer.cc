@@ -132,7 +132,10 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
   Carver carver(workspace, workspace_bytes);
   const Workspace space = Carve(info, *settings, tasks, &carver);
   if (!carver.fits()) return ZO_ERROR_MEMORY;
-  network_ = network;
+  // A choice of blocks begins a run of its own, for which it was given the log.
+  const LogStore* const log = log_;
+  *this = {};
+  log_ = log;
   infos_ = tasks;
   tasks_ = space.tasks;
   tensors_ = space.tensors;
@@ -146,15 +149,17 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
     const bool starts_with_inputs = PerturbsWeights(tasks[i]) && tasks[i].boundary_bytes == 0;
     if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
   }
-  measuring_ = nullptr;
-  measurements_ = {};
 #if ZO_WITH_BACKWARD
   if (tail_ != nullptr) {
     const zo_status status = zo_backward_check(&tail_->program);
     if (status != ZO_OK) return status;
   }
 #endif
-  return zo_node_run_init(&run_, settings, tasks_);
+  const zo_status status = zo_node_run_init(&run_, settings, tasks_);
+  if (status != ZO_OK) return status;
+  network_ = network;
+  is_ready_ = true;
+  return ZO_OK;
 }
 
 // --- Steps ---------------------------------------------------------------------------------------
@@ -251,6 +256,7 @@ zo_status NodeTrainer::Abandon(zo_status reason) {
 
 zo_status NodeTrainer::TrainSlice(zo_report* report) {
   *report = {};
+  if (!is_ready_) return ZO_ERROR_ORDER;
   zo_status status = IsInStep() ? ZO_OK : BeginStep();
   if (status != ZO_OK) return status;
   zo_node_request request;
@@ -261,7 +267,11 @@ zo_status NodeTrainer::TrainSlice(zo_report* report) {
     const bool moves = MovesWeights(request);
     status = Answer(request, report);
     if (status != ZO_OK) return Abandon(status);
-    if (report->step_done != 0) return EndStep(*report);
+    if (report->step_done != 0) {
+      mean_loss_ = report->mean_loss;
+      is_ending_ = true;
+      return EndStep();
+    }
     status = zo_node_run_next(&run_, &request);
     goes_on = moves && MovesWeights(request);
   }
@@ -279,11 +289,12 @@ bool NodeTrainer::HasRoomInStep() const {
 
 // What comes before the first invoke of a step.
 zo_status NodeTrainer::BeginStep() {
-  if (log_ != nullptr && run_.step == 0 && measurements_.count() == 0) {
+  if (is_ending_) return EndStep();
+  if (log_ != nullptr && !at_.Is(*log_)) {
     const zo_status status = WriteHeader(*log_);
     if (status != ZO_OK) return status;
   }
-  return measuring_ != nullptr ? measuring_->measure(this, false) : ZO_OK;
+  return MeasureWhereDue();
 }
 
 bool NodeTrainer::MovesWeights(const zo_node_request& request) const {
@@ -305,17 +316,16 @@ zo_status NodeTrainer::Answer(const zo_node_request& request, zo_report* report)
   }
 }
 
-zo_status NodeTrainer::EndStep(const zo_report& report) {
-  if (log_ != nullptr) {
-    uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
-    zo_snapshot_write_record(report.step, report.mean_loss, header_checksum_, record);
-    const uint32_t at = zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
-                                          measurements_.every(), log_->unit, report.step);
-    // Safe before the next snapshot is: until then the step is one that is repeated.
-    if (!StoreWriter(*log_, at).WriteAll(record, sizeof record)) return ZO_ERROR_STORE;
-  }
+// What follows a step: its record, a measurement where one is due, and a snapshot where one is due.
+// What has failed is done by the next call.
+zo_status NodeTrainer::EndStep() {
+  zo_status status = WriteRecord();
   // A measurement comes before the snapshot of its step: a run that is resumed there has it.
-  return measuring_ != nullptr ? measuring_->measure(this, true) : WriteSnapshotWhereDue();
+  if (status == ZO_OK) status = MeasureWhereDue();
+  const bool is_due = log_ != nullptr && (run_.step % interval_ == 0 || done());
+  if (status == ZO_OK && is_due) status = WriteSnapshot();
+  is_ending_ = status != ZO_OK;
+  return status;
 }
 
 }  // namespace tflm_zo

@@ -11,6 +11,7 @@
 #include "ops/core/run/zo_node_run.h"
 #include "ops/device/zo_measurements.h"
 #include "ops/device/zo_network.h"
+#include "ops/device/zo_store_writer.h"
 
 namespace tflm_zo {
 
@@ -64,9 +65,9 @@ class NodeTrainer {
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
   // whole step, and the next call begins the step anew; where step_done is 1, only the measurement
-  // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the step is done,
-  // but not in the log; where step_done is 0 the log's header could not be written before the first
-  // one.
+  // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the log could not
+  // be written; where step_done is 1 the step is done. The next call, or ExportLog, writes what is
+  // missing first. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
@@ -83,7 +84,7 @@ class NodeTrainer {
   zo_status TrainSlice(zo_report* report);
 
   uint32_t step() const { return run_.step; }
-  bool done() const { return run_.step == run_.settings.common.steps; }
+  bool done() const { return network_ != nullptr && run_.step == run_.settings.common.steps; }
 
   // Begins the run with other weights than the model's own, for instance with those that another
   // device or run has exported. Its log is then none of a run that begins with the model's own, so
@@ -110,43 +111,59 @@ class NodeTrainer {
   //
   //   best  what was measured of it
   //
-  // Errors: ZO_ERROR_ORDER: the run is not over, or measures nothing, or has no log. ZO_ERROR_LOG:
-  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: call it
-  // again.
+  // Errors: ZO_ERROR_ORDER: the run is not over and whole in its log, or measures nothing, or has
+  // no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
+  // read has failed; ZO_ERROR_RUNTIME. Call it again then: weights that have been moved on the way
+  // are those of no step, and what needs them gives ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written, which takes
-  // one pass over all samples, for their checksum.
-  void SetLog(const LogStore* log) { log_ = log; }
-
-  // Writes a snapshot of the weights as they are; TrainStep does so every `interval` steps.
+  // one pass over all samples, for their checksum. Init forgets the log, null takes it away.
   //
-  // Errors: ZO_ERROR_ORDER: a step is in progress. ZO_ERROR_STORE.
+  // Errors: ZO_ERROR_ORDER: before Init, or the run has begun and the store does not have it: it
+  // has neither got all steps so far nor been given to ImportLog. Nothing has changed then.
+  zo_status SetLog(const LogStore* log);
+
+  // Writes what the log that SetLog was given lacks, after ZO_ERROR_STORE, and a snapshot of the
+  // weights as they are, where it has none of this step; TrainStep does so every `interval` steps.
+  // The next one that TrainStep writes takes two writes then, so that this one stays until it is
+  // whole.
+  //
+  // Errors: ZO_ERROR_ORDER: a step is in progress, or the run has begun, and this is not its log.
+  // Those of TrainStep behind a step.
   zo_status ExportLog(const LogStore& log);
 
   // Sets weights and state to the last whole snapshot of a log, or, where it has none, to those
   // before the first step: step() says which. Steps after it are repeated by TrainStep, with the
   // same bits where the samples are the same.
   //
-  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples: nothing has
-  // changed. ZO_ERROR_SAMPLE: a sample cannot be read: nothing has changed. ZO_ERROR_STORE: the
-  // log, or imported weights, cannot be read: what it has is not known, and nothing may be written
-  // over it. ZO_ERROR_RUNTIME. After these two the weights are undefined until ImportLog or Init
-  // succeeds.
+  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples, or measured by
+  // other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store; ZO_ERROR_SAMPLE:
+  // a sample cannot be read. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: the
+  // weights are those of no step, and all that needs them gives ZO_ERROR_ORDER until ImportLog or
+  // Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
   // Before the network is used for anything but TrainStep and TrainSlice; moves no weight.
   //
-  // Errors: ZO_ERROR_ORDER: a step is in progress that keeps what a shortcut carries from layers
-  // before the trained ones to them, in the place where any other use of the network has it.
-  zo_status Settle() const { return IsInStep() && !HasRoomInStep() ? ZO_ERROR_ORDER : ZO_OK; }
+  // Errors: ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog; a step
+  // is in progress that keeps what a shortcut carries from layers before the trained ones to them,
+  // in the place where any other use of the network has it.
+  zo_status Settle() const {
+    return is_ready_ && (!IsInStep() || HasRoomInStep()) ? ZO_OK : ZO_ERROR_ORDER;
+  }
 
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                      Evaluation* evaluation) {
     const zo_status status = Settle();
     return status == ZO_OK ? network_->Evaluate(source, first, count, evaluation) : status;
   }
-  zo_status ExportWeights(const WeightSink& sink) const { return network_->ExportWeights(sink); }
+  zo_status ExportWeights(const WeightSink& sink) const {
+    return is_ready_ ? network_->ExportWeights(sink) : ZO_ERROR_ORDER;
+  }
+
+ protected:
+  bool HasBegun() const { return run_.step > 0 || measurements_.count() > 0; }
 
  private:
   zo_status Forward(const zo_node_request& request);
@@ -157,18 +174,20 @@ class NodeTrainer {
   bool IsInStep() const { return !done() && (run_.stage != ZO_NODE_FORWARD || run_.part != 0); }
   bool HasRoomInStep() const;
   zo_status BeginStep();
-  zo_status EndStep(const zo_report& report);
+  zo_status EndStep();
   bool MovesWeights(const zo_node_request& request) const;
   zo_status Answer(const zo_node_request& request, zo_report* report);
   zo_status Abandon(zo_status reason);
   uint32_t Tensors(uint32_t task, zo_tensor* tensors) const;
+  zo_status KnowData();
   zo_status WriteHeader(const LogStore& log);
+  zo_status WriteRecord();
   zo_status WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const;
-  zo_status WriteSnapshot(const LogStore& log) const;
-  zo_status WriteSnapshotWhereDue() const;
+  zo_status WriteSnapshot();
   bool IsMeasurementDue() const;
-  // Where it is due, and a snapshot behind it; elsewhere a snapshot at the end of a step.
-  zo_status Measure(bool ends_step);
+  zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }
+  // Where it is due.
+  zo_status Measure();
   zo_status ReadMeasurements(const LogStore& log);
   uint32_t RecordsAt(const LogStore& log) const;
   zo_status IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
@@ -186,14 +205,21 @@ class NodeTrainer {
   BackwardTail* tail_ = nullptr;  // where a program leads errors back
   int32_t* scratch_ = nullptr;
   uint8_t* labels_ = nullptr;  // of a batch, where an exact head needs them
+  StoreOfRun at_ = {};
   uint32_t interval_ = 0;
   uint32_t data_checksum_ = 0;
   uint32_t checked_ = 0;  // data_checksum_ is known
   uint32_t header_checksum_ = 0;
+  int32_t mean_loss_ = 0;       // of the last step
+  uint32_t snapshot_step_ = 0;  // of the log's newest snapshot; 0: it has none
+  uint32_t snapshot_slot_ = 0;  // that it is in
+  bool is_ready_ = false;       // weights are those of a step, or of one in progress
+  bool is_ending_ = false;      // what follows the last step is still to be done
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
-    zo_status (*measure)(NodeTrainer* trainer, bool ends_step);
+    zo_status (*measure)(NodeTrainer* trainer);
     zo_status (*read)(NodeTrainer* trainer, const LogStore& log);
+    zo_status (*is_own)(const NodeTrainer* trainer, const LogStore& log);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

@@ -16,30 +16,39 @@ namespace tflm_zo {
 // --- The best state ------------------------------------------------------------------------------
 
 zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
-  if (IsInStep()) return ZO_ERROR_ORDER;
+  if (!is_ready_ || IsInStep()) return ZO_ERROR_ORDER;
   const zo_status status = measurements_.Begin(network_, run_.step, yardstick);
   if (status == ZO_OK) measuring_ = &kMeasuring;
   return status;
 }
 
 const NodeTrainer::Measuring NodeTrainer::kMeasuring = {
-    [](NodeTrainer* trainer, bool ends_step) { return trainer->Measure(ends_step); },
+    [](NodeTrainer* trainer) { return trainer->Measure(); },
     [](NodeTrainer* trainer, const LogStore& log) { return trainer->ReadMeasurements(log); },
+    [](const NodeTrainer* trainer, const LogStore& log) {
+      return trainer->measurements_.IsOwn(
+          log,
+          zo_measurement_at(trainer->RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
+                            trainer->measurements_.every(), log.unit, 0),
+          trainer->header_checksum_);
+    },
 };
 
 bool NodeTrainer::IsMeasurementDue() const {
   return measuring_ != nullptr && measurements_.IsDue(run_.settings.common.steps, run_.step);
 }
 
-zo_status NodeTrainer::Measure(bool ends_step) {
-  if (!IsMeasurementDue()) return ends_step ? WriteSnapshotWhereDue() : ZO_OK;
+zo_status NodeTrainer::Measure() {
+  if (!IsMeasurementDue()) return ZO_OK;
   const Yardstick& yardstick = measurements_.yardstick();
   Evaluation found;
   const zo_status status = network_->Evaluate(yardstick.source, 0, yardstick.count, &found);
   if (status != ZO_OK) return status;
   const zo_measurement measured = measurements_.Of(run_.step, found);
   const bool better = measurements_.IsBetter(measured);
-  if (log_ != nullptr) {
+  if (log_ == nullptr) {
+    at_ = {};
+  } else {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement_write(&measured, header_checksum_, record);
     const uint32_t at = zo_measurement_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
@@ -52,7 +61,7 @@ zo_status NodeTrainer::Measure(bool ends_step) {
     }
   }
   measurements_.Add(measured);
-  return run_.step > 0 ? WriteSnapshotWhereDue() : ZO_OK;
+  return ZO_OK;
 }
 
 // What was measured up to the step that a log has led to. ZO_ERROR_LOG: a measurement is damaged.
@@ -78,11 +87,12 @@ zo_status NodeTrainer::ReadMeasurements(const LogStore& log) {
 }
 
 zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || measuring_ == nullptr || IsMeasurementDue() || log_ == nullptr) {
+  if (!done() || measuring_ == nullptr || IsMeasurementDue() || log_ == nullptr || is_ending_) {
     return ZO_ERROR_ORDER;
   }
   zo_status status = ZO_OK;
   if (measurements_.best().step == 0) {
+    is_ready_ = false;
     status = network_->Restore();
   } else if (measurements_.best().step < run_.step) {
     uint32_t number = 0;
@@ -90,10 +100,14 @@ zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
         zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
     status = IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number);
     if (status == ZO_OK && number != wanted) status = ZO_ERROR_LOG;
-    if (status == ZO_OK) status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
+    if (status != ZO_OK) return status;
+    is_ready_ = false;
+    status = ReadWeights(*log_, ZO_SNAPSHOT_BEST_SLOT);
   }
-  if (status == ZO_OK) *best = measurements_.best();
-  return status;
+  if (status != ZO_OK) return status;
+  is_ready_ = true;
+  *best = measurements_.best();
+  return ZO_OK;
 }
 
 // --- Log -----------------------------------------------------------------------------------------
@@ -140,14 +154,20 @@ void NodeTrainer::Header(const LogStore& log, uint8_t* bytes) const {
   zo_log_write_unit(bytes, log.unit);
 }
 
+// Finds the checksum of the samples, for the header.
+zo_status NodeTrainer::KnowData() {
+  uint32_t found;
+  const zo_status status = network_->DataChecksum(source_, run_.settings.common.samples, &found);
+  if (status != ZO_OK) return status;
+  data_checksum_ = found;
+  checked_ = 1;
+  return ZO_OK;
+}
+
 zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
-  if (checked_ == 0) {
-    const zo_status status =
-        network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
-    if (status != ZO_OK) return status;
-    checked_ = 1;
-  }
+  const zo_status known = checked_ != 0 ? ZO_OK : KnowData();
+  if (known != ZO_OK) return known;
   uint8_t* bytes = reinterpret_cast<uint8_t*>(scratch_);
   const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
   // Slots that an older run has left are emptied before the header says whose they are.
@@ -158,20 +178,56 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
   }
   Header(log, bytes);
   header_checksum_ = zo_log_checksum(bytes, size);
-  return WriteSafely(log, 0, bytes, size);
+  const zo_status status = WriteSafely(log, 0, bytes, size);
+  if (status == ZO_OK) at_ = StoreOfRun(log);
+  return status;
 }
 
-zo_status NodeTrainer::WriteSnapshotWhereDue() const {
-  const bool is_due = log_ != nullptr && (run_.step % interval_ == 0 || done());
-  return is_due ? WriteSnapshot(*log_) : ZO_OK;
+zo_status NodeTrainer::SetLog(const LogStore* log) {
+  if (log != nullptr) {
+    if (!zo_is_store_unit(log->unit)) return ZO_ERROR_ARGUMENT;
+    if (network_ == nullptr || (HasBegun() && !at_.Is(*log))) return ZO_ERROR_ORDER;
+  }
+  log_ = log;
+  return ZO_OK;
 }
 
-zo_status NodeTrainer::WriteSnapshot(const LogStore& log) const {
+// Writes the record of the last step.
+zo_status NodeTrainer::WriteRecord() {
+  if (log_ == nullptr) {
+    at_ = {};
+    return ZO_OK;
+  }
+  // The first one, where the log was given within its step.
+  const zo_status status = at_.Is(*log_) ? ZO_OK : WriteHeader(*log_);
+  if (status != ZO_OK) return status;
+  uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
+  zo_snapshot_write_record(run_.step - 1, mean_loss_, header_checksum_, record);
+  const uint32_t at = zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
+                                        measurements_.every(), log_->unit, run_.step - 1);
+  // Safe before the next snapshot is: until then the step is one that is repeated.
+  return StoreWriter(*log_, at).WriteAll(record, sizeof record) ? ZO_OK : ZO_ERROR_STORE;
+}
+
+// Writes a snapshot of the weights after at least one step, where there is none of them.
+zo_status NodeTrainer::WriteSnapshot() {
+  if (snapshot_step_ == run_.step) return ZO_OK;
   // One that is taken between two that are due has the number, and so the slot, of the next.
   const uint32_t number = (run_.step + interval_ - 1) / interval_;
-  if (number == 0) return ZO_OK;
+  const uint32_t slot = (number - 1) % 2;
   // Its records first, and the best state.
-  return MakeSafe(log) ? WriteSlot(log, (number - 1) % 2, number) : ZO_ERROR_STORE;
+  if (!MakeSafe(*log_)) return ZO_ERROR_STORE;
+  // The newest one stays whole until this one is, in the other slot.
+  if (snapshot_step_ > 0 && snapshot_slot_ == slot) {
+    const zo_status status = WriteSlot(*log_, 1 - slot, number);
+    if (status != ZO_OK) return status;
+    snapshot_slot_ = 1 - slot;
+  }
+  const zo_status status = WriteSlot(*log_, slot, number);
+  if (status != ZO_OK) return status;
+  snapshot_slot_ = slot;
+  snapshot_step_ = run_.step;
+  return ZO_OK;
 }
 
 zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const {
@@ -200,11 +256,19 @@ zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t nu
 }
 
 zo_status NodeTrainer::ImportWeights(const LogStore& store) {
-  return run_.step == 0 && !IsInStep() ? network_->ImportWeights(store) : ZO_ERROR_ORDER;
+  if (network_ == nullptr || HasBegun() || IsInStep()) return ZO_ERROR_ORDER;
+  at_ = {};  // a header that is there names other weights
+  const zo_status status = network_->ImportWeights(store);
+  is_ready_ = status != ZO_ERROR_RUNTIME;
+  return status;
 }
 
 zo_status NodeTrainer::ExportLog(const LogStore& log) {
-  return IsInStep() ? ZO_ERROR_ORDER : WriteSnapshot(log);
+  if (IsInStep()) return ZO_ERROR_ORDER;
+  if (run_.step == 0) return ZO_OK;
+  if (log_ == nullptr || !StoreOfRun(*log_).Is(log)) return ZO_ERROR_ORDER;
+  const zo_status status = is_ending_ ? EndStep() : MeasureWhereDue();
+  return status == ZO_OK ? WriteSnapshot() : status;
 }
 
 // Whether a slot holds a snapshot of which every byte is as it was written: ZO_OK; ZO_ERROR_LOG: it
@@ -254,17 +318,20 @@ zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
 
 zo_status NodeTrainer::ImportLog(const LogStore& log) {
   if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
+  if (network_ == nullptr || (log_ != nullptr && !StoreOfRun(*log_).Is(log))) return ZO_ERROR_ORDER;
   const uint32_t size = zo_snapshot_header_bytes(run_.settings.tasks);
   uint8_t* own = reinterpret_cast<uint8_t*>(scratch_);
   uint8_t* found = own + size;
-  zo_status status = network_->DataChecksum(source_, run_.settings.common.samples, &data_checksum_);
+  zo_status status = KnowData();
   if (status != ZO_OK) return status;
-  checked_ = 1;
   Header(log, own);
   status = zo_store_read(&log, 0, found, size);
   if (status != ZO_OK) return status;
   if (memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
   header_checksum_ = zo_log_checksum(own, size);
+  if (measuring_ != nullptr) status = measuring_->is_own(this, log);
+  if (status != ZO_OK) return status;
+  is_ready_ = is_ending_ = false;
   uint32_t numbers[2] = {0, 0};
   bool whole[2];
   for (uint32_t slot = 0; slot < 2; ++slot) {
@@ -273,14 +340,22 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
     whole[slot] = status == ZO_OK;
   }
   const uint32_t newer = numbers[1] > numbers[0] ? 1 : 0;
+  status = ZO_ERROR_LOG;
   for (const uint32_t slot : {newer, 1 - newer}) {
-    status = whole[slot] ? ReadSnapshot(log, slot) : ZO_ERROR_LOG;
-    if (status != ZO_ERROR_LOG) return status;
+    if (status != ZO_ERROR_LOG) continue;
+    snapshot_slot_ = slot;
+    if (whole[slot]) status = ReadSnapshot(log, slot);
   }
-  status = network_->Restore();
+  if (status == ZO_ERROR_LOG) {
+    measurements_.Rewind();
+    status = zo_node_run_resume(&run_, 0, 0, nullptr);
+    if (status == ZO_OK) status = network_->Restore();
+  }
   if (status != ZO_OK) return status;
-  measurements_.Rewind();
-  return zo_node_run_resume(&run_, 0, 0, nullptr);
+  snapshot_step_ = run_.step;
+  at_ = StoreOfRun(log);
+  is_ready_ = true;
+  return ZO_OK;
 }
 
 }  // namespace tflm_zo

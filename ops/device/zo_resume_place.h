@@ -25,8 +25,7 @@ zo_status ResumePlace(Trainer* trainer, const zo_places& places) {
   }
   if (status == ZO_OK) status = trainer->ImportLog(places.log);
   if (status == ZO_ERROR_LOG && !places.needs_log) status = ZO_OK;
-  if (status == ZO_OK) trainer->SetLog(&places.log);
-  return status;
+  return status == ZO_OK ? trainer->SetLog(&places.log) : status;
 }
 
 }  // namespace tflm_zo

@@ -29,6 +29,19 @@ class StoreWriter {
   uint8_t unit_[ZO_STORE_UNIT_MOST];
 };
 
+// Which store has all of a run so far: the one that its log goes into, or that it was taken from.
+// None, where steps were done without a log.
+class StoreOfRun {
+ public:
+  constexpr StoreOfRun() = default;
+  explicit StoreOfRun(const LogStore& log) : context_(log.context), write_(log.write) {}
+  bool Is(const LogStore& log) const { return context_ == log.context && write_ == log.write; }
+
+ private:
+  const void* context_ = nullptr;
+  bool (*write_)(void*, uint32_t, const uint8_t*, uint32_t) = nullptr;
+};
+
 // Whether all that was written to a store is safe.
 inline bool MakeSafe(const LogStore& log) { return log.sync == nullptr || log.sync(log.context); }
 

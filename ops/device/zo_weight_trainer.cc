@@ -14,8 +14,10 @@
 namespace tflm_zo {
 namespace {
 
-// Longest record of this build.
+// Longest record of this build, and what a log has of a step or a measurement at most.
 constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
+constexpr uint32_t kEntryBytes =
+    kRecordBytes > ZO_MEASUREMENT_BYTES ? kRecordBytes : ZO_MEASUREMENT_BYTES;
 
 // Something that is written by itself, with room for what fills its last unit up.
 template <uint32_t kBytes>
@@ -32,12 +34,13 @@ zo_status WritePadded(const LogStore& log, uint32_t at, uint8_t* bytes, uint32_t
 
 zo_status WeightTrainer::Init(Network* network, const uint8_t* block_segments,
                               const SampleSource& source) {
+  *this = {};
+  const zo_status status = zo_control_init(&control_, nullptr, block_segments);
+  if (status != ZO_OK) return status;
   network_ = network;
   source_ = source;
-  is_suspended_ = false;
-  measuring_ = nullptr;
-  measurements_ = {};
-  return zo_control_init(&control_, nullptr, block_segments);
+  is_ready_ = true;
+  return ZO_OK;
 }
 
 zo_status WeightTrainer::Move(const zo_moves& moves) {
@@ -67,15 +70,12 @@ zo_status WeightTrainer::Abandon(uint32_t executed) {
   return Move(moves);
 }
 
-zo_status WeightTrainer::TrainSlice(zo_report* report) {
+// The invoke that the control unit asks for, whose step has begun.
+zo_status WeightTrainer::Invoke(zo_report* report) {
   const ModelInfo& info = network_->info();
-  *report = {};
-  zo_status status = Suspend(false);
-  if (status == ZO_OK && zo_control_is_in_step(&control_) == 0) status = BeginStep();
-  if (status != ZO_OK) return status;
   zo_request request;
   zo_moves moves;
-  status = zo_control_next_moves(&control_, &moves, &request);
+  zo_status status = zo_control_next_moves(&control_, &moves, &request);
   if (status != ZO_OK || request.action == ZO_ACTION_DONE) return status;
   if (ZO_WITH_SEGMENTS && request.start_segment > 0) {
     memcpy(network_->entering(request.start_segment), network_->kept(request.start_segment),
@@ -89,21 +89,27 @@ zo_status WeightTrainer::TrainSlice(zo_report* report) {
     const zo_status back = Abandon(1);
     return back == ZO_OK ? status : back;
   }
-  status = zo_control_report(&control_, network_->losses(), info.batch, report);
+  return zo_control_report(&control_, network_->losses(), info.batch, report);
+}
+
+zo_status WeightTrainer::TrainSlice(zo_report* report) {
+  *report = {};
+  zo_status status = BeginStep();
+  if (status == ZO_OK) status = Invoke(report);
   if (status != ZO_OK || report->step_done == 0) return status;
   mean_loss_ = report->mean_loss;
   before_ = after_;
-  status = log_ == nullptr ? ZO_OK : WriteRecord(*log_);
+  is_unlogged_ = true;
+  status = LogLastStep();
   return status == ZO_OK ? MeasureWhereDue() : status;
 }
 
-// What comes before the first invoke of a step.
+// What comes before an invoke: where a step begins, what its predecessor has left to do.
 zo_status WeightTrainer::BeginStep() {
-  if (log_ != nullptr && control_.step == 0 && measurements_.count() == 0) {
-    const zo_status status = WriteHeader(*log_);
-    if (status != ZO_OK) return status;
-  }
-  return MeasureWhereDue();
+  if (!is_ready_) return ZO_ERROR_ORDER;
+  if (zo_control_is_in_step(&control_) != 0) return Suspend(false);
+  const zo_status status = CatchUp();
+  return status == ZO_OK ? MeasureWhereDue() : status;
 }
 
 void WeightTrainer::Header(const LogStore& log, uint8_t* bytes) const {
@@ -132,45 +138,93 @@ uint32_t WeightTrainer::LogBytes() const {
          measurements_.count() * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
-// A run with the same settings and other samples has the same header: its first record, of a step
-// or a measurement, which goes on from there, is erased. The others go on from a record that this
-// run will not have.
-zo_status WeightTrainer::EraseFirstRecord(const LogStore& log) const {
-  const uint32_t size = zo_log_record_bytes(Settings()->queries);
-  const uint32_t at = zo_padded(ZO_LOG_HEADER_BYTES, log.unit);
-  Padded<kRecordBytes> found;
-  const zo_status status = zo_store_read(&log, at, found, size);
-  if (status == ZO_ERROR_STORE) return status;
-  if (status != ZO_OK || zo_is_erased(found, size)) return ZO_OK;
-  memset(found, 0xFF, size);
-  return WritePadded(log, at, found, size);
+uint32_t WeightTrainer::HeaderChecksum() const {
+  const LogStore none = {};
+  uint8_t header[ZO_LOG_HEADER_BYTES];
+  Header(none, header);
+  return zo_log_checksum(header, sizeof header);
 }
 
-zo_status WeightTrainer::WriteHeader(const LogStore& log) {
-  if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
-  const zo_status status = EraseFirstRecord(log);
-  if (status != ZO_OK) return status;
+zo_status WeightTrainer::SetLog(const LogStore* log) {
+  if (log != nullptr) {
+    if (!zo_is_store_unit(log->unit)) return ZO_ERROR_ARGUMENT;
+    if (network_ == nullptr || (HasBegun() && !at_.Is(*log))) return ZO_ERROR_ORDER;
+  }
+  log_ = log;
+  return ZO_OK;
+}
+
+// Makes the log, where there is one, have all that was done.
+zo_status WeightTrainer::CatchUp() { return HasBegun() ? LogLastStep() : BeginLog(); }
+
+// Begins the chain of checksums, and the log, where there is one that has no header yet.
+zo_status WeightTrainer::BeginLog() {
+  after_ = HeaderChecksum();
+  if (log_ == nullptr || at_.Is(*log_)) return ZO_OK;
   Padded<ZO_LOG_HEADER_BYTES> header;
-  Header(log, header);
-  after_ = zo_log_checksum(header, ZO_LOG_HEADER_BYTES);
-  return WritePadded(log, 0, header, ZO_LOG_HEADER_BYTES);
+  Header(*log_, header);
+  const zo_status status = Append(0, header, ZO_LOG_HEADER_BYTES, 0, false);
+  if (status == ZO_OK) at_ = StoreOfRun(*log_);
+  return status;
 }
 
-zo_status WeightTrainer::WriteRecord(const LogStore& log) {
+// What an older run has left in the store goes on from a newer one where all before it is the same,
+// as it is where samples differ that the first steps do not read. So the place of what comes after
+// `step` whole steps, a measurement first where it is due and not `measured`, is looked at before
+// the bytes are written that it would follow, and erased where it follows them.
+zo_status WeightTrainer::EraseStale(uint32_t checksum, uint32_t step, bool measured) const {
+  const bool measures =
+      !measured && zo_measurement_is_due(measurements_.every(), Settings()->steps, step) != 0;
+  const uint32_t size = measures ? ZO_MEASUREMENT_BYTES : zo_log_record_bytes(Settings()->queries);
+  const uint32_t at = measures ? MeasurementAt(*log_, step) : RecordAt(*log_, step);
+  if (step == Settings()->steps && !measures) return ZO_OK;
+  Padded<kEntryBytes> found;
+  const zo_status status = zo_store_read(log_, at, found, size);
+  if (status == ZO_ERROR_STORE) return status;
+  if (status != ZO_OK || zo_log_checksum(found, size) != zo_crc32(checksum, found, size - 4)) {
+    return ZO_OK;
+  }
+  memset(found, 0xFF, size);
+  return WritePadded(*log_, at, found, size);
+}
+
+// Writes what ends with `step` whole steps, and with a measurement where it has `measured`.
+zo_status WeightTrainer::Append(uint32_t at, uint8_t* bytes, uint32_t count, uint32_t step,
+                                bool measured) {
+  const zo_status status = EraseStale(zo_log_checksum(bytes, count), step, measured);
+  return status == ZO_OK ? WritePadded(*log_, at, bytes, count) : status;
+}
+
+// Writes the record of a step.
+zo_status WeightTrainer::WriteRecord(const uint8_t* record, uint32_t step) {
   const uint32_t size = zo_log_record_bytes(Settings()->queries);
-  const uint32_t step = control_.step - 1;
-  Padded<kRecordBytes> record;
+  Padded<kRecordBytes> bytes;
+  memcpy(bytes, record, size);
+  return Append(RecordAt(*log_, step), bytes, size, step + 1, false);
+}
+
+// Writes the record of the last step, where that has not been done.
+zo_status WeightTrainer::LogLastStep() {
+  if (!is_unlogged_) return ZO_OK;
+  uint8_t record[kRecordBytes];
   zo_log_write_record(&control_, mean_loss_, before_, record);
-  after_ = zo_log_checksum(record, size);
-  return WritePadded(log, RecordAt(log, step), record, size);
+  zo_status status = ZO_OK;
+  if (log_ == nullptr) {
+    at_ = {};
+  } else {
+    // The first one, where the log was given within its step.
+    if (!at_.Is(*log_)) status = BeginLog();
+    if (status == ZO_OK) status = WriteRecord(record, control_.step - 1);
+  }
+  after_ = zo_log_checksum(record, zo_log_record_bytes(Settings()->queries));
+  is_unlogged_ = status != ZO_OK;
+  return status;
 }
 
 zo_status WeightTrainer::ExportLog(const LogStore& log) {
+  if (network_ == nullptr) return ZO_ERROR_ORDER;
   if (control_.step == 0) return ZO_OK;
-  const uint32_t after = after_;  // a measurement may have followed
-  const zo_status status = WriteRecord(log);
-  after_ = after;
-  return status;
+  return log_ != nullptr && StoreOfRun(*log_).Is(log) ? LogLastStep() : ZO_ERROR_ORDER;
 }
 
 zo_status WeightTrainer::Replay(const zo_log_record& record) {
@@ -194,6 +248,9 @@ const WeightTrainer::Measuring WeightTrainer::kMeasuring = {
     [](WeightTrainer* trainer, const LogStore& log, uint32_t step) {
       return trainer->ReadMeasurement(log, step);
     },
+    [](const WeightTrainer* trainer, const LogStore& log, uint32_t header_checksum) {
+      return trainer->measurements_.IsOwn(log, trainer->MeasurementAt(log, 0), header_checksum);
+    },
 };
 
 bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
@@ -201,7 +258,7 @@ bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
 }
 
 zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
-  if (zo_control_is_in_step(&control_) != 0) return ZO_ERROR_ORDER;
+  if (!is_ready_ || zo_control_is_in_step(&control_) != 0) return ZO_ERROR_ORDER;
   const zo_status status = measurements_.Begin(network_, control_.step, yardstick);
   if (status == ZO_OK) measuring_ = &kMeasuring;
   return status;
@@ -214,14 +271,16 @@ zo_status WeightTrainer::Measure() {
   const zo_status status = Evaluate(yardstick.source, 0, yardstick.count, &found);
   if (status != ZO_OK) return status;
   const zo_measurement measured = measurements_.Of(control_.step, found);
-  if (log_ != nullptr) {
-    Padded<ZO_MEASUREMENT_BYTES> record;
-    zo_measurement_write(&measured, after_, record);
-    const zo_status written =
-        WritePadded(*log_, MeasurementAt(*log_, control_.step), record, ZO_MEASUREMENT_BYTES);
+  Padded<ZO_MEASUREMENT_BYTES> record;
+  zo_measurement_write(&measured, after_, record);
+  if (log_ == nullptr) {
+    at_ = {};
+  } else {
+    const zo_status written = Append(MeasurementAt(*log_, control_.step), record,
+                                     ZO_MEASUREMENT_BYTES, control_.step, true);
     if (written != ZO_OK) return written;
-    after_ = zo_log_checksum(record, ZO_MEASUREMENT_BYTES);
   }
+  after_ = zo_log_checksum(record, ZO_MEASUREMENT_BYTES);
   measurements_.Add(measured);
   return ZO_OK;
 }
@@ -248,27 +307,29 @@ void WeightTrainer::Rewind(uint32_t header_checksum) {
 
 // Sets the weights by the log anew, up to the best of all measurements.
 zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || measuring_ == nullptr || IsMeasurementDue(control_.step) || log_ == nullptr) {
+  if (!done() || measuring_ == nullptr || IsMeasurementDue(control_.step) || log_ == nullptr ||
+      is_unlogged_) {
     return ZO_ERROR_ORDER;
   }
-  const zo_status settled = Settle();
+  // What an earlier call has left half-way has nothing pending.
+  const zo_status settled = is_ready_ ? Settle() : ZO_OK;
   if (settled != ZO_OK) return settled;
   const zo_measurement found = measurements_.best();
   WeightTrainer replay = *this;
-  uint8_t header[ZO_LOG_HEADER_BYTES];
-  Header(*log_, header);
-  const uint32_t header_checksum = zo_log_checksum(header, sizeof header);
   // Nothing has changed where the log does not lead there.
   for (const bool moves : {false, true}) {
-    replay.Rewind(header_checksum);
+    replay.Rewind(HeaderChecksum());
+    if (moves) is_ready_ = false;
     zo_status status = moves ? network_->Restore() : ZO_OK;
     for (uint32_t step = 0; status == ZO_OK && step < found.step; ++step) {
       zo_log_record record;
       status = replay.ReadRecord(*log_, step, &record);
       if (status == ZO_OK && moves) status = Replay(record);
     }
-    if (status != ZO_OK) return status;
+    // Records that were there a moment ago are so still: they cannot be read.
+    if (status != ZO_OK) return moves && status == ZO_ERROR_LOG ? ZO_ERROR_STORE : status;
   }
+  is_ready_ = is_best_ = true;
   *best = found;
   return ZO_OK;
 }
@@ -286,9 +347,7 @@ zo_status WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_r
   if (zo_log_read_record(bytes, Settings(), after_, record) != ZO_OK || record->step != step) {
     return ZO_ERROR_LOG;
   }
-  before_ = after_;
   after_ = zo_log_checksum(bytes, size);
-  mean_loss_ = record->mean_loss;
   return ZO_OK;
 }
 
@@ -299,7 +358,7 @@ uint32_t WeightTrainer::MarkOfWeights() const {
 }
 
 zo_status WeightTrainer::SnapshotMark(uint32_t* mark) {
-  const zo_status status = Settle();
+  const zo_status status = is_best_ ? ZO_ERROR_ORDER : Settle();
   if (status == ZO_OK) *mark = MarkOfWeights();
   return status;
 }
@@ -323,6 +382,7 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
   uint8_t own[ZO_LOG_HEADER_BYTES];
   uint8_t found[ZO_LOG_HEADER_BYTES];
   if (!zo_is_store_unit(log.unit)) return ZO_ERROR_ARGUMENT;
+  if (network_ == nullptr || (log_ != nullptr && !StoreOfRun(*log_).Is(log))) return ZO_ERROR_ORDER;
   Header(log, own);
   // Equal settings give equal headers, byte for byte.
   zo_status status = zo_store_read(&log, 0, found, sizeof found);
@@ -331,6 +391,11 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
   int64_t mean_square = 0;
   uint32_t step = 0;
   const uint32_t header_checksum = zo_log_checksum(own, sizeof own);
+  if (measuring_ != nullptr) status = measuring_->is_own(this, log, header_checksum);
+  if (status != ZO_OK) return status;
+  is_ready_ = is_best_ = is_suspended_ = is_unlogged_ = false;
+  status = zo_control_resume(&control_, 0, 0);
+  if (status != ZO_OK) return status;
   Rewind(header_checksum);
   if (snapshot != nullptr && GoTo(log, *snapshot, &mean_square)) {
     step = snapshot->step;
@@ -348,16 +413,23 @@ zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* sn
     ++step;
   }
   if (status != ZO_ERROR_LOG) return status;
-  is_suspended_ = false;
+  at_ = StoreOfRun(log);
+  is_ready_ = true;
   return zo_control_resume(&control_, step, mean_square);
 }
 
 zo_status WeightTrainer::ImportWeights(const LogStore& store) {
-  const bool has_begun = control_.step != 0 || zo_control_is_in_step(&control_) != 0;
-  return has_begun ? ZO_ERROR_ORDER : network_->ImportWeights(store);
+  if (network_ == nullptr || HasBegun() || zo_control_is_in_step(&control_) != 0) {
+    return ZO_ERROR_ORDER;
+  }
+  at_ = {};  // a header that is there names other weights
+  const zo_status status = network_->ImportWeights(store);
+  is_ready_ = status != ZO_ERROR_RUNTIME;
+  return status;
 }
 
 zo_status WeightTrainer::Settle() {
+  if (!is_ready_) return ZO_ERROR_ORDER;
   if (zo_control_is_in_step(&control_) != 0) return Suspend(true);
   return control_.pending != 0 ? Abandon(0) : ZO_OK;
 }

@@ -11,6 +11,7 @@
 #include "ops/core/link/zo_fleet.h"
 #include "ops/device/zo_measurements.h"
 #include "ops/device/zo_network.h"
+#include "ops/device/zo_store_writer.h"
 
 namespace tflm_zo {
 
@@ -38,8 +39,9 @@ class WeightTrainer {
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
   // whole step, and the next call begins the step anew; where step_done is 1,
   // only the measurement behind the step has failed, and the next call begins with it.
-  // ZO_ERROR_STORE: the step is done, but not in the log, and ExportLog writes it again; where
-  // step_done is 0 the log's header or a measurement could not be written.
+  // ZO_ERROR_STORE: the log could not be written; where step_done is 1 the step is done. The next
+  // call, or ExportLog, writes what is missing first. ZO_ERROR_ORDER: before Init, or the weights
+  // are those of no step, see ImportLog.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole
@@ -81,15 +83,23 @@ class WeightTrainer {
   //
   //   best  what was measured of it
   //
-  // Errors: ZO_ERROR_ORDER: the run is not over, or measures nothing, or has no log. ZO_ERROR_LOG:
-  // the log does not have it. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: call
-  // it again.
+  // Errors: ZO_ERROR_ORDER: the run is not over and whole in its log, or measures nothing, or has
+  // no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
+  // read has failed; ZO_ERROR_RUNTIME. Call it again then: weights that have been moved on the way
+  // are those of no step, and what needs them gives ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
-  // From now on each step goes into the log. At the first step the header is written.
-  void SetLog(const LogStore* log) { log_ = log; }
+  // From now on each step goes into the log. At the first step the header is written. Init forgets
+  // the log, null takes it away.
+  //
+  // Errors: ZO_ERROR_ORDER: before Init, or the run has begun and the store does not have it: it
+  // has neither got all steps so far nor been given to ImportLog. Nothing has changed then.
+  zo_status SetLog(const LogStore* log);
 
-  // Writes the record of the last step again, after ZO_ERROR_STORE.
+  // Writes what the log that SetLog was given lacks, after ZO_ERROR_STORE; where it lacks nothing,
+  // it stays as it is.
+  //
+  // Errors: ZO_ERROR_ORDER: the run has begun, and this is not its log. ZO_ERROR_STORE.
   zo_status ExportLog(const LogStore& log);
 
   // Sets weights and state to what a log leads to, from the weights that the run begins with: those
@@ -99,14 +109,17 @@ class WeightTrainer {
   //   snapshot  spares the passes over the weights for the steps before it; null: none. One that
   //             does not belong to this log, or is damaged, is left out: the result is the same.
   //
-  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or first weights: nothing has
-  // changed. ZO_ERROR_STORE: the log, or imported weights, cannot be read: where the log ends is
-  // not known, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
-  // are undefined until ImportLog or Init succeeds.
+  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or first weights, or measured
+  // by other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store. Nothing has
+  // changed then. ZO_ERROR_STORE: the log, or imported weights, cannot be read: where the log ends
+  // is not known, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
+  // are those of no step, and all that needs them gives ZO_ERROR_ORDER until ImportLog or Init
+  // succeeds.
   zo_status ImportLog(const LogStore& log, const WeightSnapshot* snapshot = nullptr);
 
-  // What binds weights that ExportWeights gives now to the log of the run, which SetLog was given
-  // before the first step; settles.
+  // What binds weights that ExportWeights gives now to the log of the run; settles.
+  //
+  // Errors: those of Settle; ZO_ERROR_ORDER: the weights are those that RestoreBest has set.
   zo_status SnapshotMark(uint32_t* mark);
 
   // Bytes of the log that are of use: its header, and the records of what is done.
@@ -147,6 +160,8 @@ class WeightTrainer {
   // Makes the weights in memory those of the last whole step: an update rides on the invoke that
   // follows it, and within a step they are a query's. Before weights are read or used for anything
   // but TrainStep and TrainSlice; changes no later bit.
+  //
+  // Errors: ZO_ERROR_ORDER: before Init, or they are those of no step, see ImportLog.
   zo_status Settle();
 
   // Settle, then Network::Evaluate and Network::ExportWeights.
@@ -161,14 +176,20 @@ class WeightTrainer {
   zo_status Abandon(uint32_t executed);
   zo_status GiveUp();
   zo_status BeginStep();
+  zo_status Invoke(zo_report* report);
+  bool HasBegun() const { return control_.step > 0 || measurements_.count() > 0; }
   uint32_t RecordAt(const LogStore& log, uint32_t step) const;
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
-  zo_status EraseFirstRecord(const LogStore& log) const;
   void Header(const LogStore& log, uint8_t* bytes) const;
-  zo_status WriteRecord(const LogStore& log);
+  uint32_t HeaderChecksum() const;
+  zo_status CatchUp();
+  zo_status BeginLog();
+  zo_status Append(uint32_t at, uint8_t* bytes, uint32_t count, uint32_t step, bool measured);
+  zo_status EraseStale(uint32_t checksum, uint32_t step, bool measured) const;
+  zo_status WriteRecord(const uint8_t* record, uint32_t step);
+  zo_status LogLastStep();
   zo_status TakeKnown(const uint8_t* record, uint32_t count) const;
   bool IsMeasurementDue(uint32_t step) const;
-  zo_status WriteHeader(const LogStore& log);
   zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }
   // Where it is due.
   zo_status Measure();
@@ -181,14 +202,20 @@ class WeightTrainer {
 
   Network* network_ = nullptr;
   const LogStore* log_ = nullptr;
+  StoreOfRun at_ = {};
   int32_t mean_loss_ = 0;      // of the last step
   uint32_t before_ = 0;        // checksum of the log before the last step's record
-  uint32_t after_ = 0;         // and behind it
+  uint32_t after_ = 0;         // that its next record goes on from, once the run has begun
+  bool is_ready_ = false;      // weights are those of a step, or of one of its queries
+  bool is_unlogged_ = false;   // the last step's record is still to be written
+  bool is_best_ = false;       // weights are those that RestoreBest has set
   bool is_suspended_ = false;  // within a step: weights are those of the last whole one
   // What measures: of a program that never calls KeepBest, the linker leaves it out.
   struct Measuring {
     zo_status (*measure)(WeightTrainer* trainer);
     zo_status (*read)(WeightTrainer* trainer, const LogStore& log, uint32_t step);
+    zo_status (*is_own)(const WeightTrainer* trainer, const LogStore& log,
+                        uint32_t header_checksum);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ops/core/zo_little_endian.h"
-#include "ops/device/zo_store_writer.h"
 #include "ops/device/zo_weight_trainer.h"
 
 namespace tflm_zo {
@@ -35,28 +34,19 @@ void WeightTrainer::JoinFleet(zo_fleet* fleet) {
 }
 
 zo_fleet_state WeightTrainer::FleetState() const {
-  if (control_.step > 0) return {control_.step, after_};
-  const LogStore none = {};
-  uint8_t header[ZO_LOG_HEADER_BYTES];
-  Header(log_ != nullptr ? *log_ : none, header);
-  return {0, zo_log_checksum(header, sizeof header)};
+  if (network_ == nullptr) return {};
+  return {control_.step, control_.step > 0 ? after_ : HeaderChecksum()};
 }
 
 zo_status WeightTrainer::AnswerSlice(zo_fleet_answer* answer) {
   answer->samples = 0;
   if (done() || measuring_ != nullptr) return ZO_ERROR_ORDER;
   // A step as any other, of which the log hears nothing.
-  const LogStore* log = log_;
-  const int32_t mean_loss = mean_loss_;
-  const uint32_t before = before_;
+  zo_status status = BeginStep();
   const int64_t mean_square = control_.mean_square;
   int64_t loss = control_.total;
-  log_ = nullptr;
-  zo_report report;
-  zo_status status = TrainSlice(&report);
-  log_ = log;
-  mean_loss_ = mean_loss;
-  before_ = before;
+  zo_report report = {};
+  if (status == ZO_OK) status = Invoke(&report);
   if (status != ZO_OK || report.step_done == 0) return status;
   zo_moves moves;
   status = zo_control_withdraw_moves(&control_, mean_square, &moves);
@@ -93,7 +83,7 @@ zo_status WeightTrainer::TakeKnown(const uint8_t* record, uint32_t count) const 
 
 zo_status WeightTrainer::TakeRecord(const uint8_t* record, uint32_t count) {
   if (count != zo_log_record_bytes(Settings()->queries)) return ZO_ERROR_ARGUMENT;
-  if (measuring_ != nullptr) return ZO_ERROR_ORDER;
+  if (!is_ready_ || measuring_ != nullptr) return ZO_ERROR_ORDER;
   const uint32_t step = zo_read_u32(record);
   if (step < control_.step) return TakeKnown(record, count);
   const uint32_t before = FleetState().checksum;
@@ -101,16 +91,13 @@ zo_status WeightTrainer::TakeRecord(const uint8_t* record, uint32_t count) {
   if (step > control_.step) return ZO_ERROR_ORDER;
   if (zo_log_read_record(record, Settings(), before, &found) != ZO_OK) return ZO_ERROR_LOG;
   zo_status status = GiveUp();
-  if (status == ZO_OK && log_ != nullptr && step == 0) status = WriteHeader(*log_);
+  if (status == ZO_OK) status = CatchUp();
   // Logged first: a device that loses its power now replays it.
-  if (status == ZO_OK && log_ != nullptr) {
-    status = WriteSafely(*log_, RecordAt(*log_, step), record, count);
-  }
+  if (status == ZO_OK && log_ != nullptr) status = WriteRecord(record, step);
   if (status == ZO_OK) status = Replay(found);
   if (status != ZO_OK) return status;
-  before_ = before;
+  if (log_ == nullptr) at_ = {};
   after_ = zo_log_checksum(record, count);
-  mean_loss_ = found.mean_loss;
   return zo_control_resume(&control_, step + 1, found.mean_square);
 }
 

@@ -243,9 +243,13 @@ int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t w
 
 size_t device_arena_used() { return trainer.network().arena_used_bytes(); }
 
-void device_set_log(Store* store) {
-  if (store != nullptr) log_store = StoreOf(store);
-  trainer.SetLog(store == nullptr ? nullptr : &log_store);
+int device_set_log(Store* store) {
+  if (store == nullptr) return trainer.SetLog(nullptr);
+  const tflm_zo::LogStore before = log_store;
+  log_store = StoreOf(store);
+  const zo_status status = trainer.SetLog(&log_store);
+  if (status != ZO_OK) log_store = before;
+  return status;
 }
 
 // --- A log in memory whose power fails
@@ -269,7 +273,7 @@ int device_memory_read(uint8_t* bytes, uint32_t count) {
   const tflm_zo::LogStore& log = stores::Log();
   return zo_store_read(&log, 0, bytes, count) == ZO_OK;
 }
-void device_memory_set_log() { trainer.SetLog(&stores::Log()); }
+int device_memory_set_log() { return trainer.SetLog(&stores::Log()); }
 int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullptr, 0); }
 
 // --- A link to a host. `whole`: the store has two places; else it is the log. `reset` sets the
@@ -297,8 +301,8 @@ static int BeginLink(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
   device_end.log = &log_store;
   const zo_status resumed = trainer.ImportLog(log_store);
   if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return resumed;
-  trainer.SetLog(&log_store);
-  return zo_link_begin(&device_end);
+  const zo_status logs = trainer.SetLog(&log_store);
+  return logs == ZO_OK ? zo_link_begin(&device_end) : logs;
 }
 
 int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),

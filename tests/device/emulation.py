@@ -257,10 +257,12 @@ class Device:
         """As the network says it."""
         return int(self._library.device_arena_used())
 
-    def set_log(self, store: Store | None) -> None:
-        """From now on steps go into it."""
-        self._log = store  # kept alive
-        self._library.device_set_log(None if store is None else ctypes.byref(store.c))
+    def set_log(self, store: Store | None) -> int:
+        """From now on steps go into it, where the status is OK."""
+        status = self._call("device_set_log", None if store is None else ctypes.byref(store.c))
+        if status == OK:
+            self._log = store  # kept alive
+        return status
 
     def train_step(self) -> tuple[int, Report]:
         """Status and report of a step."""
@@ -362,9 +364,9 @@ class Device:
             raise AssertionError("the log cannot be read")
         return unpadded(found.tobytes())[:plain_bytes]
 
-    def set_stored_log(self) -> None:
+    def set_stored_log(self) -> int:
         """From now on steps go into the store in memory."""
-        self._library.device_memory_set_log()
+        return self._call("device_memory_set_log")
 
     def import_stored_log(self) -> int:
         """Goes on from the log in memory."""

@@ -233,6 +233,7 @@ def generate(
         _CLASS_SOURCE: fill(
             "trainer_class.cc.in",
             **names,
+            trainer=f"{trainer.title()}Trainer",
             first="kModels[0]" if isinstance(plan, BlockRunPlan) else "kInfo",
             init=_init(model, metadata, plan),
             tables=tables,
