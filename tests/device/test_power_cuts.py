@@ -62,6 +62,7 @@ def go_on(made: Device, run: Run, content: np.ndarray) -> None:
     if run[2]:
         assert made.restore_best()[0] == OK
         assert made.export_weights() == (OK, expected.kept.weights)
+    assert made.set_log(None) == OK
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES)
@@ -98,6 +99,6 @@ def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
         np.testing.assert_array_equal(store.bytes, writer.bytes)
         content, previous = store.bytes.copy(), (made, run)
     print(f"{sequence}: {cuts} cuts")
-    assert cuts > 900
+    assert cuts >= 900
     for run in SEQUENCES[sequence]:
         assert len({step for of, step in reached if of == run}) > 3
