@@ -93,13 +93,14 @@ int main_of_c(void) {
   small_zo_report report;
   memset(memory, 0xFF, sizeof memory);
   if (Begin() != SMALL_ZO_OK) return 1;
-  small_zo_trainer_set_log(&store);
+  if (small_zo_trainer_set_log(&store) != SMALL_ZO_OK) return 12;
   while (small_zo_trainer_steps() < 2u) {
     if (small_zo_trainer_step(&report) != SMALL_ZO_OK) return 2;
     printf("c %ld\\n", (long)report.mean_loss);
   }
   memset(arena, 0xA5, SMALL_ZO_ARENA_BYTES); /* a reset */
   if (Begin() != SMALL_ZO_OK || small_zo_trainer_import_log(&store) != SMALL_ZO_OK) return 3;
+  if (small_zo_trainer_set_log(&store) != SMALL_ZO_OK) return 13;
   if (small_zo_trainer_steps() != 2u) return 4;
   while (!small_zo_trainer_is_done()) {
     if (small_zo_trainer_step(&report) != SMALL_ZO_OK) return 5;
