@@ -129,8 +129,8 @@ class NodeTrainer {
   // The next one that TrainStep writes takes two writes then, so that this one stays until it is
   // whole.
   //
-  // Errors: ZO_ERROR_ORDER: a step is in progress, or the run has begun, and this is not its log.
-  // Those of TrainStep behind a step.
+  // Errors: ZO_ERROR_ORDER: before Init, a step is in progress, the weights are those of no step,
+  // or the run has begun, and this is not its log. Those of TrainStep behind a step.
   zo_status ExportLog(const LogStore& log);
 
   // Sets weights and state to the last whole snapshot of a log, or, where it has none, to those
@@ -182,6 +182,8 @@ class NodeTrainer {
   zo_status KnowData();
   zo_status WriteHeader(const LogStore& log);
   zo_status WriteRecord();
+  template <typename Does>
+  zo_status ForEachArray(const Does& does) const;
   zo_status WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const;
   zo_status WriteSnapshot();
   bool IsMeasurementDue() const;
@@ -190,7 +192,7 @@ class NodeTrainer {
   zo_status Measure();
   zo_status ReadMeasurements(const LogStore& log);
   uint32_t RecordsAt(const LogStore& log) const;
-  zo_status IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const;
+  zo_status IsWhole(const LogStore& log, uint32_t slot, uint32_t* number, uint32_t* step) const;
   zo_status ReadSnapshot(const LogStore& log, uint32_t slot);
   zo_status ReadWeights(const LogStore& log, uint32_t slot);
   void Header(const LogStore& log, uint8_t* bytes) const;
@@ -219,7 +221,7 @@ class NodeTrainer {
   struct Measuring {
     zo_status (*measure)(NodeTrainer* trainer);
     zo_status (*read)(NodeTrainer* trainer, const LogStore& log);
-    zo_status (*is_own)(const NodeTrainer* trainer, const LogStore& log);
+    zo_status (*is_own)(const NodeTrainer* trainer, const LogStore& log, uint32_t header_checksum);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

@@ -12,25 +12,35 @@
 #include "ops/device/zo_store_writer.h"
 
 namespace tflm_zo {
+namespace {
+
+constexpr int32_t kNoLimit = 128;  // of a byte
+// What a snapshot begins with: whose it is, its number, and its steps.
+constexpr uint32_t kNumberBytes = 8;
+constexpr uint32_t kBeginningBytes = 12;
+
+}  // namespace
 
 // --- The best state ------------------------------------------------------------------------------
 
 zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
   if (!is_ready_ || IsInStep()) return ZO_ERROR_ORDER;
   const zo_status status = measurements_.Begin(network_, run_.step, yardstick);
-  if (status == ZO_OK) measuring_ = &kMeasuring;
-  return status;
+  if (status != ZO_OK) return status;
+  measuring_ = &kMeasuring;
+  at_ = {};  // a header that is there is of a run that measures otherwise
+  return ZO_OK;
 }
 
 const NodeTrainer::Measuring NodeTrainer::kMeasuring = {
     [](NodeTrainer* trainer) { return trainer->Measure(); },
     [](NodeTrainer* trainer, const LogStore& log) { return trainer->ReadMeasurements(log); },
-    [](const NodeTrainer* trainer, const LogStore& log) {
+    [](const NodeTrainer* trainer, const LogStore& log, uint32_t header_checksum) {
       return trainer->measurements_.IsOwn(
           log,
           zo_measurement_at(trainer->RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
                             trainer->measurements_.every(), log.unit, 0),
-          trainer->header_checksum_);
+          header_checksum);
     },
 };
 
@@ -95,10 +105,10 @@ zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
     is_ready_ = false;
     status = network_->Restore();
   } else if (measurements_.best().step < run_.step) {
-    uint32_t number = 0;
+    uint32_t number = 0, step = 0;
     const uint32_t wanted =
         zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
-    status = IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number);
+    status = IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number, &step);
     if (status == ZO_OK && number != wanted) status = ZO_ERROR_LOG;
     if (status != ZO_OK) return status;
     is_ready_ = false;
@@ -230,6 +240,25 @@ zo_status NodeTrainer::WriteSnapshot() {
   return ZO_OK;
 }
 
+// What a slot has of weights, in its order: does(array, bytes, limit), where no value is beyond the
+// limit, until one is not ZO_OK.
+template <typename Does>
+zo_status NodeTrainer::ForEachArray(const Does& does) const {
+  for (int fractions = 0; fractions < 2; ++fractions) {
+    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
+      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
+        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
+        int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
+        if (values == nullptr) continue;
+        const bool is_limited = fractions == 0 && tensor.type != ZO_TENSOR_INT32;
+        const zo_status status = does(values, tensor.size, is_limited ? tensor.limit : kNoLimit);
+        if (status != ZO_OK) return status;
+      }
+    }
+  }
+  return ZO_OK;
+}
+
 zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t number) const {
   StoreWriter writer(log, SlotAt(log, slot));
   uint8_t* head = reinterpret_cast<uint8_t*>(scratch_);
@@ -237,19 +266,11 @@ zo_status NodeTrainer::WriteSlot(const LogStore& log, uint32_t slot, uint32_t nu
   zo_snapshot_write_head(&run_, header_checksum_, number, head);
   uint32_t crc = zo_crc32(0, head, head_bytes);
   if (!writer.Write(head, head_bytes)) return ZO_ERROR_STORE;
-  for (int fractions = 0; fractions < 2; ++fractions) {
-    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
-      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
-        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
-        const int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
-        if (values == nullptr) continue;
-        crc = zo_crc32(crc, values, tensor.size);
-        if (!writer.Write(reinterpret_cast<const uint8_t*>(values), tensor.size)) {
-          return ZO_ERROR_STORE;
-        }
-      }
-    }
-  }
+  const zo_status status = ForEachArray([&](const int8_t* values, uint32_t size, int32_t) {
+    crc = zo_crc32(crc, values, size);
+    return writer.Write(reinterpret_cast<const uint8_t*>(values), size) ? ZO_OK : ZO_ERROR_STORE;
+  });
+  if (status != ZO_OK) return status;
   uint8_t end[4];
   zo_write_u32(end, crc);
   return writer.WriteAll(end, sizeof end) && MakeSafe(log) ? ZO_OK : ZO_ERROR_STORE;
@@ -264,29 +285,48 @@ zo_status NodeTrainer::ImportWeights(const LogStore& store) {
 }
 
 zo_status NodeTrainer::ExportLog(const LogStore& log) {
-  if (IsInStep()) return ZO_ERROR_ORDER;
+  if (!is_ready_ || IsInStep()) return ZO_ERROR_ORDER;
   if (run_.step == 0) return ZO_OK;
   if (log_ == nullptr || !StoreOfRun(*log_).Is(log)) return ZO_ERROR_ORDER;
   const zo_status status = is_ending_ ? EndStep() : MeasureWhereDue();
   return status == ZO_OK ? WriteSnapshot() : status;
 }
 
-// Whether a slot holds a snapshot of which every byte is as it was written: ZO_OK; ZO_ERROR_LOG: it
-// does not; ZO_ERROR_STORE: it cannot be read.
-zo_status NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number) const {
-  uint8_t piece[64];
-  const uint32_t end = zo_snapshot_bytes(run_.settings.tasks, WeightBytes()) - 4;
-  uint32_t crc = 0;
-  for (uint32_t at = 0; at < end; at += sizeof piece) {
-    const uint32_t count = end - at < sizeof piece ? end - at : static_cast<uint32_t>(sizeof piece);
-    const zo_status status = zo_store_read(&log, SlotAt(log, slot) + at, piece, count);
-    if (status != ZO_OK) return status;
-    if (at == 0) *number = zo_snapshot_number(piece, header_checksum_);
-    crc = zo_crc32(crc, piece, count);
+// Whether a slot holds a snapshot of which every byte is as it was written, and no weight is beyond
+// the limit, as one from a host may be: ZO_OK; ZO_ERROR_LOG: it does not; ZO_ERROR_STORE: it cannot
+// be read.
+zo_status NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number,
+                               uint32_t* step) const {
+  uint8_t piece[64] = {};
+  uint32_t at = SlotAt(log, slot), crc = 0;
+  bool is_within = true;
+  const auto read = [&](uint32_t size, int32_t limit) {
+    for (uint32_t count; size > 0; size -= count, at += count) {
+      count = size < sizeof piece ? size : static_cast<uint32_t>(sizeof piece);
+      const zo_status status = zo_store_read(&log, at, piece, count);
+      if (status != ZO_OK) return status;
+      crc = zo_crc32(crc, piece, count);
+      for (uint32_t i = 0; i < count; ++i) {
+        const int32_t value = static_cast<int8_t>(piece[i]);
+        is_within = is_within && value <= limit && value >= -limit;
+      }
+    }
+    return ZO_OK;
+  };
+  zo_status status = read(kBeginningBytes, kNoLimit);
+  *number = zo_snapshot_number(piece, header_checksum_);
+  *step = zo_read_u32(piece + kNumberBytes);
+  if (status == ZO_OK) {
+    status = read(zo_snapshot_bytes(run_.settings.tasks, 0) - 4 - kBeginningBytes, kNoLimit);
   }
-  const zo_status status = zo_store_read(&log, SlotAt(log, slot) + end, piece, 4);
+  if (status == ZO_OK) {
+    status = ForEachArray([&](int8_t*, uint32_t size, int32_t limit) { return read(size, limit); });
+  }
   if (status != ZO_OK) return status;
-  return *number != 0 && zo_read_u32(piece) == crc ? ZO_OK : ZO_ERROR_LOG;
+  const uint32_t found = crc;
+  status = read(4, kNoLimit);
+  if (status != ZO_OK) return status;
+  return *number != 0 && is_within && zo_read_u32(piece) == found ? ZO_OK : ZO_ERROR_LOG;
 }
 
 zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
@@ -301,19 +341,11 @@ zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
 
 zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
   uint32_t at = SlotAt(log, slot) + zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
-  for (int fractions = 0; fractions < 2; ++fractions) {
-    for (uint32_t i = 0; i < run_.settings.tasks; ++i) {
-      for (uint32_t j = 0; j < infos_[i].tensors; ++j) {
-        const zo_tensor tensor = network_->tensor(infos_[i].first_tensor + j);
-        int8_t* values = fractions != 0 ? tensor.fraction : tensor.weights;
-        if (values == nullptr) continue;
-        const zo_status status = zo_store_read(&log, at, values, tensor.size);
-        if (status != ZO_OK) return status;
-        at += tensor.size;
-      }
-    }
-  }
-  return ZO_OK;
+  return ForEachArray([&](int8_t* values, uint32_t size, int32_t) {
+    const zo_status status = zo_store_read(&log, at, values, size);
+    at += size;
+    return status;
+  });
 }
 
 zo_status NodeTrainer::ImportLog(const LogStore& log) {
@@ -328,18 +360,19 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   status = zo_store_read(&log, 0, found, size);
   if (status != ZO_OK) return status;
   if (memcmp(own, found, size) != 0) return ZO_ERROR_LOG;
-  header_checksum_ = zo_log_checksum(own, size);
-  if (measuring_ != nullptr) status = measuring_->is_own(this, log);
+  const uint32_t header_checksum = zo_log_checksum(own, size);
+  if (measuring_ != nullptr) status = measuring_->is_own(this, log, header_checksum);
   if (status != ZO_OK) return status;
+  header_checksum_ = header_checksum;
   is_ready_ = is_ending_ = false;
-  uint32_t numbers[2] = {0, 0};
+  uint32_t number = 0, steps[2] = {0, 0};
   bool whole[2];
   for (uint32_t slot = 0; slot < 2; ++slot) {
-    status = IsWhole(log, slot, &numbers[slot]);
+    status = IsWhole(log, slot, &number, &steps[slot]);
     if (status == ZO_ERROR_STORE) return status;
     whole[slot] = status == ZO_OK;
   }
-  const uint32_t newer = numbers[1] > numbers[0] ? 1 : 0;
+  const uint32_t newer = steps[1] > steps[0] ? 1 : 0;
   status = ZO_ERROR_LOG;
   for (const uint32_t slot : {newer, 1 - newer}) {
     if (status != ZO_ERROR_LOG) continue;

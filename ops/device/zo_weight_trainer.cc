@@ -260,8 +260,10 @@ bool WeightTrainer::IsMeasurementDue(uint32_t step) const {
 zo_status WeightTrainer::KeepBest(const Yardstick& yardstick) {
   if (!is_ready_ || zo_control_is_in_step(&control_) != 0) return ZO_ERROR_ORDER;
   const zo_status status = measurements_.Begin(network_, control_.step, yardstick);
-  if (status == ZO_OK) measuring_ = &kMeasuring;
-  return status;
+  if (status != ZO_OK) return status;
+  measuring_ = &kMeasuring;
+  at_ = {};  // a header that is there is of a run that measures otherwise
+  return ZO_OK;
 }
 
 zo_status WeightTrainer::Measure() {

@@ -167,6 +167,27 @@ void JoinFleet(T*, zo_fleet* fleet, long) {
 }
 
 template <typename T>
+auto TakeRecord(T* of, const uint8_t* record, uint32_t count, int)
+    -> decltype(of->TakeRecord(record, count)) {
+  return of->TakeRecord(record, count);
+}
+
+template <typename T>
+zo_status TakeRecord(T*, const uint8_t*, uint32_t, long) {
+  return ZO_ERROR_ARGUMENT;
+}
+
+template <typename T>
+auto AnswerSlice(T* of, zo_fleet_answer* answer, int) -> decltype(of->AnswerSlice(answer)) {
+  return of->AnswerSlice(answer);
+}
+
+template <typename T>
+zo_status AnswerSlice(T*, zo_fleet_answer*, long) {
+  return ZO_ERROR_ARGUMENT;
+}
+
+template <typename T>
 auto LogBytes(const T& of, int) -> decltype(of.LogBytes()) {
   return of.LogBytes();
 }
@@ -328,6 +349,18 @@ int device_fleet_begin() {
   return zo_link_add_fleet(&device_end, &own_fleet);
 }
 
+int device_take_record(const uint8_t* record, uint32_t count) {
+  return TakeRecord(&trainer, record, count, 0);
+}
+
+// `samples`: of the answer; 0: there are more slices to do.
+int device_answer_slice(uint32_t* samples) {
+  zo_fleet_answer answer;
+  const zo_status status = AnswerSlice(&trainer, &answer, 0);
+  *samples = answer.samples;
+  return status;
+}
+
 int device_is_evaluating() { return zo_fleet_is_evaluating(&own_fleet); }
 void device_work() { zo_fleet_work(&own_fleet); }
 
@@ -365,6 +398,8 @@ int device_evaluate(Samples* samples, uint32_t first, uint32_t count, tflm_zo::E
 int device_export_weights(Weights* weights) {
   return trainer.ExportWeights({TakeWeights, weights});
 }
+
+int device_predict(const int8_t* input, int8_t* output) { return trainer.Predict(&input, output); }
 
 // What the guide's Predict does: the outputs of samples from `first` on.
 int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {

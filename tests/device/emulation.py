@@ -401,6 +401,15 @@ class Device:
         """From now on the link serves a fleet, too."""
         return self._call("device_fleet_begin")
 
+    def take_record(self, record: bytes) -> int:
+        """Does a step that a fleet has decided."""
+        return self._call("device_take_record", record, u32(len(record)))
+
+    def answer_slice(self) -> tuple[int, int]:
+        """Does a part of the evaluation of a fleet's step: status, and the answer's samples, 0: none yet."""
+        found = u32()
+        return self._call("device_answer_slice", ctypes.byref(found)), found.value
+
     @property
     def is_evaluating(self) -> bool:
         """Whether there is work for the fleet."""
@@ -439,6 +448,11 @@ class Device:
         sink = WeightSink(room.ctypes.data, room.size)
         status = self._call("device_export_weights", ctypes.byref(sink))
         return status, room[: sink.at].tobytes()
+
+    def predict(self, sample: int) -> tuple[int, bytes]:
+        """Status and output of a sample of the only input."""
+        output = ctypes.create_string_buffer(int(np.prod(self.output_shape[1:])))
+        return self._call("device_predict", self.samples.arrays[0][sample].tobytes(), output), output.raw
 
     def infer(self, first: int) -> tuple[int, NDArray[np.int8]]:
         """Status and output of a batch of samples."""

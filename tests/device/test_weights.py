@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import zlib
 from unittest import mock
 
 import numpy as np
@@ -10,13 +11,14 @@ import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE, Device, Store, needs_compiler
 from device.runs import RUNS, STEPS, WEIGHT_RUNS, Desktop, desktop, device, run_on_desktop, samples, zo_model
+from tflm_zo.data import Data
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.weight_run import WeightRun
 
 pytestmark = needs_compiler
 
 
-def run_from(name: str, weights: bytes) -> Desktop:
+def run_from(name: str, weights: bytes, data: Data | None = None, measure_every: int = 0) -> Desktop:
     """A run on the desktop that begins with other weights than the model's own."""
 
     def begin(run: WeightRun | NodeRun) -> None:
@@ -34,7 +36,7 @@ def run_from(name: str, weights: bytes) -> Desktop:
     kind = WeightRun if name in WEIGHT_RUNS else NodeRun
     own = kind.begin
     with mock.patch.object(kind, "begin", begin):
-        return run_on_desktop(zo_model(name), RUNS[name][1], samples(2))
+        return run_on_desktop(zo_model(name), RUNS[name][1], data or samples(2), measure_every=measure_every)
 
 
 def train(made: Device, steps: int) -> None:
@@ -144,3 +146,20 @@ def test_a_snapshot_bounds_what_is_replayed(name: str) -> None:
     train(made, 1)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     assert short.content(len(expected.log)) == expected.log
+
+
+@pytest.mark.parametrize("name", ["node", "residual, exact tail"])
+def test_a_snapshot_with_weights_beyond_the_limit_is_none(name: str) -> None:
+    """As a host may send one, with a right checksum: the perturbation of such a weight would wrap around."""
+    log, made = bytearray(desktop(name).log), device(name)
+    tasks = int.from_bytes(log[14:16], "little")
+    size = 16 + 8 * tasks + int.from_bytes(log[132:136], "little") + 4
+    slots = [164 + 32 * tasks + number * size for number in range(2)]
+    steps = [int.from_bytes(log[at + 8 : at + 12], "little") for at in slots]
+    for slot, expected in ((int(np.argmax(steps)), min(steps)), (int(np.argmin(steps)), 0)):
+        at = slots[slot]
+        log[at + 16 + 8 * tasks] = 0x80  # -128
+        log[at + size - 4 : at + size] = zlib.crc32(log[at : at + size - 4]).to_bytes(4, "little")
+        assert made.init() == OK
+        assert made.import_log(Store(content=bytes(log))) == OK
+        assert (made.step, made.export_weights()) == (expected, (OK, desktop(name).states[expected].weights))

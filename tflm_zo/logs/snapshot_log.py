@@ -114,7 +114,7 @@ class SnapshotLog:
             header.weight_bytes,
             header.data_checksum,
             header.measure_every,
-            max(snapshots, key=lambda s: s.number, default=None),
+            max(snapshots, key=lambda s: s.step, default=None),
             found[BEST_SLOT] if slots > BEST_SLOT else None,
             np.array(losses, np.float64),
             tuple(measurements),

@@ -39,7 +39,9 @@
  *        tensors in order
  *   end  u32 CRC-32 of the slot before it
  *
- * Snapshot n goes into slot (n - 1) % 2: the one before stays whole until this one is. Slot 2 is
+ * Snapshot n goes into slot (n - 1) % 2: the one before stays whole until this one is. Of two that
+ * are whole the one after more steps counts, since one that is taken between two that are due has
+ * the number of the next. Slot 2 is
  * for the best state that was measured, under the number of its measurement plus 1. It is written
  * before the snapshot of the same step or a later one, so a run that finds it damaged is resumed
  * from before that measurement and writes it again: one slot is enough.
