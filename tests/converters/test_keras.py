@@ -47,6 +47,7 @@ def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> N
 @pytest.mark.parametrize(
     ("name", "parameters", "weights"),
     [
+        ("activity_cnn", 9_942, 9_376),
         ("lenet5", 61_706, 61_470),
         ("digits_cnn", 3_818, 3_784),
         ("ds_cnn", 24_908, 22_016),

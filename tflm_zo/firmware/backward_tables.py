@@ -56,7 +56,7 @@ def _step(step: BackwardStep, name: str, zo: str) -> tuple[list[str], str]:
         pointers[1] = f"&kStepPool{name}"
     if step.product is not None:
         values = _values(structs.zo_error_product(**step.product))
-        constants.append(f"const {zo}_product kStepProduct{name} = {{{values}}};\n")
+        constants.append(f"const {zo}_error_product kStepProduct{name} = {{{values}}};\n")
         pointers[2] = f"&kStepProduct{name}"
     if step.mantissas is not None:
         constants.append(array(f"const int16_t kFactors{name}[{step.mantissas.size}]", step.mantissas))

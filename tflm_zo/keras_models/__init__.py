@@ -6,6 +6,7 @@ They need TensorFlow, but only when one is built: ``pip install 'tflm_zo[keras]'
 
 from __future__ import annotations
 
+from .activity_cnn import activity_cnn
 from .digits_cnn import digits_cnn
 from .ds_cnn import ds_cnn
 from .lenet5 import lenet5
@@ -14,4 +15,13 @@ from .pretrain import pretrain
 from .range_regularization import narrow_activations
 from .resnet8 import resnet8
 
-__all__ = ["digits_cnn", "ds_cnn", "lenet5", "mobilenet_v1", "narrow_activations", "pretrain", "resnet8"]
+__all__ = [
+    "activity_cnn",
+    "digits_cnn",
+    "ds_cnn",
+    "lenet5",
+    "mobilenet_v1",
+    "narrow_activations",
+    "pretrain",
+    "resnet8",
+]

@@ -81,7 +81,7 @@ class _Models:
 
         Raises:
             ConversionError: there is none.
-            SettingsError: the run is not of this model, as exact gradients are of cross-entropy alone.
+            SettingsError: the run is not of this model, which may have fewer layers.
         """
         key = inject_settings(settings, batch=1, update_bits=bits)
         if key not in self._made:

@@ -74,9 +74,12 @@ def _spread(kernel, dilations):
     return result
 
 
-def _first_largest(x, axis: int, shape):
+def _first_largest(x, axes: list[int], shape):
+    """Of axes side by side."""
     import tensorflow as tf
 
+    axis, end = min(axes), max(axes) + 1
+    x = tf.reshape(x, [*x.shape[:axis], -1, *x.shape[end:]])
     chosen = tf.one_hot(tf.argmax(x, axis), x.shape[axis], axis=axis, dtype=x.dtype)
     return tf.reshape(tf.reduce_sum(x * chosen, axis), shape)
 
@@ -126,7 +129,7 @@ def _compute(op: Operator, read, levels):
     if name == "MEAN":
         return tf.reshape(tf.reduce_mean(x, axis=[int(a) for a in op.inputs[1].numpy().flat]), output.shape)
     if name == "REDUCE_MAX":
-        return _first_largest(x, int(op.inputs[1].numpy().flat[0]), output.shape)
+        return _first_largest(x, op.inputs[1].numpy().ravel().tolist(), output.shape)
     if name in ("PAD", "PADV2"):
         return tf.pad(x, op.inputs[1].numpy())
     if name == "CONCATENATION":
