@@ -1,6 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/kernels/zo_softmax.h"
 
+#include <string.h>
+
 enum {
   kSumBits = 12,                   /* integer bits of a row's sum */
   kFraction = 31 - kZoSoftmaxBits, /* fraction bits of what the exponential is of */
@@ -70,17 +72,22 @@ void zo_softmax_init(zo_softmax* softmax, zo_multiplier multiplier) {
 void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x,
                     int8_t* y) {
   for (int32_t row = 0; row < rows; ++row, x += depth, y += depth) {
-    int32_t largest = INT8_MIN, sum = 0;
+    int32_t largest = INT8_MIN;
+    int64_t whole = 0;
     for (int32_t i = 0; i < depth; ++i) {
       if (x[i] > largest) largest = x[i];
     }
     for (int32_t i = 0; i < depth; ++i) {
-      sum += softmax->terms[largest - x[i]];
+      whole += softmax->terms[largest - x[i]];
+    }
+    if (whole >= INT64_C(512) << (31 - kSumBits)) { /* no share is above 1/512 */
+      memset(y, INT8_MIN, (size_t)depth);
+      continue;
     }
     /* sum = 2^(12 - zeros) (1 + a) */
-    const uint32_t zeros =
-        (uint32_t)__builtin_clz((uint32_t)sum); /* the largest logit's is not 0 */
-    const int32_t a = (int32_t)(((uint32_t)sum << zeros) - (UINT32_C(1) << 31));
+    const uint32_t sum = (uint32_t)whole;
+    const uint32_t zeros = (uint32_t)__builtin_clz(sum); /* the largest logit's is not 0 */
+    const int32_t a = (int32_t)((sum << zeros) - (UINT32_C(1) << 31));
     const uint32_t scale = (uint32_t)reciprocal(a);
     const uint32_t bits = (uint32_t)kSumBits - zeros + 31u - 8u;
     const uint32_t half = UINT32_C(1) << (bits - 1u);

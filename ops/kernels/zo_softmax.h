@@ -11,8 +11,7 @@
 #include "ops/core/math/zo_requantize.h"
 
 enum {
-  kZoSoftmaxDepth = 511, /* TFLM's kernel takes no more equal logits than these */
-  kZoSoftmaxBits = 5     /* integer bits of what the exponential is of */
+  kZoSoftmaxBits = 5 /* integer bits of what the exponential is of */
 };
 
 typedef struct zo_softmax {
@@ -24,8 +23,8 @@ typedef struct zo_softmax {
  *   multiplier  of a distance, so that it gets the unit 2^-26; its shift is 0 or more */
 void zo_softmax_init(zo_softmax* softmax, zo_multiplier multiplier);
 
-/* Outputs of scale 1/256 and zero point -128.
- *   x, y  int8 [rows, depth]; depth in 1..kZoSoftmaxDepth */
+/* Outputs of scale 1/256 and zero point -128. TFLM's own kernel ends the process at 512 equal
+ * logits. x, y  int8 [rows, depth]; depth at least 1 */
 void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x,
                     int8_t* y);
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models in TFLM's and LiteRT's interpreters, in a process of their own, which kernels may end.
 
-Run as a program, it is that process: it reads a runtime's number, a model's size and the model from its
-standard input, and answers with how far it came and the outputs in hexadecimal.
+Run as a program, it is that process: it reads a runtime's number, the inputs' value, a model's size and the
+model from its standard input, and answers with how far it came and the outputs in hexadecimal.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _RUNTIMES = ("tflm", "litert")
+_RANDOM = 256
 
 
 class Run(NamedTuple):
@@ -33,7 +34,8 @@ class KernelRuns:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, model: bytes, runtime: str) -> Run:
+    def run(self, model: bytes, runtime: str, value: int = _RANDOM) -> Run:
+        """Runs a model on random activations, or on activations that all have one value."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, str(Path(__file__))],
@@ -44,7 +46,7 @@ class KernelRuns:
             )
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(struct.pack("<II", _RUNTIMES.index(runtime), len(model)) + model)
+        process.stdin.write(struct.pack("<III", _RUNTIMES.index(runtime), value % 512, len(model)) + model)
         process.stdin.flush()
         words = process.stdout.readline().decode().split()
         if not words:
@@ -59,8 +61,8 @@ class KernelRuns:
             self._process = None
 
 
-def _inputs(model: bytes) -> list[NDArray[np.generic]]:
-    """Random activations; shapes, axes and truth values are 0 or 1."""
+def _inputs(model: bytes, value: int) -> list[NDArray[np.generic]]:
+    """Activations; shapes, axes and truth values are 0 or 1."""
     from tflm_zo.converters import load_model
     from tflm_zo.converters.model.schema import DTYPES
 
@@ -68,11 +70,12 @@ def _inputs(model: bytes) -> list[NDArray[np.generic]]:
     for k, tensor in enumerate(load_model(model).subgraphs[0].inputs):
         rng, dtype = np.random.default_rng(k), np.dtype(DTYPES[tensor.type])
         low, high = (-128, 128) if dtype == np.int8 else (0, 2)
-        found.append(rng.integers(low, high, tensor.shape).astype(dtype))
+        drawn = rng.integers(low, high, tensor.shape).astype(dtype)
+        found.append(drawn if value == _RANDOM or dtype != np.int8 else np.full_like(drawn, value))
     return found
 
 
-def _tflm(model: bytes) -> list[NDArray[np.generic]] | None:
+def _tflm(model: bytes, value: int) -> list[NDArray[np.generic]] | None:
     from tflite_micro import runtime
 
     from tflm_zo.converters import load_model
@@ -81,13 +84,13 @@ def _tflm(model: bytes) -> list[NDArray[np.generic]] | None:
         interpreter = runtime.Interpreter.from_bytes(model, [], arena_size=1 << 18)
     except RuntimeError:
         return None
-    for k, value in enumerate(_inputs(model)):
-        interpreter.set_input(value, k)
+    for k, levels in enumerate(_inputs(model, value)):
+        interpreter.set_input(levels, k)
     interpreter.invoke()
     return [interpreter.get_output(k) for k in range(len(load_model(model).subgraphs[0].outputs))]
 
 
-def _litert(model: bytes) -> list[NDArray[np.generic]] | None:
+def _litert(model: bytes, value: int) -> list[NDArray[np.generic]] | None:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     from tflm_zo.runtime import exact_delegate
@@ -102,8 +105,8 @@ def _litert(model: bytes) -> list[NDArray[np.generic]] | None:
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError):
         return None
-    for details, value in zip(interpreter.get_input_details(), _inputs(model), strict=True):
-        interpreter.set_tensor(details["index"], value)
+    for details, levels in zip(interpreter.get_input_details(), _inputs(model, value), strict=True):
+        interpreter.set_tensor(details["index"], levels)
     interpreter.invoke()
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
 
@@ -112,11 +115,11 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     source = sys.stdin.buffer
-    while head := source.read(8):
-        runtime, size = struct.unpack("<II", head)
+    while head := source.read(12):
+        runtime, value, size = struct.unpack("<III", head)
         model = source.read(size)
         try:
-            outputs = (_tflm, _litert)[runtime](model)
+            outputs = (_tflm, _litert)[runtime](model, value if value <= _RANDOM else value - 512)
             text = "refused" if outputs is None else "invoked " + "-".join(o.tobytes().hex() for o in outputs)
         except (RuntimeError, ValueError):
             text = "prepared"
