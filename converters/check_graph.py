@@ -12,7 +12,7 @@ import numpy as np
 from .check_kernel import check_kernel
 from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
-from .kernels import CONVERSIONS, FILTER_OPERATORS, KERNELS, check_arity
+from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, check_arity
 from .model import Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
@@ -55,6 +55,8 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
         if tensor.is_constant:
             raise ConversionError(f"the file is damaged: input «{tensor.name}» has data of its own")
     for op in graph.operators:
+        if _is_float_edge(graph, op):
+            continue
         if op.code.name == FULLY_CONNECTED_16:
             # What it was in the original, and is again when it is exported.
             code = OperatorCode(BuiltinOperator.FULLY_CONNECTED)
@@ -66,6 +68,22 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
 
 def _refuse(op: Operator, reason: str) -> NoReturn:
     raise ConversionError(f"{op.label}: {reason}")
+
+
+def _is_float_edge(graph: Subgraph, op: Operator) -> bool:
+    """Returns whether an operator only makes an output of the model, of what a DEQUANTIZE gives it."""
+    read, made = op.input(0), op.outputs[0] if op.outputs else None
+    producer = None if read is None else graph.producers().get(read)
+    return (
+        op.builtin in FLOAT_EDGES
+        and producer is not None
+        and producer.builtin == BuiltinOperator.DEQUANTIZE
+        and made is not None
+        and made in graph.outputs
+        and made.type == TensorType.FLOAT32
+        and made.shape == (() if read is None else read.shape)
+        and not any(made in other.inputs for other in graph.operators)
+    )
 
 
 def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:

@@ -18,6 +18,8 @@ from .model.schema import TensorType as T
 
 # Pooling kernels of TFLM and LiteRT let scales differ by this much.
 _POOL_TOLERANCE: Final = 1e-6
+#: Values of a SOFTMAX, at more equal ones of which kernels end the process.
+MOST_CLASSES: Final = 511
 _AS_EQUAL: Final = "convert the model again, so that the operator has one scale and one zero point"
 
 
@@ -237,7 +239,11 @@ _DEMANDS: Final[dict[int, tuple[Callable[[Operator], Any], str]]] = {
         lambda op: op.outputs[0].shape == (len(_input(op, 0).shape),),
         "its output does not have a number for each dimension; the file is damaged",
     ),
-    B.SOFTMAX: (lambda op: op.option("beta", 0.0) > 0, "its beta must be positive; convert the model again"),
+    B.SOFTMAX: (
+        lambda op: op.option("beta", 0.0) > 0 and _input(op, 0).shape[-1] <= MOST_CLASSES,
+        f"its beta must be positive, and at more than {MOST_CLASSES} equal values kernels end the process; "
+        "convert the model without it",
+    ),
     B.SPACE_TO_DEPTH: _BLOCK,
     B.SPLIT: (_splits, "it does not split its input into outputs of one rank; the file is damaged"),
     B.SPLIT_V: (_splits, "it does not split its input into outputs of one rank; the file is damaged"),

@@ -245,6 +245,6 @@ def warnings_of(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
 def warning_of_training(model: Model) -> Iterator[str]:
     """Yields why a model cannot be trained, if so."""
     try:
-        check_supported(model, InjectSettings(), Plan())
+        check_supported(model.copy(), InjectSettings(), Plan())
     except ConversionError as e:
         yield f"the model cannot be trained with tflm_zo: {e}"

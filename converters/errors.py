@@ -18,6 +18,10 @@ class DataError(_OneLineError):
     """Samples or labels cannot be used; the message is one line that names the array and says why."""
 
 
+class ConversionWarning(UserWarning):
+    """A model differs from its file; the message says in what and why."""
+
+
 def one_line(message: str) -> str:
     """A message that quotes a file: names in it may hold line breaks, escapes and bytes that are no text."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))

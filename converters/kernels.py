@@ -141,7 +141,10 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
 #: Operators at the edges of the int8 part, whose types `CONVERTED` has.
 CONVERSIONS: Final[dict[int, Kernel]] = {B.QUANTIZE: Kernel(shape="same"), B.DEQUANTIZE: Kernel(shape="same")}
 
-#: Types that they make of other types.
+#: Operators that may be in float behind a DEQUANTIZE, where nothing but an output depends on them.
+FLOAT_EDGES: Final = (B.LOGISTIC, B.LOG_SOFTMAX, B.SOFTMAX)
+
+#: Types that conversions make of other types.
 CONVERTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     B.QUANTIZE: (
         (T.FLOAT32, T.INT8),

@@ -122,6 +122,7 @@ class InjectChanges(TypedDict, total=False):
     max_queries: int
     batch: int
     export_batch: int | None
+    signature: str | None
     loss: LossKind
     loss_output: int | str | None
     cuts: Sequence[str]
@@ -158,6 +159,8 @@ class InjectSettings:
         batch: samples per invoke, at least 1. The model's own batch size must be 1 or this.
         export_batch: samples per invoke of exported models, where the export asks for no other number; None:
             the ZO model's batch.
+        signature: key of the signature, or name of the subgraph, that is to be trained; None: the model has
+            one subgraph alone.
         loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
             of two, ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or
             "none" (no loss operator: for looking at segments).
@@ -210,6 +213,7 @@ class InjectSettings:
     max_queries: int = 8
     batch: int = 1
     export_batch: int | None = None
+    signature: str | None = None
     loss: LossKind = "auto"
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..check_graph import check_graph
 from ..constants import METADATA_NAME, OP_PREFIX
 from ..errors import ConversionError
 from ..kernels import CONTROL_FLOW, STATEFUL
+from ..mend import mend
 from ..model import Model, Subgraph
 from ..settings import InjectSettings
 from .plan import Plan
@@ -14,41 +17,28 @@ from .plan import Plan
 
 def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Raises ConversionError, naming the operator or tensor, unless every operator is an int8 one that TFLM
-    has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. Changes nothing.
+    has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. Mends what can be mended
+    (`mend`), and fills ``plan.without_softmax``.
     """
     _check_not_injected(model)
     if not model.subgraphs:
         raise ConversionError("the model has no subgraph")
-    for graph in model.subgraphs:
-        for op in graph.operators:
-            if op.builtin in CONTROL_FLOW:
-                raise ConversionError(
-                    f"{op.label}: control flow is not supported; convert the model without it"
-                )
-            if op.builtin in STATEFUL:
-                raise ConversionError(
-                    f"{op.label}: it carries a state from one invoke to the next, but training compares "
-                    "invokes that begin alike; convert the model that is not streaming, which reads a whole "
-                    "window"
-                )
-    if len(model.subgraphs) > 1:
-        raise ConversionError(
-            f"the model has {len(model.subgraphs)} subgraphs, only models with one can be trained"
-        )
-    graph = model.subgraphs[0]
-    check_graph(graph)
-    _check_signatures(model, graph)
+    _check_stateless(model.subgraphs if settings.signature is None else ())
+    plan.without_softmax = mend(model, settings.signature, reads_output=settings.loss == "mse")
+    _check_stateless(model.subgraphs)
+    check_graph(model.subgraphs[0])
 
 
-def _check_signatures(model: Model, graph: Subgraph) -> None:
-    for signature in model.signatures or ():
-        for ports, tensors in ((signature.inputs, graph.inputs), (signature.outputs, graph.outputs)):
-            for name, tensor in ports:
-                if tensor not in tensors:
-                    raise ConversionError(
-                        f"signature «{signature.key}» gives the name «{name}» to tensor «{tensor.name}», "
-                        "which is no input or output of the model; convert the model again"
-                    )
+def _check_stateless(graphs: Iterable[Subgraph]) -> None:
+    for op in (op for graph in graphs for op in graph.operators):
+        if op.builtin in CONTROL_FLOW:
+            raise ConversionError(f"{op.label}: control flow is not supported; convert the model without it")
+        if op.builtin in STATEFUL:
+            raise ConversionError(
+                f"{op.label}: it carries a state from one invoke to the next, but training compares "
+                "invokes that begin alike; convert the model that is not streaming, which reads a whole "
+                "window"
+            )
 
 
 def _check_not_injected(model: Model) -> None:

@@ -22,6 +22,7 @@ _CONVERSIONS: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
 # The kinds that fit, the natural one first.
 _SQUASHING: Final = {
     BuiltinOperator.SOFTMAX: SOFTMAX_KINDS,
+    BuiltinOperator.LOG_SOFTMAX: SOFTMAX_KINDS,
     BuiltinOperator.LOGISTIC: ("binary_cross_entropy",),
 }
 
@@ -30,8 +31,8 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.loss`` unless the settings want no loss.
 
     Cross-entropies read the logits: the walk goes back from the output over QUANTIZE, DEQUANTIZE and a
-    SOFTMAX (whose beta goes into the scale) or LOGISTIC. The mean squared error reads the output itself
-    as int8.
+    SOFTMAX (whose beta goes into the scale), LOG_SOFTMAX or LOGISTIC. The mean squared error reads the
+    output itself as int8.
 
     Raises:
         ConversionError: the model has no such output, the kind cannot be told or does not fit the output,
@@ -43,7 +44,9 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     index = output_number(graph, settings.loss_output)
     output = graph.outputs[index]
     logits, squashing = logits_of(graph, output)
-    kind = settings.loss if settings.loss != "auto" else _kind(graph, output, squashing)
+    kind: str = settings.loss
+    if kind == "auto":
+        kind = "cross_entropy" if logits in plan.without_softmax else _kind(graph, output, squashing)
     if squashing is not None and kind != "mse" and kind not in _SQUASHING[squashing.builtin]:
         fitting = ", ".join(f"«{name}»" for name in _SQUASHING[squashing.builtin])
         raise ConversionError(f"loss «{kind}» does not fit {squashing.label}, choose {fitting} or «mse»")
@@ -60,7 +63,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         )
     scale = tensor.quantization.scale
     if kind in SOFTMAX_KINDS and squashing is not None:
-        scale *= float(squashing.option("beta", 0.0))
+        scale *= float(squashing.option("beta", 0.0)) if squashing.builtin == BuiltinOperator.SOFTMAX else 1.0
     plan.loss = Loss(
         kind=kind,
         tensor=tensor,
@@ -95,15 +98,16 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
         return found[0]
     if wanted is None:
         squashed = (i for i, t in enumerate(graph.outputs) if logits_of(graph, t)[1] is not None)
-        return next(squashed, 0)
+        numbers = (i for i, t in enumerate(graph.outputs) if t.type in (TensorType.INT8, TensorType.FLOAT32))
+        return next(squashed, next(numbers, 0))
     if wanted >= len(graph.outputs):
         raise ConversionError(f"loss_output: there is no output {wanted}; there are: {names}")
     return wanted
 
 
 def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:
-    """Returns the tensor that an output is computed from, before conversions and a SOFTMAX or LOGISTIC, and
-    that operator, or None where there is neither.
+    """Returns the tensor that an output is computed from, before conversions and a SOFTMAX, LOG_SOFTMAX or
+    LOGISTIC, and that operator, or None where there is none of the three.
     """
     tensor = _over_conversions(graph, output)
     op = graph.producers().get(tensor)
@@ -147,9 +151,12 @@ def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
 def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     if squashing is not None:
         return _SQUASHING[squashing.builtin][0]
-    if any(output.shape == tensor.shape for tensor in graph.inputs):
+    like = [t for t in graph.inputs if t.shape == output.shape]
+    # A vector beside another input is what is known of a sample, and what it is to be told.
+    is_vector = len(output.shape) == 2 and output.shape[1] >= 2
+    if like and not (is_vector and len(graph.inputs) > 1):
         return "mse"
-    if len(output.shape) == 2 and output.shape[1] >= 2:
+    if is_vector:
         return "cross_entropy"
     raise ConversionError(
         f"output «{output.name}» of shape {list(output.shape)} does not tell the loss; choose loss="

@@ -177,6 +177,7 @@ class Plan:
     """The decisions of earlier passes, for later ones and for the metadata.
 
     Attributes:
+        without_softmax: logits whose SOFTMAX was left out.
         inputs: names of the original inputs, made unique.
         outputs: names of the original outputs, made unique.
         trainable: filters and biases that become trainable, in execution order over the whole model; a bias
@@ -191,6 +192,7 @@ class Plan:
         segments: segments of the model, at least one once the model has been cut.
     """
 
+    without_softmax: set[Tensor] = dataclasses.field(default_factory=set)
     inputs: list[str] = dataclasses.field(default_factory=list)
     outputs: list[str] = dataclasses.field(default_factory=list)
     trainable: list[Trainable] = dataclasses.field(default_factory=list)

@@ -15,6 +15,7 @@ from helpers.models.operator_changes import Change, apply, changes
 from helpers.models.single_operators import SINGLE_OPERATORS
 from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.converters.check_graph import check_graph
+from tflm_zo.converters.check_kernel import MOST_CLASSES
 from tflm_zo.converters.kernels import KERNELS
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.model.schema import OPERATOR_NAMES
@@ -79,3 +80,24 @@ def test_several_changes(runs: KernelRuns, name: str, data: st.DataObject) -> No
     some = data.draw(st.lists(every, min_size=2, max_size=3, unique_by=lambda c: c[:3]))
     assume(changed(name, *some) is not None)
     assert not holds(runs, name, *some)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_equal_activations(runs: KernelRuns, name: str) -> None:
+    for value in (-128, -127, 0, 1, 127):
+        tflm, litert = (runs.run(SINGLE_OPERATORS[name], runtime, value) for runtime in ("tflm", "litert"))
+        assert tflm.reached == "invoked"
+        assert litert.reached in ("refused", "prepared") or litert == tflm
+
+
+def test_softmax_of_more_values_than_kernels_take(runs: KernelRuns) -> None:
+    for depth, reached in ((MOST_CLASSES, "invoked"), (MOST_CLASSES + 1, "died")):
+        model = load_model(SINGLE_OPERATORS["SOFTMAX"])
+        op = model.subgraphs[0].operators[0]
+        model.subgraphs[0].inputs[0].shape = op.outputs[0].shape = (1, depth)
+        assert runs.run(model.to_bytes(), "tflm", 0).reached == reached
+        if reached == "invoked":
+            check_graph(model.subgraphs[0])
+        else:
+            with pytest.raises(ConversionError, match=f"at more than {MOST_CLASSES} equal values"):
+                check_graph(model.subgraphs[0])

@@ -15,7 +15,7 @@ from ..training.setting_names import every_name
 __all__ = ["OF_INJECT", "in_option_syntax", "options_of"]
 
 #: Settings of inject that ``--set`` gives a run of a plain model, too.
-OF_INJECT: Final = ("loss", "nodes", "update_bits", "sparse", "sparse_seed", "multipliers")
+OF_INJECT: Final = ("loss", "nodes", "signature", "update_bits", "sparse", "sparse_seed", "multipliers")
 
 # Settings that a command's option has another name for: the first that it has.
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -71,7 +71,7 @@ class RandomWalks(ABC):
         self.equivalents += len(self._watched[0])
         self._before = self._outputs()
         self._spread = float(((self._before - self._before.mean(0)) ** 2).sum())
-        varies = self._spread >= _LEAST_SPREAD * float((self._before**2).sum())
+        varies = self._spread > _LEAST_SPREAD * float((self._before**2).sum())
         self.knows = varies and not self._is_lost()
 
     def _is_lost(self) -> bool:

@@ -152,6 +152,14 @@ Int16 = Annotated[
 ]
 
 
+Signature = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Signature or subgraph that is to be trained, of a model with several.",
+        rich_help_panel=_LAYERS,
+    ),
+]
 Parameters = Annotated[
     str | None,
     typer.Option(
@@ -175,6 +183,7 @@ def inject(
     update_bits: UpdateBits = None,
     max_queries: MaxQueries = None,
     batch: Annotated[int, typer.Option(help="Samples per invoke.", rich_help_panel=_RUN)] = 1,
+    signature: Signature = None,
     loss: Loss = "auto",
     loss_output: LossOutput = None,
     cut: Cut = None,
@@ -207,6 +216,7 @@ def inject(
         "int16": _int16(int16 or []),
         "blocks": _blocks(block or []),
         "batch": batch,
+        "signature": signature,
         "loss": loss.replace("-", "_"),
         "loss_output": parse_loss_output(loss_output),
         "command_words": command_words,

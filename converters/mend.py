@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sets right what other converters leave in files, where kernels ignore it or end the process at it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from .check_kernel import MOST_CLASSES
+from .errors import ConversionError, ConversionWarning, one_line
+from .kernels import CONVERSIONS, FILTER_OPERATORS
+from .model import Model, Operator, Subgraph, Tensor
+from .model.schema import BuiltinOperator as B
+from .model.schema import TensorType
+
+# Stands for a filter's scale of 0: kernels' factor is 0 with either.
+_NO_SCALE: Final = np.float32(1e-30)
+# By how much a bias's scale may differ from input scale * filter scale, which converters round.
+_ROUNDING: Final = 1e-3
+
+
+def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False) -> set[Tensor]:
+    """Leaves a plain model with the subgraph that is to be trained, in place, and mends that.
+
+    Warns (`ConversionWarning`) of all that it changes: signatures that name other tensors than inputs and
+    outputs, names of weights that several have, empty names, filters' scales of 0, scales of biases,
+    which kernels take to be input scale * filter scale whatever the file says, and a SOFTMAX at an output
+    with more values than kernels take. What an ARG_MAX at an output compares becomes an output, too.
+
+    Args:
+        model: plain model.
+        wanted: key of a signature or name of a subgraph; None: the model has one subgraph.
+        reads_output: True where the loss reads what a SOFTMAX computes, which then stays.
+
+    Returns:
+        The logits whose SOFTMAX was left out.
+
+    Raises:
+        ConversionError: the model has no such subgraph, or several, of which none is chosen.
+    """
+    _choose(model, wanted)
+    graph = model.subgraphs[0]
+    ports = {*graph.inputs, *graph.outputs}
+    for signature in [*(model.signatures or ())]:
+        stray = [t for _, t in (*signature.inputs, *signature.outputs) if t not in ports]
+        if stray:
+            model.signatures = [s for s in model.signatures or () if s is not signature]
+            _warn(
+                f"signature «{signature.key}» is left out: it names tensor «{stray[0].name}», which is no "
+                "input or output of the model"
+            )
+    layers = [op for op in graph.operators if op.builtin in FILTER_OPERATORS and op.input(1) is not None]
+    _name(graph, layers)
+    for op in layers:
+        _mend_scales(graph, op)
+    for op in graph.operators:
+        scores = op.input(0)
+        if op.builtin != B.ARG_MAX or op.outputs[0] not in graph.outputs or scores is None:
+            continue
+        if scores.type == TensorType.INT8 and scores not in (*graph.inputs, *graph.outputs):
+            graph.outputs.append(scores)
+            _warn(
+                f"output «{scores.name}» is added, the scores that {op.label} compares, which the loss reads"
+            )
+    logits = set()
+    for op in [*graph.operators] if not reads_output else ():
+        read = op.input(0)
+        if op.builtin == B.SOFTMAX and read is not None and read.shape[-1:] > (MOST_CLASSES,):
+            logits |= _without_softmax(model, graph, op, read)
+    return logits
+
+
+def _warn(message: str) -> None:
+    warnings.warn(one_line(message), ConversionWarning, stacklevel=4)
+
+
+def _choose(model: Model, wanted: str | None) -> None:
+    names = {s.key: s.subgraph for s in model.signatures or ()}
+    names |= {g.name: g for g in model.subgraphs if g.name and g not in names.values()}
+    there = ", ".join(f"«{name}»" for name in names) or "none"
+    if wanted is None and len(model.subgraphs) > 1:
+        raise ConversionError(
+            f"the model has {len(model.subgraphs)} subgraphs, of which one can be trained; choose it with "
+            f"signature; there are: {there}"
+        )
+    if wanted is not None:
+        if wanted not in names:
+            raise ConversionError(f"signature: the model has no «{wanted}»; there are: {there}")
+        model.subgraphs = [names[wanted]]
+        if model.signatures is not None:
+            model.signatures = [s for s in model.signatures if s.subgraph is names[wanted]]
+
+
+def _name(graph: Subgraph, layers: Sequence[Operator]) -> None:
+    """Gives each filter and bias a name of its own, and each activation that has none."""
+    own = {
+        t: f"{op.code.name.lower()}/weights" for op in layers for t in op.inputs[1:] if t and t.is_constant
+    }
+    own |= {t: op.code.name.lower() for op in graph.operators for t in op.outputs if not t.name}
+    own |= dict.fromkeys((t for t in graph.outputs if not t.name), "output")
+    taken = {t.name for t in graph.all_tensors() if t not in own}
+    new = []
+    for tensor, kind in own.items():
+        base = name = tensor.name or kind
+        number = 0
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        if name != tensor.name:
+            tensor.name = name
+            new.append(name)
+    if new:
+        more = "" if len(new) < 4 else f" and {len(new) - 3} more"
+        names = ", ".join(f"«{name}»" for name in new[:3])
+        _warn(f"tensors without a name of their own are now called {names}{more}")
+
+
+def _mend_scales(graph: Subgraph, op: Operator) -> None:
+    data, weights, bias = op.input(0), op.input(1), op.input(2)
+    assert weights is not None
+    if data is None or data.quantization is None or weights.quantization is None:
+        return
+    scales = weights.quantization.scales
+    if np.any(scales == 0) and np.any(scales > 0):
+        dead = scales == 0
+        weights.quantization.scales = np.where(dead, _NO_SCALE, scales)
+        _warn(
+            f"{op.label}: {np.count_nonzero(dead)} of {len(scales)} channels have scale 0 and give a constant"
+        )
+    if bias is None or bias.quantization is None or sum(bias in o.inputs for o in graph.operators) > 1:
+        return
+    wanted, given = (
+        weights.quantization.scales * np.float32(data.quantization.scale),
+        bias.quantization.scales,
+    )
+    if not len(given) or len(given) not in (1, len(wanted)):
+        return
+    wrong = np.abs(given - wanted) > _ROUNDING * wanted
+    if np.any(wrong[weights.quantization.scales != _NO_SCALE]):
+        bias.quantization.scales = wanted
+        bias.quantization.zero_points = np.zeros(len(wanted), np.int64)
+        _warn(f"{op.label}: the scale of bias «{bias.name}» is now input scale * filter scale, as in kernels")
+
+
+def _without_softmax(model: Model, graph: Subgraph, op: Operator, logits: Tensor) -> set[Tensor]:
+    """Leaves a SOFTMAX out if nothing but outputs of the model depends on it, else nothing."""
+    shares = op.outputs[0]
+    readers = [o for o in graph.operators if shares in o.inputs]
+    made = [o.outputs[0] for o in readers]
+    if (
+        op.option("beta", 1.0) != 1.0
+        or logits in (*graph.inputs, *graph.outputs)
+        or logits.quantization is None
+        or not all(o.builtin in CONVERSIONS for o in readers)
+        or not all(t in graph.outputs for t in made or [shares])
+        or any(t in o.inputs for o in graph.operators for t in made)
+    ):
+        return set()
+    graph.operators.remove(op)
+    graph.tensors = [t for t in graph.tensors if t is not shares]
+    graph.outputs = [logits if t is shares else t for t in graph.outputs]
+    for signature in model.signatures or ():
+        signature.outputs = [(name, logits if t is shares else t) for name, t in signature.outputs]
+    for reader, tensor in zip(readers, made, strict=True):
+        reader.replace_input(shares, logits)
+        if tensor.quantization is not None and tensor.type != TensorType.FLOAT32:
+            shift = 128 if tensor.type == TensorType.UINT8 else 0
+            tensor.quantization.scales = logits.quantization.scales.copy()
+            tensor.quantization.zero_points = logits.quantization.zero_points + shift
+    _warn(
+        f"{op.label} is left out, so that the output has logits: kernels end the process at more than "
+        f"{MOST_CLASSES} equal ones, and it has {logits.shape[-1]}"
+    )
+    return {logits}
