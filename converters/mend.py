@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Final
@@ -101,22 +102,21 @@ def _name(graph: Subgraph, layers: Sequence[Operator]) -> None:
     }
     own |= {t: op.code.name.lower() for op in graph.operators for t in op.outputs if not t.name}
     own |= dict.fromkeys((t for t in graph.outputs if not t.name), "output")
-    taken = {t.name for t in graph.all_tensors() if t not in own}
+    everywhere = {t.name for t in graph.all_tensors()}
+    taken: set[str] = set()
     new = []
     for tensor, kind in own.items():
-        base = name = tensor.name or kind
-        number = 0
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.add(name)
-        if name != tensor.name:
-            tensor.name = name
-            new.append(name)
+        if not tensor.name or tensor.name in taken:
+            base = tensor.name or kind
+            names = (f"{base}_{k}" if k else base for k in itertools.count())
+            tensor.name = next(name for name in names if name not in everywhere)
+            everywhere.add(tensor.name)
+            new.append(tensor.name)
+        taken.add(tensor.name)
     if new:
         more = "" if len(new) < 4 else f" and {len(new) - 3} more"
-        names = ", ".join(f"«{name}»" for name in new[:3])
-        _warn(f"tensors without a name of their own are now called {names}{more}")
+        shown = ", ".join(f"«{name}»" for name in new[:3])
+        _warn(f"tensors without a name of their own are now called {shown}{more}")
 
 
 def _mend_scales(graph: Subgraph, op: Operator) -> None:
