@@ -14,6 +14,8 @@ from tflm_zo import load_model
 from tflm_zo.data import Data
 from tflm_zo.training import Exact, Settings, inject_for
 
+pytestmark = needs_compiler
+
 #: Networks with their losses and numbers of layers.
 TAILS = {
     "other operators": (other_operators, "cross_entropy", 4),
