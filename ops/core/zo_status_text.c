@@ -41,6 +41,8 @@ const char* zo_status_text(zo_status status) {
       return "log damaged, or of another model or run";
     case ZO_ERROR_STORE:
       return "log or weights cannot be written or read";
+    case ZO_ERROR_KERNEL:
+      return "an operator computes other bytes than the desktop";
     default:
       return "unknown status";
   }

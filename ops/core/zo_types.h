@@ -39,6 +39,7 @@ typedef enum zo_status {
   ZO_ERROR_SAMPLE = 16,      /* the source has no such sample */
   ZO_ERROR_LOG = 17,         /* log damaged, or of another model or run */
   ZO_ERROR_STORE = 18,       /* log or weights cannot be written or read */
+  ZO_ERROR_KERNEL = 19,      /* an operator computes other bytes than the desktop */
 } zo_status;
 
 /* One line of English for a status; never null. In a file of its own, so that

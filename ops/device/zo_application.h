@@ -45,6 +45,13 @@ typedef struct zo_evaluation {
   int64_t loss;     /* sum, unit 2^-16 */
 } zo_evaluation;
 
+/* The first operator whose outputs a self-test has found to differ from the desktop's. */
+typedef struct zo_self_test {
+  const char* layer;        /* its layer and kind; null: none differs */
+  uint32_t segment;         /* that it is in */
+  uint32_t operator_number; /* of it in the segment */
+} zo_self_test;
+
 #ifdef __cplusplus
 }
 #endif

@@ -76,6 +76,7 @@ class BlockTrainer : public NodeTrainer {
 
   // As in NodeTrainer, but ZO_ERROR_ORDER before the block is chosen. Probes have no log. Weights
   // are those of the chosen block.
+  bool IsAtStart() const { return choice_.block == 0; }
   zo_status TrainStep(zo_report* report);
   zo_status TrainSlice(zo_report* report);
   zo_status ImportWeights(const LogStore& store);

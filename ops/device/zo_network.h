@@ -119,6 +119,16 @@ class Network {
   // changes it by the checksum of those that were imported.
   void MarkFingerprint(uint8_t* bytes) const;
 
+  // Compares what every operator computes of a sample of noise with what the desktop computes of
+  // it, with the model's own weights, and sets everything as it was behind Init and ImportWeights.
+  //
+  //   found  zeros; the first operator that differs, or has failed
+  //
+  // Errors: ZO_ERROR_KERNEL: one differs. ZO_ERROR_RUNTIME: one has failed. ZO_ERROR_ORDER: before
+  // Init. ZO_ERROR_OPTIONS: the desktop had no runtime for the model, so there is nothing to
+  // compare with. Those of Init and Restore: the network is of no use until Init succeeds.
+  zo_status SelfTest(zo_self_test* found);
+
   // Results of the last Run.
   const int32_t* losses();
   const int8_t* output();

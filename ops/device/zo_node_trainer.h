@@ -85,6 +85,8 @@ class NodeTrainer {
 
   uint32_t step() const { return run_.step; }
   bool done() const { return network_ != nullptr && run_.step == run_.settings.common.steps; }
+  // Whether the weights are those that the run begins with.
+  bool IsAtStart() const { return run_.step == 0 && !IsInStep(); }
 
   // Begins the run with other weights than the model's own, for instance with those that another
   // device or run has exported. Its log is then none of a run that begins with the model's own, so

@@ -58,6 +58,8 @@ class WeightTrainer {
   // Whole steps done.
   uint32_t step() const { return control_.step; }
   bool done() const { return control_.step == Settings()->steps; }
+  // Whether the weights are those that the run begins with.
+  bool IsAtStart() const { return control_.step == 0 && zo_control_is_in_step(&control_) == 0; }
 
   // Begins the run with other weights than the model's own, for instance with those that another
   // device or run has exported. Its log is then none of a run that begins with the model's own, so

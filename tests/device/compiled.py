@@ -16,7 +16,7 @@ from tflm_zo.firmware.op_pack import of_model
 
 HERE = Path(__file__).parent
 #: Go into the folder, the resolver in the place of the generated one.
-OWN = ("bridge.cc", "stores.cc", "stores.h", "zo_op_resolver.h")
+OWN = ("bridge.cc", "self_test.cc", "stores.cc", "stores.h", "zo_op_resolver.h")
 #: Memory that stores are tested with, in a folder whose op pack is one header.
 MEMORY = HERE.parent / "ops" / "core"
 #: A checkout of littlefs, whose users have a store for it: what tests of that store need.

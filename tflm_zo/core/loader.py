@@ -86,6 +86,7 @@ class Status(IntEnum):
     SAMPLE = constants.ZO_ERROR_SAMPLE
     LOG = constants.ZO_ERROR_LOG
     STORE = constants.ZO_ERROR_STORE
+    KERNEL = constants.ZO_ERROR_KERNEL
 
 
 class NativeError(RuntimeError):

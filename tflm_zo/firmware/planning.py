@@ -16,7 +16,7 @@ import numpy as np
 from ..converters import ConversionError, Model, load_model, read_metadata
 from ..core import NodeTask
 from ..data import Data, Samples, prepare
-from ..runtime import Inputs, ModelError, Runtime, available, load
+from ..runtime import Inputs
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
@@ -31,6 +31,7 @@ from ..training.settings import Settings
 from .generate import Firmware, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
+from .self_test import loaded
 from .source_text import identifier, is_identifier
 
 __all__ = [
@@ -89,18 +90,7 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
     """
     if data is None or not settings.measures_rate:
         return settings
-    return with_measured_rate(_loaded(model), model, settings, data, steps)[0]
-
-
-def _loaded(model: Model) -> Runtime:
-    """The model in the fastest runtime that takes it; all of them have a device's bits."""
-    names = [name for name in ("litert", "tflite-runtime", "tflm") if name in available()]
-    for name in names[:-1]:
-        try:
-            return load(model, name)
-        except ModelError:
-            continue
-    return load(model, names[-1])
+    return with_measured_rate(loaded(model), model, settings, data, steps)[0]
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:
@@ -273,17 +263,17 @@ def generate_firmware(
             used, or a search has no data or another number of them than `samples`.
     """
     check_names(platform, name)
-    loaded = model if isinstance(model, Model) else load_model(model)
-    metadata = read_metadata(loaded)
+    zo = model if isinstance(model, Model) else load_model(model)
+    metadata = read_metadata(zo)
     if metadata.loss is None:
         raise ConversionError("the model has no loss, so it cannot train; inject it with one")
     own = settings if settings is not None else usual_settings(metadata)
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
-    arrays = None if data is None else prepare(Inputs(loaded), data)
+    arrays = None if data is None else prepare(Inputs(zo), data)
     plan: RunPlan
     if search is None:
-        plan = plan_run(loaded, measured(loaded, own, arrays, steps), steps=steps, samples=samples)
+        plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
     else:
         if arrays is None or len(arrays) != samples:
             got = "no data" if arrays is None else f"{len(arrays)}"
@@ -291,7 +281,5 @@ def generate_firmware(
                 "a block is judged by held-out samples, chosen by label: expected data of "
                 f"{samples} samples, got {got}"
             )
-        plan = plan_blocks(loaded, own, search, arrays, steps=steps)
-    return generate(
-        loaded, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name
-    )
+        plan = plan_blocks(zo, own, search, arrays, steps=steps)
+    return generate(zo, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name)

@@ -303,6 +303,7 @@ def model_source(
     least_arenas: Sequence[int],
     command: str,
     wanted: Mapping[str, bool],
+    self_test: str,
 ) -> tuple[str, str]:
     """Returns the text of ``zo_model.cc``, and the tables of the model that ``zo_trainer.cc`` has.
 
@@ -317,6 +318,7 @@ def model_source(
         least_arenas: for each of `devices` bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
         wanted: the features that the run needs, by the macro's name.
+        self_test: the self-test's table.
 
     Raises:
         ConversionError: firmware cannot feed the model's inputs.
@@ -380,6 +382,7 @@ def model_source(
         command=command,
         tables=of_model,
         header=header,
+        self_test=self_test,
         run=_run(plan, devices, [b.bytes for b in boundaries], own(name)),
         data="\n".join(data),
     )

@@ -261,6 +261,7 @@ def _described(made: Firmware) -> dict[str, Any]:
         "library_bytes": made.ram.libraries,
         "trainable_bytes": made.trainable_bytes,
         "model_bytes": made.model_bytes,
+        "no_self_test": made.no_self_test,
     }
 
 
@@ -343,6 +344,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         f"{row['RAM'] - result['arena_bytes'] + result['arena_bytes_mve']:,}",
         markup=False,
     )
+    if result["no_self_test"]:
+        console.print(f"without a self-test: {result['no_self_test']}", markup=False)
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:
         console.print(f"kept, yours: {', '.join(result['kept'])}", markup=False)

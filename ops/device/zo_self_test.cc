@@ -1,0 +1,152 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+#include "ops/device/zo_self_test.h"
+
+#include <string.h>
+
+#include "ops/core/log/zo_crc32.h"
+#include "ops/device/zo_network.h"
+#include "tensorflow/lite/micro/kernels/kernel_util.h"
+#include "tensorflow/lite/micro/memory_helpers.h"
+#include "tensorflow/lite/micro/micro_op_resolver.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+
+namespace tflm_zo {
+namespace {
+
+// Resolves operators to their own registrations with another `invoke`, which looks at the outputs
+// while they are there: TFLM writes over them later.
+class OperatorWatch : public tflite::MicroOpResolver {
+ public:
+  OperatorWatch(const tflite::MicroOpResolver& own, const ModelInfo& model, zo_self_test* found)
+      : own_(own), model_(model), found_(found) {}
+
+  const TFLMRegistration* FindOp(tflite::BuiltinOperator op) const override {
+    return Watched(own_.FindOp(op));
+  }
+  const TFLMRegistration* FindOp(const char* op) const override { return Watched(own_.FindOp(op)); }
+  decltype(static_cast<const tflite::MicroOpResolver*>(nullptr)->GetOpDataParser(
+      tflite::BuiltinOperator_ADD))
+  GetOpDataParser(tflite::BuiltinOperator op) const override {
+    return own_.GetOpDataParser(op);
+  }
+
+  // From now on outputs are compared.
+  void Compare(const OperatorInfo* expected) { expected_ = expected; }
+
+  // Runs the network's next operator.
+  TfLiteStatus Run(TfLiteContext* context, TfLiteNode* node) {
+    const tflite::Model* model = tflite::GetModel(model_.segments[segment_].model);
+    const auto* operators = model->subgraphs()->Get(0)->operators();
+    const auto* code = model->operator_codes()->Get(operators->Get(number_)->opcode_index());
+    const TFLMRegistration* own = nullptr;
+    TfLiteStatus status = tflite::GetRegistrationFromOpCode(code, own_, &own);
+    if (status == kTfLiteOk) status = own->invoke(context, node);
+    if (expected_ != nullptr) {
+      const bool is_right = status == kTfLiteOk && (expected_->layer == nullptr ||
+                                                    Checksum(context, node) == expected_->checksum);
+      if (!is_right && found_->layer == nullptr) *found_ = {expected_->layer, segment_, number_};
+      ++expected_;
+    }
+    if (++number_ == operators->size()) {
+      number_ = 0;
+      segment_ = segment_ + 1 == ZO_SEGMENTS ? 0 : segment_ + 1;
+    }
+    return status;
+  }
+
+ private:
+  static uint32_t Checksum(TfLiteContext* context, TfLiteNode* node) {
+    uint32_t sum = 0;
+    for (int i = 0; i < node->outputs->size; ++i) {
+      const TfLiteEvalTensor* output = tflite::micro::GetEvalOutput(context, node, i);
+      size_t bytes = 0;
+      if (output == nullptr || tflite::TfLiteEvalTensorByteLength(output, &bytes) != kTfLiteOk) {
+        continue;
+      }
+      sum = zo_crc32(sum, output->data.data, static_cast<uint32_t>(bytes));
+    }
+    return sum;
+  }
+
+  const TFLMRegistration* Watched(const TFLMRegistration* own) const;
+
+  const tflite::MicroOpResolver& own_;
+  const ModelInfo& model_;
+  zo_self_test* found_;
+  const OperatorInfo* expected_ = nullptr;  // of the next operator
+  uint32_t segment_ = 0;                    // of the next operator
+  uint32_t number_ = 0;                     // of it in the segment
+  // Of each kind of operator; TFLM keeps pointers to them.
+  mutable TFLMRegistration watched_[ZO_OPERATORS] = {};
+  mutable const TFLMRegistration* found_as_[ZO_OPERATORS] = {};
+  mutable uint32_t count_ = 0;
+};
+
+// TFLM calls operators without saying for whom.
+OperatorWatch* watch = nullptr;
+
+const TFLMRegistration* OperatorWatch::Watched(const TFLMRegistration* own) const {
+  uint32_t i = 0;
+  while (i < count_ && found_as_[i] != own) ++i;
+  if (own == nullptr || i == ZO_OPERATORS) return nullptr;
+  if (i == count_) {
+    found_as_[count_++] = own;
+    watched_[i] = *own;
+    watched_[i].invoke = [](TfLiteContext* context, TfLiteNode* node) {
+      return watch->Run(context, node);
+    };
+  }
+  return &watched_[i];
+}
+
+// Byte `at` of the noise that is input `input` of a sample.
+int8_t Noise(uint32_t sample, uint32_t input, uint32_t at) {
+  uint32_t x = at + 0x10001u * (sample * kMaxInputs + input);
+  x = (x ^ (x >> 15)) * 0x2C1B3C6Du;
+  x = (x ^ (x >> 12)) * 0x297A2D39u;
+  x ^= x >> 15;
+  return static_cast<int8_t>(static_cast<int32_t>(x % 256u) - 128);
+}
+
+bool ReadNoise(void* context, uint32_t sample, int8_t* const* inputs, void* label) {
+  const ModelInfo& info = static_cast<const Network*>(context)->info();
+  for (uint32_t i = 0; i < kMaxInputs; ++i) {
+    if (inputs[i] == nullptr) continue;
+    for (uint32_t j = 0; j < info.inputs[i].bytes; ++j) inputs[i][j] = Noise(sample, i, j);
+  }
+  if (label != nullptr) memset(label, 0, info.label_bytes);
+  return true;
+}
+
+}  // namespace
+
+zo_status Network::SelfTest(zo_self_test* found) {
+  if (interpreters_ == nullptr) return ZO_ERROR_ORDER;
+  if (kSelfTest.count == 0) return ZO_ERROR_OPTIONS;
+  const tflite::MicroOpResolver& own = *resolver_;
+  const LogStore base = base_;
+  const uint32_t checksum = base_checksum_;
+  const uint32_t mark = base_mark_;
+  OperatorWatch made(own, info(), found);
+  watch = &made;
+  zo_status status = Init(made, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
+  if (status == ZO_OK) {
+    made.Compare(kSelfTest.operators);
+    const SampleSource source = {ReadNoise, this};
+    const Feed feed = {&source, nullptr, 0, ZO_BATCH - 1};
+    status = Run(&feed, true, 0, false);
+  }
+  watch = nullptr;
+  // As before, with the weights that the run begins with.
+  zo_status back = Init(own, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
+  if (back == ZO_OK && base.read != nullptr) {
+    base_ = base;
+    base_checksum_ = checksum;
+    base_mark_ = mark;
+    back = Restore();
+  }
+  if (back != ZO_OK) return back;
+  return status != ZO_OK || found->layer == nullptr ? status : ZO_ERROR_KERNEL;
+}
+
+}  // namespace tflm_zo

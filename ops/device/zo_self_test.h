@@ -1,0 +1,31 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The self-test of a network: a sample of noise passes through it, and the outputs of every
+ * operator are compared with those that the desktop has computed. It finds kernels that compute
+ * other bytes than TFLM's, and inputs that nothing feeds, before a run of days begins.
+ */
+#ifndef TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_
+#define TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_
+
+#include <stdint.h>
+
+namespace tflm_zo {
+
+// What an operator computes of the sample.
+struct OperatorInfo {
+  const char* layer;  // that it belongs to, and its kind; null: its outputs are not compared
+  uint32_t checksum;  // CRC-32 of its outputs, one behind the other
+};
+
+// Those of all segments, in the order in which they run. No operators: the desktop that generated
+// them had no runtime for the model.
+struct SelfTestInfo {
+  const OperatorInfo* operators;
+  uint32_t count;
+};
+
+extern const SelfTestInfo kSelfTest;
+
+}  // namespace tflm_zo
+
+#endif  // TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_

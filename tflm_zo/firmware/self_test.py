@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operators of a model compute of the self-test's sample."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import constants
+from ..converters.metadata import ZoMetadata, ZoPort, read_metadata
+from ..converters.model import Buffer, Model, Operator, Tensor
+from ..converters.passes.layer_names import shown_name
+from ..runtime import InvokeError, ModelError, Runtime, available, load
+from .device_model import DeviceModel
+from .source_text import string
+
+__all__ = ["loaded", "noise", "self_test_source"]
+
+# Their outputs say what was done to weights, which trainers do themselves.
+_UNCOMPARED = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
+
+
+def loaded(model: Model) -> Runtime:
+    """Returns the model in the fastest runtime that takes it; all of them have a device's bits.
+
+    Raises:
+        ModelError: none takes it.
+    """
+    names = [name for name in ("litert", "tflite-runtime", "tflm") if name in available()]
+    for name in names[:-1]:
+        try:
+            return load(model, name)
+        except ModelError:
+            continue
+    return load(model, names[-1])
+
+
+def noise(batch: int, inputs: int, number: int, count: int) -> NDArray[np.int8]:
+    """Returns an input of the self-test's samples, as ``ops/device/zo_self_test.cc`` makes it.
+
+    Args:
+        batch: number of samples.
+        inputs: number of inputs that the model has.
+        number: number of the input.
+        count: values of a sample.
+
+    Returns:
+        int8 [batch, count].
+    """
+    first = np.arange(batch, dtype=np.uint32) * np.uint32(inputs) + np.uint32(number)
+    x: NDArray[np.uint32] = first[:, None] * np.uint32(0x10001) + np.arange(count, dtype=np.uint32)
+    x = (x ^ (x >> 15)) * np.uint32(0x2C1B3C6D)
+    x = (x ^ (x >> 12)) * np.uint32(0x297A2D39)
+    values: NDArray[np.int8] = ((x ^ (x >> 15)) % 256 - np.uint32(128)).astype(np.int8)
+    return values
+
+
+def _with_all_outputs(model: Model) -> tuple[Model, dict[tuple[int, int], int]]:
+    """Returns a ZO model that puts out what every operator computes, but for what passes from one segment to
+    the next, the loss and the status: the number of the output by the segment and its tensor's position.
+    """
+    metadata, own = read_metadata(model), model.copy()
+    names, segments = list(metadata.original.outputs), []
+    numbers = dict[tuple[int, int], int]()
+    for k, (segment, graph) in enumerate(zip(metadata.segments, own.subgraphs, strict=True)):
+        ports = list(segment.outputs)
+        for i, port in enumerate(segment.outputs):
+            if port.role == "output" and port.index is not None:
+                numbers[k, i] = port.index
+        for tensor in (t for op in graph.operators if op.code.name not in _UNCOMPARED for t in op.outputs):
+            if tensor not in graph.outputs:
+                numbers[k, len(ports)] = len(names)
+                ports.append(ZoPort("output", f"zo_self_test_{len(names)}", len(names)))
+                names.append(f"zo_self_test_{len(names)}")
+                graph.outputs.append(tensor)
+        segments.append(dataclasses.replace(segment, outputs=tuple(ports)))
+    original = dataclasses.replace(metadata.original, outputs=tuple(names))
+    own.signatures = []
+    entry = own.find_metadata(constants.METADATA_NAME)
+    assert entry is not None  # it has been read
+    changed = dataclasses.replace(metadata, segments=tuple(segments), original=original)
+    entry.buffer = Buffer(changed.to_json().encode())
+    return own, numbers
+
+
+def _computed(model: Model) -> list[list[tuple[Operator, list[NDArray[Any]]]]]:
+    """Returns the operators of each segment that compute activations or losses, with their outputs."""
+    own, numbers = _with_all_outputs(model)
+    runtime = loaded(own)
+    count = len(runtime.metadata.original.inputs)
+    inputs = [runtime.input_details(i)[:2] for i in range(count)]
+    runtime.set_inputs(
+        *(
+            noise(shape[0], count, i, int(np.prod(shape[1:]))).reshape(shape).astype(dtype)
+            for i, (shape, dtype) in enumerate(inputs)
+        )
+    )
+    shape, dtype, *_ = runtime.label_details()
+    runtime.set_labels(np.zeros(shape, dtype))
+    runtime.invoke(runtime.command(loss=True))
+    outputs = runtime.outputs()
+
+    def value(k: int, tensor: Tensor) -> NDArray[Any]:
+        i = own.subgraphs[k].outputs.index(tensor)
+        role = runtime.metadata.segments[k].outputs[i].role
+        if role == "boundary":
+            return runtime.boundary(k + 1)
+        return runtime.losses() if role == "loss" else outputs[numbers[k, i]]
+
+    return [
+        [(op, [value(k, t) for t in op.outputs]) for op in graph.operators if op.code.name not in _UNCOMPARED]
+        for k, graph in enumerate(own.subgraphs)
+    ]
+
+
+def _name(op: Operator, metadata: ZoMetadata) -> str:
+    filters = {t.name: t.layer for t in metadata.trainable}
+    named = [filters[t.name] for t in op.inputs if t is not None and t.name in filters]
+    layer = named[0] if named else shown_name(op.outputs[0].name)
+    return f"{layer} ({op.code.name.removeprefix(constants.OP_PREFIX)})"
+
+
+def self_test_source(model: Model, device: DeviceModel) -> tuple[str, str]:
+    """Returns the table of the operators' outputs, and why there is none: "" where there is one.
+
+    Args:
+        model: a ZO model with a loss.
+        device: the model as the device has it; the operators that compute activations are the model's.
+    """
+    metadata, why = read_metadata(model), ""
+    try:
+        computed = _computed(model)
+    except (InvokeError, ModelError) as error:
+        computed, why = [], str(error)
+    rows = list[str]()
+    for segment, own in zip(device.segments, computed, strict=bool(computed)):
+        values = iter(own)
+        for op in segment.subgraphs[0].operators:
+            if op.code.name in _UNCOMPARED:
+                rows.append("    {nullptr, 0},")
+                continue
+            known, outputs = next(values)
+            checksum = 0
+            for output in outputs:
+                checksum = zlib.crc32(np.ascontiguousarray(output).tobytes(), checksum)
+            rows.append(f"    {{{string(_name(known, metadata))}, 0x{checksum:08x}u}},")
+    if not rows:
+        return "const SelfTestInfo kSelfTest = {nullptr, 0};\n", why
+    table = "\n".join(rows)
+    return (
+        f"namespace {{\n\nconst OperatorInfo kOperators[{len(rows)}] = {{\n{table}\n}};\n\n"
+        "}  // namespace\n\n"
+        f"const SelfTestInfo kSelfTest = {{kOperators, {len(rows)}}};\n"
+    ), why
