@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <utility>
+
 #include "ops/core/log/zo_crc32.h"
 #include "ops/device/zo_network.h"
 #include "tensorflow/lite/micro/kernels/kernel_util.h"
@@ -24,7 +26,8 @@ class OperatorWatch : public tflite::MicroOpResolver {
     return Watched(own_.FindOp(op));
   }
   const TFLMRegistration* FindOp(const char* op) const override { return Watched(own_.FindOp(op)); }
-  decltype(static_cast<const tflite::MicroOpResolver*>(nullptr)->GetOpDataParser(
+  // The result's type has had several names in TFLM's history.
+  decltype(std::declval<const tflite::MicroOpResolver&>().GetOpDataParser(
       tflite::BuiltinOperator_ADD))
   GetOpDataParser(tflite::BuiltinOperator op) const override {
     return own_.GetOpDataParser(op);
@@ -55,6 +58,9 @@ class OperatorWatch : public tflite::MicroOpResolver {
   }
 
  private:
+  // The base class has a virtual destructor, which firmware without a heap could not link.
+  void operator delete(void*) {}
+
   static uint32_t Checksum(TfLiteContext* context, TfLiteNode* node) {
     uint32_t sum = 0;
     for (int i = 0; i < node->outputs->size; ++i) {
