@@ -7,10 +7,8 @@
 
 #include "ops/core/log/zo_crc32.h"
 #include "ops/device/zo_network.h"
-#include "tensorflow/lite/micro/kernels/kernel_util.h"
 #include "tensorflow/lite/micro/memory_helpers.h"
 #include "tensorflow/lite/micro/micro_op_resolver.h"
-#include "tensorflow/lite/schema/schema_generated.h"
 
 namespace tflm_zo {
 namespace {
@@ -19,13 +17,22 @@ namespace {
 // while they are there: TFLM writes over them later.
 class OperatorWatch : public tflite::MicroOpResolver {
  public:
-  OperatorWatch(const tflite::MicroOpResolver& own, const ModelInfo& model, zo_self_test* found)
-      : own_(own), model_(model), found_(found) {}
+  OperatorWatch(const tflite::MicroOpResolver& own, zo_self_test* found)
+      : own_(own), found_(found) {}
 
   const TFLMRegistration* FindOp(tflite::BuiltinOperator op) const override {
-    return Watched(own_.FindOp(op));
+    uint32_t i = 0;
+    while (i < ZO_OPERATORS && kSelfTest.kinds[i].builtin != static_cast<int32_t>(op)) ++i;
+    return Watched(i, own_.FindOp(op));
   }
-  const TFLMRegistration* FindOp(const char* op) const override { return Watched(own_.FindOp(op)); }
+  const TFLMRegistration* FindOp(const char* op) const override {
+    uint32_t i = 0;
+    const OperatorKind* const kinds = kSelfTest.kinds;
+    while (i < ZO_OPERATORS && (kinds[i].custom == nullptr || strcmp(kinds[i].custom, op) != 0)) {
+      ++i;
+    }
+    return Watched(i, own_.FindOp(op));
+  }
   // The result's type has had several names in TFLM's history.
   decltype(std::declval<const tflite::MicroOpResolver&>().GetOpDataParser(
       tflite::BuiltinOperator_ADD))
@@ -34,26 +41,20 @@ class OperatorWatch : public tflite::MicroOpResolver {
   }
 
   // From now on outputs are compared.
-  void Compare(const OperatorInfo* expected) { expected_ = expected; }
+  void Compare() { compares_ = true; }
 
   // Runs the network's next operator.
   TfLiteStatus Run(TfLiteContext* context, TfLiteNode* node) {
-    const tflite::Model* model = tflite::GetModel(model_.segments[segment_].model);
-    const auto* operators = model->subgraphs()->Get(0)->operators();
-    const auto* code = model->operator_codes()->Get(operators->Get(number_)->opcode_index());
-    const TFLMRegistration* own = nullptr;
-    TfLiteStatus status = tflite::GetRegistrationFromOpCode(code, own_, &own);
-    if (status == kTfLiteOk) status = own->invoke(context, node);
-    if (expected_ != nullptr) {
-      const bool is_right = status == kTfLiteOk && (expected_->layer == nullptr ||
-                                                    Checksum(context, node) == expected_->checksum);
-      if (!is_right && found_->layer == nullptr) *found_ = {expected_->layer, segment_, number_};
-      ++expected_;
+    const OperatorInfo& next = kSelfTest.operators[next_];
+    const TfLiteStatus status = own_invoke_[next.kind](context, node);
+    if (compares_ && found_->layer == nullptr &&
+        (status != kTfLiteOk ||
+         (next.layer != nullptr && Checksum(context, node) != next.checksum))) {
+      uint32_t first = next_;
+      while (first > 0 && kSelfTest.operators[first - 1].segment == next.segment) --first;
+      *found_ = {next.layer, next.segment, next_ - first};
     }
-    if (++number_ == operators->size()) {
-      number_ = 0;
-      segment_ = segment_ + 1 == ZO_SEGMENTS ? 0 : segment_ + 1;
-    }
+    next_ = next_ + 1 == kSelfTest.count ? 0 : next_ + 1;
     return status;
   }
 
@@ -64,7 +65,8 @@ class OperatorWatch : public tflite::MicroOpResolver {
   static uint32_t Checksum(TfLiteContext* context, TfLiteNode* node) {
     uint32_t sum = 0;
     for (int i = 0; i < node->outputs->size; ++i) {
-      const TfLiteEvalTensor* output = tflite::micro::GetEvalOutput(context, node, i);
+      // Not GetEvalOutput, whose assertions would ask for the C library's.
+      const TfLiteEvalTensor* output = context->GetEvalTensor(context, node->outputs->data[i]);
       size_t bytes = 0;
       if (output == nullptr || tflite::TfLiteEvalTensorByteLength(output, &bytes) != kTfLiteOk) {
         continue;
@@ -74,35 +76,28 @@ class OperatorWatch : public tflite::MicroOpResolver {
     return sum;
   }
 
-  const TFLMRegistration* Watched(const TFLMRegistration* own) const;
+  const TFLMRegistration* Watched(uint32_t kind, const TFLMRegistration* own) const;
 
   const tflite::MicroOpResolver& own_;
-  const ModelInfo& model_;
   zo_self_test* found_;
-  const OperatorInfo* expected_ = nullptr;  // of the next operator
-  uint32_t segment_ = 0;                    // of the next operator
-  uint32_t number_ = 0;                     // of it in the segment
-  // Of each kind of operator; TFLM keeps pointers to them.
+  bool compares_ = false;
+  uint32_t next_ = 0;  // operator that runs next
+  // Of each kind. TFLM keeps pointers to registrations.
   mutable TFLMRegistration watched_[ZO_OPERATORS] = {};
-  mutable const TFLMRegistration* found_as_[ZO_OPERATORS] = {};
-  mutable uint32_t count_ = 0;
+  mutable TfLiteStatus (*own_invoke_[ZO_OPERATORS])(TfLiteContext*, TfLiteNode*) = {};
 };
 
 // TFLM calls operators without saying for whom.
 OperatorWatch* watch = nullptr;
 
-const TFLMRegistration* OperatorWatch::Watched(const TFLMRegistration* own) const {
-  uint32_t i = 0;
-  while (i < count_ && found_as_[i] != own) ++i;
-  if (own == nullptr || i == ZO_OPERATORS) return nullptr;
-  if (i == count_) {
-    found_as_[count_++] = own;
-    watched_[i] = *own;
-    watched_[i].invoke = [](TfLiteContext* context, TfLiteNode* node) {
-      return watch->Run(context, node);
-    };
-  }
-  return &watched_[i];
+const TFLMRegistration* OperatorWatch::Watched(uint32_t kind, const TFLMRegistration* own) const {
+  if (own == nullptr || kind == ZO_OPERATORS) return nullptr;
+  watched_[kind] = *own;
+  own_invoke_[kind] = own->invoke;
+  watched_[kind].invoke = [](TfLiteContext* context, TfLiteNode* node) {
+    return watch->Run(context, node);
+  };
+  return &watched_[kind];
 }
 
 // Byte `at` of the noise that is input `input` of a sample.
@@ -133,11 +128,11 @@ zo_status Network::SelfTest(zo_self_test* found) {
   const LogStore base = base_;
   const uint32_t checksum = base_checksum_;
   const uint32_t mark = base_mark_;
-  OperatorWatch made(own, info(), found);
+  OperatorWatch made(own, found);
   watch = &made;
   zo_status status = Init(made, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
   if (status == ZO_OK) {
-    made.Compare(kSelfTest.operators);
+    made.Compare();
     const SampleSource source = {ReadNoise, this};
     const Feed feed = {&source, nullptr, 0, ZO_BATCH - 1};
     status = Run(&feed, true, 0, false);

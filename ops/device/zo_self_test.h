@@ -11,17 +11,26 @@
 
 namespace tflm_zo {
 
+// A kind of operator, as resolvers know it.
+struct OperatorKind {
+  int32_t builtin;     // number of the operator in TFLite's schema
+  const char* custom;  // name of a custom operator, else null
+};
+
 // What an operator computes of the sample.
 struct OperatorInfo {
   const char* layer;  // that it belongs to, and its kind; null: its outputs are not compared
   uint32_t checksum;  // CRC-32 of its outputs, one behind the other
+  uint16_t segment;
+  uint16_t kind;
 };
 
-// Those of all segments, in the order in which they run. No operators: the desktop that generated
-// them had no runtime for the model.
+// The operators of all segments, in the order in which they run. No operators: the desktop that
+// generated them had no runtime for the model.
 struct SelfTestInfo {
   const OperatorInfo* operators;
   uint32_t count;
+  const OperatorKind* kinds;  // ZO_OPERATORS
 };
 
 extern const SelfTestInfo kSelfTest;

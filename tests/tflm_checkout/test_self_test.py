@@ -132,7 +132,7 @@ def check(
     """Asserts that the self-test names each operator of some (None: all) that is wrong."""
     made = generate_firmware(zo, settings, steps=2, samples=4, name="m")
     made.write(folder / "out")
-    rows = re.findall(r'^    \{(?:"(.+)"|nullptr), 0x?\w+\},$', made.files["m_zo_model.cc"], re.M)
+    rows = re.findall(r'^    \{(?:"(.+)"|nullptr), 0x?\w+, \d+, \d+\},$', made.files["m_zo_model.cc"], re.M)
     layers = [row for row in rows if row and not row.endswith("(LOSS)")]
     assert rows[-1].endswith("(LOSS)")
     kinds = [op.code.name for op in plain.subgraphs[0].operators]

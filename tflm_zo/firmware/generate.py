@@ -209,7 +209,7 @@ def generate(
         "trainable_bytes": max(metadata.bytes_of(d.trained) for d in devices),
         "model_bytes": sum(map(len, arrays.values())),
     }
-    self_test, no_self_test = self_test_source(model, devices[0])
+    self_test, no_self_test = self_test_source(model, devices)
     segments = [segment for device in devices for segment in device.segments]
     model_text, tables = model_source(
         model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -124,35 +125,41 @@ def _name(op: Operator, metadata: ZoMetadata) -> str:
     return f"{layer} ({op.code.name.removeprefix(constants.OP_PREFIX)})"
 
 
-def self_test_source(model: Model, device: DeviceModel) -> tuple[str, str]:
+def self_test_source(model: Model, devices: Sequence[DeviceModel]) -> tuple[str, str]:
     """Returns the table of the operators' outputs, and why there is none: "" where there is one.
 
     Args:
         model: a ZO model with a loss.
-        device: the model as the device has it; the operators that compute activations are the model's.
+        devices: the model as the device has it in each of its runs; the operators that compute activations
+            are the model's.
     """
     metadata, why = read_metadata(model), ""
     try:
         computed = _computed(model)
     except (InvokeError, ModelError) as error:
         computed, why = [], str(error)
-    rows = list[str]()
-    for segment, own in zip(device.segments, computed, strict=bool(computed)):
+    codes = {op.code.name: op.code for d in devices for m in d.segments for op in m.subgraphs[0].operators}
+    kinds, rows = sorted(codes), list[str]()
+    for k, (segment, own) in enumerate(zip(devices[0].segments, computed, strict=bool(computed))):
         values = iter(own)
         for op in segment.subgraphs[0].operators:
-            if op.code.name in _UNCOMPARED:
-                rows.append("    {nullptr, 0},")
-                continue
-            known, outputs = next(values)
-            checksum = 0
-            for output in outputs:
-                checksum = zlib.crc32(np.ascontiguousarray(output).tobytes(), checksum)
-            rows.append(f"    {{{string(_name(known, metadata))}, 0x{checksum:08x}u}},")
+            layer, checksum = "nullptr", 0
+            if op.code.name not in _UNCOMPARED:
+                known, outputs = next(values)
+                layer = string(_name(known, metadata))
+                for output in outputs:
+                    checksum = zlib.crc32(np.ascontiguousarray(output).tobytes(), checksum)
+            rows.append(f"    {{{layer}, 0x{checksum:08x}u, {k}, {kinds.index(op.code.name)}}},")
     if not rows:
-        return "const SelfTestInfo kSelfTest = {nullptr, 0};\n", why
+        return "const SelfTestInfo kSelfTest = {nullptr, 0, nullptr};\n", why
+    customs = ("nullptr" if codes[name].custom is None else string(name) for name in kinds)
+    named = "\n".join(
+        f"    {{{codes[k].builtin}, {custom}}}," for k, custom in zip(kinds, customs, strict=True)
+    )
     table = "\n".join(rows)
     return (
-        f"namespace {{\n\nconst OperatorInfo kOperators[{len(rows)}] = {{\n{table}\n}};\n\n"
+        f"namespace {{\n\nconst OperatorKind kKinds[{len(kinds)}] = {{\n{named}\n}};\n\n"
+        f"const OperatorInfo kOperators[{len(rows)}] = {{\n{table}\n}};\n\n"
         "}  // namespace\n\n"
-        f"const SelfTestInfo kSelfTest = {{kOperators, {len(rows)}}};\n"
+        f"const SelfTestInfo kSelfTest = {{kOperators, {len(rows)}, kKinds}};\n"
     ), why
