@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include <utility>
-
 #include "ops/core/log/zo_crc32.h"
 #include "ops/device/zo_network.h"
 #include "tensorflow/lite/micro/memory_helpers.h"
@@ -16,27 +14,21 @@ namespace {
 // Resolves operators to their own registrations with another `invoke`, which looks at the outputs
 // while they are there: TFLM writes over them later.
 class OperatorWatch : public tflite::MicroOpResolver {
+  static const tflite::MicroOpResolver& Any();  // for its type
+
  public:
   OperatorWatch(const tflite::MicroOpResolver& own, zo_self_test* found)
       : own_(own), found_(found) {}
 
   const TFLMRegistration* FindOp(tflite::BuiltinOperator op) const override {
-    uint32_t i = 0;
-    while (i < ZO_OPERATORS && kSelfTest.kinds[i].builtin != static_cast<int32_t>(op)) ++i;
-    return Watched(i, own_.FindOp(op));
+    return Watched(op, nullptr, own_.FindOp(op));
   }
   const TFLMRegistration* FindOp(const char* op) const override {
-    uint32_t i = 0;
-    const OperatorKind* const kinds = kSelfTest.kinds;
-    while (i < ZO_OPERATORS && (kinds[i].custom == nullptr || strcmp(kinds[i].custom, op) != 0)) {
-      ++i;
-    }
-    return Watched(i, own_.FindOp(op));
+    return Watched(tflite::BuiltinOperator_CUSTOM, op, own_.FindOp(op));
   }
   // The result's type has had several names in TFLM's history.
-  decltype(std::declval<const tflite::MicroOpResolver&>().GetOpDataParser(
-      tflite::BuiltinOperator_ADD))
-  GetOpDataParser(tflite::BuiltinOperator op) const override {
+  decltype(Any().GetOpDataParser(tflite::BuiltinOperator_ADD)) GetOpDataParser(
+      tflite::BuiltinOperator op) const override {
     return own_.GetOpDataParser(op);
   }
 
@@ -76,7 +68,8 @@ class OperatorWatch : public tflite::MicroOpResolver {
     return sum;
   }
 
-  const TFLMRegistration* Watched(uint32_t kind, const TFLMRegistration* own) const;
+  const TFLMRegistration* Watched(int32_t builtin, const char* custom,
+                                  const TFLMRegistration* own) const;
 
   const tflite::MicroOpResolver& own_;
   zo_self_test* found_;
@@ -90,14 +83,20 @@ class OperatorWatch : public tflite::MicroOpResolver {
 // TFLM calls operators without saying for whom.
 OperatorWatch* watch = nullptr;
 
-const TFLMRegistration* OperatorWatch::Watched(uint32_t kind, const TFLMRegistration* own) const {
-  if (own == nullptr || kind == ZO_OPERATORS) return nullptr;
-  watched_[kind] = *own;
-  own_invoke_[kind] = own->invoke;
-  watched_[kind].invoke = [](TfLiteContext* context, TfLiteNode* node) {
+const TFLMRegistration* OperatorWatch::Watched(int32_t builtin, const char* custom,
+                                               const TFLMRegistration* own) const {
+  if (own == nullptr) return nullptr;
+  uint32_t i = 0;
+  while (kSelfTest.kinds[i].builtin != builtin ||
+         (custom != nullptr && strcmp(kSelfTest.kinds[i].custom, custom) != 0)) {
+    if (++i == ZO_OPERATORS) return nullptr;
+  }
+  own_invoke_[i] = own->invoke;
+  watched_[i] = *own;
+  watched_[i].invoke = [](TfLiteContext* context, TfLiteNode* node) {
     return watch->Run(context, node);
   };
-  return &watched_[kind];
+  return &watched_[i];
 }
 
 // Byte `at` of the noise that is input `input` of a sample.
