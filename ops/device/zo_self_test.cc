@@ -121,7 +121,7 @@ bool ReadNoise(void* context, uint32_t sample, int8_t* const* inputs, void* labe
 }  // namespace
 
 zo_status Network::SelfTest(zo_self_test* found) {
-  if (interpreters_ == nullptr) return ZO_ERROR_ORDER;
+  if (!is_ready_) return ZO_ERROR_ORDER;
   if (kSelfTest.count == 0) return ZO_ERROR_OPTIONS;
   const tflite::MicroOpResolver& own = *resolver_;
   const LogStore base = base_;
