@@ -285,6 +285,9 @@ void device_memory_take(const flash_part* other) { flash_part_take(&stores::Part
 int device_memory_mount() { return stores::Mount() ? ZO_OK : ZO_ERROR_STORE; }
 int device_memory_clear() { return stores::Clear() ? ZO_OK : ZO_ERROR_STORE; }
 void device_memory_cut_in(uint32_t operations) { flash_part_cut_in(&stores::Part(), operations); }
+void device_memory_fail(uint32_t after, uint32_t operations) {
+  flash_part_fail(&stores::Part(), after, operations);
+}
 void device_memory_power_on() { flash_part_power_on(&stores::Part()); }
 void device_memory_record() { flash_part_record(&stores::Part()); }
 void device_memory_cut_at(uint32_t operation) { flash_part_cut_at(&stores::Part(), operation); }
@@ -295,6 +298,7 @@ int device_memory_read(uint8_t* bytes, uint32_t count) {
   return zo_store_read(&log, 0, bytes, count) == ZO_OK;
 }
 int device_memory_set_log() { return trainer.SetLog(&stores::Log()); }
+int device_memory_export_log() { return trainer.ExportLog(stores::Log()); }
 int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullptr, 0); }
 
 // --- A link to a host. `whole`: the store has two places; else it is the log. `reset` sets the

@@ -324,6 +324,10 @@ class Device:
         """Power fails while the memory does the operation of this number from now on; 0: never."""
         self._library.device_memory_cut_in(u32(operations))
 
+    def fail_memory(self, after: int, operations: int) -> None:
+        """After some operations of the memory, a number of them fail, and none behind them."""
+        self._library.device_memory_fail(u32(after), u32(operations))
+
     def power_on(self) -> None:
         """Nothing fails from now on."""
         self._library.device_memory_power_on()
@@ -367,6 +371,10 @@ class Device:
     def set_stored_log(self) -> int:
         """From now on steps go into the store in memory."""
         return self._call("device_memory_set_log")
+
+    def export_stored_log(self) -> int:
+        """Writes what the log in memory lacks."""
+        return self._call("device_memory_export_log")
 
     def import_stored_log(self) -> int:
         """Goes on from the log in memory."""

@@ -106,6 +106,7 @@ bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page
   kind_of_store = kind;
   switch (kind) {
     case kRing:
+      part.has_ecc = unit >= 8;  // as parts with such units do
       log_store = {zo_flash_store_write,
                    zo_flash_store_read,
                    &ring,

@@ -14,6 +14,7 @@ from device.emulation import (
     LOG,
     MEMORY,
     OK,
+    RING,
     RUNTIME_FAILED,
     SAMPLE,
     STORE,
@@ -22,6 +23,7 @@ from device.emulation import (
     Store,
     needs_compiler,
 )
+from device.powered import KINDS, STORES, Kind, boot, check_end, interval, powered
 from device.runs import CLASSES, RUNS, SEGMENTED_WEIGHTS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
 
 pytestmark = needs_compiler
@@ -218,6 +220,31 @@ def test_each_read_of_a_log_that_fails(name: str, every: int) -> None:
 
 def check_kept(made: Device, weights: bytes) -> None:
     assert made.export_weights() == (OK, weights)
+
+
+@pytest.mark.parametrize("store", [name for name in STORES if STORES[name].kind == RING])
+@pytest.mark.parametrize("run", KINDS, ids=lambda run: run[0])
+def test_flash_that_fails_loses_nothing(run: Kind, store: str) -> None:
+    """A single failure shows nowhere, and behind one that lasts the log is exported, without a mount."""
+    made, failed = powered(run), {1: 0, 3000: 0}
+    for after, operations in itertools.product((0, 1, 7, 25, 60), failed):
+        made.begin_memory(STORES[store])
+        assert boot(made, run, clears=True) == 0
+        made.fail_memory(after, operations)
+        while True:
+            status, report = made.train_step()
+            if status == OK and not report.step_done:
+                break
+            while status != OK:
+                assert status == STORE
+                failed[operations] += 1
+                status = made.export_stored_log()
+        if operations == 1 or run[0] in WEIGHT_RUNS:
+            check_end(made, run)
+        else:  # the export of a layer-wise run is a snapshot more
+            assert made.memory_faults == 0
+        assert boot(made, run) // interval(run) == STEPS // interval(run)
+    assert failed[1] == 0 and failed[3000] > 5
 
 
 def torn(name: str, made: Device) -> Store:

@@ -230,7 +230,8 @@ def test_an_emulated_cortex_m4_has_the_desktops_log(
     follow_log(algorithm, capsys)
 
 
-# Records samples, trains, loses power while it writes into the log, goes on, and prints.
+# Records samples, trains while its flash fails now and then, loses power while it writes into the log, goes
+# on, and prints.
 MAIN = """
 #include <stdio.h>
 
@@ -246,6 +247,15 @@ bool Tear(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   return false;
 }
 
+// How many of the next units cannot be programmed.
+uint32_t failing = 0;
+
+bool ProgramOrFail(void* context, uint32_t address, const uint8_t* bytes, uint32_t count) {
+  if (failing == 0) return Program(context, address, bytes, count);
+  failing -= 1;
+  return false;
+}
+
 int main() {
   memset(part, 0x5A, sizeof part);
   for (uint32_t i = 0; i < node_zo::kSampleCount; ++i) {
@@ -256,8 +266,12 @@ int main() {
   }
   if (Record(recordings[0].input, 0)) return 2;
   if (Begin() != NODE_ZO_OK || trainer.step() != 0) return 3;
+  const node_zo_flash kFailing = {ProgramOrFail, Erase, ReadPart, nullptr, 16, 8192, 256, 4};
+  if (node_zo_flash_store_mount(&flash, &kFailing, pages) != NODE_ZO_OK) return 13;
   while (trainer.step() < NODE_ZO_STEPS / 4 * 3) {
-    if (!Work()) return 4;
+    if (trainer.step() % 5 == 0) failing = 1;
+    if (trainer.step() % 7 == 3) failing = MOST_FAILURES;
+    if (!Work() || failing > 0) return 4;
     Predict(recordings[0].input);
   }
   const node_zo::LogStore kTorn = {Tear, kStore.read, &flash, nullptr, kFlash.unit, kStore.bytes};
@@ -304,7 +318,9 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     pieces = [block.text for block in blocks(GUIDE) if block.language == "cpp"]
     assert len(pieces) == 7
     program = "\n".join(pieces)
-    build_program(program + MAIN, algorithm)
+    # So many that a record fails, and is exported; of node perturbation that would be a snapshot more.
+    most = "18" if algorithm == "weight" else "1"
+    build_program(program + MAIN.replace("MOST_FAILURES", most), algorithm)
     lines = run(CORES["cortex-m4"], Path(f"{algorithm}.build/{algorithm}"), timeout=300).splitlines()
 
     steps = int(

@@ -9,17 +9,28 @@
 
 enum {
   kPageHeaderBytes = 16,
-  kPageNumber = 4,
+  kPageWhat = 4,
   kPageWrite = 8,
   kPageChecksum = 12,
-  kFlashChunk = 32 /* bytes that are copied at once: whole units */
+  kFlashChunk = 32,       /* bytes that are copied at once: whole units */
+  kFlashStoreVersion = 2, /* of pages */
+  kPagesWithMarks = 4,    /* least pages of a sector that has a page for marks */
+  kGenerations = 1 << 14
 };
 
-#define PAGE_MAGIC UINT32_C(0x4B53465A)
 #define NO_PAGE UINT32_MAX
-#define ALL_GONE (UINT32_MAX - 1u)
+
+/* What a page has. */
+typedef enum page_kind {
+  PAGE_WRITTEN = 0, /* content */
+  PAGE_COPIED = 1, /* content that is elsewhere, too, until its sector has a page of another kind */
+  PAGE_MARKS = 2,
+  PAGE_CLEARED = 3 /* nothing; its generation begins */
+} page_kind;
 
 static uint32_t pages_of_sector(const zo_flash* f) { return f->sector_bytes / f->page_bytes; }
+
+static uint32_t pages_of_part(const zo_flash* f) { return f->sectors * pages_of_sector(f); }
 
 static uint32_t page_header_bytes(const zo_flash* f) {
   return f->unit > kPageHeaderBytes ? f->unit : kPageHeaderBytes;
@@ -40,88 +51,170 @@ static bool fits_flash(const zo_flash* f) {
          (uint64_t)f->sectors * f->sector_bytes <= UINT32_MAX;
 }
 
+static uint32_t geometry_of(const zo_flash* f) {
+  uint8_t words[20];
+  zo_write_u32(words, kFlashStoreVersion);
+  zo_write_u32(words + 4, f->sectors);
+  zo_write_u32(words + 8, f->sector_bytes);
+  zo_write_u32(words + 12, f->page_bytes);
+  zo_write_u32(words + 16, f->unit);
+  return zo_crc32(0, words, sizeof words);
+}
+
 /* --- Finding what is there ----------------------------------------------------------------------
  */
 
-/* False where the part cannot be read. A page that has no whole header has the number NO_PAGE. */
-static bool read_header(const zo_flash* f, uint32_t page, uint32_t* number, uint32_t* write) {
-  uint8_t header[kPageHeaderBytes];
-  if (f->read(f->context, page * f->page_bytes, header, sizeof header) <= 0) return false;
-  const bool is_whole = zo_read_u32(header) == PAGE_MAGIC &&
-                        zo_read_u32(header + kPageChecksum) == zo_crc32(0, header, kPageChecksum);
-  *number = is_whole ? zo_read_u32(header + kPageNumber) : NO_PAGE;
-  *write = zo_read_u32(header + kPageWrite);
+typedef struct page_header {
+  uint32_t geometry, number, generation, write;
+  page_kind kind;
+  bool is_whole; /* a page without a whole header, or one that cannot be read, is none */
+} page_header;
+
+/* False where the part fails. */
+static bool read_header(const zo_flash* f, uint32_t page, page_header* header) {
+  uint8_t bytes[kPageHeaderBytes];
+  const int32_t found = f->read(f->context, page * f->page_bytes, bytes, sizeof bytes);
+  header->is_whole = false;
+  if (found <= 0) return found == 0;
+  const uint32_t what = zo_read_u32(bytes + kPageWhat);
+  header->geometry = zo_read_u32(bytes);
+  header->number = what & 0xFFFFu;
+  header->kind = (page_kind)(what >> 16 & 3u);
+  header->generation = what >> 18;
+  header->write = zo_read_u32(bytes + kPageWrite);
+  header->is_whole = zo_read_u32(bytes + kPageChecksum) == zo_crc32(0, bytes, kPageChecksum);
   return true;
 }
 
-/* No page of content is where it is known to be, from a page of the part on. */
-static void forget(zo_flash_store* self, uint32_t from) {
-  for (uint32_t i = 0; i < self->count; ++i) {
-    if (self->pages[i] > from) self->pages[i] = 0;
-  }
+static bool is_own(const zo_flash_store* self, const page_header* header) {
+  return header->is_whole && header->geometry == self->geometry;
 }
 
-/* Where each page of content is, and which was written last; NO_PAGE: none.
- * Numbers of writes grow around the ring. So of two copies of a page the one farther on is the
- * newer, but where the ring's oldest page lies between them. */
-static bool find_pages(zo_flash_store* self, uint32_t* last) {
-  const zo_flash* f = self->flash;
-  uint32_t oldest = 0, begin = 0; /* pages written before the number `begin` are gone */
-  forget(self, 0);
-  self->writes = 0;
+/* Bytes of the part, `torn` in the place of those of units that cannot be read. False where the
+ * part fails. */
+static bool read_data(const zo_flash* f, uint32_t address, uint8_t* bytes, uint32_t count,
+                      uint8_t torn) {
+  const int32_t found = f->read(f->context, address, bytes, count);
+  if (found != 0) return found > 0;
+  for (uint32_t part; count > 0u; address += part, bytes += part, count -= part) {
+    part = f->unit - address % f->unit;
+    if (part > count) part = count;
+    const int32_t read = f->read(f->context, address, bytes, part);
+    if (read < 0) return false;
+    if (read == 0) memset(bytes, torn, part);
+  }
+  return true;
+}
+
+/* Bytes of a page's content, or marks, up to the last unit that something was programmed into.
+ * False where the part fails. */
+static bool find_end(const zo_flash* f, uint32_t page, uint32_t* end) {
+  *end = page_data_bytes(f);
+  while (*end > 0u) {
+    uint8_t bytes[kFlashChunk];
+    const uint32_t count = *end < kFlashChunk ? *end : (uint32_t)kFlashChunk;
+    if (!read_data(f, data_at(f, page) + *end - count, bytes, count, 0)) return false;
+    for (uint32_t at = count; at > 0u; at -= f->unit, *end -= f->unit) {
+      if (!zo_is_erased(bytes + (at - f->unit), f->unit)) return true;
+    }
+  }
+  return true;
+}
+
+/* The page that was written last; false where the part fails. */
+static bool find_last(zo_flash_store* self, uint32_t* last, page_header* newest) {
   *last = NO_PAGE;
-  for (uint32_t page = 0; page < f->sectors * pages_of_sector(f); ++page) {
-    uint32_t number, write;
-    if (!read_header(f, page, &number, &write)) return false;
-    if (number >= self->count && number != ALL_GONE) continue;
-    const bool is_newest = *last == NO_PAGE || write >= self->writes;
-    if (is_newest) {
-      *last = page;
-      self->writes = write + 1u;
-    } else if (oldest == 0u) {
-      oldest = page;
-    }
-    if (write < begin) continue;
-    if (number == ALL_GONE) {
-      begin = write;
-      forget(self, is_newest ? 0u : oldest);
-    } else if (self->pages[number] == 0u || is_newest || self->pages[number] > oldest) {
-      self->pages[number] = (uint16_t)(page + 1u);
-    }
+  self->writes = 0;
+  for (uint32_t page = 0; page < pages_of_part(self->flash); ++page) {
+    page_header found;
+    if (!read_header(self->flash, page, &found)) return false;
+    if (!found.is_whole || found.write < self->writes) continue;
+    self->writes = found.write + 1u;
+    *newest = found;
+    *last = page;
   }
   return true;
 }
 
-static uint32_t sector_behind(const zo_flash* f, uint32_t sector) {
-  return sector + 1u < f->sectors ? sector + 1u : 0u;
-}
-
-static bool has_content(const zo_flash_store* self, uint32_t sector) {
-  const uint32_t pages = pages_of_sector(self->flash);
-  for (uint32_t i = 0; i < self->count; ++i) {
-    if (self->pages[i] != 0u && (self->pages[i] - 1u) / pages == sector) return true;
+/* Whether what was copied to a sector counts: false, too, where the part fails. */
+static bool is_complete(const zo_flash_store* self, uint32_t first, bool* is_read) {
+  for (uint32_t i = 0; i < pages_of_sector(self->flash); ++i) {
+    page_header found;
+    if (!read_header(self->flash, first + i, &found)) return *is_read = false;
+    if (is_own(self, &found) && found.kind != PAGE_COPIED) return true;
   }
   return false;
 }
 
-static bool find_all(zo_flash_store* self) {
+/* Where each page of content is; false where the part fails. */
+static bool find_pages(zo_flash_store* self) {
   const zo_flash* f = self->flash;
-  const uint32_t pages = pages_of_sector(f);
-  uint32_t last;
-  self->head = self->room = 0;
-  if (!find_pages(self, &last)) return false;
-  if (last == NO_PAGE) return true;
-  /* The sector behind the head's is empty, but while it is copied to the head: then the head has
-   * nothing else, and copying begins anew. */
-  const uint32_t sector = last / pages;
-  if (has_content(self, sector_behind(f, sector)) &&
-      (!f->erase(f->context, sector * f->sector_bytes) || !find_pages(self, &last))) {
-    return false;
+  bool is_read = true, counts = false;
+  for (uint32_t i = 0; i < self->count; ++i) self->pages[i] = 0;
+  for (uint32_t page = 0; page < pages_of_part(f); ++page) {
+    page_header found, other;
+    if (page % pages_of_sector(f) == 0u) counts = is_complete(self, page, &is_read);
+    if (!is_read || !read_header(f, page, &found)) return false;
+    if (!counts || !is_own(self, &found) || found.generation != self->generation ||
+        found.kind > PAGE_COPIED || found.number >= self->count) {
+      continue;
+    }
+    uint16_t* known = &self->pages[found.number];
+    if (*known != 0u && !read_header(f, *known - 1u, &other)) return false;
+    if (*known == 0u || other.write < found.write) *known = (uint16_t)(page + 1u);
   }
-  /* A unit that a power cut has left undecided may look erased, so the rest of the sector is left
-   * alone. */
-  if (last != NO_PAGE) self->head = (last / pages + 1u) * pages;
   return true;
+}
+
+static uint32_t sector_of(const zo_flash_store* self, uint32_t page) {
+  return page / pages_of_sector(self->flash);
+}
+
+/* The head is at the end of a sector. */
+static void end_sector(zo_flash_store* self, uint32_t sector) {
+  self->sector = sector;
+  self->head = (sector + 1u) * pages_of_sector(self->flash);
+  self->open = self->marks_page = NO_PAGE;
+  self->is_closed = false;
+}
+
+/* A unit that a power cut has left undecided may look erased. So writes go on in the sector of the
+ * last one only where marks say that nothing was begun which was not done. False where the part
+ * fails. */
+static bool find_marks(zo_flash_store* self, uint32_t last) {
+  const zo_flash* f = self->flash;
+  uint32_t open = NO_PAGE, end;
+  for (uint32_t page = self->sector * pages_of_sector(f); page <= last; ++page) {
+    page_header found;
+    if (!read_header(f, page, &found)) return false;
+    if (!is_own(self, &found)) continue;
+    if (found.kind == PAGE_MARKS) self->marks_page = page;
+    if (found.number < self->count && self->pages[found.number] == page + 1u) open = found.number;
+  }
+  if (self->marks_page == NO_PAGE) return true;
+  if (!find_end(f, self->marks_page, &end)) return false;
+  self->marks = end / f->unit;
+  self->is_closed = self->marks % 2u == 0u && end < page_data_bytes(f);
+  if (!self->is_closed) return true;
+  self->head = last + 1u;
+  self->open = open;
+  return open == NO_PAGE || find_end(f, (uint32_t)self->pages[open] - 1u, &self->filled);
+}
+
+static zo_status find_all(zo_flash_store* self) {
+  uint32_t last;
+  page_header newest;
+  self->is_mounted = false;
+  self->marks_bytes = self->generation = 0;
+  if (!find_last(self, &last, &newest)) return ZO_ERROR_STORE;
+  end_sector(self, last == NO_PAGE ? self->flash->sectors - 1u : sector_of(self, last));
+  if (last != NO_PAGE) {
+    self->generation = newest.generation;
+    if (!is_own(self, &newest)) return ZO_ERROR_LOG;
+  }
+  if (!find_pages(self) || (last != NO_PAGE && !find_marks(self, last))) return ZO_ERROR_STORE;
+  self->is_mounted = true;
+  return ZO_OK;
 }
 
 zo_status zo_flash_store_mount(zo_flash_store* self, const zo_flash* flash, uint16_t* pages) {
@@ -130,16 +223,21 @@ zo_status zo_flash_store_mount(zo_flash_store* self, const zo_flash* flash, uint
   }
   self->flash = flash;
   self->pages = pages;
+  self->geometry = geometry_of(flash);
   self->count = ZO_FLASH_STORE_PAGES(flash->sectors, flash->sector_bytes, flash->page_bytes);
-  self->open = NO_PAGE;
-  self->filled = 0;
-  if (find_all(self)) return ZO_OK;
-  self->flash = NULL;
-  return ZO_ERROR_STORE;
+  self->sector = NO_PAGE;
+  return find_all(self);
 }
 
-static uint32_t bytes_of(const zo_flash_store* self) {
-  return self->flash == NULL ? 0u : self->count * page_data_bytes(self->flash);
+/* After something has failed, what is there is found again, and writes go on behind the sector in
+ * which it has. */
+static zo_status find_again(zo_flash_store* self) {
+  if (self->flash == NULL) return ZO_ERROR_STORE;
+  if (self->is_mounted) return ZO_OK;
+  const uint32_t sector = self->sector;
+  const zo_status status = find_all(self);
+  if (sector != NO_PAGE) end_sector(self, sector);
+  return status;
 }
 
 /* --- Writing ------------------------------------------------------------------------------------
@@ -159,148 +257,243 @@ static void lay_over(const page_change* change, uint32_t at, uint8_t* bytes, uin
     memcpy(bytes + (begin - at), change->bytes + (begin - change->begin), end - begin);
 }
 
-/* Makes a page of what was programmed behind its header. */
-static bool write_header(zo_flash_store* self, uint32_t page, uint32_t number) {
+/* Programs bytes at an offset of the open page's content, but for the units at their end that stay
+ * erased, which are left for what follows. */
+static bool program_data(zo_flash_store* self, uint32_t page, uint32_t at, const uint8_t* bytes,
+                         uint32_t count) {
   const zo_flash* f = self->flash;
+  while (count > 0u && zo_is_erased(bytes + (count - f->unit), f->unit)) count -= f->unit;
+  if (count == 0u) return true;
+  self->filled = at + count;
+  return f->program(f->context, data_at(f, page) + at, bytes, count);
+}
+
+/* Makes the page at the head one of what was programmed behind its header. */
+static bool write_header(zo_flash_store* self, page_kind kind, uint32_t number) {
+  const zo_flash* f = self->flash;
+  const uint32_t page = self->head++;
   uint8_t header[kFlashChunk];
   memset(header, 0xFF, sizeof header);
-  zo_write_u32(header, PAGE_MAGIC);
-  zo_write_u32(header + kPageNumber, number);
-  zo_write_u32(header + kPageWrite, self->writes);
+  zo_write_u32(header, self->geometry);
+  zo_write_u32(header + kPageWhat, number | (uint32_t)kind << 16 | self->generation << 18);
+  zo_write_u32(header + kPageWrite, self->writes++);
   zo_write_u32(header + kPageChecksum, zo_crc32(0, header, kPageChecksum));
-  if (!f->program(f->context, page * f->page_bytes, header, page_header_bytes(f))) return false;
-  self->writes += 1u;
-  return true;
+  return f->program(f->context, page * f->page_bytes, header, page_header_bytes(f));
 }
 
 /* Writes a page of content at the head, which has room for it. */
-static bool write_page(zo_flash_store* self, uint32_t number, const page_change* change) {
+static bool write_page(zo_flash_store* self, page_kind kind, uint32_t number,
+                       const page_change* change) {
   const zo_flash* f = self->flash;
-  const uint32_t from = self->pages[number], to = self->head++, size = page_data_bytes(f);
-  self->room -= 1u;
+  const uint32_t from = self->pages[number], to = self->head, size = page_data_bytes(f);
   self->open = number;
   self->filled = 0;
   for (uint32_t at = 0, count; at < size; at += count) {
     uint8_t bytes[kFlashChunk];
     count = size - at < kFlashChunk ? size - at : (uint32_t)kFlashChunk;
     memset(bytes, 0xFF, sizeof bytes);
-    if (from != 0u && f->read(f->context, data_at(f, from - 1u) + at, bytes, count) <= 0) {
-      return false;
-    }
+    if (from != 0u && !read_data(f, data_at(f, from - 1u) + at, bytes, count, 0xFF)) return false;
     lay_over(change, at, bytes, count);
-    /* Units that stay erased at its end are left for what follows. */
-    uint32_t used = count;
-    while (used > 0u && zo_is_erased(bytes + (used - f->unit), f->unit)) used -= f->unit;
-    if (used == 0u) continue;
-    if (!f->program(f->context, data_at(f, to) + at, bytes, used)) return false;
-    self->filled = at + used;
+    if (!program_data(self, to, at, bytes, count)) return false;
   }
-  if (!write_header(self, to, number)) return false;
+  if (!write_header(self, kind, number)) return false;
   self->pages[number] = (uint16_t)(to + 1u);
   return true;
 }
 
-/* Gives the head another sector, into which goes what is left in the one behind it. */
-static bool next_sector(zo_flash_store* self) {
-  const zo_flash* f = self->flash;
-  const uint32_t pages = pages_of_sector(f);
-  /* At the end of a sector, or before the first. */
-  const uint32_t sector = self->head / pages % f->sectors, behind = sector_behind(f, sector);
-  const page_change none = {NULL, 0, 0};
-  if (!f->erase(f->context, sector * f->sector_bytes)) return false;
-  self->head = sector * pages;
-  self->room = pages;
+static uint32_t room_of(const zo_flash_store* self) {
+  return (self->sector + 1u) * pages_of_sector(self->flash) - self->head;
+}
+
+/* Pages of content in a sector. */
+static uint32_t content_of(const zo_flash_store* self, uint32_t sector) {
+  uint32_t found = 0;
   for (uint32_t i = 0; i < self->count; ++i) {
-    if (self->pages[i] == 0u || (self->pages[i] - 1u) / pages != behind) continue;
-    if (!write_page(self, i, &none)) return false;
+    if (self->pages[i] != 0u && sector_of(self, self->pages[i] - 1u) == sector) ++found;
+  }
+  return found;
+}
+
+/* Gives the head the next sector that has no content and can be erased; the last one, too, where
+ * copying to it was broken off. */
+static bool take_sector(zo_flash_store* self) {
+  const zo_flash* f = self->flash;
+  for (uint32_t i = 1; i <= f->sectors; ++i) {
+    const uint32_t sector = (self->sector + i) % f->sectors, first = sector * pages_of_sector(f);
+    bool is_read = true;
+    if (content_of(self, sector) > 0u) continue;
+    if (i == f->sectors && (is_complete(self, first, &is_read) || !is_read)) return false;
+    if (!f->erase(f->context, sector * f->sector_bytes)) continue;
+    end_sector(self, sector);
+    self->head = first;
+    return true;
+  }
+  return false;
+}
+
+/* Copies the content of a sector to the head. The copies count once the last one is there. */
+static bool empty_sector(zo_flash_store* self, uint32_t sector) {
+  const page_change none = {NULL, 0, 0};
+  uint32_t left = content_of(self, sector);
+  for (uint32_t i = 0; i < self->count; ++i) {
+    if (self->pages[i] == 0u || sector_of(self, self->pages[i] - 1u) != sector) continue;
+    if (!write_page(self, --left > 0u ? PAGE_COPIED : PAGE_WRITTEN, i, &none)) return false;
+  }
+  return true;
+}
+
+/* Gives the head another sector. The sectors behind it have no content: one, and as many as may
+ * fail to be erased; where they are fewer, the content of the next one goes into the head's. */
+static bool next_sector(zo_flash_store* self) {
+  const uint32_t sectors = self->flash->sectors;
+  if (!take_sector(self)) return false;
+  for (uint32_t i = 1; i <= 1u + ZO_FLASH_STORE_SPARE(sectors); ++i) {
+    const uint32_t sector = (self->sector + i) % sectors;
+    if (content_of(self, sector) > 0u) return empty_sector(self, sector);
+  }
+  return true;
+}
+
+/* Gives the head a page. The content is smaller than the ring by two sectors and the spare ones, so
+ * there is room in a round at the latest. */
+static bool make_room(zo_flash_store* self) {
+  for (uint32_t i = 0; room_of(self) == 0u; ++i) {
+    if (i > self->flash->sectors || !next_sector(self)) return false;
   }
   return true;
 }
 
 /* Bytes of the page of content that was written last. */
 static bool go_on(zo_flash_store* self, const page_change* change) {
-  const zo_flash* f = self->flash;
-  const uint32_t unit = f->unit, end = (change->end + unit - 1u) / unit * unit;
-  const uint32_t data = data_at(f, (uint32_t)self->pages[self->open] - 1u);
+  const uint32_t unit = self->flash->unit, end = (change->end + unit - 1u) / unit * unit;
+  const uint32_t page = (uint32_t)self->pages[self->open] - 1u;
   for (uint32_t at = change->begin / unit * unit, count; at < end; at += count) {
     uint8_t bytes[kFlashChunk];
     count = end - at < kFlashChunk ? end - at : (uint32_t)kFlashChunk;
     memset(bytes, 0xFF, sizeof bytes);
     lay_over(change, at, bytes, count);
-    if (!f->program(f->context, data + at, bytes, count)) return false;
-  }
-  self->filled = end;
-  return true;
-}
-
-/* Gives the head a page. The content is smaller than the ring by two sectors, so there is room in a
- * round at the latest. */
-static bool make_room(zo_flash_store* self) {
-  while (self->room == 0u) {
-    if (!next_sector(self)) return false;
+    if (!program_data(self, page, at, bytes, count)) return false;
   }
   return true;
 }
 
 static bool write_change(zo_flash_store* self, uint32_t number, const page_change* change) {
-  const zo_flash* f = self->flash;
-  if (number == self->open && change->begin / f->unit * f->unit >= self->filled) {
+  const uint32_t unit = self->flash->unit;
+  if (number == self->open && change->begin / unit * unit >= self->filled) {
     return go_on(self, change);
   }
-  return make_room(self) && write_page(self, number, change);
+  return make_room(self) && write_page(self, PAGE_WRITTEN, number, change);
+}
+
+/* The next mark: all zeros, which a unit may be programmed to although it is not erased: a power
+ * cut may have left the mark looking as if it were. */
+static bool program_mark(zo_flash_store* self) {
+  const zo_flash* f = self->flash;
+  uint8_t zeros[ZO_STORE_UNIT_MOST];
+  memset(zeros, 0, sizeof zeros);
+  const uint32_t address = data_at(f, self->marks_page) + self->marks++ * f->unit;
+  self->marks_bytes += f->unit;
+  return f->program(f->context, address, zeros, f->unit);
+}
+
+/* Before anything is programmed: what was begun may not be done any more. */
+static bool begin_write(zo_flash_store* self) {
+  if (!self->is_closed) return true;
+  self->is_closed = false;
+  return program_mark(self);
+}
+
+/* All that was begun is done. Marks are for those who mount often: when as many bytes of them were
+ * programmed since the store is mounted as a sector has, the rest of one that the next mount leaves
+ * costs no more. */
+static bool end_write(zo_flash_store* self) {
+  const zo_flash* f = self->flash;
+  if (self->marks_bytes >= f->sector_bytes || pages_of_sector(f) < kPagesWithMarks) return true;
+  /* This mark, and that of the write to come. */
+  if (self->marks_page != NO_PAGE && (self->marks + 2u) * f->unit <= page_data_bytes(f)) {
+    if (!program_mark(self)) return false;
+  } else {
+    if (room_of(self) == 0u) return true;
+    self->marks_page = self->head;
+    self->marks = 0;
+    self->marks_bytes += f->page_bytes;
+    if (!write_header(self, PAGE_MARKS, 0xFFFFu)) return false;
+  }
+  self->is_closed = true;
+  return true;
+}
+
+static bool clear_all(zo_flash_store* self) {
+  if (room_of(self) == 0u && !take_sector(self)) return false;
+  self->generation = (self->generation + 1u) % kGenerations;
+  if (!write_header(self, PAGE_CLEARED, 0xFFFFu)) return false;
+  for (uint32_t i = 0; i < self->count; ++i) self->pages[i] = 0;
+  self->open = NO_PAGE;
+  return true;
+}
+
+/* Writes, or where there are no bytes, clears. What has failed is tried again: a sector that cannot
+ * be programmed is left for the next one. */
+static bool change_content(zo_flash_store* self, uint32_t offset, const uint8_t* bytes,
+                           uint32_t count) {
+  const uint32_t size = page_data_bytes(self->flash);
+  uint32_t failures = 0;
+  do {
+    const uint32_t begin = offset % size, part = size - begin < count ? size - begin : count;
+    const page_change change = {bytes, begin, begin + part};
+    const zo_status status = find_again(self);
+    if (status != ZO_OK && (status != ZO_ERROR_LOG || bytes != NULL)) return false;
+    self->is_mounted =
+        begin_write(self) &&
+        (bytes == NULL ? clear_all(self) : write_change(self, offset / size, &change));
+    if (!self->is_mounted) {
+      if (failures++ > self->flash->sectors) return false;
+      continue;
+    }
+    failures = 0;
+    offset += part;
+    if (bytes != NULL) bytes += part;
+    count -= part;
+  } while (!self->is_mounted || count > 0u);
+  self->is_mounted = end_write(self);
+  return true;
+}
+
+static uint32_t bytes_of(const zo_flash_store* self) {
+  return self->flash == NULL ? 0u : self->count * page_data_bytes(self->flash);
 }
 
 bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   zo_flash_store* self = (zo_flash_store*)store;
   const uint32_t room = bytes_of(self);
   if (offset > room || count > room - offset) return false;
-  while (count > 0u) {
-    const uint32_t size = page_data_bytes(self->flash), begin = offset % size;
-    const uint32_t part = size - begin < count ? size - begin : count;
-    const page_change change = {bytes, begin, begin + part};
-    if (!write_change(self, offset / size, &change)) {
-      self->flash = NULL;
-      return false;
-    }
-    offset += part;
-    bytes += part;
-    count -= part;
-  }
-  return true;
+  return count == 0u || change_content(self, offset, bytes, count);
 }
 
 zo_status zo_flash_store_clear(zo_flash_store* self) {
-  if (self->flash == NULL) return ZO_ERROR_STORE;
-  forget(self, 0);
-  self->open = NO_PAGE;
-  if (make_room(self) && write_header(self, self->head, ALL_GONE)) {
-    self->head += 1u;
-    self->room -= 1u;
-    return ZO_OK;
-  }
-  self->flash = NULL;
-  return ZO_ERROR_STORE;
+  const bool is_done = self->flash != NULL && change_content(self, 0, NULL, 0);
+  return is_done ? ZO_OK : ZO_ERROR_STORE;
 }
 
 int32_t zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count) {
-  const zo_flash_store* self = (const zo_flash_store*)store;
+  zo_flash_store* self = (zo_flash_store*)store;
+  const zo_flash* f = self->flash;
   const uint32_t room = bytes_of(self);
-  if (self->flash == NULL) return -(int32_t)ZO_ERROR_STORE;
+  if (find_again(self) != ZO_OK) return -(int32_t)ZO_ERROR_STORE;
   if (offset > room) return 0;
-  const int32_t found = (int32_t)(count < room - offset ? count : room - offset);
-  for (count = (uint32_t)found; count > 0u;) {
-    const zo_flash* f = self->flash;
+  const int32_t all = (int32_t)(count < room - offset ? count : room - offset);
+  for (count = (uint32_t)all; count > 0u;) {
     const uint32_t size = page_data_bytes(f), begin = offset % size;
     const uint32_t part = size - begin < count ? size - begin : count;
     const uint32_t page = self->pages[offset / size];
     if (page == 0u) {
       memset(bytes, 0xFF, part);
-    } else if (f->read(f->context, data_at(f, page - 1u) + begin, bytes, part) <= 0) {
+    } else if (!read_data(f, data_at(f, page - 1u) + begin, bytes, part, 0xFF)) {
       return -(int32_t)ZO_ERROR_STORE;
     }
     offset += part;
     bytes += part;
     count -= part;
   }
-  return found;
+  return all;
 }

@@ -15,13 +15,24 @@
  *
  * A page is a header of 16 bytes, filled up to a whole unit, then its part of the content:
  *
- *   0    u32 0x4B53465A ("ZFSK")
- *   4    u32 number of the page in the content; 0xFFFFFFFE: no page, all that was written before is
- *        gone
+ *   0    u32 CRC-32 of version 2 of this format, sectors, bytes of a sector, of a page and of a
+ *        unit, u32 each
+ *   4    u16 number of the page in the content
+ *   6    u16 bits 0 and 1: 0: content, 1: a copy of content, 2: marks, 3: no content; from bit 2
+ *        on: generation
  *   8    u32 number of the write; of two copies of a page the one with the larger number counts
  *   12   u32 CRC-32 of the header before it
  *
- * It is programmed behind the content that is copied: a page without a whole header is none.
+ * It is programmed behind the content: a page without a whole header is none. Copies count once
+ * their sector has a page of another kind, which the last of them is: until then, the sector may be
+ * erased again. A store that is cleared begins a generation; pages of older ones count for nothing.
+ *
+ * Marks are units of zeros, one before a write, one behind it. An even number of them says that
+ * nothing was begun which was not done, so the next mount goes on behind it. Otherwise the first
+ * write after a mount begins a sector: a unit that a power cut has left undecided may look erased.
+ *
+ * A sector that cannot be erased is skipped, one that cannot be programmed is left for the next
+ * one, and what is in it is read on: one of eight may fail.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_FLASH_STORE_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_FLASH_STORE_H_
@@ -36,13 +47,16 @@ extern "C" {
 
 /* The part, and how it is reached. Addresses count from the first sector of the store.
  *
- *   program  `count` bytes, whole units of which none has been programmed since it was erased; true
- *            once they are there for good
+ *   program  `count` bytes, whole units of which none has been programmed since it was erased, but
+ *            for a unit of zeros, which may be programmed at any time. True once they are there for
+ *            good
  *   erase    the sector that begins at the address
- *   read     any number of bytes. More than 0: all of them are read; 0 or less: they are not
+ *   read     any number of bytes. More than 0: all of them are read. 0: they have a unit that was
+ *            never wholly programmed or erased, as its ECC says; nothing else is 0, and on parts
+ *            without ECC such a unit may read as anything. Negative: the part fails, which says
+ *            nothing about what is there
  *
- * `program` and `erase` return false where they fail. Where a power cut has left a unit undecided,
- * `read` may give anything for it, but must not fail. */
+ * `program` and `erase` return false where they fail. */
 typedef struct zo_flash {
   bool (*program)(void* context, uint32_t address, const uint8_t* bytes, uint32_t count);
   bool (*erase)(void* context, uint32_t address);
@@ -55,9 +69,12 @@ typedef struct zo_flash {
   uint32_t unit;         /* bytes that are programmed at once: 1, 2, 4, 8, 16 or 32 */
 } zo_flash;
 
+/* Sectors of a part that may fail. */
+#define ZO_FLASH_STORE_SPARE(sectors) ((sectors) / 8u)
+
 /* Pages of content that a part has room for, which is two bytes of RAM each. */
 #define ZO_FLASH_STORE_PAGES(sectors, sector_bytes, page_bytes) \
-  (((sectors) - 2u) * ((sector_bytes) / (page_bytes)))
+  (((sectors) - 2u - ZO_FLASH_STORE_SPARE(sectors)) * ((sector_bytes) / (page_bytes)))
 
 /* Bytes that such a store has, for zo_log_store. */
 #define ZO_FLASH_STORE_BYTES(sectors, sector_bytes, page_bytes, unit) \
@@ -65,32 +82,40 @@ typedef struct zo_flash {
    ((page_bytes) - ((unit) > 16u ? (unit) : 16u)))
 
 typedef struct zo_flash_store {
-  const zo_flash* flash; /* null: not mounted, or a write has failed */
-  uint16_t* pages;       /* of each page of content, where it is, counted from 1; 0: nowhere */
-  uint32_t count;        /* of pages */
-  uint32_t writes;       /* number of the next one */
-  uint32_t head;         /* the page that is written next */
-  uint32_t room;         /* pages from there to the end of its sector */
-  uint32_t open;         /* the page of content that was written last, since the store is mounted */
-  uint32_t filled;       /* bytes of it from where on none is programmed */
+  const zo_flash* flash;
+  uint16_t* pages;      /* of each page of content, where it is, counted from 1; 0: nowhere */
+  uint32_t count;       /* of pages */
+  uint32_t geometry;    /* as headers have it */
+  uint32_t generation;  /* of pages that count */
+  uint32_t writes;      /* number of the next one */
+  uint32_t sector;      /* that is written last */
+  uint32_t head;        /* its page that is written next; the end of it: another sector is needed */
+  uint32_t open;        /* the page of content that was written last */
+  uint32_t filled;      /* bytes of it from where on none is programmed */
+  uint32_t marks_page;  /* the sector's page for marks */
+  uint32_t marks;       /* in it */
+  uint32_t marks_bytes; /* that marks have cost since the store is mounted */
+  bool is_closed;       /* the last mark says that nothing was begun which was not done */
+  bool is_mounted;      /* false: before it is used, what is there has to be found */
 } zo_flash_store;
 
 /* Finds what is there. A part that was never used, or for something else, has an empty store.
  *   flash  the caller keeps it
  *   pages  [ZO_FLASH_STORE_PAGES(…)]
- * Errors: ZO_ERROR_ARGUMENT: a part as it cannot be; ZO_ERROR_STORE: it cannot be read, or erased
- * where a power cut asks for that. */
+ * Errors: ZO_ERROR_ARGUMENT: a part as it cannot be. ZO_ERROR_LOG: a store of other sectors, pages
+ * or units, or of another version of its format, is there: nothing is read or written until it is
+ * cleared. ZO_ERROR_STORE: the part cannot be read; what is called next mounts again. */
 zo_status zo_flash_store_mount(zo_flash_store* store, const zo_flash* flash, uint16_t* pages);
 
 /* Forgets the content, for a log that begins anew: bytes are 0xFF again, and pages that nothing was
  * written to yet wear the part least. Where power fails, all of it is gone, or nothing.
- * Errors: ZO_ERROR_STORE: the part fails; the store has to be mounted again. */
+ * Errors: ZO_ERROR_STORE: the part fails. */
 zo_status zo_flash_store_clear(zo_flash_store* store);
 
-/* The two functions of a zo_log_store of ZO_FLASH_STORE_BYTES, whose context is a zo_flash_store. A
- * write that returns false, of more than there is room for or where the part fails, may have done a
- * part; where the part has failed, the store has to be mounted again. A read is negative where the
- * part fails or the store is not mounted. */
+/* The two functions of a zo_log_store of ZO_FLASH_STORE_BYTES, whose context is a zo_flash_store
+ * that was mounted. A write that returns false, of more than there is room for or where the part
+ * fails, may have done a part. A read is negative where the part fails. After a failure, the next
+ * call finds what is there as a mount does, and goes on: nobody has to mount again. */
 bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count);
 int32_t zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
 

@@ -19,29 +19,53 @@ static uint32_t bytes_of(const flash_part* part) {
 /* --- What is done, whole or torn ----------------------------------------------------------------
  */
 
+static int is_zero(const uint8_t* bytes, uint32_t count) {
+  while (count > 0u && *bytes == 0u) ++bytes, --count;
+  return count == 0u;
+}
+
+/* What a unit is that power failed at: some of its bits have become what they were to become. */
+static void tear_unit(flash_part* part, uint32_t u, const uint8_t* bytes) {
+  const uint32_t unit = part->flash.unit, fate = flash_draw() % 4u;
+  uint8_t* to = part->image.bytes + u * unit;
+  for (uint32_t i = 0; i < unit; ++i) {
+    const uint8_t wanted = bytes == NULL ? 0xFFu : bytes[i], changed = (uint8_t)(to[i] ^ wanted);
+    if (fate == 1u || (fate > 1u && !part->has_ecc)) to[i] ^= (uint8_t)(changed & flash_draw());
+    if (fate == 0u) to[i] = wanted;
+  }
+  part->image.programmed[u] = fate > 1u && part->has_ecc ? FLASH_TORN : 1u;
+}
+
+/* Units that are programmed to zeros may be what they were not before, but not for sure. */
 static void program_units(flash_part* part, const flash_operation* o, int cut) {
   const uint32_t unit = part->flash.unit, all = o->count / unit;
   const uint32_t units = cut ? flash_draw() % all : all;
   for (uint32_t u = 0; u < units + (cut ? 1u : 0u); ++u) {
-    part->faults += part->image.programmed[o->address / unit + u];
-    part->image.programmed[o->address / unit + u] = 1u;
-    for (uint32_t i = u * unit; i < (u + 1u) * unit; ++i) {
-      /* Of the last one, some of the bits that would become 0. */
-      part->image.bytes[o->address + i] =
-          u < units ? o->bytes[i] : (uint8_t)(o->bytes[i] | flash_draw());
+    const uint8_t* bytes = o->bytes + u * unit;
+    uint8_t* programmed = &part->image.programmed[o->address / unit + u];
+    const int is_over = *programmed != 0u;
+    part->faults += is_over && !is_zero(bytes, unit);
+    if (u == units) {
+      tear_unit(part, o->address / unit + u, bytes);
+      continue;
     }
+    memcpy(part->image.bytes + o->address + u * unit, bytes, unit);
+    *programmed = is_over && part->has_ecc && flash_draw() % 2u == 0u ? FLASH_TORN : 1u;
   }
 }
 
 static void erase_sector(flash_part* part, const flash_operation* o, int cut) {
-  const uint32_t size = part->flash.sector_bytes;
-  for (uint32_t i = o->address; i < o->address + size; ++i) {
-    const uint32_t left = flash_draw();
-    uint8_t* byte = &part->image.bytes[i];
-    *byte = cut && left % 2u == 0u ? (uint8_t)(*byte | (left >> 8)) : 0xFFu;
+  const uint32_t unit = part->flash.unit, size = part->flash.sector_bytes;
+  if (cut) {
+    const uint32_t rare = 1u << 2u * (flash_draw() % 4u);
+    for (uint32_t u = o->address / unit; u < (o->address + size) / unit; ++u) {
+      if (flash_draw() % rare == 0u) tear_unit(part, u, NULL);
+      part->image.programmed[u] |= 1u;
+    }
+    return;
   }
-  if (cut) return;
-  memset(part->image.programmed + o->address / part->flash.unit, 0, size / part->flash.unit);
+  memset(part->image.bytes + o->address, 0xFF, size);
+  memset(part->image.programmed + o->address / unit, 0, size / unit);
   part->erases[o->address / size] += 1u;
 }
 
@@ -94,6 +118,12 @@ static void record(flash_part* part, const flash_operation* o) {
   part->operations = all;
 }
 
+static int is_failing(flash_part* part) {
+  if (part->fails_for == 0u) return 0;
+  if (part->fails_in > 0u) return --part->fails_in, 0;
+  return --part->fails_for, 1;
+}
+
 static bool operate(flash_part* part, const flash_operation* o) {
   const uint32_t unit = part->flash.unit;
   const int is_inside = o->address <= bytes_of(part) && o->count <= bytes_of(part) - o->address;
@@ -104,9 +134,12 @@ static bool operate(flash_part* part, const flash_operation* o) {
   if (part->is_off) return false;
   if (part->is_recording) record(part, o);
   if (part->cut_in > 0u && --part->cut_in == 0u) part->is_off = 1;
-  carry_out(part, o, part->is_off);
+  const uint8_t failure = part->failures[o->address / part->flash.sector_bytes];
+  const int fails = is_failing(part) || (o->kind == FLASH_ERASE && failure == FLASH_NO_ERASE) ||
+                    (o->kind == FLASH_PROGRAM && failure == FLASH_NO_PROGRAM);
+  carry_out(part, o, part->is_off || fails);
   part->program_bytes += o->count;
-  return !part->is_off;
+  return !part->is_off && !fails;
 }
 
 static bool program(void* context, uint32_t address, const uint8_t* bytes, uint32_t count) {
@@ -128,6 +161,9 @@ static int32_t read(void* context, uint32_t address, uint8_t* bytes, uint32_t co
   if (++part->reads == part->failing_read) return -5;
   if (address > bytes_of(part) || count > bytes_of(part) - address) return ++part->faults, -22;
   if (part->is_off) return -5;
+  for (uint32_t u = address / part->flash.unit; u * part->flash.unit < address + count; ++u) {
+    if (part->image.programmed[u] >= FLASH_TORN) return 0;
+  }
   memcpy(bytes, part->image.bytes + address, count);
   return (int32_t)count;
 }
@@ -178,6 +214,7 @@ void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, 
   part->image = new_image(part);
   part->before = new_image(part);
   part->erases = (uint32_t*)calloc(sectors, sizeof *part->erases);
+  part->failures = (uint8_t*)calloc(sectors + 1u, sizeof *part->failures);
   memset(part->image.bytes, 0xFF, bytes_of(part));
   memset(part->image.programmed, dirty, bytes_of(part) / unit);
   for (uint32_t i = 0; dirty && i < bytes_of(part); ++i) {
@@ -192,6 +229,7 @@ void flash_part_free(flash_part* part) {
   free_image(&part->before);
   forget(part);
   free(part->erases);
+  free(part->failures);
 }
 
 void flash_part_take(flash_part* part, const flash_part* other) {
@@ -203,6 +241,11 @@ void flash_part_cut_in(flash_part* part, uint32_t operations) { part->cut_in = o
 void flash_part_power_on(flash_part* part) {
   part->is_off = 0;
   part->cut_in = 0;
+}
+
+void flash_part_fail(flash_part* part, uint32_t after, uint32_t operations) {
+  part->fails_in = after;
+  part->fails_for = operations;
 }
 
 void flash_part_record(flash_part* part) {
@@ -220,6 +263,12 @@ void flash_part_cut_at(flash_part* part, uint32_t operation) {
   }
   copy_image(part, &part->before, &part->image);
   carry_out(part, &part->operations[operation], 1);
+}
+
+uint32_t flash_part_erases(const flash_part* part) {
+  uint32_t all = 0;
+  for (uint32_t i = 0; i < part->flash.sectors; ++i) all += part->erases[i];
+  return all;
 }
 
 uint32_t flash_part_most_erases(const flash_part* part) {

@@ -5,8 +5,10 @@
  * a cache that is brought there by a sync. It counts what no program may do.
  *
  * When power fails, of what is programmed a part arrives, and of the unit at its end some bits; of
- * a sector that is erased some bytes, some bits of them. Of what is written over, or waits in a
- * cache, each unit is there, is not, or is lost, in any order.
+ * a sector that is erased some units, some bits of others. On a part with ECC, a unit that was not
+ * wholly programmed or erased is an error to those who read it, or looks as it did, or as it was to
+ * look. Sectors that fail are no longer erased, or no longer programmed. Of what is written over,
+ * or waits in a cache, each unit is there, is not, or is lost, in any order.
  *
  * Operations can be recorded, and power be cut at each of them afterwards.
  */
@@ -23,8 +25,13 @@ extern "C" {
 typedef struct flash_image {
   uint8_t* bytes;
   uint8_t* safe;       /* bytes without what waits in a cache */
-  uint8_t* programmed; /* of each unit: since it was erased, or synced */
+  uint8_t* programmed; /* of each unit: since it was erased, or synced; FLASH_TORN: an ECC error */
 } flash_image;
+
+enum { FLASH_TORN = 2 };
+
+/* How a sector fails. */
+typedef enum flash_failure { FLASH_GOOD, FLASH_NO_ERASE, FLASH_NO_PROGRAM } flash_failure;
 
 typedef enum flash_operation_kind {
   FLASH_PROGRAM,
@@ -42,10 +49,13 @@ typedef struct flash_operation {
 typedef struct flash_part {
   zo_flash flash;
   flash_image image;
-  int has_cache;    /* what is written over is safe once it is synced */
-  uint32_t* erases; /* of each sector */
-  uint32_t cut_in;  /* power fails at the operation of this number from now on; 0: it does not */
+  int has_cache;     /* what is written over is safe once it is synced */
+  int has_ecc;       /* a unit that is neither programmed nor erased cannot be read */
+  uint32_t* erases;  /* of each sector */
+  uint8_t* failures; /* of each sector, flash_failure */
+  uint32_t cut_in;   /* power fails at the operation of this number from now on; 0: it does not */
   int is_off;
+  uint32_t fails_in, fails_for; /* see flash_part_fail */
   uint32_t faults; /* what no program may do: units programmed twice, addresses outside */
   uint32_t reads;
   uint32_t failing_read; /* number of the read that fails, from 1; 0: none */
@@ -73,12 +83,15 @@ bool flash_part_sync(flash_part* part);
 
 void flash_part_cut_in(flash_part* part, uint32_t operations);
 void flash_part_power_on(flash_part* part);
+/* After some operations, a number of them fail, and none behind them. */
+void flash_part_fail(flash_part* part, uint32_t after, uint32_t operations);
 
 /* From now on operations are recorded; those recorded before are forgotten. */
 void flash_part_record(flash_part* part);
 /* As if power had failed at a recorded operation, counted from 0; one after the other. */
 void flash_part_cut_at(flash_part* part, uint32_t operation);
 
+uint32_t flash_part_erases(const flash_part* part);
 uint32_t flash_part_most_erases(const flash_part* part);
 uint32_t flash_part_least_erases(const flash_part* part);
 
