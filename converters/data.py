@@ -195,12 +195,9 @@ def as_array(value: Any, name: str) -> Array:
     """Returns an array of numbers, one or more for each sample.
 
     Raises:
-        DataError: the value is no array of numbers, has no samples, or is not finite.
+        DataError: the value is no array of numbers, has no samples, is masked, or is not finite.
     """
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise DataError(f"{name}: its samples differ in shape, so they make no array") from error
+    array = unmasked(value, name)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{name} is {array.dtype}, not numbers")
     if array.ndim == 0:
@@ -210,6 +207,22 @@ def as_array(value: Any, name: str) -> Array:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{name} contains NaN or infinity")
     return array
+
+
+def unmasked(value: Any, name: str) -> Array:
+    """Returns an array of anything, which keeps no mask.
+
+    Raises:
+        DataError: values are masked, or samples differ in shape.
+    """
+    if any(map(np.ma.is_masked, value if isinstance(value, list | tuple) else (value,))):
+        raise DataError(
+            f"{name} has masked values, which are no numbers; give {name}.filled(…), or leave the samples out"
+        )
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{name}: its samples differ in shape, so they make no array") from error
 
 
 def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:

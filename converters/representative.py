@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from .data import Array, as_array, check_count, class_labels, gather, in_shape, keys_of, naming, sizes
+from .data import (
+    Array,
+    as_array,
+    check_count,
+    class_labels,
+    gather,
+    in_shape,
+    keys_of,
+    naming,
+    sizes,
+    unmasked,
+)
 from .errors import DataError
 
 __all__ = ["representative_labels", "representative_samples"]
@@ -46,7 +57,7 @@ def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> li
         if len(item) != len(shapes):
             raise DataError(f"the model has {len(shapes)} inputs, a sample {len(item)}")
         for column, value, (name, shape) in zip(columns, item, shapes.items(), strict=True):
-            array = np.asarray(value)
+            array = unmasked(value, name)
             # A sample without its batch axis.
             alone = sizes(array.shape) == sizes(shape)
             column.append(array.reshape(1, *shape) if alone else in_shape(array, shape, name))

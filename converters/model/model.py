@@ -30,6 +30,7 @@ class Model:
         metadata: metadata entries in the order of the file, or None where the file has no such list.
         metadata_buffers: buffers of the deprecated ``metadata_buffer`` list, or None where there is none.
         description: free text, or None where absent.
+        archive: zip archive that is to be appended to the file, or nothing.
     """
 
     subgraphs: list[Subgraph] = dataclasses.field(default_factory=list)
@@ -39,6 +40,7 @@ class Model:
     metadata: list[Metadata] | None = None
     metadata_buffers: list[Buffer] | None = None
     description: str | None = None
+    archive: bytes = b""
 
     def __repr__(self) -> str:
         ports = (

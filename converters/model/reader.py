@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from ..errors import ConversionError
+from .archive import archive_behind
 from .buffer import Buffer
 from .metadata_entry import Metadata
 from .model import Model
@@ -80,7 +81,9 @@ def _read(data: bytes) -> Model:
         )
     try:
         verify(data)
-        return _Reader(schema.ModelT.InitFromPackedBuf(data, 0)).model()
+        model = _Reader(schema.ModelT.InitFromPackedBuf(data, 0)).model()
+        model.archive = archive_behind(data)
+        return model
     except ConversionError:
         raise
     except (

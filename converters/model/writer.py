@@ -11,6 +11,7 @@ import flatbuffers
 import numpy as np
 
 from ..errors import ConversionError
+from .archive import with_archive
 from .buffer import Buffer
 from .model import Model
 from .operator import Operator
@@ -51,7 +52,7 @@ class _AlignedBuffer:
 
 def write_model(model: Model) -> bytes:
     """Returns a model as the bytes of a .tflite file, see ``Model.to_bytes``."""
-    return _write([model], None)[0]
+    return with_archive(_write([model], None)[0], model.archive)
 
 
 def write_together(models: Sequence[Model]) -> tuple[bytes, list[int]]:

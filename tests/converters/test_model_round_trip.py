@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import io
+import struct
+import zipfile
 from typing import Any
 
 import flatbuffers
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
 from helpers.models.running import random_inputs, run
-from tflm_zo.converters import ConversionError, Model, load_model
+from tflm_zo.converters import ConversionError, Model, export_model, extract_segment, inject, load_model
 from tflm_zo.converters.model import Buffer, Metadata
 
 NAMES = st.sampled_from(sorted(MODELS))
@@ -183,3 +186,33 @@ def test_load_from_path(tmp_path: Any) -> None:
     assert load_model(path).to_bytes() == load_model(str(path)).to_bytes()
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "absent.tflite")
+
+
+def behind(data: bytes) -> dict[str, bytes]:
+    """The files of the archive behind a model, whose places are those that its table says."""
+    with zipfile.ZipFile(io.BytesIO(data)) as files:
+        assert all(data[f.header_offset :][:4] == b"PK\3\4" for f in files.infolist())
+        assert data[files.start_dir :][:4] == b"PK\1\2"
+        place = struct.unpack_from("<I", data, data.rfind(b"PK\5\6") + 16)
+        assert place == (files.start_dir,)
+        return {f.filename: files.read(f) for f in files.infolist()}
+
+
+@pytest.mark.parametrize("counts_from_the_model", [True, False])
+@pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_the_archive_behind_a_model(kind: int, counts_from_the_model: bool) -> None:
+    """TFLite's metadata append labels so; whatever becomes of the model, they stay behind it."""
+    held = {"labels.txt": b"yes\nno\n", "deep/vocabulary.txt": b"a" * 5000}
+    beginning = small_cnn()
+    file = io.BytesIO(beginning if counts_from_the_model else b"")
+    with zipfile.ZipFile(file, "a", kind) as files:
+        for name, content in held.items():
+            files.writestr(name, content)
+        files.comment = b"of a test"
+    data = file.getvalue() if counts_from_the_model else beginning + file.getvalue()
+    model = load_model(data)
+    assert behind(model.to_bytes()) == held
+    zo = inject(model)
+    assert behind(zo.to_bytes()) == behind(export_model(load_model(zo.to_bytes())).to_bytes()) == held
+    assert not extract_segment(zo, 0).archive
+    assert load_model(beginning).archive == load_model(data.replace(b"PK\1\2", b"none")).archive == b""

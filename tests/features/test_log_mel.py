@@ -104,6 +104,7 @@ def test_frames_in_other_units() -> None:
         (np.array(3.0), {}, r"expected numbers \[..., samples\]"),
         (np.array(["a"] * 300), {}, "expected numbers"),
         (np.array([np.nan] * 300), {}, "NaN or infinity"),
+        (np.ma.masked_less(np.arange(-9, 300), 0), {}, "masked values"),
         (np.zeros(300), {"hop_ms": 0}, "frame_ms, hop_ms"),
         (np.zeros(300), {"top_db": 0}, "top_db"),
         (np.zeros(300), {"high_hz": 5000}, "<= 4000 Hz"),

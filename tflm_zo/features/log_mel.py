@@ -44,7 +44,8 @@ def log_mel(
         nothing but zeros gives zeros.
 
     Raises:
-        ValueError: the signal has NaN or infinity or is shorter than a frame, or a parameter makes no sense.
+        ValueError: the signal is masked, has NaN or infinity, or is shorter than a frame, or a parameter
+            makes no sense.
     """
     frame, hop = (round(sample_rate * ms / 1000) for ms in (frame_ms, hop_ms))
     if frame < 2 or hop < 1:
@@ -54,6 +55,8 @@ def log_mel(
         )
     if not top_db > 0:
         raise ValueError(f"top_db: expected more than 0, got {top_db!r}")
+    if np.ma.is_masked(signal):
+        raise ValueError("signal: masked values are no samples; give signal.filled(0)")
     values = np.asarray(signal)
     if values.dtype.kind not in "iuf" or values.ndim < 1:
         raise ValueError(f"signal: expected numbers [..., samples], got {values.dtype} {list(values.shape)}")
