@@ -183,15 +183,14 @@ FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
 
 CONTROL_FLOW: Final = (B.IF, B.WHILE, B.CALL)
 
-#: Operators that carry a state from one invoke to the next, as streaming models do.
-STATEFUL: Final = (
-    B.ASSIGN_VARIABLE,
-    B.CALL_ONCE,
-    B.READ_VARIABLE,
-    B.SVDF,
-    B.UNIDIRECTIONAL_SEQUENCE_LSTM,
-    B.VAR_HANDLE,
-)
+_AS_PORTS: Final = "convert it without streaming, or with its state as inputs and outputs"
+#: Operators that carry a state from one invoke to the next, and what to do about it.
+STATEFUL: Final = dict.fromkeys(
+    (B.ASSIGN_VARIABLE, B.CALL_ONCE, B.READ_VARIABLE, B.SVDF, B.VAR_HANDLE), _AS_PORTS
+) | {
+    B.UNIDIRECTIONAL_SEQUENCE_LSTM: "build the layer with unroll=True in Keras and convert the model again: "
+    "then its steps are operators without a state"
+}
 
 
 def check_arity(op: Operator) -> None:

@@ -35,9 +35,8 @@ def _check_stateless(graphs: Iterable[Subgraph]) -> None:
             raise ConversionError(f"{op.label}: control flow is not supported; convert the model without it")
         if op.builtin in STATEFUL:
             raise ConversionError(
-                f"{op.label}: it carries a state from one invoke to the next, but training compares "
-                "invokes that begin alike; convert the model that is not streaming, which reads a whole "
-                "window"
+                f"{op.label}: it carries a state from one invoke to the next, but training compares invokes "
+                f"that begin alike; {STATEFUL[op.builtin]}"
             )
 
 

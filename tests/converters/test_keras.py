@@ -267,6 +267,17 @@ def test_softmax_however_it_is_written(end: Any) -> None:
     assert read_metadata(inject_all(result.model)).loss is not None
 
 
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_unrolled_layers_over_a_window(kind: str, tmp_path: Path) -> None:
+    """What the refusal of loops and of the operator with a state advises."""
+    series = keras.Input((6, 5))
+    y = getattr(layers, kind)(8, unroll=True)(layers.Conv1D(6, 3, activation="relu")(series))
+    x = np.random.default_rng(0).normal(size=(60, 6, 5)).astype(np.float32)
+    result = convert(keras.Model(series, layers.Dense(4, activation="softmax")(y)), x)
+    assert "SPLIT" in result.report.operators and not result.report.warnings
+    check_training_step(result, x, tmp_path / "log")
+
+
 def test_nested_models() -> None:
     inner = keras.Sequential([layers.Conv2D(3, 3, name="inside"), layers.ReLU()], name="block")
     outer = keras.Sequential([keras.Input((8, 8, 1), name="image"), inner, layers.Flatten()])
