@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Files that nothing compiles: they have one version, and workflows call what there is."""
+"""What no compiler sees: one version, workflows that call what there is, include guards of their own."""
 
 from __future__ import annotations
 
@@ -67,3 +67,17 @@ def test_wheels_are_built_for_each_processor() -> None:
 @pytest.mark.parametrize("name", ["ci", "wheels"])
 def test_workflows_may_only_read(name: str) -> None:
     assert workflow(name)["permissions"] == {"contents": "read"}
+
+
+def test_every_header_has_the_guard_of_its_path() -> None:
+    """Under another header's guard it would be left out where both are included."""
+    for folder in ("ops", "examples/littlefs", "tests/ops", "tests/cortex_m", "tests/fuzz"):
+        for header in (REPOSITORY / folder).rglob("*.h"):
+            path = header.relative_to(REPOSITORY)
+            if path.parts[:3] == ("ops", "abi", "tflm"):
+                continue  # stand-ins by the paths of others
+            guard = "TFLM_ZO_" + re.sub(r"\W", "_", str(path)).upper() + "_"
+            lines = header.read_text().splitlines()
+            begin = lines.index(next(line for line in lines if line.startswith("#")))
+            assert lines[begin : begin + 2] == [f"#ifndef {guard}", f"#define {guard}"], path
+            assert lines[-1].split()[:3:2] == ["#endif", guard], path

@@ -59,7 +59,7 @@ int main(int count, char** words) {
       Write(0, header);
       Sync();
     }
-    Write(zo_step_record_at(records_at, record, 0, unit, of_run), record);
+    Write(static_cast<uint32_t>(zo_step_record_at(records_at, record, 0, unit, of_run)), record);
     if (slot == 0) Sync();
     if (slot == 0 || (of_run + 1) % every != 0) continue;
     Sync();

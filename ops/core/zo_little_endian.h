@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Little-endian fields without alignment: custom options in a flatbuffer, files. */
-#ifndef TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_
-#define TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_
+#ifndef TFLM_ZO_OPS_CORE_ZO_LITTLE_ENDIAN_H_
+#define TFLM_ZO_OPS_CORE_ZO_LITTLE_ENDIAN_H_
 
 #include <stdint.h>
 
@@ -32,4 +32,4 @@ static inline void zo_write_u64(uint8_t* bytes, uint64_t value) {
   zo_write_u32(bytes + 4, (uint32_t)(value >> 32));
 }
 
-#endif /* TFLM_ZO_OPS_CORE_ZO_NODE_OPTIONS_H_ */
+#endif /* TFLM_ZO_OPS_CORE_ZO_LITTLE_ENDIAN_H_ */

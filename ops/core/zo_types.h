@@ -17,8 +17,17 @@
 extern "C" {
 #endif
 
-/* Status of every fallible function. Anything but ZO_OK means that nothing
- * was written: arguments are checked before the first weight is touched. */
+/* Status of every fallible function. Anything but ZO_OK means that no weight and no state of a run
+ * has changed: arguments are checked first. Three kinds of functions say what they leave instead:
+ *
+ *   those that fill in a struct or a buffer for the caller (readers of logs, writers of commands,
+ *   zo_backward_run), which may have filled in a part of it
+ *   those that go through several tensors of the caller's, tensor by tensor: a tensor that is
+ *   refused is not moved, those before it have been (zo_command_execute, zo_moves_apply)
+ *   those that read or write a store (zo_flash_store.h, zo_places.h)
+ *
+ * A null pointer is ZO_ERROR_ARGUMENT unless the function says that it may be null. Functions
+ * without a status ask for pointers that are not null, but for arrays of no elements. */
 typedef enum zo_status {
   ZO_OK = 0,
   ZO_ERROR_ARGUMENT = 1,     /* null pointer, zero size, inconsistent shape */

@@ -32,15 +32,16 @@ zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
   return ZO_OK;
 }
 
+uint32_t NodeTrainer::MeasurementAt(const LogStore& log, uint32_t step) const {
+  return static_cast<uint32_t>(zo_measurement_at(RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
+                                                 measurements_.every(), log.unit, step));
+}
+
 const NodeTrainer::Measuring NodeTrainer::kMeasuring = {
     [](NodeTrainer* trainer) { return trainer->Measure(); },
     [](NodeTrainer* trainer, const LogStore& log) { return trainer->ReadMeasurements(log); },
     [](const NodeTrainer* trainer, const LogStore& log, uint32_t header_checksum) {
-      return trainer->measurements_.IsOwn(
-          log,
-          zo_measurement_at(trainer->RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
-                            trainer->measurements_.every(), log.unit, 0),
-          header_checksum);
+      return trainer->measurements_.IsOwn(log, trainer->MeasurementAt(log, 0), header_checksum);
     },
 };
 
@@ -61,8 +62,7 @@ zo_status NodeTrainer::Measure() {
   } else {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement_write(&measured, header_checksum_, record);
-    const uint32_t at = zo_measurement_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
-                                          measurements_.every(), log_->unit, run_.step);
+    const uint32_t at = MeasurementAt(*log_, run_.step);
     if (!StoreWriter(*log_, at).WriteAll(record, sizeof record)) return ZO_ERROR_STORE;
     // The weights before the first step need no slot.
     if (better && run_.step > 0) {
@@ -81,8 +81,7 @@ zo_status NodeTrainer::ReadMeasurements(const LogStore& log) {
   for (uint32_t step = 0; step <= run_.step;) {
     uint8_t record[ZO_MEASUREMENT_BYTES];
     zo_measurement measured;
-    const uint32_t at = zo_measurement_at(RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
-                                          measurements_.every(), log.unit, step);
+    const uint32_t at = MeasurementAt(log, step);
     const zo_status status = zo_store_read(&log, at, record, sizeof record);
     if (status == ZO_ERROR_STORE) return status;
     if (status != ZO_OK || zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
@@ -213,8 +212,10 @@ zo_status NodeTrainer::WriteRecord() {
   if (status != ZO_OK) return status;
   uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
   zo_snapshot_write_record(run_.step - 1, mean_loss_, header_checksum_, record);
-  const uint32_t at = zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
-                                        measurements_.every(), log_->unit, run_.step - 1);
+  // The generator refuses a run whose log may be too long for offsets of 32 bits.
+  const auto at =
+      static_cast<uint32_t>(zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
+                                              measurements_.every(), log_->unit, run_.step - 1));
   // Safe before the next snapshot is: until then the step is one that is repeated.
   return StoreWriter(*log_, at).WriteAll(record, sizeof record) ? ZO_OK : ZO_ERROR_STORE;
 }

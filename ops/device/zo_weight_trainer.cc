@@ -119,16 +119,17 @@ void WeightTrainer::Header(const LogStore& log, uint8_t* bytes) const {
   zo_log_write_unit(bytes, log.unit);
 }
 
+// The generator refuses a run whose log may be too long for offsets of 32 bits.
 uint32_t WeightTrainer::RecordAt(const LogStore& log, uint32_t step) const {
-  return zo_step_record_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
-                           zo_log_record_bytes(Settings()->queries), measurements_.every(),
-                           log.unit, step);
+  return static_cast<uint32_t>(zo_step_record_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
+                                                 zo_log_record_bytes(Settings()->queries),
+                                                 measurements_.every(), log.unit, step));
 }
 
 uint32_t WeightTrainer::MeasurementAt(const LogStore& log, uint32_t step) const {
-  return zo_measurement_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
-                           zo_log_record_bytes(Settings()->queries), measurements_.every(),
-                           log.unit, step);
+  return static_cast<uint32_t>(zo_measurement_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
+                                                 zo_log_record_bytes(Settings()->queries),
+                                                 measurements_.every(), log.unit, step));
 }
 
 uint32_t WeightTrainer::LogBytes() const {

@@ -139,11 +139,15 @@ const zo_declaration zo_declarations[] = {
   U32(blocks), ARRAY(uint32_t, stage_steps), ARRAY(uint32_t, stage_p_zero), U32(chain),
   U32(momentum), U32(sharpness),
 #undef S
+#define S zo_decays
+  STRUCT, U32(count), U32(rate),
+#undef S
 #define S zo_control
   STRUCT, FIELD(const zo_control_settings*, settings), FIELD(const uint8_t*, block_segments),
   U32(step), U32(query), U32(phase), U32(part), U32(pending), U32(based), FIELD(int32_t, ascent),
   FIELD(int64_t, base), FIELD(int64_t, plus), FIELD(int64_t, minus), FIELD(int64_t, total),
   FIELD(int64_t, mean_square), ARRAY(int64_t, difference), ARRAY(zo_query, queries),
+  FIELD(zo_decays, decays),
 #undef S
 #define S zo_request
   STRUCT, U32(action), U32(step), U32(first_sample), U32(start_segment),
@@ -205,7 +209,8 @@ const zo_declaration zo_declarations[] = {
 #define S zo_node_run
   STRUCT, FIELD(zo_node_settings, settings), FIELD(zo_node_task*, tasks), U32(step), U32(stage),
   U32(part), U32(task), U32(query), U32(side), U32(moved), FIELD(int64_t, total),
-  FIELD(int64_t, base), FIELD(int32_t, largest_loss), FIELD(const zo_workers*, workers),
+  FIELD(int64_t, base), FIELD(int32_t, largest_loss), FIELD(zo_decays, decays),
+  FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_request
   STRUCT, U32(action), U32(step), U32(task), U32(start_segment), U32(first_sample),
@@ -306,7 +311,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(uint32_t, zo_control_items, const zo_control_settings*, uint32_t, const int32_t*,
            zo_query*),
   FUNCTION(uint32_t, zo_control_words, const zo_control_settings*),
-  FUNCTION(uint32_t, zo_control_rate, const zo_control_settings*, uint32_t),
+  FUNCTION(uint32_t, zo_control_rate, const zo_control_settings*, uint32_t, zo_decays*),
   FUNCTION(uint32_t, zo_sample_at, const zo_control_settings*, uint32_t),
   FUNCTION(void, zo_samples_at, const zo_control_settings*, uint32_t, uint32_t, uint32_t*),
   FUNCTION(zo_status, zo_node_layer_check, const zo_node_layer*),
@@ -391,8 +396,8 @@ const zo_declaration zo_declarations[] = {
            zo_snapshot_task*, uint32_t, uint32_t*, uint32_t*, int32_t*, zo_scale*),
   FUNCTION(void, zo_snapshot_write_record, uint32_t, int32_t, uint32_t, uint8_t*),
   FUNCTION(zo_status, zo_snapshot_read_record, const uint8_t*, uint32_t, uint32_t*, int32_t*),
-  FUNCTION(uint32_t, zo_step_record_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
-  FUNCTION(uint32_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
+  FUNCTION(uint64_t, zo_step_record_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
+  FUNCTION(uint64_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_due, uint32_t, uint32_t, uint32_t),
   FUNCTION(uint32_t, zo_measurement_number, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_better, const zo_measurement*, const zo_measurement*, uint32_t),

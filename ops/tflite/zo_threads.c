@@ -40,9 +40,10 @@ typedef struct beginning {
   int32_t number;
 } beginning;
 
-/* Threads that somebody uses. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Threads that somebody in this process uses. */
 static zo_threads* list;
+static pid_t list_process; /* whose list it is */
+static pid_t list_holder;  /* whose thread reads or changes it; 0: nobody's */
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -51,6 +52,25 @@ static void pause_briefly(void) {
   __asm__ volatile("isb"); /* as long as the other's pause; "yield" is next to nothing */
 #endif
 }
+
+/* What a mutex would do, but for forks: a process that is forked while another thread has the list
+ * has no such thread, so it takes the list from it, and begins with an empty one. Handlers of
+ * pthread_atfork would outlive a library that is closed. */
+static pid_t hold_list(void) {
+  const pid_t process = getpid();
+  pid_t holder = 0;
+  while (!__atomic_compare_exchange_n(&list_holder, &holder, process, false, __ATOMIC_ACQUIRE,
+                                      __ATOMIC_RELAXED)) {
+    if (holder != process) continue; /* the parent's, expected by the next comparison */
+    holder = 0;
+    sched_yield();
+  }
+  if (list_process != process) list = NULL;
+  list_process = process;
+  return process;
+}
+
+static void leave_list(void) { __atomic_store_n(&list_holder, 0, __ATOMIC_RELEASE); }
 
 static uint64_t load_ticket(const zo_threads* self) {
   return __atomic_load_n(&self->ticket, __ATOMIC_SEQ_CST);
@@ -153,10 +173,9 @@ static zo_threads* start(int32_t count) {
 
 zo_threads* zo_threads_acquire(int32_t count) {
   if (count < 2 || count > kZoMostThreads) return NULL;
-  const pid_t process = getpid();
-  pthread_mutex_lock(&list_lock);
+  (void)hold_list();
   zo_threads* found = list;
-  while (found != NULL && (found->count != count || found->process != process)) found = found->next;
+  while (found != NULL && found->count != count) found = found->next;
   if (found == NULL) {
     found = start(count);
     if (found != NULL) {
@@ -165,21 +184,20 @@ zo_threads* zo_threads_acquire(int32_t count) {
     }
   }
   if (found != NULL) ++found->users;
-  pthread_mutex_unlock(&list_lock);
+  leave_list();
   return found;
 }
 
 void zo_threads_release(zo_threads* threads) {
   if (threads == NULL) return;
-  pthread_mutex_lock(&list_lock);
   /* What a fork has left behind has nobody to join. */
-  const bool is_last = --threads->users == 0 && threads->process == getpid();
+  const bool is_last = threads->process == hold_list() && --threads->users == 0;
   if (is_last) {
     zo_threads** at = &list;
     while (*at != threads) at = &(*at)->next;
     *at = threads->next;
   }
-  pthread_mutex_unlock(&list_lock);
+  leave_list();
   if (is_last) end(threads);
 }
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from helpers.controls import any_settings, integers
 from helpers.oracle import control as oracle
 from helpers.oracle.control import COSINE, LINEAR, ONE, Settings
 from tflm_zo.core import library
+from tflm_zo.core.loader import structs
 
 
-def rate_of(s: Settings, step: int) -> int:
-    return int(library().zo_control_rate(integers(s), step))
+def rate_of(s: Settings, step: int, decays: Any = None) -> int:
+    return int(library().zo_control_rate(integers(s), step, decays))
 
 
 @given(any_settings(most_steps=10**6), st.data())
@@ -56,6 +58,18 @@ def test_warm_up_and_steps():
     assert [rate_of(s, t) for t in range(10)] == [1024, 1024, 512, 512, 256, 256, 128, 128, 100, 100]
     s = Settings(steps=2**31, batch=1, rate=99, schedule=oracle.STEP, decay=ONE)
     assert rate_of(s, 2**31 - 1) == 99  # at once
+
+
+def test_a_step_costs_one_decay_however_many_came_before():
+    """What a run remembers is what its next rate is made of: nothing is done again."""
+    s = Settings(steps=2**31, batch=1, rate=10**9, final_rate=0, schedule=oracle.STEP, decay=65000)
+    s = replace(s, decay_steps=3)
+    decays = structs.zo_decays()
+    for step in range(100):
+        assert rate_of(s, step, decays) == rate_of(s, step) and decays.count == step // 3
+    decays.rate = 10**6
+    assert rate_of(s, 102, decays) == 10**6 * 65000 >> 16 and decays.count == 34
+    assert rate_of(s, 50, decays) == rate_of(s, 50)  # an earlier step begins anew
 
 
 def test_gradient_norm():

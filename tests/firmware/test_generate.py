@@ -256,5 +256,7 @@ def test_settings_that_do_not_fit() -> None:
     for bad in ({"steps": 0, "samples": 5}, {"steps": 3, "samples": 0}, {"steps": 2**32, "samples": 5}):
         with pytest.raises(SettingsError, match=r"(steps|samples): expected 1\.\.4294967295, got"):
             generate_firmware(zo_model("weight"), **bad)
+    with pytest.raises(SettingsError, match=r"steps: expected 1\.\.33554432, got 33554433: a device's log"):
+        generate_firmware(zo_model("weight"), steps=2**25 + 1, samples=5)
     with pytest.raises(SettingsError, match="no 'iar'; there are cmake, make, arduino, zephyr, esp-idf"):
         generate_firmware(zo_model("weight"), steps=3, samples=5, platform="iar")

@@ -117,6 +117,39 @@ static inline void test_a_fork_has_threads_of_its_own(void) {
   zo_threads_release(threads);
 }
 
+static int stops;
+
+/* What makes and frees interpreters does so. */
+static void* use_and_leave(void* context) {
+  while (__atomic_load_n(&stops, __ATOMIC_ACQUIRE) == 0) {
+    zo_threads_release(zo_threads_acquire(3));
+  }
+  return context;
+}
+
+/* Nobody in the fork ends what another thread of its parent was about to do. A child that hangs is
+ * ended by its alarm. It starts no thread: sanitizers have locks of their own for that. */
+static inline void test_a_fork_needs_no_thread_of_its_parent(void) {
+  zo_threads* threads = zo_threads_acquire(2);
+  pthread_t other;
+  CHECK(pthread_create(&other, NULL, use_and_leave, NULL) == 0);
+  for (int i = 0; i < 200; ++i) {
+    const struct timespec a_while = {0, 200000};
+    nanosleep(&a_while, NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      zo_threads_release(threads);
+      _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  __atomic_store_n(&stops, 1, __ATOMIC_RELEASE);
+  CHECK(pthread_join(other, NULL) == 0);
+  zo_threads_release(threads);
+}
+
 int main(void) {
   test_every_part_is_done_once();
   test_threads_that_sleep_are_woken();
@@ -124,6 +157,7 @@ int main(void) {
   test_two_callers_at_once();
 #if !defined(__SANITIZE_THREAD__) /* which knows no threads in a fork of several */
   test_a_fork_has_threads_of_its_own();
+  test_a_fork_needs_no_thread_of_its_parent();
 #endif
   printf("%lu checks passed\n", checks);
   return 0;

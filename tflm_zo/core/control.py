@@ -258,4 +258,4 @@ class Control:
 
     def rate(self, step: int) -> float:
         """Rate of a step."""
-        return int(library().zo_control_rate(self._settings, step)) / 65536
+        return int(library().zo_control_rate(self._settings, step, None)) / 65536

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..converters import ConversionError, Model, load_model, read_metadata
-from ..core import NodeTask
+from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, NodeTask, SeedLogRecord
 from ..data import Data, Samples, prepare
 from ..runtime import Inputs
 from ..training.algorithms import algorithm_of, usual_settings
@@ -112,6 +112,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
     }
     check_model(settings, metadata)
     if settings.is_layerwise:
+        _check_log(SNAPSHOT_RECORD_BYTES, steps)
         plan = NodePlan(model, metadata, settings, steps, samples)
         of_tasks = {} if plan.program is None else plan.program.of_tasks
         planned = zip(plan.tasks, plan.node_tasks, plan.filter_scales, strict=True)
@@ -139,7 +140,24 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
         weights=sum(t.trained for t in metadata.trainable),
         blocks=len(metadata.blocks),
     )
+    _check_log(SeedLogRecord.size_of(numbers.queries), steps)
     return WeightRunPlan(numbers.numbers(), {}, words, block_segments=tuple(block_segments(metadata)))
+
+
+def _check_log(record: int, steps: int) -> None:
+    """Checks that in any store, whose head has half of it, such records have offsets of 32 bits.
+
+    Raises:
+        SettingsError: they have not.
+    """
+    # A run that measures itself after every step.
+    step = sum(-(-size // STORE_UNIT_MOST) * STORE_UNIT_MOST for size in (record, MEASUREMENT_BYTES))
+    most = 2**31 // step
+    if steps > most:
+        raise SettingsError(
+            f"steps: expected 1..{most}, got {steps}: a device's log has no place for more, since stores "
+            "have offsets of 32 bits"
+        )
 
 
 def plan_blocks(

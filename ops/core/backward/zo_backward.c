@@ -88,6 +88,7 @@ zo_status zo_backward_check(const zo_backward* program) {
 }
 
 zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sources) {
+  if (ZO_WITH_CHECKS && (program == NULL || sources == NULL)) return ZO_ERROR_ARGUMENT;
   for (uint32_t i = 0; i < program->step_count; ++i) {
     if (program->steps[i].kind != ZO_BACKWARD_LAYER) continue;
     const zo_status status = zo_conv_backprop_norm_s8(program->steps[i].layer, sources[i],
@@ -165,6 +166,7 @@ static zo_status run_step(const zo_backward* program, uint32_t number, error_pla
 
 zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t samples,
                           const int8_t* const* sources) {
+  if (ZO_WITH_CHECKS && (program == NULL || sources == NULL)) return ZO_ERROR_ARGUMENT;
   for (uint32_t i = 0; i < samples; ++i) {
     for (uint32_t number = 0; number < program->step_count; ++number) {
       const zo_backward_step* s = &program->steps[number];

@@ -206,6 +206,7 @@ static zo_status execute_instruction(const instruction* in, const zo_tensor* ten
 
 zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor,
                              uint32_t block, const int8_t* initial, uint32_t* saturated) {
+  if (words == NULL || tensor == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
     const instruction in = decode(words, at);

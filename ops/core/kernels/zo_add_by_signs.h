@@ -3,13 +3,14 @@
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_BY_SIGNS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_BY_SIGNS_H_
 
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
 /* Signs of a word of a stream. */
 #define ZO_SIGNS 32u
 
 /* Whether the compiler may have vectors of 32-bit lanes to compute with. */
-#if defined(__ARM_ARCH) && !defined(__ARM_NEON) && !defined(__ARM_FEATURE_MVE)
+#if defined(__ARM_ARCH) && !defined(__ARM_NEON) && !ZO_MVE
 #define ZO_HAS_VECTORS 0
 #elif defined(__riscv) && !defined(__riscv_vector)
 #define ZO_HAS_VECTORS 0

@@ -34,7 +34,7 @@ static inline void zo_make_gaussian_table(uint8_t* table, uint32_t mu, int32_t k
   }
 }
 
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#if ZO_MVE
 
 static inline uint32_t zo_add_16_gaussian(int8_t* weights, uint32_t state, const uint8_t* table) {
   const uint32_t w0 = zo_stream_next(state), w1 = zo_stream_next(w0);

@@ -38,8 +38,7 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 #include "ops/core/kernels/zo_add_products_mve.h"
 #else
 
-#if defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED) && defined(__ARMEL__) && \
-    defined(__thumb2__) && !defined(ZO_PORTABLE)
+#if ZO_DSP
 #include "ops/core/kernels/zo_add_products_dsp.h"
 #else
 

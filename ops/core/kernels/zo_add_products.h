@@ -6,14 +6,11 @@
 
 #include <stddef.h>
 
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
 /* Whether there is zo_form_products: where it is faster than to add to zeros. */
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(ZO_PORTABLE)
-#define ZO_FORM_PRODUCTS 1
-#else
-#define ZO_FORM_PRODUCTS 0
-#endif
+#define ZO_FORM_PRODUCTS ZO_MVE
 
 #ifdef __cplusplus
 extern "C" {

@@ -22,6 +22,7 @@
 
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/zo_features.h"
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
 /* weight + delta modulo 256: what makes perturbation reversible. The conversion to int8_t is
@@ -37,19 +38,9 @@ static inline void zo_add_signs(int8_t* weights, uint32_t count, uint32_t word, 
   }
 }
 
-#if defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
-#define ZO_LITTLE_ENDIAN 1
-#else
-#define ZO_LITTLE_ENDIAN 0
-#endif
-
 /* Whether eight weights are loaded and stored by one instruction each, which the compiler does not
  * find by itself. */
-#if defined(__thumb2__) && defined(__GNUC__) && !defined(ZO_PORTABLE)
-#define ZO_PAIRS_OF_WORDS 1
-#else
-#define ZO_PAIRS_OF_WORDS 0
-#endif
+#define ZO_PAIRS_OF_WORDS ZO_THUMB2
 
 /* Whether a core reads words, or pairs of them, from aligned addresses alone, or is slow elsewhere.
  */
@@ -67,7 +58,7 @@ static inline int zo_signs_fit(const int8_t* weights) {
 }
 
 /* Cortex-M0+ has too few registers for two terms at a time. */
-#if (defined(__thumb__) && !defined(__thumb2__)) || !ZO_WITH_FAST_STEPS
+#if ZO_THUMB1 || !ZO_WITH_FAST_STEPS
 #define ZO_TERMS_AT_ONCE 1
 #else
 #define ZO_TERMS_AT_ONCE 2
@@ -75,8 +66,7 @@ static inline int zo_signs_fit(const int8_t* weights) {
 
 #if defined(__SSE2__) && !defined(ZO_PORTABLE)
 #include "ops/core/kernels/zo_add_signs_sse2.h"
-#elif defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && ZO_LITTLE_ENDIAN && \
-    !defined(ZO_PORTABLE)
+#elif ZO_MVE
 #include "ops/core/kernels/zo_add_signs_mve.h"
 #elif ZO_LITTLE_ENDIAN && UINTPTR_MAX == UINT32_MAX && !defined(ZO_PORTABLE)
 #include "ops/core/kernels/zo_add_signs_table.h"

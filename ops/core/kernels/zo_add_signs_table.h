@@ -9,9 +9,10 @@
 
 #include <string.h>
 
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
-#if defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32
+#if ZO_DSP
 #include <arm_acle.h>
 #endif
 
@@ -24,11 +25,11 @@ typedef struct zo_signs {
 
 /* Bytewise a + b modulo 256. */
 static inline uint32_t zo_add_bytes(uint32_t a, uint32_t b) {
-#if defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32
+#if ZO_DSP
   return __uadd8(a, b);
 #else
   uint32_t low = UINT32_C(0x7F7F7F7F);
-#if defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)
+#if ZO_THUMB1
   __asm__("" : "+r"(low)); /* one constant, not two: registers are few */
 #endif
   return ((a & low) + (b & low)) ^ ((a ^ b) & ~low);
@@ -168,7 +169,7 @@ static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_
 #else
 
 /* Cortex-M0+ keeps what this needs in registers only if there is nothing else. */
-#if defined(__thumb__) && !defined(__thumb2__) && defined(__GNUC__)
+#if ZO_THUMB1
 #define ZO_ALONE static __attribute__((noinline, unused))
 #else
 #define ZO_ALONE static inline

@@ -8,7 +8,7 @@
 
 /* Each of these provides zo_row_fits, which says whether its loops take the steps of a row, and the
  * loops: zo_move_vectors_8 and, where it defines ZO_ROW_FRACTIONS, zo_move_vectors_16. */
-#if ZO_ROW_VECTORS && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#if ZO_ROW_VECTORS && ZO_MVE
 #include "ops/core/kernels/zo_apply_row_mve.h"
 #elif ZO_ROW_VECTORS
 #include "ops/core/kernels/zo_apply_row_dsp.h"

@@ -3,19 +3,19 @@
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_H_
 
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
 /* Whether the core has vectors for rows, of words with the DSP extension or of MVE. Loops take more
- * registers than code that is not optimized leaves. Define ZO_PORTABLE to do without. */
-#if defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED) && defined(__ARMEL__) && \
-    defined(__thumb2__) && defined(__OPTIMIZE__) && !defined(ZO_PORTABLE)
+ * registers than code that is not optimized leaves. */
+#if ZO_DSP && defined(__OPTIMIZE__)
 #define ZO_ROW_VECTORS 1
 #else
 #define ZO_ROW_VECTORS 0
 #endif
 
 /* Rows that vectors move together by the same steps. */
-#if ZO_ROW_VECTORS && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#if ZO_ROW_VECTORS && ZO_MVE
 #define ZO_ROWS_TOGETHER 4u
 #else
 #define ZO_ROWS_TOGETHER 1u

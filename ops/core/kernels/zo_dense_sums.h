@@ -8,15 +8,14 @@
 #include <stddef.h>
 
 #include "ops/core/zo_features.h"
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
 /* Channels of a call; 0: there is no loop. Loops take more registers than code that is not
- * optimized leaves. Define ZO_PORTABLE to do without. */
-#if !ZO_WITH_FAST_STEPS || !defined(__OPTIMIZE__) || !defined(__ARM_FEATURE_SIMD32) ||  \
-    !defined(__ARM_FEATURE_UNALIGNED) || !defined(__ARMEL__) || !defined(__thumb2__) || \
-    defined(ZO_PORTABLE)
+ * optimized leaves. */
+#if !ZO_WITH_FAST_STEPS || !defined(__OPTIMIZE__) || !ZO_DSP
 #define ZO_DENSE_CHANNELS 0u
-#elif defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#elif ZO_MVE
 #define ZO_DENSE_CHANNELS 3u
 #else
 #define ZO_DENSE_CHANNELS 8u

@@ -3,12 +3,14 @@
 
 #include <stddef.h>
 
+#include "ops/core/zo_target.h"
+
 /* Each of these provides scale_bounded, for values that need no bound but `clip` and are not
  * shifted to the left, a multiple of ZO_BOUNDED_STEPS of them, and returns the sum of their
  * squares. */
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1) && !defined(ZO_PORTABLE)
+#if ZO_MVE
 #include "ops/core/kernels/zo_row_steps_mve.h"
-#elif defined(__ARM_FEATURE_SIMD32) && !defined(ZO_PORTABLE) && !defined(__OPTIMIZE_SIZE__)
+#elif ZO_DSP && !defined(__OPTIMIZE_SIZE__)
 #include "ops/core/kernels/zo_row_steps_dsp.h"
 #else
 #define ZO_BOUNDED_STEPS 0

@@ -6,12 +6,11 @@
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_GAUSSIAN_H_
 
 #include "ops/core/zo_features.h"
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
-/* Not where sizes are optimized; define ZO_PORTABLE to do without. */
-#if ZO_WITH_FAST_STEPS && ZO_WITH_GAUSSIAN && defined(__ARM_FEATURE_SIMD32) &&   \
-    __ARM_FEATURE_SIMD32 && defined(__ARMEL__) && !defined(__OPTIMIZE_SIZE__) && \
-    !defined(ZO_PORTABLE)
+/* Not where sizes are optimized. */
+#if ZO_WITH_FAST_STEPS && ZO_WITH_GAUSSIAN && ZO_DSP && !defined(__OPTIMIZE_SIZE__)
 #define ZO_STEP_GAUSSIAN 1
 #else
 #define ZO_STEP_GAUSSIAN 0

@@ -17,7 +17,7 @@
 #endif
 
 /* Whether steps of up to four queries are done with vectors (zo_step_signs_mve.c). */
-#if ZO_LOOPS_FOR_EACH && defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 1)
+#if ZO_LOOPS_FOR_EACH && ZO_MVE
 #define ZO_STEP_VECTORS 1
 #else
 #define ZO_STEP_VECTORS 0

@@ -16,12 +16,10 @@
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_SIGNS_H_
 
 #include "ops/core/zo_features.h"
+#include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
-/* Define ZO_PORTABLE to do without. */
-#if ZO_WITH_FAST_STEPS && defined(__ARM_FEATURE_SIMD32) && __ARM_FEATURE_SIMD32 && \
-    defined(__ARM_FEATURE_UNALIGNED) && defined(__BYTE_ORDER__) &&                 \
-    (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) && !defined(ZO_PORTABLE)
+#if ZO_WITH_FAST_STEPS && ZO_DSP
 #define ZO_STEP_SIGNS 1
 #else
 #define ZO_STEP_SIGNS 0

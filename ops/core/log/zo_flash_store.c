@@ -471,6 +471,7 @@ bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, ui
 }
 
 zo_status zo_flash_store_clear(zo_flash_store* self) {
+  if (self == NULL) return ZO_ERROR_ARGUMENT;
   const bool is_done = self->flash != NULL && change_content(self, 0, NULL, 0);
   return is_done ? ZO_OK : ZO_ERROR_STORE;
 }

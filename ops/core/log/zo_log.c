@@ -42,6 +42,7 @@ void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every) {
 
 zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
                              zo_control_settings* settings) {
+  if (bytes == NULL || header == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
   if (!zo_log_has_magic(bytes) || zo_read_u16(bytes + kVersion) != 3u ||
       zo_read_u16(bytes + kHeaderBytes) != ZO_LOG_HEADER_BYTES ||
       zo_read_u32(bytes + kHeaderChecksum) != zo_crc32(0, bytes, kHeaderChecksum)) {
@@ -78,6 +79,9 @@ void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t 
 
 zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings,
                              uint32_t checksum, zo_log_record* record) {
+  if (ZO_WITH_CHECKS && (bytes == NULL || settings == NULL || record == NULL)) {
+    return ZO_ERROR_ARGUMENT;
+  }
   const uint32_t queries = zo_queries_of(settings);
   const uint32_t end = kCoefficients + 4u * queries;
   if (zo_read_u32(bytes + end) != zo_crc32(checksum, bytes, end)) return ZO_ERROR_OPTIONS;

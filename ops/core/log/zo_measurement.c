@@ -3,6 +3,7 @@
 
 #include "ops/core/log/zo_crc32.h"
 #include "ops/core/log/zo_store_units.h"
+#include "ops/core/zo_features.h"
 #include "ops/core/zo_little_endian.h"
 
 enum {
@@ -28,19 +29,19 @@ int zo_measurement_is_better(const zo_measurement* measurement, const zo_measure
 }
 
 /* Where so many steps and measurements end. */
-static uint32_t records_end(uint32_t begin, uint32_t record_bytes, uint32_t unit, uint32_t steps,
+static uint64_t records_end(uint32_t begin, uint32_t record_bytes, uint32_t unit, uint32_t steps,
                             uint32_t measurements) {
-  return begin + steps * zo_padded(record_bytes, unit) +
-         measurements * zo_padded(ZO_MEASUREMENT_BYTES, unit);
+  return begin + (uint64_t)steps * zo_padded(record_bytes, unit) +
+         (uint64_t)measurements * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
-uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
                            uint32_t step) {
   const uint32_t before = every > 0u ? step / every + 1u : 0u;
   return records_end(begin, record_bytes, unit, step, before);
 }
 
-uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
                            uint32_t step) {
   return records_end(begin, record_bytes, unit, step, zo_measurement_number(every, step));
 }
@@ -56,6 +57,7 @@ void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, 
 
 zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum,
                               zo_measurement* measurement) {
+  if (ZO_WITH_CHECKS && (bytes == NULL || measurement == NULL)) return ZO_ERROR_ARGUMENT;
   if (zo_read_u32(bytes + kChecksum) != zo_crc32(checksum, bytes, kChecksum)) {
     return ZO_ERROR_OPTIONS;
   }

@@ -49,10 +49,11 @@ int zo_measurement_is_better(const zo_measurement* measurement, const zo_measure
 
 /* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take
  * record_bytes each; the same for the measurement after `step` whole steps, where one is due.
- *   unit  that records are padded to, see zo_store_units.h */
-uint32_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+ *   unit  that records are padded to, see zo_store_units.h
+ * A run may have more steps than a store, whose offsets are of 32 bits, has places. */
+uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
                            uint32_t step);
-uint32_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
+uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
                            uint32_t step);
 
 /* checksum: CRC-32 that this one continues; bytes: [ZO_MEASUREMENT_BYTES]. */

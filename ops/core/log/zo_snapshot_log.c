@@ -103,6 +103,9 @@ static zo_status check_header(const zo_snapshot_header* header, const zo_node_se
 
 zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
                                   zo_node_settings* settings, zo_snapshot_task* tasks) {
+  if (bytes == NULL || header == NULL || settings == NULL || tasks == NULL) {
+    return ZO_ERROR_ARGUMENT;
+  }
   if (count < kTaskEntries || !zo_log_has_magic(bytes) ||
       zo_read_u16(bytes + kSnapshotVersion) != 4u) {
     return ZO_ERROR_OPTIONS;
@@ -179,6 +182,10 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
                            const zo_node_settings* settings, const zo_snapshot_task* tasks,
                            uint32_t weight_bytes, uint32_t* number, uint32_t* step,
                            int32_t* largest_loss, zo_scale* mean_squares) {
+  if (bytes == NULL || settings == NULL || tasks == NULL || number == NULL || step == NULL ||
+      largest_loss == NULL || mean_squares == NULL) {
+    return ZO_ERROR_ARGUMENT;
+  }
   const uint32_t size = zo_snapshot_bytes(settings->tasks, weight_bytes);
   if (size == 0u) return ZO_ERROR_OPTIONS;
   const uint32_t end = size - 4u;
@@ -197,6 +204,7 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
 }
 
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {
+  if (ZO_WITH_CHECKS && (run == NULL || bytes == NULL)) return ZO_ERROR_ARGUMENT;
   zo_scale mean_squares[ZO_NODE_TASKS_MAX];
   read_mean_squares(bytes, run->settings.tasks, mean_squares);
   return zo_node_run_resume(run, zo_read_u32(bytes + kSnapshotStep),
@@ -212,6 +220,7 @@ void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_
 
 zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step,
                                   int32_t* mean_loss) {
+  if (bytes == NULL || step == NULL || mean_loss == NULL) return ZO_ERROR_ARGUMENT;
   if (zo_read_u32(bytes + 8) != zo_crc32(header_checksum, bytes, 8)) return ZO_ERROR_OPTIONS;
   *step = zo_read_u32(bytes);
   *mean_loss = (int32_t)zo_read_u32(bytes + 4);

@@ -6,8 +6,10 @@
 
 #include <stdint.h>
 
+#include "ops/core/zo_target.h"
+
 /* Functions of which a build for size has one copy a file, instead of one a call. */
-#if defined(__OPTIMIZE_SIZE__) && defined(__GNUC__)
+#if defined(__OPTIMIZE_SIZE__) && ZO_GNU_C
 #define ZO_SHARED static __attribute__((noinline, unused))
 #else
 #define ZO_SHARED static inline

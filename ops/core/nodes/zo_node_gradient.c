@@ -9,7 +9,7 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
-#if ZO_DENSE_CHANNELS > 0u && defined(__ARM_FEATURE_MVE)
+#if ZO_DENSE_CHANNELS > 0u && ZO_MVE
 #include "ops/core/kernels/zo_dense_errors_mve.h"
 #elif ZO_DENSE_CHANNELS > 0u
 #include "ops/core/kernels/zo_dense_errors_dsp.h"

@@ -108,9 +108,10 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
     return ZO_ERROR_ARGUMENT;
   }
   const zo_status status = zo_control_init(control, control->settings, control->block_segments);
+  if (status != ZO_OK) return status;
   control->step = step;
   control->mean_square = mean_square;
-  return status;
+  return ZO_OK;
 }
 
 /* --- What to do next -------------------------------------------------------- */
@@ -378,7 +379,7 @@ zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t*
 static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss,
                         zo_report* report) {
   const zo_control_settings* s = settings_of(control);
-  const uint32_t rate = zo_control_rate(control->settings, control->step);
+  const uint32_t rate = zo_control_rate(control->settings, control->step, ZO_DECAYS_OF(control));
   const zo_step_size size = {s->estimator, s->rule, zo_distribution_of_step(s, control->step),
                              zo_queries_of(s), s->clip};
   int64_t mean_square = control->mean_square;

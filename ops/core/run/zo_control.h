@@ -75,6 +75,9 @@ typedef struct zo_control {
   int64_t mean_square; /* running mean of d^2, unit 2^-32; 0: no step yet */
   int64_t difference[ZO_MAX_QUERIES];
   zo_query queries[ZO_MAX_QUERIES]; /* of the last finished step: own seeds, as the log has them */
+#if ZO_WITH_SCHEDULES
+  zo_decays decays; /* of the rate of the last step */
+#endif
 } zo_control;
 
 /* Checks the settings and sets the state before the first step. The settings must stay as they are

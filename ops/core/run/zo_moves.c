@@ -22,16 +22,17 @@ static int is_of(uint32_t wanted, uint32_t block) {
 }
 
 zo_status zo_moves_apply(const zo_moves* m, const zo_tensor* tensor, uint32_t block) {
+  if (ZO_WITH_CHECKS && (m == NULL || tensor == NULL)) return ZO_ERROR_ARGUMENT;
+  const int perturbs = m->perturb.count > 0u && is_of(m->block, block);
+  const zo_perturb_terms terms = terms_of(m, &m->perturb);
   zo_status status = ZO_OK;
-  if (m->items > 0u && is_of(m->update_block, block)) {
+  /* The update moves nothing where the perturbation would be refused. */
+  if (ZO_WITH_CHECKS && perturbs) status = zo_perturb_check(m->distribution, &terms);
+  if (status == ZO_OK && m->items > 0u && is_of(m->update_block, block)) {
     const zo_perturb_terms restore = terms_of(m, &m->restore);
     status = zo_update_s8(tensor, m->update_distribution, &restore, m->queries, m->items, NULL);
   }
-  if (status == ZO_OK && m->perturb.count > 0u && is_of(m->block, block)) {
-    const zo_perturb_terms terms = terms_of(m, &m->perturb);
-    status = zo_perturb_s8(tensor, m->distribution, &terms);
-  }
-  return status;
+  return status == ZO_OK && perturbs ? zo_perturb_s8(tensor, m->distribution, &terms) : status;
 }
 
 #endif

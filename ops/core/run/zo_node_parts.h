@@ -21,7 +21,7 @@ static inline uint32_t zo_node_seed(const zo_node_run* run, uint32_t task, uint3
 void zo_node_enter_queries(zo_node_run* run, uint32_t task);
 
 /* The rate of a task in this step, unit 2^-16. */
-uint32_t zo_node_task_rate(const zo_node_run* run, const zo_node_task* task);
+uint32_t zo_node_task_rate(zo_node_run* run, const zo_node_task* task);
 
 /* Goes on to the next task's update or, after the last one, to the next step. */
 void zo_node_leave_update(zo_node_run* run, zo_report* report);

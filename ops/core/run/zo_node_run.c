@@ -263,8 +263,8 @@ static void perturb_part(void* context, uint32_t part) {
 #endif
 
 zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes) {
-  if (nodes == NULL || count > zo_node_run_evaluations(run) ||
-      zo_task_is_weights(&run->tasks[run->task])) {
+  if (run == NULL || nodes == NULL || run->stage != ZO_NODE_QUERY ||
+      count > zo_node_run_evaluations(run) || zo_task_is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
 #if ZO_KERNEL_SETS
@@ -330,6 +330,14 @@ static void add_losses(zo_node_run* run, const int32_t* losses, uint32_t count) 
   for (uint32_t i = 0; i < count; ++i) differences[i] += sign * losses[i];
 }
 
+/* None is negative, so that differences fit. */
+static int losses_fit(const int32_t* losses, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (losses[i] < 0) return 0;
+  }
+  return 1;
+}
+
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
                              zo_report* report) {
   if (run == NULL || losses == NULL || report == NULL || count != run->settings.common.batch ||
@@ -337,9 +345,7 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
       run->step == run->settings.common.steps) {
     return ZO_ERROR_ARGUMENT;
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    if (losses[i] < 0) return ZO_ERROR_ARGUMENT; /* so that differences fit */
-  }
+  if (!losses_fit(losses, count)) return ZO_ERROR_ARGUMENT;
   zo_node_task* t = &run->tasks[run->task];
   if (run->stage == ZO_NODE_QUERY && zo_task_is_weights(t) && run->moved == 0u)
     return ZO_ERROR_ORDER;
@@ -369,8 +375,12 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
 
 zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses,
                                  zo_report* report) {
-  if (losses == NULL || evaluations > zo_node_run_evaluations(run)) return ZO_ERROR_ARGUMENT;
+  if (run == NULL || losses == NULL || report == NULL ||
+      evaluations > zo_node_run_evaluations(run)) {
+    return ZO_ERROR_ARGUMENT;
+  }
   const uint32_t batch = run->settings.common.batch;
+  if (!losses_fit(losses, (size_t)evaluations * batch)) return ZO_ERROR_ARGUMENT;
   for (uint32_t i = 0; i < evaluations; ++i) {
     const zo_status status = zo_node_run_report(run, losses + (size_t)i * batch, batch, report);
     if (status != ZO_OK) return status;
@@ -381,17 +391,17 @@ zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const i
 static void finish_node_step(zo_node_run* run, zo_report* report) {
   report->step_done = 1;
   report->step = run->step;
-  report->rate = zo_control_rate(&run->settings.common, run->step);
+  report->rate = zo_control_rate(&run->settings.common, run->step, ZO_DECAYS_OF(run));
   report->mean_loss = mean_loss(run);
   run->step += 1u;
   run->task = 0;
   run->stage = ZO_NODE_FORWARD;
 }
 
-uint32_t zo_node_task_rate(const zo_node_run* run, const zo_node_task* task) {
-  const uint64_t rate =
-      (uint64_t)zo_control_rate(&run->settings.common, run->step) * task->rate >> 16;
-  return rate < INT32_MAX ? (uint32_t)rate : INT32_MAX;
+uint32_t zo_node_task_rate(zo_node_run* run, const zo_node_task* task) {
+  const uint64_t rate = zo_control_rate(&run->settings.common, run->step, ZO_DECAYS_OF(run));
+  const uint64_t own = rate * task->rate >> 16;
+  return own < INT32_MAX ? (uint32_t)own : INT32_MAX;
 }
 
 /* Output channels that an exact task updates in this step; 0: all. */

@@ -90,6 +90,9 @@ typedef struct zo_node_run {
   int64_t total;        /* sum of the unperturbed losses of the step's parts so far */
   int64_t base;         /* of the part in progress */
   int32_t largest_loss; /* of the steps so far, mean over the minibatch; part of the state */
+#if ZO_WITH_SCHEDULES
+  zo_decays decays; /* of the rate of the last step */
+#endif
 #if ZO_KERNEL_SETS
   const zo_workers* workers; /* the caller's, set after zo_node_run_init; null: the caller alone */
 #endif

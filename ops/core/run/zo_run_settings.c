@@ -60,35 +60,41 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-static uint32_t scheduled_rate(const zo_control_settings* given, uint32_t step) {
-  const zo_control_settings* s = zo_settings_of(given);
+static uint32_t decayed_rate(const zo_control_settings* s, uint32_t step, zo_decays* before) {
+  if (s->decay == RATE_ONE) return s->rate; /* which never gets to final_rate */
+  const uint32_t wanted = step / s->decay_steps;
+  zo_decays now = {0, s->rate};
+  if (before != NULL && before->count > 0u && before->count <= wanted) now = *before;
+  while (now.count < wanted && now.rate > s->final_rate) {
+    now.rate = (uint32_t)(((uint64_t)now.rate * s->decay) >> 16);
+    now.count += 1u;
+  }
+  if (before != NULL) *before = now;
+  return now.rate > s->final_rate ? now.rate : s->final_rate;
+}
+
+static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step, zo_decays* decays) {
   const uint32_t last = s->steps > 1u ? s->steps - 1u : 1u;
   const uint32_t done = step < last ? step : last;
   const uint64_t range = s->rate - s->final_rate;
   if (s->schedule == ZO_SCHEDULE_LINEAR) {
     return s->final_rate + (uint32_t)(range * (last - done) / last);
   }
+  (void)decays;
   if (!ZO_WITH_SCHEDULES) return s->rate;
   switch (s->schedule) {
     case ZO_SCHEDULE_COSINE:
       return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
-    case ZO_SCHEDULE_STEP: {
-      uint64_t rate = s->rate;
-      if (s->decay == RATE_ONE) return s->rate; /* the loop would not end before the step */
-      for (uint32_t t = s->decay_steps; t <= step && rate > s->final_rate; t += s->decay_steps) {
-        rate = (rate * s->decay) >> 16;
-        if (UINT32_MAX - t < s->decay_steps) break;
-      }
-      return rate > s->final_rate ? (uint32_t)rate : s->final_rate;
-    }
+    case ZO_SCHEDULE_STEP:
+      return decayed_rate(s, step, decays);
     default:
       return s->rate;
   }
 }
 
-uint32_t zo_control_rate(const zo_control_settings* given, uint32_t step) {
+uint32_t zo_control_rate(const zo_control_settings* given, uint32_t step, zo_decays* decays) {
   const zo_control_settings* s = zo_settings_of(given);
-  uint64_t rate = scheduled_rate(s, step);
+  uint64_t rate = scheduled_rate(s, step, decays);
   if (step < s->warmup_steps) rate = rate * (step + 1u) / s->warmup_steps;
   if (ZO_WITH_SCHEDULES && s->gradient_norm > 0u) {
     const uint64_t evaluations = (uint64_t)s->batch * s->parts * s->queries;

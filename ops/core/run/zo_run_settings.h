@@ -122,8 +122,24 @@ static inline zo_distribution zo_distribution_of_step(const zo_control_settings*
   return distribution;
 }
 
-/* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16. */
-uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step);
+/* How far ZO_SCHEDULE_STEP has come: each decay is rounded, so a rate follows from the one before
+ * it alone. Zero before the first step. */
+typedef struct zo_decays {
+  uint32_t count;
+  uint32_t rate; /* after so many, final_rate not looked at; not read where there is none */
+} zo_decays;
+
+/* Those of a run, which has them where there are such schedules. */
+#if ZO_WITH_SCHEDULES
+#define ZO_DECAYS_OF(run) (&(run)->decays)
+#else
+#define ZO_DECAYS_OF(run) NULL
+#endif
+
+/* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16.
+ *   decays  of the last call with these settings, moved on; where the step comes before that
+ * call's, or without (null), all decays are done again */
+uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step, zo_decays* decays);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,7 @@
 #endif
 
 /* Not inlined into one another, so that in each loop the tables' addresses stay in registers. */
-#if defined(__GNUC__)
+#if ZO_GNU_C
 #define PERTURB_LOOP static __attribute__((noinline))
 #else
 #define PERTURB_LOOP static

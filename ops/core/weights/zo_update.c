@@ -27,7 +27,7 @@
 #define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
 
 /* Not inlined, so that what calls it keeps its registers; inlined it is smaller. */
-#if defined(__GNUC__) && !defined(__OPTIMIZE_SIZE__)
+#if ZO_GNU_C && !defined(__OPTIMIZE_SIZE__)
 #define UPDATE_LOOP static __attribute__((noinline))
 #else
 #define UPDATE_LOOP static

@@ -88,7 +88,7 @@ static void replay(fuzz_input* in, const zo_control_settings* s, uint32_t checks
     const zo_distribution d = zo_control_distribution(s, step);
     HOLDS(zo_update_s8(&tensor, d, NULL, items, count, NULL) == ZO_OK);
     HOLDS(is_within(weights, kWeights, 120));
-    HOLDS(zo_control_rate(s, step) <= s->rate);
+    HOLDS(zo_control_rate(s, step, NULL) <= s->rate);
     free(items);
   }
   zo_control control;

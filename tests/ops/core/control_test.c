@@ -195,7 +195,7 @@ void test_control(void) {
               (s.estimator == ZO_ANTITHETIC ? (2u << s.sharpness) * s.queries : s.queries + 1u));
     CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK);
-    (void)zo_control_rate(&s, UINT32_MAX);
+    (void)zo_control_rate(&s, UINT32_MAX, NULL);
     (void)zo_sample_at(c.settings, UINT32_MAX);
     free(words);
     free(losses);
@@ -214,7 +214,8 @@ void test_control(void) {
     for (s.final_rate = 0; s.final_rate < 2u; ++s.final_rate) {
       zo_control c;
       CHECK(zo_control_init(&c, &s, NULL) == ZO_OK);
-      CHECK(zo_control_rate(&s, 0) <= s.rate && zo_control_rate(&s, UINT32_MAX) <= s.rate);
+      CHECK(zo_control_rate(&s, 0, NULL) <= s.rate &&
+            zo_control_rate(&s, UINT32_MAX, NULL) <= s.rate);
       CHECK(zo_sample_at(c.settings, UINT32_MAX - 1u) < s.samples);
     }
   }
@@ -313,4 +314,7 @@ void test_measurements(void) {
       }
     }
   }
+  /* Beyond 32 bits. */
+  CHECK(zo_step_record_at(100, 24, 0, 1, UINT32_MAX) == 100u + 24u * (uint64_t)UINT32_MAX);
+  CHECK(zo_measurement_at(100, 12, 1, 32, UINT32_MAX) == 100u + 64u * (uint64_t)UINT32_MAX);
 }

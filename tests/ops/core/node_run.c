@@ -91,11 +91,23 @@ zo_tensor task_tensor(const node_run* r, uint32_t t) {
   return tensor;
 }
 
+/* No evaluation counts where a loss of the last one does not. */
+static void refuse_losses(zo_node_run* run, zo_report* report) {
+  const uint32_t evaluations = zo_node_run_evaluations(run);
+  const uint32_t count = evaluations * run->settings.common.batch;
+  int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * count);
+  memset(losses, 0, sizeof(int32_t) * count);
+  losses[count - 1u] = -1;
+  CHECK(zo_node_run_report_all(run, evaluations, losses, report) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_report_all(run, evaluations + 1u, losses, report) == ZO_ERROR_ARGUMENT);
+  free(losses);
+}
+
 /* One request as an interpreter would answer it. Every call that does not fit is tried before, and
  * must leave the state alone. */
 zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) {
   const zo_control_settings* s = &r->settings.common;
-  const zo_node_run before = *run;
+  zo_node_run before = *run;
   const zo_model_loss read_by = {random_below(4), random_between(-128, 127), scale_of(0.1)};
   zo_report report;
   memset(&report, 0, sizeof report);
@@ -146,12 +158,14 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) 
     losses[s->batch - 1u] = INT32_MIN; /* no loss: its negative is no number */
     CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
     losses[s->batch - 1u] = loss;
+    if (request->action == ZO_NODE_QUERY) refuse_losses(run, &report);
   } else {
     CHECK(zo_node_run_report(run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_update(run, &tensor, 1, NULL, NULL, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_update(run, NULL, 1, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_update(run, &tensor, 1, r->scratch, NULL, NULL) == ZO_ERROR_ARGUMENT);
   }
+  before.decays = run->decays; /* what it remembers follows from the settings */
   CHECK(memcmp(run, &before, sizeof before) == 0);
   if (request->action == ZO_NODE_QUERY) {
     CHECK(zo_node_run_perturb(run, NULL) == ZO_ERROR_ARGUMENT);

@@ -1,0 +1,58 @@
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * What the compiler says of itself and of the processor, asked once for all loops that exist per
+ * instruction set. Each macro is 0 or 1. Compilers say that a feature is absent by no macro or by
+ * one that is 0, and only those that know GNU C take the inline assembly that such loops have.
+ * Define ZO_PORTABLE to do without all of them.
+ */
+#ifndef TFLM_ZO_OPS_CORE_ZO_TARGET_H_
+#define TFLM_ZO_OPS_CORE_ZO_TARGET_H_
+
+#if defined(__BYTE_ORDER__) && (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+#define ZO_LITTLE_ENDIAN 1
+#else
+#define ZO_LITTLE_ENDIAN 0
+#endif
+
+/* Attributes and inline assembly. */
+#if defined(__GNUC__)
+#define ZO_GNU_C 1
+#else
+#define ZO_GNU_C 0
+#endif
+
+/* Loops in Thumb-2's assembly: Cortex-M3 and all that are larger. */
+#if ZO_GNU_C && defined(__thumb2__) && ZO_LITTLE_ENDIAN && !defined(ZO_PORTABLE)
+#define ZO_THUMB2 1
+#else
+#define ZO_THUMB2 0
+#endif
+
+/* Lanes of a word, by the DSP extension: Cortex-M4, M7, M33, M55. */
+#if ZO_THUMB2 && defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED)
+#if __ARM_FEATURE_SIMD32
+#define ZO_DSP 1
+#endif
+#endif
+#ifndef ZO_DSP
+#define ZO_DSP 0
+#endif
+
+/* Vectors of 16 bytes, by MVE, which comes with the DSP extension: Cortex-M55, M85. */
+#if ZO_DSP && defined(__ARM_FEATURE_MVE)
+#if __ARM_FEATURE_MVE & 1
+#define ZO_MVE 1
+#endif
+#endif
+#ifndef ZO_MVE
+#define ZO_MVE 0
+#endif
+
+/* Cores of ARMv6-M, whose registers are few: Cortex-M0+. */
+#if ZO_GNU_C && defined(__thumb__) && !defined(__thumb2__)
+#define ZO_THUMB1 1
+#else
+#define ZO_THUMB1 0
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_ZO_TARGET_H_ */
