@@ -14,7 +14,7 @@
 #include "ops/core/kernels/zo_add_products.h"
 #include "ops/core/kernels/zo_apply_row.h"
 #include "ops/core/kernels/zo_dense_sums.h"
-#if ZO_DENSE_CHANNELS > 0u && defined(__ARM_FEATURE_MVE)
+#if ZO_DENSE_CHANNELS > 0u && ZO_MVE
 #include "ops/core/kernels/zo_dense_errors_mve.h"
 #elif ZO_DENSE_CHANNELS > 0u
 #include "ops/core/kernels/zo_dense_errors_dsp.h"

@@ -66,6 +66,15 @@ def test_same_bits_without_features(name, tmp_path):
     assert run(CORES[name], program) == "2500 rounds agree\n"
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+@pytest.mark.parametrize("without", [("MVE",), ("MVE", "SIMD32")], ids=" ".join)
+def test_same_bits_where_macros_are_0(without, tmp_path):
+    core = CORES["cortex-m55"]
+    macros = [flag for name in without for flag in (f"-U__ARM_FEATURE_{name}", f"-D__ARM_FEATURE_{name}=0")]
+    assert run(core, program_with_both(core, tmp_path, "-O2", features=macros)) == "2500 rounds agree\n"
+
+
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),

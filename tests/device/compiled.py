@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tflm_zo.firmware import Firmware
@@ -24,9 +24,11 @@ LITTLEFS = os.environ.get("LITTLEFS_DIR")
 GLUE = HERE.parents[1] / "examples" / "littlefs"
 GXX = os.environ.get("CXX") or shutil.which("g++")
 GCC = os.environ.get("CC") or shutil.which("gcc")
+#: A compiler of C and one of C++.
+Tools = tuple[str | None, str | None]
 _WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror"]
-_FLAGS = ["-O0", "-fPIC", *_WARNINGS, f"-I{HERE / 'tflm'}", "-I."]
-_SANITIZED = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+_FLAGS = ["-fPIC", *_WARNINGS, f"-I{HERE / 'tflm'}", "-I."]
+_SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 
 
 def _made(files: dict[str, str], suffix: str, make: Callable[[Path], None]) -> Path:
@@ -51,17 +53,17 @@ def _run(folder: Path, *command: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _compile(folder: Path, *flags: str) -> None:
+def _compile(folder: Path, tools: Tools, *flags: str) -> None:
     """All sources to objects."""
     sources = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
-    for compiler, suffix in (([GCC, "-std=c99"], ".c"), ([GXX, "-std=c++17"], ".cc")):
+    for compiler, suffix in (([tools[0], "-std=c99"], ".c"), ([tools[1], "-std=c++17"], ".cc")):
         own = [s for s in sources if s.suffix == suffix]
         if own:
-            _run(folder, *compiler, *_FLAGS, *flags, *_SANITIZED, "-c", *own)
+            _run(folder, *compiler, *_FLAGS, *flags, "-c", *own)
 
 
-def _make_library(folder: Path, *flags: str) -> None:
-    _compile(folder, *flags)
+def _make_library(folder: Path, *flags: str, tools: Tools = (GCC, GXX)) -> None:
+    _compile(folder, tools, *flags)
     _run(folder, "ar", "rcs", "made", *folder.glob("*.o"))
 
 
@@ -70,14 +72,15 @@ def _littlefs(folder: str) -> Path:
     sources = {
         name: Path(folder, name).read_text() for name in ("lfs.c", "lfs.h", "lfs_util.c", "lfs_util.h")
     }
-    return _made(sources, ".lfs.a", lambda made: _make_library(made, "-w", "-DLFS_NO_DEBUG"))
+    return _made(sources, ".lfs.a", lambda made: _make_library(made, *_SANITIZED, "-w", "-DLFS_NO_DEBUG"))
 
 
-def build(firmware: Firmware) -> Path:
+def build(firmware: Firmware, flags: Sequence[str] = _SANITIZED, tools: Tools = (GCC, GXX)) -> Path:
     """Compiles a generated folder, with the stand-in for TFLM, to a library that Python loads.
 
     The op pack is compiled once for folders that have the same.
     """
+    command = {"command.txt": str((tools, flags))}
     sources = {
         name: text
         for name, text in firmware.files.items()
@@ -85,7 +88,7 @@ def build(firmware: Firmware) -> Path:
     }
     pack = {name: text for name, text in sources.items() if name.endswith(("_zo_ops.h", "_zo_ops.c"))}
     pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
-    op_pack = _made(pack, ".a", _make_library)
+    op_pack = _made(pack | command, ".a", lambda folder: _make_library(folder, *flags, tools=tools))
 
     libraries, include, texts = [op_pack], [], {name: (HERE / name).read_text() for name in OWN}
     if LITTLEFS is not None:
@@ -94,11 +97,11 @@ def build(firmware: Firmware) -> Path:
         texts |= {path.name: path.read_text() for path in GLUE.glob("*.[ch]")}
 
     def make(folder: Path) -> None:
-        _compile(folder, *include)
+        _compile(folder, tools, *flags, *include)
         # This package's library has the same symbols, and they are there for everybody, because TFLM looks
         # its operators up. The device's are to be its own.
-        link = ["-shared", "-Wl,-Bsymbolic", *_SANITIZED, *folder.glob("*.o"), *libraries]
-        _run(folder, GXX, *link, "-o", "made")
+        link = ["-shared", "-Wl,-Bsymbolic", *flags, *folder.glob("*.o"), *libraries]
+        _run(folder, tools[1], *link, "-o", "made")
 
     # Written without a model's name, like the op pack.
     (config,) = (name for name in firmware.files if name.endswith("_zo_config.h"))
@@ -110,6 +113,5 @@ def build(firmware: Firmware) -> Path:
         own["bridge.cc"] = f"#define {macro} {int(has)}\n{own['bridge.cc']}"
     headers = {name: text for name, text in pack.items() if name.endswith(".h")}
     rest = {name: text for name, text in sources.items() if name not in pack}
-    return _made(
-        {**rest, **headers, **own, "libraries.txt": str([path.name for path in libraries])}, ".so", make
-    )
+    others = {**command, "libraries.txt": str([path.name for path in libraries])}
+    return _made({**rest, **headers, **own, **others}, ".so", make)

@@ -116,15 +116,24 @@ class Device:
         model: the ZO model that it was generated from.
         data: the samples.
         own: a folder for its memory, where there are several devices with the same firmware.
+        path: the library that was built of the folder; None: it is built as all are.
 
     Attributes:
         samples: of the run.
         failing_invoke: number of the invoke that fails, counted from 1 from the last `fail_at` on.
     """
 
-    def __init__(self, firmware: Firmware, model: Model, data: Data, own: Path | None = None) -> None:
+    def __init__(
+        self,
+        firmware: Firmware,
+        model: Model,
+        data: Data,
+        own: Path | None = None,
+        path: Path | None = None,
+    ) -> None:
+        path = build(firmware) if path is None else path
         # A library that is loaded twice is the same, and has its globals once.
-        path = build(firmware) if own is None else shutil.copy(build(firmware), own / "device.so")
+        path = path if own is None else shutil.copy(path, own / "device.so")
         self._library = ctypes.CDLL(str(path))
         for name in ("device_segment_model",):
             getattr(self._library, name).restype = ctypes.c_void_p

@@ -2,7 +2,8 @@
 """Every platform's build glue: parsed by the rules of its build system, executed where tools are here.
 
 The C++ sources need headers of TensorFlow Lite Micro; tests/tflm_checkout/test_firmware_warnings.py compiles
-them. The C sources are compiled here, from the list of the Makefile fragment.
+them. The C sources are compiled here, from the list of the Makefile fragment, and in test_compilers.py by
+every compiler.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import json
 import re
 import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from cortex_m.emulator import ARM as CORTEX_M
-from cortex_m.emulator import CORES, each
+from cortex_m.emulator import CORES
 from helpers.build_systems import needs_cmake, run
 from helpers.firmware_folders import COMMAND, compiled, firmware, included, write
 from tflm_zo.firmware import PLATFORMS
@@ -230,37 +229,6 @@ def test_make_builds_the_c_sources(tmp_path: Path) -> None:
     header.write_text(header.read_text() + "\n")
     again = make(tmp_path, folder, "all", *tools)
     assert "small_zo_ops.c" in again
-
-
-# --- the C sources ------------------------------------------------------------------------------------------
-
-
-@cache
-def newlib() -> list[str]:
-    """The C library's headers of the Arm compiler, for another one."""
-    said = subprocess.run([f"{ARM}gcc", "-E", "-Wp,-v", "-xc", "/dev/null"], capture_output=True, text=True)
-    paths = [Path(line.strip()).resolve() for line in said.stderr.splitlines() if line.startswith(" /")]
-    return [f"-isystem{path}" for path in paths if "gcc" not in path.parts]
-
-
-@needs_arm
-@pytest.mark.parametrize("core", each(name for name in CORES if CORES[name].toolchain is CORTEX_M))
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_c_sources_compile_without_a_warning(compiler: str, core: str, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"NO {compiler}: NO SOURCE WAS COMPILED WITH IT")
-    folder = write(tmp_path / "out", "esp-idf")
-    sources = sorted(path for path in compiled(folder) if path.endswith(".c"))
-    assert sources == ["small_zo_ops.c"]
-    tool = [f"{ARM}gcc"] if compiler == "gcc" else ["clang", "--target=arm-none-eabi", *newlib()]
-    run(*tool, *CORES[core].flags, "-std=c99", *STRICT, "-I.", "-fsyntax-only", *sources, folder=folder)
-
-
-@pytest.mark.parametrize("core", each(["rv32imc"]))
-def test_c_sources_compile_for_riscv_without_a_warning(core: str, tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", "esp-idf")
-    tool = [f"{CORES[core].toolchain.prefix}gcc", *CORES[core].flags]
-    run(*tool, "-std=c99", *STRICT, "-I.", "-fsyntax-only", "small_zo_ops.c", folder=folder)
 
 
 # --- Arduino ------------------------------------------------------------------------------------------------

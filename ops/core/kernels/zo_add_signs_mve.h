@@ -6,6 +6,7 @@
 
 #include <arm_mve.h>
 
+#include "ops/core/zo_features.h"
 #include "ops/core/zo_types.h"
 
 typedef struct zo_signs {
@@ -20,11 +21,6 @@ static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
   signs.minus = vdupq_n_s8((int8_t)(uint8_t)(0u - (uint32_t)delta));
   return signs;
 }
-
-typedef struct zo_pair {
-  zo_signs signs;
-  zo_signs signs_2;
-} zo_pair;
 
 /* 16 weights by the low half of a word. */
 static inline int8x16_t zo_add_16_signs(int8x16_t packed, uint32_t word, zo_signs signs) {
@@ -44,7 +40,13 @@ static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs
   vstrbq_s8(weights + 16, zo_add_16_signs(packed, word_2 >> 16, signs_2));
 }
 
+#if ZO_WITH_FAST_STEPS
 #define ZO_PAIR_WORDS 1
+
+typedef struct zo_pair {
+  zo_signs signs;
+  zo_signs signs_2;
+} zo_pair;
 
 static inline zo_pair zo_pair_of(zo_signs signs, zo_signs signs_2, uint32_t* table) {
   const zo_pair pair = {signs, signs_2};
@@ -55,5 +57,7 @@ static inline zo_pair zo_pair_of(zo_signs signs, zo_signs signs_2, uint32_t* tab
 static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_2, zo_pair pair) {
   zo_add_32_both(weights, word, pair.signs, word_2, pair.signs_2);
 }
+
+#endif /* ZO_WITH_FAST_STEPS */
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_MVE_H_ */

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "ops/core/zo_features.h"
 #include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
@@ -129,6 +130,7 @@ static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs
 #undef ZO_ADD_4
 }
 
+#if ZO_WITH_FAST_STEPS
 #define ZO_PAIR_WORDS 256
 
 /* What each combination of four bits of either word adds to four weights. */
@@ -190,6 +192,8 @@ static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_
   zo_add_4_of_8(weights + 4, (word >> 4 & low) | (word_2 & ~low), pair);
 }
 
-#endif
+#endif /* ZO_PAIRS_OF_WORDS */
+
+#endif /* ZO_WITH_FAST_STEPS */
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_TABLE_H_ */

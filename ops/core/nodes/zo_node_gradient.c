@@ -168,7 +168,7 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
   if (!has_errors(evidence) && sum_by_loops(evidence, sample, first, count, shift, errors)) {
     return;
   }
-  uint32_t words[ZO_MAX_QUERIES];
+  uint32_t words[ZO_MAX_QUERIES] = {0}; /* compilers do not see that the first i is 0 */
   for (uint32_t i = 0, size = 0; i < count; i += size) {
     const uint32_t used = (first + i) % ERRORS_CHUNK; /* of the word of signs */
     size = count - i < ERRORS_CHUNK - used ? count - i : ERRORS_CHUNK - used;

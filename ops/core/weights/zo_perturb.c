@@ -156,7 +156,7 @@ static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size
   }
 }
 
-#if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
+#if defined(ZO_PAIR_WORDS)
 /* Whole tiles of words; `states` are those before the first one. */
 PERTURB_LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo_pair pair) {
   for (const int8_t* const end = weights + ZO_STREAM_TILE; weights != end; weights += 32) {
@@ -257,7 +257,7 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
   if (loops != NULL && zo_loops_perturb(loops, tensor, distribution, terms)) return ZO_OK;
 #endif
   uint32_t begin = 0;
-#if ZO_WITH_FAST_STEPS && defined(ZO_PAIR_WORDS)
+#if defined(ZO_PAIR_WORDS)
   if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&
       !zo_is_of_biases(tensor) && tensor->size >= 2u * ZO_STREAM_TILE &&
       zo_signs_fit(tensor->weights)) {

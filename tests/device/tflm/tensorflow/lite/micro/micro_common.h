@@ -7,6 +7,6 @@
 
 enum TfLiteStatus { kTfLiteOk = 0, kTfLiteError = 1 };
 
-struct TFLMRegistration;
+struct TFLMRegistration {};
 
 #endif  // TFLM_ZO_TESTS_DEVICE_MICRO_COMMON_H_
