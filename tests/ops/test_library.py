@@ -59,8 +59,8 @@ def test_needs_no_runtime_symbols(path):
 
 
 def test_is_small(path):
-    """125 kilobytes of what fits a microcontroller, and 85 of kernels for several processors."""
+    """130 kilobytes of what fits a microcontroller, and 85 of kernels for several processors."""
     sections = dict(line.split()[:2] for line in run("size", "-A", path).splitlines() if line[:1] == ".")
     code = int(sections[".text"])
     print(f"\n{code} bytes of code")
-    assert code < 210_000
+    assert code < 215_000
