@@ -50,6 +50,8 @@ class ZoLoss:
         output: number of the original output that the loss belongs to. The loss of a classifier reads the
             logits before a SOFTMAX or LOGISTIC; the output that people see stays the probabilities.
         squashed: True if a SOFTMAX or LOGISTIC lies between the loss's input and that output.
+        unit: real value of a loss of 1 of the loss operator, 2^16 in integers: 1 nat, or, of the mean squared
+            error, (8 scale)^2, the error of 8 levels, so that no output's scale makes losses vanish.
     """
 
     kind: Annotated[str, Field(pattern=f"^({'|'.join(LOSS_KINDS[1:-1])})$")]
@@ -59,6 +61,7 @@ class ZoLoss:
     # Metadata written before these keys existed do not have them.
     output: Index = 0
     squashed: bool = True
+    unit: _Scale = 1.0
 
     @property
     def of_classes(self) -> bool:
@@ -253,6 +256,8 @@ class ZoMetadata:
             del content["original"]["batch"]
         if self.tail is None:
             del content["tail"]
+        if self.loss is not None and self.loss.unit == 1.0:
+            del content["loss"]["unit"]
         for trainable in content["trainable"]:
             if trainable["updated"] is None:
                 del trainable["updated"]

@@ -9,12 +9,11 @@ import struct
 from typing import Final
 
 from .. import constants
-from ..errors import ConversionError
 from ..metadata import SOFTMAX_KINDS
 from ..model import Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
 from ..settings import InjectSettings
-from .plan import Loss, Plan, Port
+from .plan import UNIT_LEVELS, Loss, Plan, Port
 
 _OPTIONS_VERSION: Final = 1
 _KINDS: Final = {"cross_entropy": 0, "binary_cross_entropy": 1, "mse": 2, "floor_log2": 3}
@@ -78,16 +77,12 @@ def loss_options(loss: Loss) -> bytes:
 
 
 def _mean_squared_error(loss: Loss) -> tuple[int, int]:
-    """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements * 2^16 = multiplier *
-    2^-shift.
+    """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements / unit * 2^16 =
+    multiplier * 2^-shift.
     """
-    mantissa, exponent = math.frexp(loss.scale**2 / loss.elements * 2**_LOSS_BITS)
+    # At most 2^20 elements: 2^-10 to 2^10.
+    mantissa, exponent = math.frexp(2.0**_LOSS_BITS / UNIT_LEVELS**2 / loss.elements)
     multiplier = round(mantissa * 2**31)
     if multiplier == 2**31:
         multiplier, exponent = 2**30, exponent + 1
-    shift = 31 - exponent
-    if not mantissa or not 0 <= shift <= 62:
-        raise ConversionError(
-            f"output «{loss.tensor.name}» has scale {loss.scale:g}, too small or too large for the loss"
-        )
-    return multiplier, shift
+    return multiplier, 31 - exponent

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,11 @@ from ..model import Operator, Subgraph, Tensor
 from .backward_program import BackwardProgram
 
 Role = Literal["boundary", "skip", "input", "label", "command", "output", "loss", "status"]
+
+
+# Levels of the output that make a mean squared error of 1: losses are then about as large as those in nats,
+# 255 levels stay far below the end of 32 bits, and one level of one of 1,000 outputs can be seen.
+UNIT_LEVELS: Final = 8
 
 
 @dataclasses.dataclass(eq=False)
@@ -93,6 +98,11 @@ class Loss:
     zero_point: int
     output: int
     squashed: bool
+
+    @property
+    def unit(self) -> float:
+        """Real value of a loss of 1, see `ZoLoss`."""
+        return (UNIT_LEVELS * self.scale) ** 2 if self.kind == "mse" else 1.0
 
 
 @dataclasses.dataclass(eq=False)

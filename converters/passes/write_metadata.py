@@ -31,7 +31,9 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         replay=settings.replay,
         loss=None
         if loss is None
-        else ZoLoss(loss.kind, loss.elements, loss.scale, loss.zero_point, loss.output, loss.squashed),
+        else ZoLoss(
+            *(loss.kind, loss.elements, loss.scale, loss.zero_point, loss.output, loss.squashed, loss.unit)
+        ),
         blocks=tuple(plan.blocks),
         trainable=tuple(
             ZoTrainable(

@@ -42,7 +42,7 @@ typedef struct zo_weight_sink {
 typedef struct zo_evaluation {
   uint32_t samples; /* labelled */
   uint32_t correct; /* largest output is the label; softmax losses */
-  int64_t loss;     /* sum, unit 2^-16 */
+  int64_t loss;     /* sum, unit 2^-16, see ZO_LOSS_BITS */
 } zo_evaluation;
 
 /* The first operator whose outputs a self-test has found to differ from the desktop's. */

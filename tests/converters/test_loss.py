@@ -75,7 +75,9 @@ def test_mean_squared_error() -> None:
     assert (found, kind, elements, zero_point) == ("decoder2", 2, 24, 0)
     assert 2**30 <= multiplier < 2**31
     assert 0 <= shift <= 62
-    assert multiplier * 2.0**-shift == pytest.approx(scale**2 / 24 * 2**16, rel=2**-30)
+    assert multiplier * 2.0**-shift == pytest.approx(2**16 / (24 * 8**2), rel=2**-30)
+    loss = read_metadata(reload(model)).loss
+    assert loss is not None and loss.unit == (8 * scale) ** 2
     label = find(model, "zo_label")
     assert (label.shape, label.type_name) == ((3, 24), "INT8")
     assert scale_of(model, "zo_label") == (scale, zero)

@@ -51,6 +51,7 @@ def check_run(
     program = library.build(folder / "firmware", folder / "build")
     lines = run(CORES[library.core], program, timeout=600).splitlines()
     losses = [int(line.split()[3]) for line in lines if line.startswith("step ")]
-    assert losses == [round(v * 65536) for v in history.steps]
+    unit = trainer.runtime.metadata.loss.unit
+    assert losses == [round(v / unit * 65536) for v in history.steps]
     assert log_of(lines) == log.read_bytes()
     assert f"checksum {checksum:08x}" in lines

@@ -145,7 +145,7 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
         trainer = Trainer(model, dataclasses.replace(settings, layers=layers))
         trainer.fit(x[rest], None if y is None else y[rest], epochs=1, keep="last")
         loss_left = trainer.evaluate(x[judged], None if y is None else y[judged])["loss"]
-        assert score == round(-loss_left * 4 * 65536)
+        assert score == round(-loss_left / loss.unit * 4 * 65536)
         assert choice.value(score) == pytest.approx(loss_left)
     assert choice.best == int(np.argmax(choice.scores))
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.stream import Dist, direction
-from tflm_zo.converters import export_model, initial_weights
+from tflm_zo.converters import export_model, initial_weights, load_model, read_metadata
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
 from tflm_zo.logs import SeedLog
@@ -20,6 +21,12 @@ from tflm_zo.training import Exact, Settings, Trainer, Weights
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
 KINDS = ("cross_entropy", "binary_cross_entropy", "mse")
+UNITLESS = (
+    Settings(tasks=(Weights(queries=4),), batch_size=8),
+    Settings(tasks=(Weights(rule="gradient", queries=4),), batch_size=8, learning_rate=20.0),
+    Settings(batch_size=8),
+    Settings(tasks=(Exact(),), batch_size=8),
+)
 
 
 def one_layer() -> bytes:
@@ -69,7 +76,9 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     rng = np.random.default_rng(4)
     x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)
     y = layer.targets(kind, rng)
-    rate, steps, queries = 500.0, 6, 32
+    loss = read_metadata(zo).loss
+    assert loss is not None
+    rate, steps, queries = 500.0 * loss.unit, 6, 32
     settings = Settings(
         tasks=(Weights(rule="gradient", clip=0, queries=queries, perturbation=Rademacher(mu)),),
         batch_size=SAMPLES,
@@ -92,7 +101,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
         moved.append(np.sum(gradient * (weights[name].astype(int) - before[name]).reshape(OUTPUTS, INPUTS)))
         for seed, coefficient in record.steps[step]:
             z = direction(Dist(0, mu), int(seed), 0, OUTPUTS * INPUTS).reshape(OUTPUTS, INPUTS)
-            slopes.append(2 * mu * np.sum(gradient * z))
+            slopes.append(2 * mu * np.sum(gradient * z) / loss.unit)
             differences.append(-int(coefficient) / 65536 * 2 * mu * queries / rate)
     measured, expected = np.array(differences), np.array(slopes)
     assert len(measured) == steps * queries
@@ -119,6 +128,40 @@ def test_an_exact_step_is_the_gradient(kind: str) -> None:
     moved = (after.astype(int) - before).reshape(OUTPUTS, INPUTS)
     free = np.abs(after.reshape(OUTPUTS, INPUTS).astype(int)) < limit
     assert np.corrcoef(moved[free], -gradient[free])[0, 1] > 0.99
+
+
+def in_other_units(factor: float) -> bytes:
+    """The layer whose outputs are in a unit that is smaller by a factor: its integers are the same."""
+    model = load_model(one_layer())
+    (op,) = model.subgraphs[0].operators
+    for tensor in (op.inputs[1], op.inputs[2], op.outputs[0]):
+        assert tensor is not None and tensor.quantization is not None
+        scales = tuple(float(np.float32(s * factor)) for s in tensor.quantization.scales)
+        tensor.quantization = dataclasses.replace(tensor.quantization, scales=scales)
+    return model.to_bytes()
+
+
+@pytest.mark.parametrize("settings", UNITLESS, ids=["weight", "weight, gradient", "node", "exact"])
+def test_the_unit_of_a_regression_changes_nothing(settings: Settings) -> None:
+    """Volts or microvolts: the same steps to the same weights, and losses in the square of the unit."""
+    found = {}
+    rng = np.random.default_rng(9)
+    x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)
+    y = rng.integers(-100, 100, (SAMPLES, OUTPUTS)).astype(np.int8)
+    for factor in (1.0, 2.0**-11, 2.0**-40, 2.0**20):
+        zo = inject_all(in_other_units(factor), batch=8, loss="mse", nodes="*")
+        trainer = Trainer(zo, settings, "litert")
+        before = trainer.evaluate(x, y)["loss"]
+        history = trainer.fit(x, y, steps=60, validation_data=(x, y))
+        (weights,) = trainer.runtime.read_weights().values()
+        values = [before, *history.steps, *history.history["loss"], *history.history["val_loss"]]
+        values += [m["loss"] for m in history.measurements]
+        found[factor] = weights, np.array(values)
+        assert trainer.evaluate(x, y)["loss"] < 0.9 * before
+    weights, losses = found[1.0]
+    for factor, (others, values) in found.items():
+        np.testing.assert_array_equal(others, weights)
+        np.testing.assert_allclose(values, losses * factor**2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -91,4 +91,4 @@ def choice_table(choice: dict[str, Any]) -> Table:
 def _written(measure: str, value: float, gain: float) -> list[str]:
     if measure == "accuracy":
         return [f"{value:.1%}", f"{100 * gain:+.1f} points"]
-    return [f"{value:.4f}", f"{gain:+.4f}"]
+    return [f"{value:.5g}", f"{gain:+.5g}"]

@@ -21,7 +21,7 @@ __all__ = ["SayWhatIsTrained", "passed_over", "render", "said_of_parts", "values
 def values_of(measured: dict[str, Any]) -> str:
     """Returns measured values as people read them: the accuracy, if there is one, and the loss."""
     accuracy = f"accuracy {measured['accuracy']:.2%}, " if "accuracy" in measured else ""
-    return f"{accuracy}loss {measured['loss']:.4f}"
+    return f"{accuracy}loss {measured['loss']:.5g}"
 
 
 def passed_over(result: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 class StepReport(NamedTuple):
-    """A finished step: its number, mean loss in nats, and rate."""
+    """A finished step: its number, mean loss in nats or `ZoLoss.unit`, and rate."""
 
     step: int
     loss: float

@@ -39,7 +39,7 @@ class Measurement:
 
     @property
     def loss(self) -> float:
-        """Mean over the labelled samples: nats (cross-entropies) or the output's unit squared (mse)."""
+        """Mean over the labelled samples, in units of the model's loss: nats, or `ZoLoss.unit`."""
         return self.loss_sum / 65536 / max(1, self.samples)
 
     def _struct(self) -> Any:

@@ -114,8 +114,8 @@ class LiveLog:
         """Goes on with the bytes behind the records so far.
 
         Returns:
-            Mean losses of the steps, nats, and the bytes that their records take; what follows is no whole
-            record.
+            Mean losses of the steps, nats or `ZoLoss.unit`, and the bytes that their records take; what
+            follows is no whole record.
         """
         if isinstance(self._records, SnapshotRecords):
             losses, _, used = self._records.take(data)

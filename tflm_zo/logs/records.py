@@ -96,7 +96,7 @@ class SeedRecords(Records[SeedLogRecord]):
 
 
 class SnapshotRecords(Records[float]):
-    """Those of a snapshot log: losses of steps, nats. All of them continue the header's checksum."""
+    """Those of a snapshot log: losses of steps. All of them continue the header's checksum."""
 
     def __init__(self, header: SnapshotLogHeader, owner: int, unit: int = 1) -> None:
         steps = int(header.settings.steps)

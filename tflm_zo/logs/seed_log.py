@@ -50,7 +50,7 @@ class SeedLog:
         settings: settings of the run.
         fingerprint: fingerprint of the base model, 16 bytes.
         measure_every: steps between measurements; 0: never.
-        losses: mean loss of each whole step, nats, float64 [steps].
+        losses: mean loss of each whole step, nats or `ZoLoss.unit`, float64 [steps].
         mean_squares: the control unit's running mean after each step, int64 [steps].
         steps: (seed, coefficient) pairs, `QUERY_DTYPE` [steps, queries].
         measurements: measurements of the run, in order, from the first of these steps on.

@@ -59,7 +59,8 @@ class SnapshotLog:
         measure_every: steps between measurements; 0: never.
         snapshot: the last whole one whose steps all have their records; None before the first.
         best_slot: the last whole one of a best state; None where no measurement was better than the first.
-        losses: mean loss of each whole step, nats, float64 [steps]. Steps after the snapshot have losses too;
+        losses: mean loss of each whole step, nats or `ZoLoss.unit`, float64 [steps]. Steps after the
+            snapshot have losses too;
             repeating these steps needs the data.
         measurements: measurements of the run, in order; there may be more than the snapshot has, too.
     """

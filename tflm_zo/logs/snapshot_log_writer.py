@@ -95,7 +95,7 @@ class SnapshotLogWriter(LogFile):
         return "; the log keeps its last whole snapshot"
 
     def append(self, step: int, loss: float) -> None:
-        """Writes the record of a finished step, whose mean loss is given in nats."""
+        """Writes the record of a finished step, whose mean loss is given in nats or `ZoLoss.unit`."""
         at = step_record_at(self._records, self._every, step)
         self._write_at(at, write_step_record(step, round(loss * 65536), self._owner))
 

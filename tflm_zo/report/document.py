@@ -50,7 +50,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean losses of a run's steps, nats, in equal ranges of consecutive steps; one entry a range.
+    """Mean losses of a run's steps, in equal ranges of consecutive steps; one entry a range.
 
     Attributes:
         steps: number of whole steps at the end of the range.

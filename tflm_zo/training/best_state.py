@@ -117,6 +117,7 @@ class BestState:
         if loss.kind != "mse" and not covered(self._data, loss).constant:
             counts = int((self._data.labels >= 0).sum())
         return [
-            {"step": m.step, "loss": m.loss} | ({"accuracy": m.correct / counts} if counts else {})
+            {"step": m.step, "loss": m.loss * loss.unit}
+            | ({"accuracy": m.correct / counts} if counts else {})
             for m in self._run.measurements
         ]

@@ -42,13 +42,14 @@ class BlockChoice:
         best: number of the best block, the first one of equals.
         blocks: names of the layers of each block, in execution order.
         scores: score of each block: the number of held-out samples that are right (a loss of classes), else
-            minus the sum of their losses, unit 2^-16.
+            minus the sum of their losses, of which 2^16 are worth `unit`.
         before: score of the model as it was before the probes.
         held_out: number of held-out samples.
         of_classes: True if scores are numbers of right samples.
         equivalents: cost in forward equivalents: training of the probes, the measurement of their learning
             rate where none is given, and a forward pass of every held-out
             sample before the first probe and after each.
+        unit: real value of a loss of 1, see `ZoLoss`.
     """
 
     best: int
@@ -58,6 +59,7 @@ class BlockChoice:
     held_out: int
     of_classes: bool
     equivalents: float
+    unit: float = 1.0
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -66,7 +68,7 @@ class BlockChoice:
 
     def value(self, score: int) -> float:
         """Returns the accuracy, 0..1, or the mean loss that a score stands for."""
-        return score / self.held_out if self.of_classes else -score / 65536 / self.held_out
+        return score / self.held_out if self.of_classes else -score / 65536 / self.held_out * self.unit
 
 
 class _Steps(Callback):
@@ -124,7 +126,7 @@ class _Probe:
         if self.of_classes:
             assert found.accuracy is not None
             return round(found.accuracy * found.labelled)
-        return -round(found.loss * found.labelled * 65536)
+        return -found.loss_sum
 
 
 class _Prober:
@@ -276,6 +278,7 @@ class BlockProbes:
             held_out=len(self._probe.judge),
             of_classes=self._probe.of_classes,
             equivalents=self.equivalents,
+            unit=loss.unit,
         )
 
     def _shared_scores(self, workers: Workers, progress: ProbeProgress | None, total: int) -> list[int]:

@@ -134,7 +134,7 @@ class ProgressBar(Callback):
             TextColumn("step {task.completed:>6.0f}/{task.total:.0f}"),
             BarColumn(),
             TextColumn("{task.fields[equivalents]:,.0f} equivalents"),
-            TextColumn("loss {task.fields[loss]:.4f}"),
+            TextColumn("loss {task.fields[loss]:.5g}"),
             TextColumn("{task.fields[accuracy]}"),
             TextColumn("{task.fields[speed]:,.0f} equivalents/s"),
             TimeRemainingColumn(compact=True),

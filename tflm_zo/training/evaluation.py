@@ -26,9 +26,10 @@ class Evaluation:
     Attributes:
         samples: number of all samples.
         labelled: number of samples with a label, the ones that count.
-        loss_sum: sum of the labelled samples' losses, unit 2^-16.
+        loss_sum: sum of the labelled samples' losses, of which 2^16 are worth `unit`.
         correct: number of right classes, or of right 0/1 outputs; 0 for the mean squared error.
         counts: number of labelled classes or 0/1 outputs; 0 for the mean squared error.
+        unit: real value of a loss of 1, see `ZoLoss`.
     """
 
     samples: int
@@ -36,11 +37,12 @@ class Evaluation:
     loss_sum: int
     correct: int
     counts: int
+    unit: float
 
     @property
     def loss(self) -> float:
         """The mean loss of the labelled samples, in nats (cross-entropies) or the output's unit squared."""
-        return self.loss_sum / 65536 / self.labelled
+        return self.loss_sum / 65536 / self.labelled * self.unit
 
     @property
     def accuracy(self) -> float | None:
@@ -89,6 +91,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
         loss_sum=total,
         correct=right,
         counts=counts,
+        unit=loss.unit,
     )
 
 

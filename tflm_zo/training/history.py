@@ -24,9 +24,9 @@ class History:
     """History of a run, like Keras' History: `history` maps a name to its values.
 
     Attributes:
-        history: values of each epoch: "loss" (mean training loss, nats), "rate" (the last step's learning
-            rate), "equivalents" (forward equivalents of the run until then) and, with validation data,
-            "val_loss" and "val_accuracy" (not for the mean squared error, nor for samples of one class
+        history: values of each epoch: "loss" (mean training loss, nats or the output's unit squared), "rate"
+            (the last step's learning rate), "equivalents" (forward equivalents of the run until then)
+            and, with validation data, "val_loss" and "val_accuracy" (not for the mean squared error, nor for samples of one class
             alone, for which one constant answer is right).
         measurements: measurements of the run's weights, in order, those before it was resumed included:
             "step", "loss" and, where "val_accuracy" would be given, "accuracy", on the validation data or,
@@ -58,7 +58,7 @@ class History:
 
     @property
     def steps(self) -> list[float]:
-        """Mean loss of each step of this call of `fit`, nats."""
+        """Mean loss of each step of this call of `fit`, in nats or the output's unit squared."""
         self._losses.seek(0)
         losses = array.array("d", self._losses.read())
         return losses.tolist()

@@ -73,8 +73,8 @@ class Run(ABC):
 
     @abstractmethod
     def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Mean losses, nats, of the steps from `first` on that were done before the run was resumed; none
-        where it was not.
+        """Mean losses, nats or `ZoLoss.unit`, of the steps from `first` on that were done before the run was
+        resumed; none where it was not.
         """
 
     @abstractmethod

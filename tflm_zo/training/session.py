@@ -154,21 +154,23 @@ class Session:
         per_epoch = trainer.steps_per_epoch
         if best is not None:
             best.measure_where_due()
+        loss = trainer.runtime.metadata.loss
+        unit = 1.0 if loss is None else loss.unit
         # Of the epoch: losses are whole multiples of 2^-16, so the sum is exact in any order.
         begun = run.resumed_losses(run.step // per_epoch * per_epoch)
         total, count = float(begun.sum()), len(begun)
         while run.step < run.total and not (self._may_end and best is not None and best.is_stuck):
             report = run.advance()
             self._count()
-            self._history.append_step(report.loss)
+            self._history.append_step(report.loss * unit)
             if best is not None:
                 best.measure_where_due()
             total, count = total + report.loss, count + 1
             for callback in callbacks:
-                callback.on_step_end(trainer, report.step, {"loss": report.loss, "rate": report.rate})
+                callback.on_step_end(trainer, report.step, {"loss": report.loss * unit, "rate": report.rate})
             if run.step % per_epoch == 0 or run.step == run.total:
                 # The mean loss also of an epoch that was cut short and resumed.
-                self._end_epoch(callbacks, {"loss": total / count, "rate": report.rate})
+                self._end_epoch(callbacks, {"loss": total / count * unit, "rate": report.rate})
                 total, count = 0.0, 0
             if trainer.stop_training:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,8 @@ class Shares:
 
         found = self._call("evaluate_part", step, len(ends) - 1, part)
         self._data[: len(found)] = [data] * len(found)
-        return Evaluation(*(sum(column) for column in zip(*map(astuple, found), strict=True)))
+        sums = [sum(column) for column in zip(*map(astuple, found), strict=True)]
+        return replace(Evaluation(*sums), unit=found[0].unit)
 
     def _ends(self, count: int) -> list[int]:
         """Where the parts of so many things begin, and where the last one ends."""

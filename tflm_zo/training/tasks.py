@@ -191,7 +191,8 @@ class Weights:
         queries: number Q of directions per step, 1..32; with scope "layers" also by layer name, where a
             layer that is not named has 1.
         rule: "normalized", "gradient", "sign" or "bits".
-        clip: largest |d| in nats (rule "gradient") or |d| / rms(d) ("normalized"); 0 clips nothing.
+        clip: largest |d| in nats, or in errors of 8 output levels (mean squared error), of rule "gradient",
+            or |d| / rms(d) of rule "normalized"; 0 clips nothing.
         scope: "model": a query perturbs all weights; "blocks": step t perturbs and moves block t modulo the
             number of blocks, and its queries re-run the network from that block on; "layers": each layer has
             queries of its own, which re-run the network from its inputs on.

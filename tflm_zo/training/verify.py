@@ -24,7 +24,7 @@ class RuntimeRun:
 
     Attributes:
         runtime: name of the runtime.
-        losses: mean loss of each step, nats.
+        losses: mean loss of each step, in nats or the output's unit squared.
         checksum: checksum of the final weights.
         log: the seed log's bytes.
         exported: the exported model's bytes.

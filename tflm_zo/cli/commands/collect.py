@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...converters import load_model, read_metadata
 from ...converters.files import claim_name
 from ...logs.live_log import LiveLog
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
@@ -52,6 +53,8 @@ def collect(
     The file is a whole log at any time, equal to the device's, or absent. What has come is in FILE.part
     until then, so the same command goes on where an earlier one was ended. The device's program serves the
     line with zo_link_serve. Other ports: socket://localhost:4000, rfc2217://host:2217.
+
+    Without --model a mean squared error is shown in the device's unit: 1 is the error of 8 output levels.
     """
     from ...link import collect as bring
 
@@ -59,16 +62,19 @@ def collect(
     bar = counting_bar()
     task = bar.add_task("collecting", total=None)
     last: list[float] = []
+    unit = 1.0
 
     def show_log(log: LiveLog) -> None:
         bar.update(task, total=log.steps)
         bar.start()
 
     def show_steps(losses: list[float]) -> None:
-        last[:] = losses[-1:]
-        bar.update(task, advance=len(losses), description=f"loss {losses[-1]:.4f}")
+        last[:] = [losses[-1] * unit]
+        bar.update(task, advance=len(losses), description=f"loss {last[0]:.5g}")
 
     with claim_name(output), connect(port, baud, timeout, model) as (link, _):
+        if model is not None and (of_model := read_metadata(load_model(model)).loss) is not None:
+            unit = of_model.unit  # what a mean squared error of 1 is worth
         try:
             log = bring(link, output, follow=follow, force=force, on_log=show_log, on_steps=show_steps)
         finally:
@@ -84,7 +90,7 @@ def collect(
         }
     if not as_json:
         say_line(link)
-    loss = f", the last loss is {last[0]:.4f}" if last else ""
+    loss = f", the last loss is {last[0]:.5g}" if last else ""
     show(
         result,
         as_json=as_json,

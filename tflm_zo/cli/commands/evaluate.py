@@ -101,6 +101,6 @@ def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
 def _render(console: Console, result: dict[str, Any]) -> None:
     accuracy = "" if result["accuracy"] is None else f"accuracy {result['accuracy']:.2%}, "
     console.print(
-        f"{accuracy}{result['loss_kind']} {result['loss']:.4f} "
+        f"{accuracy}{result['loss_kind']} {result['loss']:.5g} "
         f"({result['labelled']:,} labelled of {result['samples']:,} samples, {result['runtime']})",
     )
