@@ -88,6 +88,8 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
     except MemoryError as e:
         raise DataError("does not fit into memory") from e
     except _UNREADABLE as e:
+        if str(e).startswith("Object arrays"):
+            raise DataError("has an array of Python objects; np.stack makes one of numbers to save") from e
         raise DataError("no .npz or .npy file of numbers, or damaged") from e
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array
@@ -176,11 +178,21 @@ def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
             return keys
     there = f"there are: {', '.join(map(str, source)) or 'none'}"
     if len(names) == 1:
-        raise DataError(f"no array «x»; {there}")
+        raise DataError(f"no array «x»; {there}{_renamed(source)}")
     raise DataError(
         f"the model has {len(names)} inputs; expected arrays {', '.join(names)} "
         f"(or {', '.join(_numbered(names))}); {there}"
     )
+
+
+def _renamed(source: Mapping[str, Any]) -> str:
+    """Returns how one names the arrays of a part of a data set, such as x_train, as they are looked for."""
+    part = next((str(key) for key in source if str(key).lower().startswith(("x_", "x-"))), None)
+    if part is None:
+        return ""
+    of_labels = "y" + part[1:]
+    labels = next((str(key) for key in source if str(key).lower() == of_labels.lower()), of_labels)
+    return f"; np.savez('part.npz', x=data[{part!r}], y=data[{labels!r}]) makes a file of one part"
 
 
 def _only(source: Any, shape: tuple[int, ...]) -> Any:
@@ -199,7 +211,7 @@ def as_array(value: Any, name: str) -> Array:
     """
     array = unmasked(value, name)
     if array.dtype.kind not in "fiub":
-        raise DataError(f"{name} is {array.dtype}, not numbers")
+        raise DataError(f"{name} is {array.dtype}, not numbers{_numbers_of(array, name)}")
     if array.ndim == 0:
         raise DataError(f"{name} is a single number, not an array of samples")
     if array.size == 0:
@@ -207,6 +219,15 @@ def as_array(value: Any, name: str) -> Array:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{name} contains NaN or infinity")
     return array
+
+
+def _numbers_of(array: Array, name: str) -> str:
+    """Returns how one makes numbers of an array of something else, where one can."""
+    if array.dtype.kind in "US":
+        return f"; np.unique({name}, return_inverse=True)[1] numbers the names of classes"
+    if array.dtype.kind == "O" and array.ndim:
+        return f"; np.stack({name}) makes an array of samples of one shape"
+    return ""
 
 
 def unmasked(value: Any, name: str) -> Array:
@@ -265,9 +286,21 @@ def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
     if not np.isin(rows, (0, 1)).all() or (rows.sum(1) != 1).any():
         raise DataError(
             f"y: shape {list(y.shape)} is that of one-hot labels, which hold a single 1 in each row, else 0; "
-            "of scores y.argmax(1) makes labels"
+            f"of scores y.argmax(1) makes labels{_first_column(y, classes)}"
         )
     return np.asarray(rows.argmax(1), np.int32)
+
+
+def _first_column(y: Array, classes: int) -> str:
+    """Returns which column has the labels in a table of labels and more, as Edge Impulse exports them."""
+    if y.ndim != 2 or y.dtype.kind not in "iu" or y.shape[1] < 2:
+        return ""
+    first, label = y[:, 0], "y[:, 0]"
+    if first.min() >= 1 and first.max() == classes:
+        label += " - 1"
+    elif first.min() < -1 or first.max() >= classes:
+        return ""
+    return f"; of a table whose first column has the labels, as Edge Impulse's, give {label}"
 
 
 def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArray[np.int32]:
@@ -280,12 +313,14 @@ def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArra
         raise DataError(f"y is {y.dtype}; labels are integers, which y.astype(int) makes of whole numbers")
     values = int(np.prod(shape))
     if y.size != len(y) * values:
-        raise DataError(f"y: expected {values} label(s) per sample, got shape {list(y.shape)}")
+        column = _first_column(y, classes) if values == 1 else ""
+        raise DataError(f"y: expected {values} label(s) per sample, got shape {list(y.shape)}{column}")
     # Compared in their own type: the largest uint64 is no -1.
     wrong = y[(y < -1) | (y >= classes)]
     if wrong.size:
+        less = "; these begin at 1: give y - 1" if y.min() == 1 and y.max() == classes else ""
         raise DataError(
-            f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled)"
+            f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled){less}"
         )
     return y.astype(np.int32).reshape(len(y), *shape)
 

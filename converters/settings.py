@@ -82,13 +82,13 @@ def last_number(wanted: str | Sequence[str]) -> int | None:
 
 
 def blocks_number(wanted: str) -> int:
-    """Returns N of "N blocks", and 1 for "block".
+    """Returns N of "N blocks" or "1 block", and 1 for "block".
 
     Raises:
         ConversionError: it is neither, or N is below 1.
     """
-    number = "1" if wanted == "block" else wanted.removesuffix(" blocks")
-    if not number.isascii() or not number.isdigit() or int(number) < 1 or number == wanted:
+    number, _, unit = ("1 " + wanted if wanted == "block" else wanted).partition(" ")
+    if unit not in ("block", "blocks") or not number.isascii() or not number.isdigit() or int(number) < 1:
         raise ConversionError(
             f'expected a number of layers, "block" or "N blocks" with N from 1 on, not {wanted!r}'
         )
@@ -248,7 +248,7 @@ class InjectSettings:
         ):
             self._take(name, low, high)
         if isinstance(self.tail, str):
-            blocks_number(self.tail)
+            object.__setattr__(self, "tail", f"{blocks_number(self.tail)} blocks")
         else:
             self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)

@@ -89,7 +89,7 @@ def _nodes(layer: NodeLayer, plan: Plan) -> ZoNodes:
 def _tail(tail: Tail, asked: str, plan: Plan) -> ZoTail:
     layers = [_nodes(n, plan) for n in tail.layers]
     return ZoTail(
-        "1 blocks" if asked == "block" else asked,
+        asked,
         tuple(n if n.head else dataclasses.replace(n, output_segment=0, node_segment=0) for n in layers),
         tuple(tail.program.of_layers),
         tuple(tail.program.fields),

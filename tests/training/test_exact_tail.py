@@ -171,6 +171,13 @@ def test_refusals(name, last, said):
         inject(SOURCES[name](), nodes=(), tail=last)
 
 
+def test_one_block_in_three_words():
+    models = [
+        inject(SOURCES["residual"](), nodes=(), tail=t).to_bytes() for t in ("block", "1 block", "1 blocks")
+    ]
+    assert len(set(models)) == 1
+
+
 def test_a_model_of_another_tail_is_refused():
     settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4)
     with pytest.raises(SettingsError, match="injected with tail='1 blocks'; inject the original"):

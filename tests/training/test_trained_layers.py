@@ -9,7 +9,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.training import Nodes, Settings, TrainedLayers, Weights, trained_layers
+from tflm_zo.training import Exact, Nodes, Settings, TrainedLayers, Weights, trained_layers
 
 WHOLE = "trains 2 of 2 layers (100 % of the weights)"
 FC = "trains 1 of 2 layers (88 % of the weights): fc"
@@ -19,6 +19,7 @@ NO_NODES = (
     "; 1 carries no nodes, most often for too many outputs to tell apart (inspect --nodes says why; "
     "--algorithm weight trains all)"
 )
+LAST = "; 1 lies before the part that exact.last=1 trains"
 NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
 
 
@@ -34,6 +35,8 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
         ({"nodes": "fc", "trainable": "all"}, Settings(), FC + NO_NODES),
         ({"nodes": "fc", "trainable": "all"}, Settings(tasks=(Nodes(), Weights(scope="layers"))), WHOLE),
         ({"nodes": "*"}, Settings(layers=("conv",)), CONV + "; the other is left out"),
+        ({"nodes": "*"}, Settings(tasks=(Exact(),)), FC + LAST),
+        ({"nodes": "fc", "trainable": "nodes"}, Settings(tasks=(Exact(),)), FC + LAST),
         (
             {"sparse": "top-k:1"},
             Settings(tasks=(Weights(),), batch_size=64),

@@ -79,8 +79,10 @@ def real_samples(
             f"{name} is int8, but the model reads {'floating point' if dtype.kind == 'f' else dtype} there"
         )
     if x.dtype != np.uint8:
+        unit = f", or {name} / 32768 for sound in -1..1" if x.dtype == np.int16 else ""
         raise DataError(
-            f"{name} is {x.dtype}; expected floating point, uint8 (pixels) or int8 (quantized already)"
+            f"{name} is {x.dtype}; expected floating point, uint8 (pixels) or int8 (quantized already): give "
+            f"{name}.astype('float32'), in the unit that the model was trained on{unit}"
         )
     covered = "does not say what it covers"
     if scale > 0:

@@ -26,8 +26,8 @@ class History:
     Attributes:
         history: values of each epoch: "loss" (mean training loss, nats or the output's unit squared), "rate"
             (the last step's learning rate), "equivalents" (forward equivalents of the run until then)
-            and, with validation data, "val_loss" and "val_accuracy" (not for the mean squared error, nor for samples of one class
-            alone, for which one constant answer is right).
+            and, with validation data, "val_loss" and "val_accuracy" (not for the mean squared error, nor for
+            samples of one class alone, for which one constant answer is right).
         measurements: measurements of the run's weights, in order, those before it was resumed included:
             "step", "loss" and, where "val_accuracy" would be given, "accuracy", on the validation data or,
             without them, on the training data; empty with keep="last".

@@ -11,7 +11,7 @@ from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Tensor
 from .plan import trained_tensors
 from .settings import Settings
-from .tasks import Weights
+from .tasks import Exact, Nodes, Weights
 
 __all__ = ["TrainedLayers", "trained_layers"]
 
@@ -77,6 +77,9 @@ def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:
     one = others == 1
     if settings.layers is not None:
         return "; the other is left out" if one else f"; the other {others} are left out"
+    if settings.has(Exact) and not settings.has(Nodes) and not settings.has(Weights):
+        lie = "lies" if one else "lie"
+        return f"; {others} {lie} before the part that exact.last={settings.exact.last} trains"
     if has_nodes and not settings.has(Weights):
         carry = "carries no nodes" if one else "carry no nodes"
         return f"; {others} {carry}, most often for too many outputs to tell apart{_WHERE_TO_READ_ON}"
