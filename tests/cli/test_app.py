@@ -17,6 +17,7 @@ import typer
 
 import tflm_zo
 from tflm_zo.cli import app, commands
+from tflm_zo.converters.model import Buffer, Tensor
 
 COMMANDS = [m.name for m in pkgutil.iter_modules(commands.__path__)]
 
@@ -134,10 +135,18 @@ def test_interruption(cli: Any, model_file: Any, monkeypatch: pytest.MonkeyPatch
     assert result.stderr == "interrupted\n"
 
 
+INTERNAL = "error: internal error: "
+
+
 @pytest.mark.parametrize(
     ("exception", "said"),
     [
         (AssertionError("what"), "error: internal error: AssertionError: what; --debug shows where\n"),
+        (KeyError("name"), "error: internal error: KeyError: name; --debug shows where\n"),
+        (KeyError(Tensor("x", (1,), 9, Buffer(bytes(99)))), f"{INTERNAL}KeyError; --debug shows where\n"),
+        (TypeError("many\nlines"), f"{INTERNAL}TypeError; --debug shows where\n"),
+        (TypeError("long " * 99), f"{INTERNAL}TypeError; --debug shows where\n"),
+        (ZeroDivisionError(), f"{INTERNAL}ZeroDivisionError; --debug shows where\n"),
         (MemoryError(), "error: out of memory\n"),
         (ValueError("two\nlines [bold]"), "error: two lines [bold]\n"),
         (ImportError("absent"), "error: absent\n"),

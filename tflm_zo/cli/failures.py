@@ -36,6 +36,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # InvokeError; ImportError: a runtime or TensorFlow is not installed.
 _EXPECTED = (ValueError, OSError, RuntimeError, ImportError)
 
+# Characters of a message that somebody has written; a dump is longer.
+_BRIEF: Final = 200
+
 # Signals that end a command as Ctrl-C does; Windows has no SIGHUP.
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -83,7 +86,7 @@ def one_line_errors(command: _Command) -> _Command:
         except _EXPECTED as error:
             _fail(_describe(error), error)
         except Exception as error:
-            _fail(f"internal error: {type(error).__name__}: {_describe(error)}; --debug shows where", error)
+            _fail(f"internal error: {_brief(error)}; --debug shows where", error)
 
     return run  # type: ignore[return-value]
 
@@ -155,6 +158,16 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
+
+
+def _brief(error: Exception) -> str:
+    """Returns the kind of an error that nobody has foreseen, and its message unless that is a dump: keys of
+    dictionaries and arguments of assertions may be whole models.
+    """
+    name, (said, *_) = type(error).__name__, (*error.args, None)
+    if not isinstance(said, str) or len(said) > _BRIEF or "\n" in said:
+        return name
+    return f"{name}: {said}"
 
 
 def _once() -> Callable[..., None]:
