@@ -196,6 +196,7 @@ class NodeTrainer {
   uint32_t RecordsAt(const LogStore& log) const;
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
   zo_status IsWhole(const LogStore& log, uint32_t slot, uint32_t* number, uint32_t* step) const;
+  zo_status GoTo(const LogStore& log);
   zo_status ReadSnapshot(const LogStore& log, uint32_t slot);
   zo_status ReadWeights(const LogStore& log, uint32_t slot);
   void Header(const LogStore& log, uint8_t* bytes) const;

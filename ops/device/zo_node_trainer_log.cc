@@ -366,30 +366,38 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   if (status != ZO_OK) return status;
   header_checksum_ = header_checksum;
   is_ready_ = is_ending_ = false;
-  uint32_t number = 0, steps[2] = {0, 0};
-  bool whole[2];
-  for (uint32_t slot = 0; slot < 2; ++slot) {
-    status = IsWhole(log, slot, &number, &steps[slot]);
-    if (status == ZO_ERROR_STORE) return status;
-    whole[slot] = status == ZO_OK;
-  }
-  const uint32_t newer = steps[1] > steps[0] ? 1 : 0;
-  status = ZO_ERROR_LOG;
-  for (const uint32_t slot : {newer, 1 - newer}) {
-    if (status != ZO_ERROR_LOG) continue;
-    snapshot_slot_ = slot;
-    if (whole[slot]) status = ReadSnapshot(log, slot);
-  }
-  if (status == ZO_ERROR_LOG) {
+  status = GoTo(log);
+  if (status != ZO_OK) {
+    // Nothing is known of a run, and the weights are those of no step.
     measurements_.Rewind();
-    status = zo_node_run_resume(&run_, 0, 0, nullptr);
-    if (status == ZO_OK) status = network_->Restore();
+    const zo_status back = zo_node_run_resume(&run_, 0, 0, nullptr);
+    return back == ZO_OK ? status : back;
   }
-  if (status != ZO_OK) return status;
   snapshot_step_ = run_.step;
   at_ = StoreOfRun(log);
   is_ready_ = true;
   return ZO_OK;
+}
+
+// Sets weights and state to the last whole snapshot, or to those before the first step.
+zo_status NodeTrainer::GoTo(const LogStore& log) {
+  uint32_t number = 0, steps[2] = {0, 0};
+  bool whole[2];
+  for (uint32_t slot = 0; slot < 2; ++slot) {
+    const zo_status status = IsWhole(log, slot, &number, &steps[slot]);
+    if (status == ZO_ERROR_STORE) return status;
+    whole[slot] = status == ZO_OK;
+  }
+  const uint32_t newer = steps[1] > steps[0] ? 1 : 0;
+  for (const uint32_t slot : {newer, 1 - newer}) {
+    if (!whole[slot]) continue;
+    snapshot_slot_ = slot;
+    const zo_status status = ReadSnapshot(log, slot);
+    if (status != ZO_ERROR_LOG) return status;
+  }
+  measurements_.Rewind();
+  const zo_status status = zo_node_run_resume(&run_, 0, 0, nullptr);
+  return status == ZO_OK ? network_->Restore() : status;
 }
 
 }  // namespace tflm_zo

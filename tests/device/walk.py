@@ -1,0 +1,678 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A random walk over the API of a device's trainer: any call at any time, while samples, invokes, reads and
+writes fail and power is cut. After each call the device is in a state that a model of its run allows.
+
+The model knows no bytes: it says which status a call may have, which step the device is at, and from which
+steps a log leads on. What weights there are after a step, the desktop says.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from device.emulation import (
+    ARGUMENT,
+    LOG,
+    MEMORY,
+    OK,
+    ORDER,
+    RUNTIME_FAILED,
+    SAMPLE,
+    STORE,
+    Device,
+    Samples,
+    Store,
+)
+from device.runs import (
+    RUNS,
+    STEPS,
+    WEIGHT_RUNS,
+    Desktop,
+    State,
+    generated,
+    run_on_desktop,
+    samples,
+    yardstick,
+    zo_model,
+)
+from device.test_weights import run_from
+from tflm_zo.data import Data
+
+EVERY = 2
+#: Of a status that may be as well as another.
+UNKNOWN = None
+ROOM = 1 << 16
+
+
+@dataclass(frozen=True)
+class Run:
+    """What decides a run's bits.
+
+    Attributes:
+        name: of `device.runs`.
+        data: which samples it has.
+        measures: whether it keeps its best state.
+        given: whether it begins with weights that it was given.
+    """
+
+    name: str
+    data: int = 0
+    measures: bool = False
+    given: bool = False
+
+    @property
+    def by_weights(self) -> bool:
+        return self.name in WEIGHT_RUNS
+
+    @property
+    def interval(self) -> int:
+        """Steps between those that its log leads on from."""
+        return 1 if self.by_weights else RUNS[self.name][1].snapshot_every
+
+    def has_header_of(self, other: Run) -> bool:
+        """Whether one's log is taken by the other: of weight perturbation, no header knows the samples."""
+        same = (self.measures, self.given) == (other.measures, other.given)
+        return same and (self.by_weights or self.data == other.data)
+
+
+@cache
+def data_of(number: int) -> Data:
+    """Samples; those of 1 differ from those of 0 in the last one alone, which not every minibatch has."""
+    x, y = samples().inputs[0].copy(), samples().labels.copy()
+    if number:
+        x[-1] = 127 - x[-1] // 2
+    return Data([x], y)
+
+
+@cache
+def given_weights(name: str) -> bytes:
+    return run_on_desktop(zo_model(name), RUNS[name][1], samples(2)).states[-1].weights
+
+
+@cache
+def wanted(run: Run) -> Desktop:
+    every = EVERY if run.measures else 0
+    if run.given:
+        own = given_weights(run.name)
+        found = run_from(run.name, own, data_of(run.data), every)
+        return replace(found, states=[State(own, 0), *found.states[1:]])
+    return run_on_desktop(zo_model(run.name), RUNS[run.name][1], data_of(run.data), measure_every=every)
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a store may have: the log of a run, of which steps up to `least` were reported as kept, and at
+    most `most` are there."""
+
+    run: Run
+    least: int
+    most: int
+
+
+@dataclass
+class Kept:
+    """A store, and what it may have; None: nothing that a device goes on from."""
+
+    store: Store
+    logs: set[Log | None] = field(default_factory=lambda: {None})
+
+
+class Walk:
+    """A device, its stores, and the model of both.
+
+    Args:
+        name: of `device.runs`.
+        seed: of the walk.
+
+    Attributes:
+        calls: how often each call was made with each status.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.rng = random.Random(f"{name} {seed}")
+        settings = RUNS[name][1]
+        self.made = Device(generated(zo_model(name), settings, samples()), zo_model(name), data_of(0))
+        self.name, self.calls, self.trace = name, Counter[tuple[str, int]](), list[str]()
+        self.by_weights = name in WEIGHT_RUNS
+        units = (1, 8)
+        self.stores = [Kept(self._store(unit)) for unit in units]
+        self.given = self._store(1, given_weights(name))
+        wrong = bytearray(given_weights(name))
+        wrong[30] = 0x80
+        self.wrong = None if "alone" in name else self._store(1, bytes(wrong))
+        self.yardstick = Samples(yardstick())
+        self.snapshots: list[tuple[Run, Store, int, int]] = []
+        self.fault = ""
+        self.forget()
+        self.init()
+
+    def _store(self, unit: int, content: bytes = b"") -> Store:
+        store = Store(ROOM, content, unit)
+        store.c.tell = type(store.c.tell)()  # no journal
+        return store
+
+    def forget(self) -> None:
+        """What a device knows before it begins."""
+        self.is_begun_up = False  # Init has succeeded
+        self.ready = False  # weights are those of a step
+        self.run = Run(self.name)
+        self.step = 0
+        self.in_step = False
+        self.has_begun: bool | None = False
+        self.log: Kept | None = None
+        self.at: Kept | None = None  # the store that has all steps so far
+        self.is_at_sure = True
+        self.ends: bool | None = False  # something behind the last step is still to be done
+        self.is_best = False
+        self.is_mixed = False  # the log of other samples was gone on with
+
+    # --- faults ------------------------------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Something fails during the next call, perhaps."""
+        (kind,) = self.rng.choices(
+            ("", "write", "read", "sample", "invoke", "yardstick"), (70, 8, 8, 5, 5, 3)
+        )
+        number = 1 + int(self.rng.expovariate(0.2))
+        store = (self.log or self.rng.choice(self.stores)).store
+        if kind == "write":
+            store.fail_at(number, self.rng.choice((0, 1, 7, 40, 1000)))
+        elif kind == "read":
+            for one in (*(kept.store for kept in self.stores), self.given):
+                one.fail_read_at(number)
+        elif kind == "sample":
+            self.made.samples.fail_at(number)
+        elif kind == "yardstick":
+            self.yardstick.fail_at(number)
+        elif kind == "invoke":
+            times = self.rng.choice((1, 1, 2, 5))
+            self.made.fail_invokes(*range(number, number + times), before=bool(self.rng.randrange(2)))
+        self.fault = kind
+        if kind:
+            self.trace.append(f"[{kind} {number}]")
+
+    def disarm(self) -> None:
+        for kept in self.stores:
+            kept.store.fail_at(0)
+            kept.store.fail_read_at(0)
+        self.given.fail_read_at(0)
+        self.made.samples.fail_at(0)
+        self.yardstick.fail_at(0)
+        self.made.fail_invokes()
+
+    def told(self, call: str, status: int, *allowed: int) -> int:
+        """A status, which must be one of those that are allowed, or of the fault."""
+        self.trace.append(f"{call} -> {status}")
+        self.calls[call, status] += 1
+        faults = {
+            "write": {STORE},
+            "read": {STORE},
+            "sample": {SAMPLE},
+            "yardstick": {SAMPLE},
+            "invoke": {RUNTIME_FAILED},
+            "": set[int](),
+        }[self.fault]
+        possible = set(allowed) | (faults if OK in allowed else set())
+        assert status in possible, (
+            f"{call} gives {status}, not one of {sorted(possible)} {self.run} {[k.logs for k in self.stores]}"
+        )
+        return status
+
+    # --- calls -------------------------------------------------------------------------------------
+
+    def init(self) -> None:
+        """A reset, with these samples or others."""
+        self.forget()
+        data = self.rng.randrange(2)
+        self.made.samples = Samples(data_of(data))
+        status = self.made.init()
+        if self.told(f"init {data}", status, OK) == OK:
+            self.is_begun_up = self.ready = True
+            self.run = replace(self.run, data=data)
+
+    def init_in_vain(self) -> None:
+        self.forget()
+        allowed = [MEMORY, *([RUNTIME_FAILED] if self.fault == "invoke" else [])]
+        if self.rng.randrange(2):
+            self.told("init small", self.made.init(arena_bytes=self.rng.randrange(200)), *allowed)
+        else:
+            narrow = self.made.workspace_bytes - 8
+            self.told("init narrow", self.made.init(workspace_bytes=narrow), *allowed)
+
+    def boot(self) -> None:
+        """What a program does after a reset, as a rule: it goes on with a store."""
+        kept = self.rng.choice(self.stores)
+        self.disarm()
+        self.fault = ""
+        self.init()
+        logs = [log for log in kept.logs if log is not None]
+        if logs:
+            run = self.rng.choice(logs).run
+            if self.run.data != run.data and self.rng.randrange(8):
+                self.made.samples = Samples(data_of(run.data))
+                self.forget()
+                assert self.made.init() == OK
+                self.is_begun_up = self.ready = True
+                self.run = replace(self.run, data=run.data)
+            if run.measures:
+                self.keep_best()
+            if run.given:
+                self.import_weights()
+        if self.rng.randrange(2):
+            self.arm()
+        self.import_log(kept)
+        self.disarm()
+        self.fault = ""
+        self.set_log(kept)
+
+    def set_log(self, kept: Kept | None) -> None:
+        status = self.made.set_log(None if kept is None else kept.store)
+        if kept is None:
+            self.told("set_log none", status, OK)
+        elif not self.is_begun_up:
+            self.told("set_log", status, ORDER)
+        else:
+            begun, own = self.has_begun, self.at is kept
+            if begun is False or (own and self.is_at_sure):
+                allowed = [OK]
+            elif begun and not own:
+                allowed = [ORDER]
+            else:
+                allowed = [OK, ORDER]
+            self.fault = ""
+            self.told("set_log", status, *allowed)
+        if status == OK:
+            self.log = kept
+
+    def train(self, whole: bool) -> None:
+        begins = not self.in_step and self.has_begun is not True
+        made, kept = self.made, self.log
+        status, report = made.train_step() if whole else made.train_slice()
+        call = "step" if whole else "slice"
+        if not self.is_begun_up or not self.ready:
+            self.told(call, status, ORDER)
+            return
+        self.told(call, status, OK)
+        done_before = self.step == STEPS
+        # The header is written, or may be: at the beginning of the run, or with its first record.
+        if (
+            kept is not None
+            and self.at is not kept
+            and (begins or (report.step_done and self.has_begun is not True))
+        ):
+            if status == STORE:
+                self.is_at_sure = False
+                kept.logs |= {None, Log(self.run, 0, report.step_done)}
+                kept.logs = {log and replace(log, least=0) for log in kept.logs}
+            elif status == OK or (begins and (status != SAMPLE or self.by_weights)):
+                self.at, self.is_at_sure = kept, True
+                kept.logs = {Log(self.run, 0, 0)}
+            else:  # a sample for the checksum of the data, perhaps
+                self.is_at_sure = False
+                kept.logs = {log and replace(log, least=0) for log in kept.logs}
+                kept.logs |= {None, Log(self.run, 0, 0)}
+        if begins and self.run.measures and not done_before:
+            if status == OK:
+                self.has_begun = True
+            elif self.has_begun is False:
+                self.has_begun = UNKNOWN
+        if report.step_done:
+            assert report.step == self.step, "a step is done out of its order"
+            self.step += 1
+            self.has_begun, self.in_step = True, False
+            if kept is None:
+                if self.at is not None:
+                    self.at = None
+                self.is_at_sure = True
+            else:
+                if status == OK:
+                    self.at, self.is_at_sure = kept, True
+                self.wrote(kept, status)
+            self.ends = status != OK
+        elif status == OK:
+            self.in_step = self.step < STEPS
+            if not begins or done_before:
+                self.caught_up()
+            assert not whole or done_before
+        else:
+            self.in_step = False
+
+    def wrote(self, kept: Kept, status: int) -> None:
+        """A step is done, whose record goes into a store."""
+        found: set[Log | None] = set()
+        own = status == OK and (self.step % self.run.interval == 0 or self.step == STEPS)
+        for log in kept.logs:
+            if log is None:
+                if status != OK:
+                    found.add(None)
+            elif log.run == self.run:
+                found.add(Log(self.run, self.step if own else log.least, self.step))
+            elif status != OK:
+                found.add(log)
+        kept.logs = found or {Log(self.run, self.step if own else 0, self.step)}
+
+    def caught_up(self) -> None:
+        """What the last step had left to do was done before the next one."""
+        if self.ends is False or self.log is None:
+            if self.ends is not False and self.log is None:
+                self.at, self.is_at_sure = None, True
+            self.ends = False
+            return
+        self.ends = False
+        if self.in_step or self.step == STEPS:
+            kept = self.log
+            self.at, self.is_at_sure = kept, True
+            own = self.by_weights or self.step % self.run.interval == 0 or self.step == STEPS
+            least = max((log.least for log in kept.logs if log and log.run == self.run), default=0)
+            kept.logs = {Log(self.run, self.step if own else least, self.step)}
+
+    def export_log(self) -> None:
+        kept = self.rng.choice(self.stores)
+        before = kept.store.content(ROOM)
+        status = self.made.export_log(kept.store)
+        changed = kept.store.content(ROOM) != before
+        if not self.is_begun_up:
+            self.told("export_log", status, ORDER)
+        elif not self.ready:
+            self.told("export_log", status, OK, ORDER)
+        elif not self.by_weights and self.in_step:
+            self.told("export_log", status, ORDER)
+        elif self.step == 0:
+            self.told("export_log", status, OK)
+        elif self.log is not kept:
+            self.told("export_log", status, ORDER)
+        else:
+            self.told("export_log", status, OK)
+            if status == OK and not (self.in_step or self.is_best):
+                kept.logs = {Log(self.run, self.step, self.step)}
+                self.at, self.is_at_sure = kept, True
+                if self.ends:
+                    self.ends = UNKNOWN if self.by_weights and self.run.measures else False
+            elif status not in (OK, ORDER):
+                self.ends = UNKNOWN
+            return
+        assert not changed, "a log that is not exported has changed"
+
+    def import_log(self, kept: Kept | None = None) -> None:
+        kept = kept or self.rng.choice(self.stores)
+        before = kept.store.content(ROOM)
+        snapshot = None
+        if self.by_weights and self.snapshots and self.rng.randrange(3) == 0:
+            run, weights, step, mark = self.rng.choice(self.snapshots)
+            snapshot = (weights, step, mark)
+        status = self.made.import_log(kept.store, snapshot)
+        assert kept.store.content(ROOM) == before, "a log that is read has changed"
+        if not self.is_begun_up or self.log not in (None, kept):
+            self.told("import_log", status, ORDER)
+            return
+        fitting = [log for log in kept.logs if log and log.run.has_header_of(self.run)]
+        allowed = [OK] if fitting else []
+        if len(fitting) < len(kept.logs):
+            allowed.append(LOG)
+        faults = {"read": [STORE], "sample": [SAMPLE], "invoke": [RUNTIME_FAILED]}.get(self.fault, [])
+        self.told("import_log", status, *allowed, *faults)
+        if status == OK:
+            self.step = self.made.step
+            self.ready, self.in_step, self.is_best, self.ends = True, False, False, UNKNOWN
+            state = self.exported()
+            leads = {
+                log.run
+                for log in fitting
+                if log.least <= self.step <= log.most and wanted(log.run).states[self.step].weights == state
+            }
+            assert leads, f"step {self.step} of {fitting}: not where the log led to"
+            run = next((r for r in leads if r == self.run), next(iter(leads)))
+            self.is_mixed = run != self.run
+            self.run = run
+            kept.logs = {Log(run, self.step, self.step)}
+            self.at, self.is_at_sure = kept, True
+            self.has_begun = True if self.step else (UNKNOWN if self.run.measures else False)
+            self.ends = UNKNOWN if self.run.measures else False
+        elif status in (STORE, RUNTIME_FAILED):
+            self.find_ready()
+            if not self.ready:
+                self.step = 0
+        # ZO_ERROR_LOG, ZO_ERROR_SAMPLE: nothing has changed.
+
+    def find_ready(self) -> None:
+        """Whether a call that has failed has left weights of a step: then nothing has changed."""
+        self.disarm()
+        status, _ = self.made.export_weights()
+        assert status in (OK, ORDER)
+        self.ready = status == OK
+        if not self.ready:
+            self.in_step, self.has_begun, self.is_at_sure = False, UNKNOWN, False
+
+    def exported(self) -> bytes:
+        self.disarm()
+        status, found = self.made.export_weights()
+        assert status == OK, f"export_weights gives {status}"
+        return found
+
+    def look(self) -> None:
+        """Exports the weights, which are those of the last whole step."""
+        status, found = self.made.export_weights()
+        if not self.is_begun_up or not self.ready:
+            self.told("export_weights", status, ORDER)
+            return
+        self.told("export_weights", status, OK)
+        assert self.made.step == self.step, f"step {self.made.step} of the device, {self.step} of the model"
+        if self.in_step and not self.by_weights:
+            return  # each layer has its own
+        expected = wanted(self.run)
+        right = {expected.kept.weights if self.is_best else expected.states[self.step].weights}
+        assert found in right, f"weights after step {self.step} of {self.run}"
+
+    def settle(self) -> None:
+        status = self.made.settle()
+        self.use("settle", status)
+
+    def use(self, call: str, status: int) -> bool:
+        """A call that needs the weights of a step."""
+        if not self.is_begun_up or not self.ready:
+            self.told(call, status, ORDER)
+        elif self.in_step and not self.by_weights:
+            self.told(call, status, OK, ORDER)
+        else:
+            self.told(call, status, OK)
+        return status == OK and self.ready
+
+    def evaluate(self) -> None:
+        status, found = self.made.evaluate()
+        if not self.use("evaluate", status) or self.in_step or self.is_best or self.run.given:
+            return
+        if self.step == 0:
+            accuracy = wanted(self.run).before["accuracy"]
+            assert found.correct == round(accuracy * found.samples), "another evaluation"
+
+    def predict(self) -> None:
+        sample = self.rng.randrange(len(samples()))
+        status, output = self.made.predict(sample)
+        if self.use("predict", status) and self.step == STEPS and not self.run.measures and self.ready:
+            data = self.made.samples.arrays[0][sample]
+            if (data == data_of(self.run.data).inputs[0][sample]).all():
+                assert output == wanted(self.run).outputs[sample].tobytes(), "another prediction"
+
+    def keep_best(self) -> None:
+        status = self.made.keep_best(self.yardstick, EVERY)
+        if not self.is_begun_up or not self.ready or self.in_step or self.has_begun is True:
+            self.told("keep_best", status, ORDER)
+        elif self.has_begun is UNKNOWN:
+            self.told("keep_best", status, OK, ORDER)
+        else:
+            self.told("keep_best", status, OK)
+        if status == OK:
+            self.run = replace(self.run, measures=True)
+            self.at, self.is_at_sure, self.has_begun = None, True, False
+
+    def restore_best(self) -> None:
+        status, best = self.made.restore_best()
+        can = self.is_begun_up and self.step == STEPS and self.run.measures and self.log is not None
+        if not can:
+            allowed = [ORDER]
+        elif self.ends is False:
+            allowed = [OK]
+        elif self.ends is True:
+            allowed = [ORDER]
+        else:
+            allowed = [OK, ORDER]
+        self.told("restore_best", status, *allowed)
+        if status == OK:
+            self.is_best = self.ready = True
+            assert (
+                wanted(self.run).states[best.step].weights == self.exported() == wanted(self.run).kept.weights
+            )
+        elif status != ORDER:
+            self.find_ready()
+
+    def import_weights(self) -> None:
+        store = self.rng.choice([self.given, self.given, self.wrong or self.given])
+        status = self.made.import_weights(store)
+        allowed = [OK if store is self.given else ARGUMENT]
+        if not self.is_begun_up or self.in_step or self.has_begun is True:
+            allowed = [ORDER]
+        elif self.has_begun is UNKNOWN:
+            allowed.append(ORDER)
+        faults = {"read": [STORE], "invoke": [RUNTIME_FAILED]}.get(self.fault, [])
+        self.told("import_weights", status, *allowed, *(faults if allowed != [ORDER] else []))
+        if status == ORDER:
+            return
+        self.run = replace(self.run, given=status == OK)
+        self.at, self.is_at_sure, self.has_begun = None, True, False
+        self.ready = status != RUNTIME_FAILED
+        self.step, self.is_best, self.ends, self.is_mixed = 0, False, False, False
+
+    def snapshot(self) -> None:
+        if not self.by_weights:
+            return
+        status, mark = self.made.snapshot_mark()
+        if self.is_best and self.is_begun_up:
+            self.told("snapshot_mark", status, ORDER)
+        elif self.use("snapshot_mark", status) and not self.is_mixed:
+            content = wanted(self.run).states[self.step].weights
+            self.snapshots = [*self.snapshots[-5:], (self.run, self._store(1, content), self.step, mark)]
+
+    def take_record(self) -> None:
+        """A fleet of one, whose decisions are the run's own."""
+        if not self.by_weights or self.run.measures or self.run.given or self.is_mixed:
+            return
+        log = wanted(Run(self.name, self.run.data)).log
+        header, size = int.from_bytes(log[10:12], "little"), int.from_bytes(log[12:14], "little")
+        step = self.rng.choice((self.step, self.step, self.rng.randrange(STEPS)))
+        if step == STEPS:
+            return
+        record = bytearray(log[header + step * size : header + (step + 1) * size])
+        damaged = self.rng.randrange(4) == 0
+        if damaged:
+            record[8] ^= 1
+        kept = self.log
+        status = self.made.take_record(bytes(record))
+        if not self.is_begun_up or not self.ready:
+            self.told("take_record", status, ORDER)
+            return
+        if step < self.step:
+            # Without a log nobody knows what it was.
+            allowed = [LOG if damaged and kept is not None else OK]
+            if self.ends is not False:
+                allowed += [LOG, STORE]
+            if self.fault == "read":
+                allowed.append(STORE)
+        elif step > self.step:
+            allowed = [ORDER]
+        else:
+            allowed = [LOG if damaged else OK]
+        self.told("take_record", status, *allowed)
+        if step != self.step or damaged:
+            return
+        if status == STORE:
+            self.in_step = False
+            if kept is not None:
+                self.is_at_sure = self.at is kept and self.is_at_sure
+                own = {log for log in kept.logs if log and log.run == self.run}
+                others = kept.logs - own if self.at is not kept else set()
+                kept.logs = {replace(log, most=max(log.most, step + 1)) for log in own if log} | {
+                    log and replace(log, least=0) for log in others
+                }
+                if self.at is not kept:
+                    kept.logs |= {None, Log(self.run, 0, step + 1)}
+            self.ends = UNKNOWN if self.ends else self.ends
+        elif status == OK:
+            self.step, self.in_step, self.has_begun, self.ends = step + 1, False, True, False
+            self.at, self.is_at_sure = kept, True
+            if kept is not None:
+                kept.logs = {Log(self.run, self.step, self.step)}
+
+    def answer(self) -> None:
+        """Evaluates a step for a fleet."""
+        if not self.by_weights:
+            return
+        begins = not self.in_step and self.has_begun is not True
+        kept = self.log
+        status, count = self.made.answer_slice()
+        if not self.is_begun_up or not self.ready or self.run.measures or (self.step == STEPS):
+            self.told("answer_slice", status, ORDER)
+            return
+        self.told("answer_slice", status, OK)
+        if kept is not None and self.at is not kept and begins:
+            if status == STORE:
+                self.is_at_sure = False
+                kept.logs |= {None, Log(self.run, 0, 0)}
+                kept.logs = {log and replace(log, least=0) for log in kept.logs}
+            else:
+                self.at, self.is_at_sure = kept, True
+                kept.logs = {Log(self.run, 0, 0)}
+        if status == OK:
+            if not begins and not self.in_step:
+                self.in_step = True
+                self.caught_up()
+            self.in_step = count == 0
+        else:
+            self.in_step = False
+
+    # --- the walk ----------------------------------------------------------------------------------
+
+    def go(self, calls: int) -> None:
+        """Makes so many calls.
+
+        Raises:
+            AssertionError: a call does what the model does not allow; it says the last calls.
+        """
+        choices: list[tuple[int, Callable[[], None]]] = [
+            (30, lambda: self.train(False)),
+            (30, lambda: self.train(True)),
+            (10, self.look),
+            (3, self.settle),
+            (2, self.evaluate),
+            (2, self.predict),
+            (4, lambda: self.set_log(self.rng.choice([None, *self.stores, *self.stores]))),
+            (4, self.export_log),
+            (3, self.import_log),
+            (1, self.keep_best),
+            (3, self.restore_best),
+            (1, self.import_weights),
+            (2, self.snapshot),
+            (2, self.init),
+            (1, self.init_in_vain),
+            (4, self.boot),
+            (4, self.take_record),
+            (4, self.answer),
+        ]
+        weights = [weight for weight, _ in choices]
+        try:
+            for _ in range(calls):
+                self.fault = ""
+                if self.is_mixed:
+                    self.init()
+                self.arm()
+                self.rng.choices(choices, weights)[0][1]()
+                self.disarm()
+                self.fault = ""
+                if self.rng.randrange(3) == 0:
+                    self.look()
+                del self.trace[:-60]
+        except AssertionError as error:
+            raise AssertionError(f"{self.name}: {error}\n" + "\n".join(self.trace)) from error
