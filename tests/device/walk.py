@@ -196,6 +196,7 @@ class Walk:
             self.trace.append(f"[{kind} {number}]")
 
     def disarm(self) -> None:
+        self.fault = ""
         for kept in self.stores:
             kept.store.fail_at(0)
             kept.store.fail_read_at(0)
@@ -224,10 +225,10 @@ class Walk:
 
     # --- calls -------------------------------------------------------------------------------------
 
-    def init(self) -> None:
+    def init(self, data: int | None = None) -> None:
         """A reset, with these samples or others."""
         self.forget()
-        data = self.rng.randrange(2)
+        data = self.rng.randrange(2) if data is None else data
         self.made.samples = Samples(data_of(data))
         status = self.made.init()
         if self.told(f"init {data}", status, OK) == OK:
@@ -244,30 +245,32 @@ class Walk:
             self.told("init narrow", self.made.init(workspace_bytes=narrow), *allowed)
 
     def boot(self) -> None:
-        """What a program does after a reset, as a rule: it goes on with a store."""
+        """What a program does after a reset, as a rule: it goes on with a store, or begins anew in it."""
         kept = self.rng.choice(self.stores)
         self.disarm()
-        self.fault = ""
-        self.init()
         logs = [log for log in kept.logs if log is not None]
-        if logs:
+        if logs and self.rng.randrange(4):
             run = self.rng.choice(logs).run
-            if self.run.data != run.data and self.rng.randrange(8):
-                self.made.samples = Samples(data_of(run.data))
-                self.forget()
-                assert self.made.init() == OK
-                self.is_begun_up = self.ready = True
-                self.run = replace(self.run, data=run.data)
-            if run.measures:
-                self.keep_best()
-            if run.given:
-                self.import_weights()
-        if self.rng.randrange(2):
-            self.arm()
-        self.import_log(kept)
-        self.disarm()
-        self.fault = ""
+            self.init(run.data if self.rng.randrange(8) else None)
+        else:
+            self.init()
+            run = replace(self.run, measures=self.rng.randrange(2) == 0, given=self.rng.randrange(4) == 0)
+            logs = []
+        if run.measures:
+            self.keep_best()
+        if run.given:
+            self.import_weights()
+        if logs or self.rng.randrange(2):
+            if self.rng.randrange(2):
+                self.arm()
+            self.import_log(kept)
+            self.disarm()
         self.set_log(kept)
+
+    def finish(self) -> None:
+        """Steps up to the last one, as a rule."""
+        for _ in range(STEPS):
+            self.train(whole=True)
 
     def set_log(self, kept: Kept | None) -> None:
         status = self.made.set_log(None if kept is None else kept.store)
@@ -283,7 +286,7 @@ class Walk:
                 allowed = [ORDER]
             else:
                 allowed = [OK, ORDER]
-            self.fault = ""
+            self.disarm()
             self.told("set_log", status, *allowed)
         if status == OK:
             self.log = kept
@@ -357,9 +360,13 @@ class Walk:
 
     def caught_up(self) -> None:
         """What the last step had left to do was done before the next one."""
-        if self.ends is False or self.log is None:
-            if self.ends is not False and self.log is None:
+        if self.ends is False:
+            return
+        if self.log is None:
+            if self.ends:
                 self.at, self.is_at_sure = None, True
+            else:
+                self.is_at_sure = False
             self.ends = False
             return
         self.ends = False
@@ -644,6 +651,7 @@ class Walk:
         choices: list[tuple[int, Callable[[], None]]] = [
             (30, lambda: self.train(False)),
             (30, lambda: self.train(True)),
+            (2, self.finish),
             (10, self.look),
             (3, self.settle),
             (2, self.evaluate),
@@ -664,13 +672,11 @@ class Walk:
         weights = [weight for weight, _ in choices]
         try:
             for _ in range(calls):
-                self.fault = ""
                 if self.is_mixed:
                     self.init()
                 self.arm()
                 self.rng.choices(choices, weights)[0][1]()
                 self.disarm()
-                self.fault = ""
                 if self.rng.randrange(3) == 0:
                     self.look()
                 del self.trace[:-60]
