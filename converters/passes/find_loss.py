@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from ..errors import ConversionError
@@ -158,9 +159,10 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
         return "mse"
     if is_vector:
         return "cross_entropy"
+    classes = "«cross_entropy», " if 2 <= math.prod(output.shape[1:]) == output.shape[-1] else ""
     raise ConversionError(
         f"output «{output.name}» of shape {list(output.shape)} does not tell the loss; choose loss="
-        "«cross_entropy», «binary_cross_entropy» or «mse»"
+        f"{classes}«binary_cross_entropy» or «mse»"
     )
 
 
@@ -168,7 +170,8 @@ def _check(loss: Loss, output: Tensor) -> None:
     if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or loss.tensor.shape[-1] != loss.elements):
         raise ConversionError(
             f"cross-entropy needs one vector of at least two logits per sample; «{loss.tensor.name}» has "
-            f"shape {list(loss.tensor.shape)}"
+            f"shape {list(loss.tensor.shape)}; choose another loss_output, or loss=«mse», whose targets have "
+            "the output's shape"
         )
     if loss.elements > _LARGEST_ELEMENTS:
         raise ConversionError(f"output «{output.name}» has {loss.elements} values, at most 2^20 are possible")

@@ -1,0 +1,133 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Models of other people, in the folder «wild» of TFLM_ZO_MODELS: each trains with the same bits in LiteRT
+and TFLM, or is refused with a reason and what to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.interpreters import require
+from tflm_zo.converters import ConversionError, load_model, read_metadata
+from tflm_zo.runtime import Runtime, load
+from tflm_zo.training import Trainer
+from tflm_zo.training.injection import trainable_model
+
+FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "wild"
+pytestmark = [
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="TFLM_ZO_MODELS HAS NO FOLDER «wild» OF FOREIGN MODELS"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+STREAMS = "carries a state from one invoke to the next.*convert it without streaming, or with its state"
+LSTM = "LSTM.*carries a state from one invoke to the next.*build the layer with unroll=True in Keras"
+NO_LOSS = "does not tell the loss; choose loss=«binary_cross_entropy» or «mse»$"
+PLACES = "cross-entropy needs one vector of at least two logits.*choose another loss_output, or loss=«mse»"
+MSE = {"loss": "mse"}
+WAKE = "micro-wake-word-models-"
+
+# Of each file why it is refused at the defaults, or "", and the settings with which it trains, or None.
+TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
+    "ai-edge-quantizer-conv_fc_mnist_srq_a8w8": ("", {}),
+    f"{WAKE}hey_jarvis": (STREAMS, None),
+    f"{WAKE}models__v2__okay_nabu": (STREAMS, None),
+    f"{WAKE}okay_nabu": (STREAMS, None),
+    f"{WAKE}vad": (STREAMS, None),
+    "mlonmcu-models-CNN_full_quantized": (NO_LOSS, MSE),
+    "mlonmcu-models-bigsine_quant": ("", {}),
+    "mlonmcu-models-rnnoise_INT8": ("", {}),
+    "openmv-blazeface_front_128": (NO_LOSS, MSE),
+    "openmv-face_landmarks_192": ("choose loss=«cross_entropy», «binary_cross_entropy» or «mse»$", MSE),
+    "openmv-fomo_face_detection": (PLACES, MSE),
+    "openmv-force_int_quant": (NO_LOSS, MSE),
+    "openmv-yolo_lc_192": (NO_LOSS, MSE),
+    "test_data-keras_lstm_mnist_ptq": (LSTM, None),
+    "tflite-micro-conv0": ("is INT16; convert the model with int8 activations", None),
+    "tflite-micro-keyword_scrambled": (STREAMS, None),
+    "tflite-micro-keyword_scrambled_8bit": (STREAMS, None),
+    "tflite-micro-micro_speech_lstm": (LSTM, None),
+    "tflite-micro-trained_lstm_int8": (LSTM, None),
+    "tiny-str_ww_ref_model": ("", {}),
+    "tinyengine-detection": (NO_LOSS, MSE),
+    "tinyengine-ptq_mnist_lenet-300-100": ("", {}),
+    "tinyengine-vww": ("", {}),
+    "made/argmax_end": ("", {}),
+    "made/bias_scale": ("", {}),
+    "made/context_input_no_softmax": ("", {}),
+    "made/dead_channel_scale_0": ("", {}),
+    "made/dead_channel_scale_tiny": ("", {}),
+    "made/dilated": ("", {}),
+    "made/duplicate_filter_names": ("", {}),
+    "made/dynamic_batch": ("", {}),
+    "made/empty_names": ("", {}),
+    "made/fc_rank3_keep_dims": ("", {}),
+    "made/grouped_conv": ("", {}),
+    "made/maxpool_scale": (
+        "MAX_POOL_2D «pool»: .*which TFLM's kernel does not convert; convert the model",
+        None,
+    ),
+    "made/ok_small_cnn": ("", {}),
+    "made/okay_nabu_v2_state_as_ports": ("", {}),
+    "made/softmax_600": ("", {}),
+    "made/softmax_600_flat": ("", {}),
+    "made/softmax_per_step": (PLACES, MSE),
+    "made/softmax_scale": ("SOFTMAX «softmax»: .*TFLM's kernel always gives 1/256 and -128; convert", None),
+    "made/stale_signature": ("", {}),
+    "made/two_subgraphs": ("choose it with signature; there are: «main», «second»", {"signature": "second"}),
+    "made/unused_float_tensor": ("", {}),
+    "made/weights_minus_128": ("", {}),
+    "made/zip_at_end": ("", {}),
+}
+SLOW = {"openmv-blazeface_front_128", "openmv-face_landmarks_192", "openmv-fomo_face_detection"}
+
+
+def test_every_file_is_in_the_table() -> None:
+    found = {str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.tflite")}
+    assert found == {*TABLE}
+
+
+def samples(runtime: Runtime, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
+    """Four of each input over its range, and labels or targets of the loss."""
+    inputs = []
+    for i in range(len(runtime.metadata.original.inputs)):
+        shape, dtype, _, _ = runtime.input_details(i)
+        drawn = (
+            rng.normal(size=(4, *shape[1:]))
+            if dtype.kind == "f"
+            else rng.integers(-128, 128, (4, *shape[1:]))
+        )
+        inputs.append(drawn.astype(dtype))
+    loss = runtime.metadata.loss
+    assert loss is not None
+    if loss.of_classes:
+        return inputs, rng.integers(0, loss.elements, 4)
+    targets = rng.normal(size=(4, loss.elements)).astype(np.float32)
+    return inputs, targets if loss.kind == "mse" else (targets > 0).astype(np.int32)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in TABLE])
+def test_trains_with_the_same_bits_or_is_refused(name: str, tmp_path: Path) -> None:
+    require("tflm")
+    refused, settings = TABLE[name]
+    model = load_model(FOLDER / f"{name}.tflite")
+    if refused:
+        with pytest.raises(ConversionError, match=refused):
+            trainable_model(model, None, batch=1)
+    if settings is None:
+        return
+    zo, run = trainable_model(model, None, batch=1, **settings)
+    assert read_metadata(zo).trainable
+    found = []
+    for runtime in ("litert", "tflm"):
+        inputs, labels = samples(load(zo, runtime), np.random.default_rng(1))
+        trainer, log = Trainer(zo, run, runtime=runtime), tmp_path / runtime
+        trainer.fit(inputs if len(inputs) > 1 else inputs[0], labels, steps=2, log=log, keep="last")
+        weights = {key: value.tobytes() for key, value in trainer.runtime.read_weights().items()}
+        found.append((log.read_bytes(), weights))
+    assert found[0] == found[1]
+    initial = load(zo, "litert").read_weights()
+    assert any(initial[key].tobytes() != value for key, value in found[0][1].items())
