@@ -84,8 +84,8 @@ def _choose(model: Model, wanted: str | None) -> None:
     there = ", ".join(f"«{name}»" for name in names) or "none"
     if wanted is None and len(model.subgraphs) > 1:
         raise ConversionError(
-            f"the model has {len(model.subgraphs)} subgraphs, of which one can be trained; choose it with "
-            f"signature; there are: {there}"
+            f"the model has {len(model.subgraphs)} subgraphs, of which one can be trained; choose "
+            f"signature={there}"
         )
     if wanted is not None:
         if wanted not in names:

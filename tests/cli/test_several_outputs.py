@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.models import MODELS
 from tflm_zo.converters import load_model, read_metadata
 
 TOOK = "the loss belongs to output 0 of 2, «softmax»; --loss-output chooses another"
@@ -64,3 +65,21 @@ def test_inspect_takes_the_output_too(cli: Any, model_file: Any) -> None:
         unread = {"class": "detect", "detect": "class"}[auto]
         assert reasons[auto] == "" and reasons[unread] == "does not feed what the loss reads"
     assert "--cuts and --nodes" in cli("inspect", model, "--loss-output", 1).stderr
+
+
+def test_one_of_several_subgraphs_is_chosen(cli: Any, data: Path, tmp_path: Path) -> None:
+    model = load_model(MODELS["two_outputs"]())
+    model.subgraphs.append(model.copy().subgraphs[0])
+    model.subgraphs[0].name, model.subgraphs[1].name, model.signatures = "main", "second", None
+    model.subgraphs[1].operators[0].outputs[0].name = "other trunk"
+    model.save(tmp_path / "two.tflite")
+    refused = cli("train", "two.tflite", data, "-o", "t.tflite", "--steps", 2)
+    assert refused.exit_code == 1 and "--set signature=main, «second»" in refused.stderr
+    for command, *choice in (
+        ["train", data, "--steps", 2, "--set", "signature=second"],
+        ["inject", "--signature", "second"],
+    ):
+        done = cli(command, "two.tflite", *choice, "-o", f"{command}.zo.tflite")
+        assert done.exit_code == 0, done.stderr
+        made = load_model(tmp_path / f"{command}.zo.tflite")
+        assert "other trunk" in {t.name for g in made.subgraphs for t in g.all_tensors()}

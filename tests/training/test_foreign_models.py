@@ -77,7 +77,7 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/softmax_per_step": (PLACES, MSE),
     "made/softmax_scale": ("SOFTMAX «softmax»: .*TFLM's kernel always gives 1/256 and -128; convert", None),
     "made/stale_signature": ("", {}),
-    "made/two_subgraphs": ("choose it with signature; there are: «main», «second»", {"signature": "second"}),
+    "made/two_subgraphs": ("choose signature=«main», «second»$", {"signature": "second"}),
     "made/unused_float_tensor": ("", {}),
     "made/weights_minus_128": ("", {}),
     "made/zip_at_end": ("", {}),
