@@ -116,6 +116,11 @@ def test_no_classifier() -> None:
         random_data(runtime, 4)
 
 
+def test_commands(model: Path) -> None:
+    result = run("commands", model, "--rounds", 1, "--steps", 100)
+    assert list(result) == ["start_s", "plan", "report"] and min(result.values()) > 0
+
+
 def test_memory_of_steps() -> None:
     results = run("memory_of_steps", "--steps", 300)
     assert list(results) == ["weight", "node"]

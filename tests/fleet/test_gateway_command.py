@@ -116,7 +116,7 @@ class Echo:
 
 def said(url: str, data: bytes) -> bytes:
     """What comes back by a new connection."""
-    port, found, end = open_port(url, 9600), b"", time.monotonic() + 5
+    port, found, end = open_port(url, 9600), b"", time.monotonic() + 120
     try:
         while len(found) < len(data) and time.monotonic() < end:
             if not found:

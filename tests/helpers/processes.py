@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -35,17 +34,6 @@ def start(*arguments: Any, folder: Path | None = None, **more: Any) -> subproces
         preexec_fn=_not_ignored,
         **more,
     )
-
-
-def processor_time(*arguments: Any) -> float:
-    """Seconds of the processor that ``tflm-zo ARGUMENTS`` takes with the processes that it starts, for other
-    tests run beside this one.
-    """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stderr
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 class Ended(NamedTuple):

@@ -1,12 +1,15 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Reports of long runs: the page stays small, and it is made in seconds."""
+"""Reports of long runs: the page stays small, and a step costs next to nothing."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
-from helpers.processes import processor_time
+from helpers.commands import run
+from helpers.counting import calls_of
+from helpers.long_logs import seed_log
+from tflm_zo.converters import load_model
 from tflm_zo.report import RunsReport, page, read_run, report_runs
 from tflm_zo.report.document import Classes, Evaluated, Evaluation, Measured, Mistake
 
@@ -14,9 +17,22 @@ from tflm_zo.report.document import Classes, Evaluated, Evaluation, Measured, Mi
 def test_a_hundred_thousand_steps(runs: Path, tmp_path: Path) -> None:
     """Of LeNet-5, 61,470 weights."""
     output = tmp_path / "long.html"
-    assert processor_time("report", runs / "long.zolog", "-o", output) < 3
+    run("report", runs / "long.zolog", "-o", output)
     assert "100,000" in output.read_text(encoding="utf-8")
     assert output.stat().st_size < 1_000_000
+
+
+def test_what_a_step_costs(runs: Path, tmp_path: Path) -> None:
+    """Records are read one by one, by a few calls each, and nothing else grows with the run."""
+    model = load_model(runs / "long.zo.tflite")
+    model.save(tmp_path / "run.zo.tflite")
+    calls, steps = [], (1000, 5000)
+    for count in steps:
+        (tmp_path / "run.zolog").write_bytes(seed_log(model, count)[0])
+        calls.append(calls_of(lambda: page(report_runs([read_run(tmp_path / "run.zolog", [])]))))
+    print(calls)
+    assert (calls[1] - calls[0]) / (steps[1] - steps[0]) < 25
+    assert calls[0] < 700_000
 
 
 def test_the_largest_pages(runs: Path) -> None:
