@@ -64,7 +64,8 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
         if scores.type == TensorType.INT8 and scores not in (*graph.inputs, *graph.outputs):
             graph.outputs.append(scores)
             _warn(
-                f"output «{scores.name}» is added, the scores that {op.label} compares, which the loss reads"
+                f"output «{scores.name}» is added to the ZO model: the loss reads the scores that {op.label} "
+                "compares"
             )
     logits = set()
     for op in [*graph.operators] if not reads_output else ():
@@ -172,7 +173,7 @@ def _without_softmax(model: Model, graph: Subgraph, op: Operator, logits: Tensor
             tensor.quantization.scales = logits.quantization.scales.copy()
             tensor.quantization.zero_points = logits.quantization.zero_points + shift
     _warn(
-        f"{op.label} is left out, so that the output has logits: kernels end the process at more than "
-        f"{MOST_CLASSES} equal ones, and it has {logits.shape[-1]}"
+        f"{op.label} is left out of the ZO model, whose output has logits: kernels end the process at more "
+        f"than {MOST_CLASSES} equal ones, and it has {logits.shape[-1]}"
     )
     return {logits}

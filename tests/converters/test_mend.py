@@ -141,7 +141,8 @@ def test_softmax_of_many_classes(end: str) -> None:
     require("tflm")
     data = classifier(512, end)
     with pytest.warns(
-        ConversionWarning, match="SOFTMAX «softmax» is left out.* 511 equal ones, and it has 512"
+        ConversionWarning,
+        match="SOFTMAX «softmax» is left out.* 511 equal ones, and it has 512",
     ):
         zo = inject_all(data, batch=1)
     loss, expected = read_metadata(zo).loss, read_metadata(inject_all(classifier(511, end))).loss
@@ -177,9 +178,7 @@ def test_argmax_at_the_end() -> None:
     best = g.tensor("class", [1], TensorType.INT32)
     g.operator("ARG_MAX", [y.index, g.int32("axis", [1])], [best], "ArgMax", outputType=TensorType.INT32)
     data = g.build([best])
-    with pytest.warns(
-        ConversionWarning, match="output «fc» is added, the scores that ARG_MAX «class» compares"
-    ):
+    with pytest.warns(ConversionWarning, match="output «fc» is added.* ARG_MAX «class» compares"):
         zo = inject_all(data)
     loss = read_metadata(zo).loss
     assert loss is not None and (loss.kind, loss.output, loss.elements) == ("cross_entropy", 1, 4)
