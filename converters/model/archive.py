@@ -28,10 +28,12 @@ def archive_behind(data: bytes) -> bytes:
             begins = min((f.header_offset for f in files.infolist()), default=len(data))
         end = data.rfind(_END)
         size, at = _TABLE.unpack_from(data, end)
+        if not 0 < begins <= end - size:
+            return b""
         # Places may count from the model's beginning, or from the archive's.
         return _moved(data[begins:], end - size - at - begins)
-    except (struct.error, zipfile.BadZipFile):
-        return b""
+    except (struct.error, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return b""  # damaged
 
 
 def with_archive(model: bytes, archive: bytes) -> bytes:

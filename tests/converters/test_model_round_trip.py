@@ -216,3 +216,9 @@ def test_the_archive_behind_a_model(kind: int, counts_from_the_model: bool) -> N
     assert behind(zo.to_bytes()) == behind(export_model(load_model(zo.to_bytes())).to_bytes()) == held
     assert not extract_segment(zo, 0).archive
     assert load_model(beginning).archive == load_model(data.replace(b"PK\1\2", b"none")).archive == b""
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        damaged = bytearray(data)
+        for at in rng.integers(len(beginning), len(data), rng.integers(1, 4)):
+            damaged[at] = rng.integers(256)
+        assert load_model(load_model(damaged).to_bytes()).to_bytes()[: len(beginning)] == beginning
