@@ -52,6 +52,29 @@ typedef struct zo_self_test {
   uint32_t operator_number; /* of it in the segment */
 } zo_self_test;
 
+/* What a run that keeps its best state is measured by, see zo_measurement.h: the loss of samples 0
+ * to count - 1, before the first step, after every `every` steps and after the last one. */
+typedef struct zo_yardstick {
+  zo_sample_source source;
+  uint32_t count;
+  uint32_t every; /* 0: the run measures nothing */
+} zo_yardstick;
+
+/* Weights that were exported between two steps of weight perturbation, from where a log may be gone
+ * on with instead of from the first step. */
+typedef struct zo_weight_snapshot {
+  zo_log_store weights;
+  uint32_t step; /* whole steps done at that time */
+  uint32_t mark; /* what SnapshotMark said */
+} zo_weight_snapshot;
+
+/* What a probe of a choice of blocks has found. */
+typedef struct zo_block_probe {
+  uint32_t block;
+  int64_t score; /* held-out samples that are right (losses of classes), else minus the sum of their
+                    losses, unit 2^-16 */
+} zo_block_probe;
+
 #ifdef __cplusplus
 }
 #endif

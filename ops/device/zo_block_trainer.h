@@ -33,13 +33,6 @@ struct BlockChoiceInfo {
   uint32_t held_out_count;
 };
 
-// What a probe has found.
-struct BlockProbe {
-  uint32_t block;
-  int64_t score;  // held-out samples that are right (losses of classes), else minus the sum of
-                  // their losses, unit 2^-16
-};
-
 class BlockTrainer : public NodeTrainer {
  public:
   constexpr BlockTrainer() = default;

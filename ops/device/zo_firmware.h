@@ -20,6 +20,9 @@ namespace tflm_zo {
 using SampleSource = zo_sample_source;
 using LogStore = zo_log_store;
 using WeightSink = zo_weight_sink;
+using Yardstick = zo_yardstick;
+using WeightSnapshot = zo_weight_snapshot;
+using BlockProbe = zo_block_probe;
 
 // --- What the generator provides -----------------------------------------------------------------
 
@@ -125,22 +128,6 @@ inline uint32_t BlockOf([[maybe_unused]] const ModelInfo& info, [[maybe_unused]]
 }
 
 using Evaluation = zo_evaluation;
-
-// What a run that keeps its best state is measured by, see zo_measurement.h: the loss of samples 0
-// to count - 1, before the first step, after every `every` steps and after the last one.
-struct Yardstick {
-  SampleSource source;
-  uint32_t count;
-  uint32_t every;  // 0: the run measures nothing
-};
-
-// Weights that were exported between two steps of weight perturbation, from where ImportLog may go
-// on instead of from the first step.
-struct WeightSnapshot {
-  LogStore weights;
-  uint32_t step;  // step() at that time
-  uint32_t mark;  // what SnapshotMark said
-};
 
 }  // namespace tflm_zo
 

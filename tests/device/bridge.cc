@@ -262,6 +262,10 @@ int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t w
   return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, SourceOf(samples));
 }
 
+// Samples and stores as the trainer's functions in C take them.
+void device_source(Samples* samples, tflm_zo::SampleSource* source) { *source = SourceOf(samples); }
+void device_store(Store* store, tflm_zo::LogStore* log) { *log = StoreOf(store); }
+
 size_t device_arena_used() { return trainer.network().arena_used_bytes(); }
 
 int device_set_log(Store* store) {

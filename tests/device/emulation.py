@@ -26,12 +26,14 @@ from device.structs import (
     GuardedMemory,
     Host,
     Invoke,
+    LogStore,
     Open,
     Probe,
     Report,
     Reset,
     Samples,
     Send,
+    Source,
     Store,
     WeightSink,
     u32,
@@ -260,6 +262,29 @@ class Device:
     def step(self) -> int:
         """Whole steps done."""
         return int(self._library.device_step())
+
+    def call_c(self, name: str, *arguments: Any) -> int:
+        """What a function of the trainer in C gives.
+
+        Args:
+            name: without what all of them begin with.
+            arguments: for ctypes.
+        """
+        function = getattr(self._library, f"small_zo_trainer_{name}")
+        function.restype = ctypes.c_size_t if name == "least_arena_bytes" else u32
+        return self._call(f"small_zo_trainer_{name}", *arguments)
+
+    def source_of(self, samples: Samples) -> Source:
+        """Samples as C takes them."""
+        source = Source()
+        self._library.device_source(ctypes.byref(samples.c), ctypes.byref(source))
+        return source
+
+    def log_of(self, store: Store) -> LogStore:
+        """A store as C takes it."""
+        log = LogStore()
+        self._library.device_store(ctypes.byref(store.c), ctypes.byref(log))
+        return log
 
     @property
     def arena_used(self) -> int:

@@ -85,6 +85,37 @@ class Probe(ctypes.Structure):
     _fields_ = [("block", u32), ("score", ctypes.c_int64)]
 
 
+class Source(ctypes.Structure):
+    """``zo_sample_source``."""
+
+    _fields_ = [("read", ctypes.c_void_p), ("context", ctypes.c_void_p)]
+
+
+class LogStore(ctypes.Structure):
+    """``zo_log_store``."""
+
+    _fields_ = [
+        ("write", ctypes.c_void_p),
+        ("read", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("sync", ctypes.c_void_p),
+        ("unit", u32),
+        ("bytes", u32),
+    ]
+
+
+class Yardstick(ctypes.Structure):
+    """``zo_yardstick``."""
+
+    _fields_ = [("source", Source), ("count", u32), ("every", u32)]
+
+
+class WeightSnapshot(ctypes.Structure):
+    """``zo_weight_snapshot``."""
+
+    _fields_ = [("weights", LogStore), ("step", u32), ("mark", u32)]
+
+
 class Samples:
     """Samples in a device's memory; reads can be made to fail."""
 

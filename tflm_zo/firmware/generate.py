@@ -224,7 +224,7 @@ def generate(
         wanted=wanted,
         self_test=self_test,
     )
-    fleet_header, fleet_source = _fleet_of_c(names["zo"]) if trainer == "weight" else ("", "")
+    own_header, own_source = _own_of_c(names["zo"], trainer)
     own_class = {
         _CLASS_HEADER: fill(
             "trainer_class.h.in",
@@ -237,7 +237,7 @@ def generate(
                 for a, d in arrays.items()
             ),
         ),
-        _CLASS_OF_C: fill("trainer_class_c.h.in", **names, fleet=fleet_header),
+        _CLASS_OF_C: fill("trainer_class_c.h.in", **names, own=own_header),
         _CLASS_SOURCE: fill(
             "trainer_class.cc.in",
             **names,
@@ -245,7 +245,7 @@ def generate(
             first="kModels[0]" if isinstance(plan, BlockRunPlan) else "kInfo",
             init=_init(model, metadata, plan),
             tables=tables,
-            fleet=fleet_source,
+            own=own_source,
         ),
     }
     sources = {
@@ -267,13 +267,58 @@ def generate(
     return Firmware(files, layout.example, ram, **sizes, no_self_test=no_self_test)
 
 
-def _fleet_of_c(zo: str) -> tuple[str, str]:
-    """Returns what C calls to join a fleet, which runs of weight perturbation can: declaration and source."""
-    function = f"void {zo}_trainer_join_fleet(zo_fleet* fleet)"
-    return (
-        f"/* Makes the trainer a member of a fleet, for zo_link_add_fleet: JoinFleet. */\n{function};\n\n",
-        f"{function} {{ {zo}::c_trainer.JoinFleet(fleet); }}\n\n",
-    )
+#: What not every trainer has: comment, function, and what it does.
+_OWN_OF_C = {
+    "weight": (
+        (
+            "Makes the trainer a member of a fleet, for zo_link_add_fleet: JoinFleet.",
+            "void @_join_fleet(zo_fleet* fleet)",
+            "JoinFleet(fleet)",
+        ),
+        (
+            "What binds weights that are exported now to the log: SnapshotMark.",
+            "@status @_snapshot_mark(uint32_t* mark)",
+            "SnapshotMark(mark)",
+        ),
+        (
+            "Goes on from a log by a snapshot of its weights: ImportLog.",
+            "@status @_import_log_from(const zo_log_store* log, const zo_weight_snapshot* snapshot)",
+            "ImportLog(*log, snapshot)",
+        ),
+        ("Bytes of the log that are of use: LogBytes.", "uint32_t @_log_bytes(void)", "LogBytes()"),
+    ),
+    "node": (),
+    "block": (
+        (
+            "Does the next probe of the choice: Probe.",
+            "@status @_probe(zo_block_probe* probe)",
+            "Probe(probe)",
+        ),
+        ("Whether all probes are done: chosen.", "bool @_is_chosen(void)", "chosen()"),
+        ("The block that is trained then: best.", "uint32_t @_best_block(void)", "best()"),
+        (
+            "The state of the choice, to be kept: choice.",
+            "void @_choice(zo_block_choice* choice)",
+            "choice()",
+        ),
+        (
+            "Goes on with a choice that was kept: Resume.",
+            "@status @_resume(const zo_block_choice* choice)",
+            "Resume(*choice)",
+        ),
+    ),
+}
+
+
+def _own_of_c(zo: str, trainer: str) -> tuple[str, str]:
+    """Returns what C calls of a trainer beside what all have: declarations and source."""
+    header = source = ""
+    for said, function, does in _OWN_OF_C[trainer]:
+        named = function.replace("@_", f"{zo}_trainer_").replace("@status", f"{zo}_status")
+        gives = "*choice = " if "choice(zo" in function else "" if function.startswith("void") else "return "
+        header += f"/* {said} */\n{named};\n\n"
+        source += f"{named} {{\n  {gives}{zo}::c_trainer.{does};\n}}\n\n"
+    return header, source
 
 
 def _check(metadata: ZoMetadata, plan: RunPlan) -> None:

@@ -1,0 +1,107 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The trainer's functions in C do what the methods do whose names they have."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref
+from typing import Any
+
+import pytest
+
+from device import test_block_choice as blocks
+from device.emulation import MEMORY, OK, ORDER, Device, Samples, Store, needs_compiler
+from device.runs import STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from device.structs import Probe, Report, WeightSnapshot, Yardstick
+from tflm_zo.core.loader import structs
+
+pytestmark = needs_compiler
+
+
+def memory(made: Device, arena_bytes: int | None = None) -> tuple[Any, ...]:
+    """What `init` takes."""
+    arena, workspace = made.arena, made.workspace
+    return (
+        ctypes.c_void_p(arena.address),
+        ctypes.c_size_t(arena.size if arena_bytes is None else arena_bytes),
+        ctypes.c_void_p(workspace.address),
+        ctypes.c_size_t(workspace.size),
+        byref(made.source_of(made.samples)),
+    )
+
+
+def train(made: Device, steps: int) -> None:
+    report = Report()
+    while made.call_c("steps") < steps:
+        assert made.call_c("step", byref(report)) == OK
+
+
+@pytest.mark.parametrize("name", ["weight", "node", "exact head"])
+def test_the_best_state(name: str) -> None:
+    made, wanted, store = device(name), desktop(name, 1, 2), Store()
+    log, best = made.log_of(store), structs.zo_measurement()
+    measured = Samples(yardstick())
+    by = Yardstick(made.source_of(measured), len(yardstick()), 2)
+    assert made.call_c("keep_best", byref(by)) == ORDER  # before init
+    assert made.call_c("settle") == ORDER
+    assert made.call_c("is_done") & 0xFF == 0
+    assert made.call_c("init", *memory(made)) == OK
+    assert made.call_c("keep_best", byref(by)) == OK
+    assert made.call_c("set_log", byref(log)) == OK
+    train(made, 3)
+    assert made.call_c("restore_best", byref(best)) == ORDER
+    assert made.call_c("settle") == OK
+    assert made.call_c("checksum") == wanted.states[3].checksum
+    train(made, STEPS)
+    assert made.call_c("restore_best", byref(best)) == OK
+    assert made.call_c("checksum") == wanted.kept.checksum
+    assert wanted.states[best.step].checksum == wanted.kept.checksum
+
+
+@pytest.mark.parametrize("name", WEIGHT_RUNS)
+def test_a_snapshot(name: str) -> None:
+    made, wanted, store, mark = device(name), desktop(name), Store(), ctypes.c_uint32()
+    log, weights = made.log_of(store), Store(content=wanted.states[3].weights)
+    assert made.call_c("init", *memory(made)) == OK
+    assert made.call_c("set_log", byref(log)) == OK
+    train(made, 3)
+    assert made.call_c("snapshot_mark", byref(mark)) == OK
+    train(made, 4)
+    record = (len(wanted.log) - wanted.log[10]) // STEPS
+    assert made.call_c("log_bytes") == wanted.log[10] + 4 * record
+    assert made.call_c("init", *memory(made)) == OK
+    snapshot = WeightSnapshot(made.log_of(weights), 3, mark.value)
+    made.fail_invokes(*range(1, 9), before=True)  # the model's own weights are not set again
+    assert made.call_c("import_log_from", byref(log), byref(snapshot)) == OK
+    made.fail_invokes()
+    assert (made.call_c("steps"), made.call_c("checksum")) == (4, wanted.states[4].checksum)
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_the_least_arena(name: str) -> None:
+    made = device(name)
+    least = made.call_c("least_arena_bytes", *memory(made))
+    assert 0 < least <= made.arena_bytes and least % 16 == 0
+    assert made.call_c("init", *memory(made, least)) == OK
+    assert made.call_c("init", *memory(made, least - 16)) == MEMORY
+    assert made.call_c("least_arena_bytes", *memory(made, least - 16)) == 0
+
+
+def test_a_choice_of_blocks() -> None:
+    made, found, report = blocks.device(), Probe(), Report()
+    assert made.call_c("init", *memory(made)) == OK
+    assert made.call_c("step", byref(report)) == ORDER
+    for block, score in enumerate(blocks.choice().scores):
+        assert made.call_c("is_chosen") & 0xFF == 0
+        assert made.call_c("probe", byref(found)) == OK
+        assert (found.block, found.score) == (block, score)
+    assert made.call_c("is_chosen") & 0xFF == 1
+    assert made.call_c("best_block") == blocks.choice().best
+    train(made, STEPS)
+    assert made.call_c("checksum") == blocks.desktop().states[-1].checksum
+    kept = ctypes.create_string_buffer(64)
+    made.call_c("choice", kept)
+    assert made.call_c("init", *memory(made)) == OK
+    assert made.call_c("resume", kept) == OK
+    train(made, STEPS)
+    assert made.call_c("checksum") == blocks.desktop().states[-1].checksum
