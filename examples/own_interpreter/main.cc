@@ -32,6 +32,9 @@ int main() {
   const int32_t* const loss = interpreter.output(io.loss)->data.i32;
   const int32_t* const status = interpreter.output(io.status)->data.i32;
 
+  words[0] = 0;  // no command: a plain inference, here by the model's own weights
+  if (interpreter.Invoke() != kTfLiteOk) return 9;
+
   model_zo_control control;
   model_zo_request request;
   model_zo_report report;

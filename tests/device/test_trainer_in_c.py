@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from device import test_block_choice as blocks
-from device.emulation import MEMORY, OK, ORDER, Device, Samples, Store, needs_compiler
+from device.emulation import ARGUMENT, MEMORY, OK, ORDER, Device, Samples, Store, needs_compiler
 from device.runs import STEPS, WEIGHT_RUNS, desktop, device, yardstick
 from device.structs import Probe, Report, WeightSnapshot, Yardstick
 from tflm_zo.core.loader import structs
@@ -44,6 +44,7 @@ def test_the_best_state(name: str) -> None:
     by = Yardstick(made.source_of(measured), len(yardstick()), 2)
     assert made.call_c("keep_best", byref(by)) == ORDER  # before init
     assert made.call_c("settle") == ORDER
+    assert made.call_c("step", byref(Report())) == ORDER
     assert made.call_c("is_done") & 0xFF == 0
     assert made.call_c("init", *memory(made)) == OK
     assert made.call_c("keep_best", byref(by)) == OK
@@ -85,6 +86,20 @@ def test_the_least_arena(name: str) -> None:
     assert made.call_c("init", *memory(made, least)) == OK
     assert made.call_c("init", *memory(made, least - 16)) == MEMORY
     assert made.call_c("least_arena_bytes", *memory(made, least - 16)) == 0
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_memory_that_is_not_aligned(name: str) -> None:
+    made = device(name)
+    arena, size, workspace, room, source = memory(made)
+    for beside in (1, 4, 8):
+        moved = ctypes.c_void_p(made.arena.address + beside)
+        assert made.call_c("init", moved, size, workspace, room, source) == ARGUMENT
+        assert made.call_c("step", byref(Report())) == ORDER
+    moved = ctypes.c_void_p(made.workspace.address + 4)
+    assert made.call_c("init", arena, size, moved, room, source) == ARGUMENT
+    assert made.call_c("settle") == ORDER
+    assert made.call_c("init", arena, size, workspace, room, source) == OK
 
 
 def test_a_choice_of_blocks() -> None:
