@@ -124,13 +124,13 @@ def read_statistics(model: Model) -> Statistics | None:
         found = _parse(bytes(entry.buffer.data or b""))
     except (struct.error, ValueError) as error:
         raise ConversionError(
-            f"the statistics in metadata «{STATISTICS_NAME}» are damaged: {error}"
+            f"the statistics in metadata `{STATISTICS_NAME}` are damaged: {error}"
         ) from None
     graph = model.subgraphs[0]
     own = [op.outputs[0].shape[-1] for op in layers_with_filters(model) if why_fixed(graph, op) is None]
     if [len(layer.mean) for layer in found.layers] != own:
         raise ConversionError(
-            f"the statistics in metadata «{STATISTICS_NAME}» are of a model with other layers; measure them "
+            f"the statistics in metadata `{STATISTICS_NAME}` are of a model with other layers; measure them "
             "anew with a source"
         )
     return found

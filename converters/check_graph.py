@@ -53,7 +53,7 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
         raise ConversionError("the model has no operators, no inputs or no outputs")
     for tensor in graph.inputs:
         if tensor.is_constant:
-            raise ConversionError(f"the file is damaged: input «{tensor.name}» has data of its own")
+            raise ConversionError(f"the file is damaged: input `{tensor.name}` has data of its own")
     for op in graph.operators:
         if _is_float_edge(graph, op):
             continue
@@ -94,7 +94,7 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
             "take the int8 model that vela was given",
         )
     if op.builtin == BuiltinOperator.CUSTOM:
-        _refuse(op, f"custom operator «{op.code.name}» is unknown, the model cannot be trained through it")
+        _refuse(op, f"custom operator `{op.code.name}` is unknown, the model cannot be trained through it")
     if op.builtin not in KERNELS:
         _refuse(op, "TFLM has no int8 kernel for it; convert the model without it")
     check_arity(op)
@@ -106,7 +106,7 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
             if tensor is not None and len(tensor.shape) != 4:
                 _refuse(
                     op,
-                    f"«{tensor.name}» has shape {list(tensor.shape)}, images have 4 dimensions; the file is "
+                    f"`{tensor.name}` has shape {list(tensor.shape)}, images have 4 dimensions; the file is "
                     "damaged",
                 )
         for name in _WINDOW[op.builtin]:
@@ -117,7 +117,7 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
     elif op.builtin == BuiltinOperator.DEQUANTIZE and op.inputs[0] is not None and op.inputs[0].is_constant:
         _refuse(
             op,
-            f"weights «{op.inputs[0].name}» are stored as {op.inputs[0].type_name}, used as float; "
+            f"weights `{op.inputs[0].name}` are stored as {op.inputs[0].type_name}, used as float; "
             "convert the model with full int8 quantization",
         )
     check_kernel(op, filters)
@@ -126,26 +126,26 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
 def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> None:
     is_weights = tensor.is_constant or tensor in filters
     if tensor.raw.sparsity is not None:
-        _refuse(op, f"tensor «{tensor.name}» is sparse, which is not supported; convert the model densely")
+        _refuse(op, f"tensor `{tensor.name}` is sparse, which is not supported; convert the model densely")
     if tensor.is_variable and tensor not in filters:
         _refuse(
             op,
-            f"tensor «{tensor.name}» is a variable, a state from one invoke to the next; models with state "
+            f"tensor `{tensor.name}` is a variable, a state from one invoke to the next; models with state "
             "cannot be trained",
         )
     if tensor.type_name in ("INT4", "UINT4", "INT2"):
-        _refuse(op, f"tensor «{tensor.name}» is {tensor.type_name}; only int8 weights can be trained")
+        _refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 weights can be trained")
     if tensor.quantization is not None:
         # Unused parameters come with scale 0 or none at all.
         scales = tensor.quantization.scales
         if not np.all(np.isfinite(scales)) or np.any(scales < 0):
-            _refuse(op, f"tensor «{tensor.name}» has a quantization scale that is negative or no number")
+            _refuse(op, f"tensor `{tensor.name}` has a quantization scale that is negative or no number")
         if tensor.quantization.raw.details is not None:
-            _refuse(op, f"tensor «{tensor.name}» is quantized in blocks, which is not supported")
+            _refuse(op, f"tensor `{tensor.name}` is quantized in blocks, which is not supported")
     if op.builtin in CONVERSIONS:
         allowed = (*_FLOATS[1:2], TensorType.INT8, TensorType.UINT8, TensorType.INT32)
         if tensor.type not in allowed:
-            _refuse(op, f"tensor «{tensor.name}» is {tensor.type_name}; only int8 models can be trained")
+            _refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
         if tensor.type == TensorType.INT8 and not is_weights:
             _check_activation(op, tensor)
         return
@@ -153,16 +153,16 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
         what = "weights are float" if tensor.is_constant else "it computes in float"
         _refuse(
             op,
-            f"tensor «{tensor.name}» is {tensor.type_name}, {what}; convert the model with full int8 "
+            f"tensor `{tensor.name}` is {tensor.type_name}, {what}; convert the model with full int8 "
             "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
             "a float .tflite",
         )
     if tensor.type == TensorType.INT16:
-        _refuse(op, f"tensor «{tensor.name}» is INT16; convert the model with int8 activations")
+        _refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
     if tensor.type == TensorType.UINT8:
-        _refuse(op, f"tensor «{tensor.name}» is UINT8 (the old quantization); convert the model to int8")
+        _refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")
     if tensor.type not in (TensorType.INT8, *_INDEX_TYPES):
-        _refuse(op, f"tensor «{tensor.name}» is {tensor.type_name}; only int8 models can be trained")
+        _refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
     if tensor.type == TensorType.INT8 and not is_weights:
         _check_activation(op, tensor)
 
@@ -170,41 +170,41 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
 def _check_activation(op: Operator, tensor: Tensor) -> None:
     quantization = tensor.quantization
     if quantization is None or len(quantization.scales) != 1 or not quantization.scales[0] > 0:
-        _refuse(op, f"int8 activation «{tensor.name}» has no (single, positive) quantization scale")
+        _refuse(op, f"int8 activation `{tensor.name}` has no (single, positive) quantization scale")
     if not -128 <= quantization.zero_point <= 127:
-        _refuse(op, f"int8 activation «{tensor.name}» has zero point {quantization.zero_point}")
+        _refuse(op, f"int8 activation `{tensor.name}` has zero point {quantization.zero_point}")
 
 
 def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
     data, weights, bias = op.input(0), op.input(1), op.input(2)
     assert data is not None and weights is not None  # by arity
     if data.type != TensorType.INT8 or op.outputs[0].type != TensorType.INT8:
-        _refuse(op, f"activations «{data.name}» and «{op.outputs[0].name}» must both be int8")
+        _refuse(op, f"activations `{data.name}` and `{op.outputs[0].name}` must both be int8")
     if weights.type != TensorType.INT8:
-        _refuse(op, f"filter «{weights.name}» is {weights.type_name}; only int8 weights can be trained")
+        _refuse(op, f"filter `{weights.name}` is {weights.type_name}; only int8 weights can be trained")
     if len(weights.shape) != _RANK[op.builtin] or not weights.size:
-        _refuse(op, f"filter «{weights.name}» has shape {list(weights.shape)}")
+        _refuse(op, f"filter `{weights.name}` has shape {list(weights.shape)}")
     if op.builtin == BuiltinOperator.CONV_2D and data.shape[-1] % weights.shape[-1]:
         _refuse(
             op,
-            f"filter «{weights.name}» of shape {list(weights.shape)} does not fit {data.shape[-1]} channels",
+            f"filter `{weights.name}` of shape {list(weights.shape)} does not fit {data.shape[-1]} channels",
         )
     if not weights.is_constant and weights not in filters:
         return
     axis = 3 if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
     quantization = weights.quantization
     if quantization is None or not len(quantization.scales) or not np.all(quantization.scales > 0):
-        _refuse(op, f"filter «{weights.name}» has no (positive) quantization scales")
+        _refuse(op, f"filter `{weights.name}` has no (positive) quantization scales")
     if quantization.is_per_channel and (
         quantization.axis != axis or len(quantization.scales) != weights.shape[axis]
     ):
-        _refuse(op, f"filter «{weights.name}» is not quantized per output channel")
+        _refuse(op, f"filter `{weights.name}` is not quantized per output channel")
     if np.any(quantization.zero_points):
-        _refuse(op, f"filter «{weights.name}» has a zero point other than 0, which int8 kernels do not take")
+        _refuse(op, f"filter `{weights.name}` has a zero point other than 0, which int8 kernels do not take")
     if bias is not None and bias.type != TensorType.INT32:
-        _refuse(op, f"bias «{bias.name}» is {bias.type_name}, int8 kernels take INT32")
+        _refuse(op, f"bias `{bias.name}` is {bias.type_name}, int8 kernels take INT32")
     if bias is not None and bias.size != weights.shape[axis]:
-        _refuse(op, f"bias «{bias.name}» has {bias.size} values for {weights.shape[axis]} channels")
+        _refuse(op, f"bias `{bias.name}` has {bias.size} values for {weights.shape[axis]} channels")
 
 
 def check_flow(graph: Subgraph) -> None:
@@ -214,16 +214,16 @@ def check_flow(graph: Subgraph) -> None:
         for tensor in op.inputs:
             given = tensor is None or tensor.is_constant or tensor.is_variable or not tensor.size
             if tensor is not None and not given and tensor not in ready:
-                _refuse(op, f"input «{tensor.name}» is not computed before it is read; the file is damaged")
+                _refuse(op, f"input `{tensor.name}` is not computed before it is read; the file is damaged")
         for tensor in op.outputs:
             if tensor in ready or tensor.is_constant or tensor.is_variable:
-                _refuse(op, f"output «{tensor.name}» is written twice; the file is damaged")
+                _refuse(op, f"output `{tensor.name}` is written twice; the file is damaged")
             ready.add(tensor)
     for tensor in graph.outputs:
         if tensor in graph.inputs:
             raise ConversionError(
-                f"output «{tensor.name}» is an input of the model as well, which nothing computes; convert "
+                f"output `{tensor.name}` is an input of the model as well, which nothing computes; convert "
                 "the model without that output"
             )
         if tensor not in ready and not tensor.is_constant:
-            raise ConversionError(f"output «{tensor.name}» is not computed; the file is damaged")
+            raise ConversionError(f"output `{tensor.name}` is not computed; the file is damaged")

@@ -37,12 +37,12 @@ def check_kernel(op: Operator, filters: Collection[Tensor] = ()) -> None:
     for i in kernel.constants:
         tensor = op.inputs[i]
         if tensor is not None and not tensor.is_constant and tensor not in filters:
-            _refuse(op, f"TFLM takes «{tensor.name}» as a constant only; convert the model with it fixed")
+            _refuse(op, f"TFLM takes `{tensor.name}` as a constant only; convert the model with it fixed")
     low, high = kernel.ranks
     for tensor in data if op.builtin == B.FILL else [*data, *op.outputs]:
         if not low <= len(tensor.shape) <= high:
             _refuse(
-                op, f"«{tensor.name}» has shape {list(tensor.shape)}, TFLM takes {low} to {high} dimensions"
+                op, f"`{tensor.name}` has shape {list(tensor.shape)}, TFLM takes {low} to {high} dimensions"
             )
     _check_shapes(op, kernel, data)
     _check_quantization(op, kernel, data)
@@ -70,7 +70,7 @@ def _check_types(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     for tensor, types in wanted:
         if tensor is not None and tensor.type not in types:
             names = " or ".join(TENSOR_TYPE_NAMES[t] for t in types)
-            _refuse(op, f"«{tensor.name}» is {tensor.type_name}, TFLM takes {names}; convert the model again")
+            _refuse(op, f"`{tensor.name}` is {tensor.type_name}, TFLM takes {names}; convert the model again")
 
 
 def _check_shapes(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
@@ -106,7 +106,7 @@ def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) ->
         if abs(one - other) > tolerance or first != point:
             _refuse(
                 op,
-                f"«{tensors[0].name}» has scale {one:g} and zero point {first}, «{tensor.name}» {other:g} "
+                f"`{tensors[0].name}` has scale {one:g} and zero point {first}, `{tensor.name}` {other:g} "
                 f"and {point}, which TFLM's kernel does not convert; {_AS_EQUAL}",
             )
 

@@ -156,7 +156,7 @@ def check_int8(model: Model, place: Callable[[str], str]) -> None:
         op = culprits[0]
         name = op.outputs[0].name if op.outputs else ""
         raise ConversionError(
-            f"layer «{place(name)}»: {op.code.name} stays float, the converter has no int8 form for it here; "
+            f"layer `{place(name)}`: {op.code.name} stays float, the converter has no int8 form for it here; "
             "replace it by operators that have one"
         )
 
@@ -172,11 +172,11 @@ def check_ports(model: Model) -> None:
     for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
         for tensor in tensors:
             if kind == "input" and tensor not in read:
-                raise ConversionError(f"input «{tensor.name}»: no output depends on it; leave it out")
+                raise ConversionError(f"input `{tensor.name}`: no output depends on it; leave it out")
             if tensor.type != TensorType.INT8:
-                raise ConversionError(f"{kind} «{tensor.name}» is {tensor.type_name}; only int8 can be one")
+                raise ConversionError(f"{kind} `{tensor.name}` is {tensor.type_name}; only int8 can be one")
             if tensor.quantization is None or not len(tensor.quantization.scales):
-                raise ConversionError(f"{kind} «{tensor.name}» has no scale; leave it out")
+                raise ConversionError(f"{kind} `{tensor.name}` has no scale; leave it out")
 
 
 def finished(
@@ -237,7 +237,7 @@ def warnings_of(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
     for name, values in zip(names, data, strict=True):
         if values.size and values.min() == values.max():
             yield (
-                f"representative data of input «{name}»: every value is {values.flat[0]:g}, "
+                f"representative data of input `{name}`: every value is {values.flat[0]:g}, "
                 "which tells no range"
             )
 

@@ -38,7 +38,7 @@ class Gathered:
     Attributes:
         inputs: array [samples, ...] of each input, in its shape.
         names: name of each array in messages.
-        y: array «y» of a file or dictionary that has one, else None.
+        y: array `y` of a file or dictionary that has one, else None.
         there: names of all arrays of a file or dictionary.
     """
 
@@ -113,7 +113,7 @@ def read_labels(source: Any) -> Any:
         if "y" in arrays:
             return arrays["y"]
         if arrays.keys() != {"x"} or zipfile.is_zipfile(source):
-            raise DataError(f"no array «y»; there are: {', '.join(arrays) or 'none'}")
+            raise DataError(f"no array `y`; there are: {', '.join(arrays) or 'none'}")
         return arrays["x"]
 
 
@@ -178,7 +178,7 @@ def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
             return keys
     there = f"there are: {', '.join(map(str, source)) or 'none'}"
     if len(names) == 1:
-        raise DataError(f"no array «x»; {there}{_renamed(source)}")
+        raise DataError(f"no array `x`; {there}{_renamed(source)}")
     raise DataError(
         f"the model has {len(names)} inputs; expected arrays {', '.join(names)} "
         f"(or {', '.join(_numbered(names))}); {there}"

@@ -41,7 +41,7 @@ def export_model(
     Filters and biases are constants again and nothing of the ZO machinery is left. The segments of a cut
     model are joined into one subgraph.
 
-    An int16 layer is the exception to «bit for bit»: it becomes a plain FULLY_CONNECTED, whose weights are
+    An int16 layer is the exception to `bit for bit`: it becomes a plain FULLY_CONNECTED, whose weights are
     the nearest of 8 bits. Its outputs are those that the ZO model has with all its fractions 0.
 
     With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it

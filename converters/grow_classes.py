@@ -73,7 +73,7 @@ def _layer(graph: Subgraph, logits: Tensor) -> Operator:
     if layer is None or layer.builtin != B.FULLY_CONNECTED:
         what = "nothing computes them" if layer is None else f"{layer.label} does"
         raise ConversionError(
-            f"classes: the logits «{logits.name}» must come from a FULLY_CONNECTED layer, but {what}"
+            f"classes: the logits `{logits.name}` must come from a FULLY_CONNECTED layer, but {what}"
         )
     weights, bias = layer.input(1), layer.input(2)
     if weights is None or not weights.is_constant or weights.type != TensorType.INT8:

@@ -60,13 +60,13 @@ def checked_weights(
     for name, given in weights.items():
         if name not in known:
             raise ConversionError(
-                f"{what}: «{name}» is no trainable filter tensor; there are: {', '.join(known)}"
+                f"{what}: `{name}` is no trainable filter tensor; there are: {', '.join(known)}"
             )
         array: npt.NDArray[Any] = np.asarray(given)
         wanted = known[name].dtype, known[name].shape
         if (array.dtype, array.shape) != wanted:
             raise ConversionError(
-                f"{what}: «{name}» needs {wanted[0]} {list(wanted[1])}, not {array.dtype} {list(array.shape)}"
+                f"{what}: `{name}` needs {wanted[0]} {list(wanted[1])}, not {array.dtype} {list(array.shape)}"
             )
         result[name] = array
     return result

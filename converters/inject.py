@@ -45,7 +45,7 @@ def inject(
         known = {f.name for f in dataclasses.fields(InjectSettings)}
         unknown = sorted(set(overrides) - known)
         if unknown:
-            raise ConversionError(f"unknown setting «{unknown[0]}»; there are: {', '.join(sorted(known))}")
+            raise ConversionError(f"unknown setting `{unknown[0]}`; there are: {', '.join(sorted(known))}")
         chosen = dataclasses.replace(chosen, **overrides)
     result = model.copy() if isinstance(model, Model) else load_model(model)
     if chosen.trainable == NODES:

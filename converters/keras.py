@@ -139,7 +139,7 @@ def _explain(message: str, layers: KerasNames) -> str | None:
     first = names.split(",")[0]
     place = re.search(rf'fused\["{re.escape(first)}:", "([^"@]+)', message)
     layer = layers.layer_of(place.group(1)) if place else None
-    where = f"layer «{layer}»: " if layer else ""
+    where = f"layer `{layer}`: " if layer else ""
     return f"{where}TFLite has no int8 kernel for {names}; replace it by operators that it has"
 
 

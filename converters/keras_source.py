@@ -114,7 +114,7 @@ def load_keras(keras: Any, model: Any) -> Any:
 def _why_unreadable(error: Exception) -> str:
     text = str(error)
     if unknown := re.search(r"Could not locate class '(\w+)'", text):
-        return f"its class «{unknown.group(1)}» is not registered here; convert the model object instead"
+        return f"its class `{unknown.group(1)}` is not registered here; convert the model object instead"
     if there := re.search(r"Available endpoints for this SavedModel: \[(.*?)\]", text):
         return f"it has no signature {_ENDPOINT}, but {there.group(1) or 'none'}"
     if "Lambda" in text and "safe_mode" in text:
@@ -161,24 +161,24 @@ def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
         )
     for input_name, shape, dtype in specs:
         if dtype != "float32":
-            raise ConversionError(f"input «{input_name}» is {dtype}; only float32 inputs become int8")
+            raise ConversionError(f"input `{input_name}` is {dtype}; only float32 inputs become int8")
         if len(shape) < 1 or any(n is None for n in shape[1:]):
             raise ConversionError(
-                f"input «{input_name}» has shape {list(shape)}; all sizes but the batch must be fixed"
+                f"input `{input_name}` has shape {list(shape)}; all sizes but the batch must be fixed"
             )
         if shape[0] not in (None, 1):
-            raise ConversionError(f"input «{input_name}» has a fixed batch size of {shape[0]}, not 1")
+            raise ConversionError(f"input `{input_name}` has a fixed batch size of {shape[0]}, not 1")
     for layer in all_layers(model):
         is_input = isinstance(layer, keras.layers.InputLayer)
         if not is_input and getattr(layer, "compute_dtype", None) in ("float16", "bfloat16", "float64"):
             raise ConversionError(
-                f"layer «{layer.name}» computes in {layer.compute_dtype}; build the model with the dtype "
+                f"layer `{layer.name}` computes in {layer.compute_dtype}; build the model with the dtype "
                 "policy float32 and load the weights into it"
             )
         # The converter crashes on some of these.
         if isinstance(layer, keras.layers.RNN) and not layer.unroll:
             raise ConversionError(
-                f"layer «{layer.name}»: recurrent layers become loops, which have no int8 form; "
+                f"layer `{layer.name}`: recurrent layers become loops, which have no int8 form; "
                 "use unroll=True"
             )
     try:

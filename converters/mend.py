@@ -50,7 +50,7 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
         if stray:
             model.signatures = [s for s in model.signatures or () if s is not signature]
             _warn(
-                f"signature «{signature.key}» is left out: it names tensor «{stray[0].name}», which is no "
+                f"signature `{signature.key}` is left out: it names tensor `{stray[0].name}`, which is no "
                 "input or output of the model"
             )
     layers = [op for op in graph.operators if op.builtin in FILTER_OPERATORS and op.input(1) is not None]
@@ -64,7 +64,7 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
         if scores.type == TensorType.INT8 and scores not in (*graph.inputs, *graph.outputs):
             graph.outputs.append(scores)
             _warn(
-                f"output «{scores.name}» is added to the ZO model: the loss reads the scores that {op.label} "
+                f"output `{scores.name}` is added to the ZO model: the loss reads the scores that {op.label} "
                 "compares"
             )
     logits = set()
@@ -82,7 +82,7 @@ def _warn(message: str) -> None:
 def _choose(model: Model, wanted: str | None) -> None:
     names = {s.key: s.subgraph for s in model.signatures or ()}
     names |= {g.name: g for g in model.subgraphs if g.name and g not in names.values()}
-    there = ", ".join(f"«{name}»" for name in names) or "none"
+    there = ", ".join(f"`{name}`" for name in names) or "none"
     if wanted is None and len(model.subgraphs) > 1:
         raise ConversionError(
             f"the model has {len(model.subgraphs)} subgraphs, of which one can be trained; choose "
@@ -90,7 +90,7 @@ def _choose(model: Model, wanted: str | None) -> None:
         )
     if wanted is not None:
         if wanted not in names:
-            raise ConversionError(f"signature: the model has no «{wanted}»; there are: {there}")
+            raise ConversionError(f"signature: the model has no `{wanted}`; there are: {there}")
         model.subgraphs = [names[wanted]]
         if model.signatures is not None:
             model.signatures = [s for s in model.signatures if s.subgraph is names[wanted]]
@@ -116,7 +116,7 @@ def _name(graph: Subgraph, layers: Sequence[Operator]) -> None:
         taken.add(tensor.name)
     if new:
         more = "" if len(new) < 4 else f" and {len(new) - 3} more"
-        shown = ", ".join(f"«{name}»" for name in new[:3])
+        shown = ", ".join(f"`{name}`" for name in new[:3])
         _warn(f"tensors without a name of their own are now called {shown}{more}")
 
 
@@ -144,7 +144,7 @@ def _mend_scales(graph: Subgraph, op: Operator) -> None:
     if np.any(wrong[weights.quantization.scales != _NO_SCALE]):
         bias.quantization.scales = wanted
         bias.quantization.zero_points = np.zeros(len(wanted), np.int64)
-        _warn(f"{op.label}: the scale of bias «{bias.name}» is now input scale * filter scale, as in kernels")
+        _warn(f"{op.label}: the scale of bias `{bias.name}` is now input scale * filter scale, as in kernels")
 
 
 def _without_softmax(model: Model, graph: Subgraph, op: Operator, logits: Tensor) -> set[Tensor]:

@@ -304,7 +304,7 @@ def _schema() -> TypeAdapter[ZoMetadata]:
 
 def _damaged(fault: str) -> ConversionError:
     return ConversionError(
-        f"metadata «{METADATA_NAME}» of the model is damaged: {fault}; inject the original model again"
+        f"metadata `{METADATA_NAME}` of the model is damaged: {fault}; inject the original model again"
     )
 
 
@@ -394,7 +394,7 @@ def read_metadata(model: Model) -> ZoMetadata:
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:
-        raise ConversionError("this is no ZO model (it has no metadata «tflm_zo»); inject it first")
+        raise ConversionError("this is no ZO model (it has no metadata `tflm_zo`); inject it first")
     metadata = ZoMetadata.from_json(entry.buffer.data)
     for fault in misfits(metadata, model.subgraphs):
         raise ConversionError(f"the model does not fit its metadata: {fault}; inject the original again")

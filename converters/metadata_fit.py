@@ -24,7 +24,7 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
             if len(ports) != len(tensors):
                 yield f"segment {k} has {len(tensors)} inputs or outputs, not {len(ports)}"
             for port, tensor in zip(ports, tensors, strict=True):
-                yield from _port_misfits(m, f"segment {k}, {port.role} «{tensor.name}»", port, tensor)
+                yield from _port_misfits(m, f"segment {k}, {port.role} `{tensor.name}`", port, tensor)
         yield from _filter_misfits([t for t in m.trainable if t.segment == k], graph, k)
     read = [_read(m, graphs, k) for k in range(len(graphs))]
     for k in range(1, len(graphs)):
@@ -80,14 +80,14 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
         found = [v for v in graph.all_tensors() if v.name == t.name and v.is_variable]
         type_ = TensorType.INT32 if t.bias else TensorType.INT8
         if [(v.type, v.shape) for v in found] != [(type_, t.shape)]:
-            yield f"segment {segment} has not one {t.dtype} variable «{t.name}» {list(t.shape)}"
+            yield f"segment {segment} has not one {t.dtype} variable `{t.name}` {list(t.shape)}"
             continue
         readers = [op for op in graph.operators if op.input(2 if t.bias else 1) is found[0]]
         for op in readers:
             if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
                 kinds = f"a {op.code.name}, not of a {t.operator}"
                 what = "bias" if t.bias else "filter"
-                yield f"segment {segment}: {what} «{t.name}» is that of {kinds}"
+                yield f"segment {segment}: {what} `{t.name}` is that of {kinds}"
     size = sum(t.nbytes for t in trainable)
     initial = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     if size and [(t.type, t.shape) for t in initial] != [(TensorType.INT8, (size,))]:

@@ -149,18 +149,18 @@ def _fixed(model: Model) -> Model:
         for t in tensors:
             if t.type != TensorType.FLOAT32:
                 raise ConversionError(
-                    f"{kind} «{t.name}» is {t.type_name}: this takes float32 models; a model that is int8 "
+                    f"{kind} `{t.name}` is {t.type_name}: this takes float32 models; a model that is int8 "
                     "already needs no conversion"
                 )
     for t in graph.inputs:
         if any(size < 1 for size in (t.shape_signature or t.shape)[1:]):
             raise ConversionError(
-                f"input «{t.name}» has shape {list(t.shape_signature or t.shape)}: sizes but for the first, "
+                f"input `{t.name}` has shape {list(t.shape_signature or t.shape)}: sizes but for the first, "
                 "the batch, must be fixed; export the model with fixed ones"
             )
     first = graph.inputs[0].shape
     if not first:
-        raise ConversionError(f"input «{graph.inputs[0].name}» is a scalar, without a batch axis")
+        raise ConversionError(f"input `{graph.inputs[0].name}` is a scalar, without a batch axis")
     _fold_shapes(graph)
     rewrite_batch(graph, 1, first[0])
     return model

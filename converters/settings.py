@@ -298,7 +298,7 @@ class InjectSettings:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
         drawn = isinstance(self.sparse, str) and SparseRule.parse(self.sparse).kind == "random"
         if self.sparse_seed and not drawn:
-            raise ConversionError("sparse_seed: only sparse «random:…» draws weights by it; leave it out")
+            raise ConversionError("sparse_seed: only sparse `random:…` draws weights by it; leave it out")
         if self.sparse is not None and not isinstance(self.sparse, str):
             object.__setattr__(self, "sparse", dict(self.sparse))
         if self.sparse is not None and (self.nodes or self.tail is not None):

@@ -60,7 +60,7 @@ def widen_activations(model: Model, fraction: float) -> None:
         if bias is None or op.input(at_data) not in widened:
             continue
         if not bias.is_constant:
-            raise ConversionError(f"{op.label}: bias «{bias.name}» is not a constant")
+            raise ConversionError(f"{op.label}: bias `{bias.name}` is not a constant")
         own = graph.own_input(op, at_bias)  # another layer's bias keeps the scale of that layer
         values = np.rint(own.numpy().astype(np.float64) / factor)
         own.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))

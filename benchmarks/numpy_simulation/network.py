@@ -121,7 +121,7 @@ def _operand(op: Operator, index: int) -> Tensor:
 
 def _quantization(tensor: Tensor) -> tuple[float, int]:
     if tensor.quantization is None or len(tensor.quantization.scales) != 1:
-        raise UnsupportedError(f"«{tensor.name}»: expected one scale for the whole tensor")
+        raise UnsupportedError(f"`{tensor.name}`: expected one scale for the whole tensor")
     return tensor.quantization.scale, tensor.quantization.zero_point
 
 
@@ -143,7 +143,7 @@ def _sum_of_products(
     """Input zero point, bias, multiplier and clamp of a layer with a filter."""
     filters, bias = _operand(op, 1), op.input(2)
     if filters.quantization is None or filters.quantization.zero_points.any():
-        raise UnsupportedError(f"«{filters.name}»: expected a filter with zero point 0")
+        raise UnsupportedError(f"`{filters.name}`: expected a filter with zero point 0")
     scale, zero_point = _quantization(_operand(op, 0))
     output_scale, _ = _quantization(op.outputs[0])
     scales = [float(s) for s in filters.quantization.scales]

@@ -65,7 +65,7 @@ class Operator:
     def label(self) -> str:
         """Name of the operator in messages: its kind and the name of its first output."""
         name = self.outputs[0].name if self.outputs else ""
-        return f"{self.code.name} «{name}»" if name else self.code.name
+        return f"{self.code.name} `{name}`" if name else self.code.name
 
     def input(self, index: int) -> Tensor | None:
         """Returns input ``index``, or None where it is absent or beyond the end."""

@@ -155,7 +155,7 @@ class _Reader:
     def _tensor(self, raw: Any) -> Tensor:
         name = text(raw.name)
         if raw.type not in TENSOR_TYPE_NAMES:
-            raise ConversionError(f"the model uses a newer schema: tensor «{name}» has type {raw.type}")
+            raise ConversionError(f"the model uses a newer schema: tensor `{name}` has type {raw.type}")
         tensor = Tensor(
             name=name,
             shape=_integers(raw.shape),
@@ -167,12 +167,12 @@ class _Reader:
             raw=copy.copy(raw),
         )
         if any(n < 0 for n in tensor.shape):
-            raise ConversionError(f"the file is damaged: tensor «{name}» has shape {list(tensor.shape)}")
+            raise ConversionError(f"the file is damaged: tensor `{name}` has shape {list(tensor.shape)}")
         if tensor.is_constant and tensor.type in DTYPES and raw.sparsity is None:
             needed = tensor.size * np.dtype(DTYPES[tensor.type]).itemsize
             if needed != len(tensor.buffer.data):
                 raise ConversionError(
-                    f"the file is damaged: tensor «{name}» needs {needed} bytes of data and has "
+                    f"the file is damaged: tensor `{name}` needs {needed} bytes of data and has "
                     f"{len(tensor.buffer.data)}"
                 )
         return tensor

@@ -70,9 +70,9 @@ class Tensor:
                 sub-byte integers …).
         """
         if not self.is_constant:
-            raise ConversionError(f"tensor «{self.name}» has no constant data")
+            raise ConversionError(f"tensor `{self.name}` has no constant data")
         if self.type not in DTYPES or self.raw.sparsity is not None:
-            raise ConversionError(f"data of tensor «{self.name}» ({self.type_name}) cannot be read")
+            raise ConversionError(f"data of tensor `{self.name}` ({self.type_name}) cannot be read")
         return np.frombuffer(self.buffer.data, DTYPES[self.type]).reshape(self.shape)
 
     def set_data(self, array: npt.NDArray[Any]) -> None:
@@ -83,7 +83,7 @@ class Tensor:
         """
         if array.shape != self.shape or array.dtype != np.dtype(DTYPES[self.type]):
             raise ConversionError(
-                f"tensor «{self.name}» is {self.type_name} {list(self.shape)}, "
+                f"tensor `{self.name}` is {self.type_name} {list(self.shape)}, "
                 f"not {array.dtype} {list(array.shape)}"
             )
         self.buffer = Buffer(array.tobytes())

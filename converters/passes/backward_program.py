@@ -148,14 +148,14 @@ class _Builder:
 
     def build(self) -> BackwardProgram:
         if self._graph.producers().get(self._logits) not in self._layers[-1:]:
-            raise UnfitError(f"the loss reads «{self._logits.name}», which is no trainable layer's output")
+            raise UnfitError(f"the loss reads `{self._logits.name}`, which is no trainable layer's output")
         self._pending[self._logits] = self._field(self._logits)
         for op in reversed(self._graph.operators):
             if any(t in self._pending for t in op.outputs):
                 self._pass(op)
         missing = [op for op in self._layers if op not in self._of_layers]
         if missing:
-            raise UnfitError(f"the loss does not depend on «{missing[0].outputs[0].name}»")
+            raise UnfitError(f"the loss does not depend on `{missing[0].outputs[0].name}`")
         of_layers = [self._of_layers[op] for op in self._layers]
         return BackwardProgram(self._placed(set(of_layers)), self._steps, self._looks_at, of_layers)
 
@@ -163,7 +163,7 @@ class _Builder:
 
     def _field(self, tensor: Tensor) -> int:
         if tensor.type != TensorType.INT8 or not tensor.shape or tensor.shape[0] % self._batch:
-            raise UnfitError(f"«{tensor.name}» is {tensor.type_name} {list(tensor.shape)}")
+            raise UnfitError(f"`{tensor.name}` is {tensor.type_name} {list(tensor.shape)}")
         return self._field_of(tensor.size // self._batch)
 
     def _field_of(self, count: int) -> int:
@@ -276,7 +276,7 @@ class _Builder:
     def _unfit(self, op: Operator, why: str) -> UnfitError:
         reason = f", which {why}" if why else ""
         return UnfitError(
-            f"errors do not pass back through the {op.code.name} of «{op.outputs[0].name}»{reason}"
+            f"errors do not pass back through the {op.code.name} of `{op.outputs[0].name}`{reason}"
         )
 
     def _clamps(self, op: Operator) -> tuple[int, int]:
@@ -301,7 +301,7 @@ class _Builder:
             step = ZoBackwardStep("factors", field, 0, factors=tuple(float(f) for f in factors))
             return self._to(tensor, step)
         if other in self._graph.inputs:
-            raise self._unfit(op, f"multiplies by the input «{other.name}»")
+            raise self._unfit(op, f"multiplies by the input `{other.name}`")
         (repeat, length), (others, other_length) = self._spread(op, tensor), self._spread(op, other)
         numbers = {"repeat": repeat, "length": length, "other_repeat": others, "other_length": other_length}
         numbers["zero_point"] = q.zero_point
@@ -315,12 +315,12 @@ class _Builder:
         """
         whole = op.outputs[0].shape
         if len(tensor.shape) < len(whole) and self._batch > 1:
-            raise self._unfit(op, f"spreads «{tensor.name}» over samples")
+            raise self._unfit(op, f"spreads `{tensor.name}` over samples")
         own = (*[1] * (len(whole) - len(tensor.shape)), *tensor.shape)
         kept = [i for i in range(1, len(whole)) if own[i] > 1]
         last = kept[-1] if kept else len(whole) - 1
         if kept and any(own[i] != whole[i] for i in range(kept[0], last + 1)):
-            raise self._unfit(op, f"spreads «{tensor.name}» along an axis between others")
+            raise self._unfit(op, f"spreads `{tensor.name}` along an axis between others")
         return math.prod(whole[last + 1 :] if kept else whole[1:]), math.prod(own[1:])
 
     def _pool(self, op: Operator) -> dict[str, int]:

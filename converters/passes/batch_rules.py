@@ -114,9 +114,9 @@ def _elementwise(r: Rebatching, op: Operator) -> None:
         if tensor in r.batched and r.old == 1 and len(shape) < rank:
             r.insert_axes(op, tensor, rank)
         elif tensor in r.batched and len(shape) != rank:
-            r.refuse(op, f"it broadcasts the batch axis of «{tensor.name}» against another axis")
+            r.refuse(op, f"it broadcasts the batch axis of `{tensor.name}` against another axis")
         if tensor not in r.batched and (len(shape) > rank or (len(shape) == rank and shape[0] != 1)):
-            r.refuse(op, f"operand «{tensor.name}» of shape {list(shape)} has an axis where the batch is")
+            r.refuse(op, f"operand `{tensor.name}` of shape {list(shape)} has an axis where the batch is")
 
 
 def _fully_connected(r: Rebatching, op: Operator) -> None:
@@ -174,7 +174,7 @@ def _expand_dims(r: Rebatching, op: Operator) -> None:
 def _concatenation(r: Rebatching, op: Operator) -> None:
     for tensor in op.inputs:
         if tensor not in r.batched:
-            r.refuse(op, f"operand «{tensor.name if tensor else ''}» is the same for every sample")
+            r.refuse(op, f"operand `{tensor.name if tensor else ''}` is the same for every sample")
     if _axis(op.option("axis", 0), len(op.outputs[0].shape)) == 0:
         r.refuse(op, "it concatenates along the batch axis")
 
@@ -272,7 +272,7 @@ def _transpose_conv(r: Rebatching, op: Operator) -> None:
 def _batch_matmul(r: Rebatching, op: Operator) -> None:
     for tensor in op.inputs:
         if tensor is not None and (tensor not in r.batched or len(r.shape(tensor)) < 3):
-            r.refuse(op, f"operand «{tensor.name}» has no batch axis of its own")
+            r.refuse(op, f"operand `{tensor.name}` has no batch axis of its own")
 
 
 def _space_batch(r: Rebatching, op: Operator) -> None:

@@ -130,11 +130,11 @@ def _named(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list
         found = [t for t in graph.all_tensors() if t.name == name]
         if len(found) != 1 or not name:
             raise ConversionError(
-                f"cut «{name}»: {len(found)} tensors are called so; possible_cuts lists the choice"
+                f"cut `{name}`: {len(found)} tensors are called so; possible_cuts lists the choice"
             )
         reason = _unfit(graph, found[0], logits)
         if reason is not None:
-            raise ConversionError(f"cut «{name}» is not possible: the tensor {reason}")
+            raise ConversionError(f"cut `{name}` is not possible: the tensor {reason}")
         tensors.append(found[0])
     if len(set(tensors)) < len(tensors):
         raise ConversionError("a tensor is named twice in cuts")
@@ -166,16 +166,16 @@ def _segmented(
         for tensor in sorted(crossing, key=lambda t: position[t]):
             reason = "the loss reads" if tensor is logits else _unfit(graph, tensor, logits)
             if reason is not None:
-                names = ", ".join(f"«{t.name}»" for t in tensors)
+                names = ", ".join(f"`{t.name}`" for t in tensors)
                 raise ConversionError(
-                    f"a cut at {names} is not possible: «{tensor.name}» would cross it, which {reason}"
+                    f"a cut at {names} is not possible: `{tensor.name}` would cross it, which {reason}"
                 )
             wanted.append(tensor)
         if not crossing:
             break
     for cut in cuts:
         if not cut.after and cut.boundary is not logits:
-            raise ConversionError(f"cut «{cut.boundary.name}» is not possible: nothing reads the tensor")
+            raise ConversionError(f"cut `{cut.boundary.name}` is not possible: nothing reads the tensor")
     boundaries = [cut.boundary for cut in cuts]
     for op in _computed_together(graph, boundaries):
         if parts_of(op) is None:
@@ -248,7 +248,7 @@ def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
         segments = {number[op] for op in trainable.operators}
         if len(segments) > 1:
             raise ConversionError(
-                f"filter «{trainable.tensor.name}» is shared by layers of different segments; cut elsewhere "
+                f"filter `{trainable.tensor.name}` is shared by layers of different segments; cut elsewhere "
                 "or leave it out of the trainable ones"
             )
 

@@ -49,17 +49,17 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if kind == "auto":
         kind = "cross_entropy" if logits in plan.without_softmax else _kind(graph, output, squashing)
     if squashing is not None and kind != "mse" and kind not in _SQUASHING[squashing.builtin]:
-        fitting = ", ".join(f"«{name}»" for name in _SQUASHING[squashing.builtin])
-        raise ConversionError(f"loss «{kind}» does not fit {squashing.label}, choose {fitting} or «mse»")
+        fitting = ", ".join(f"`{name}`" for name in _SQUASHING[squashing.builtin])
+        raise ConversionError(f"loss `{kind}` does not fit {squashing.label}, choose {fitting} or `mse`")
     tensor = _over_conversions(graph, output) if kind == "mse" else logits
     if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
         raise ConversionError(
-            f"output «{output.name}»: there is no int8 tensor for the loss behind it («{tensor.name}» is "
+            f"output `{output.name}`: there is no int8 tensor for the loss behind it (`{tensor.name}` is "
             f"{tensor.type_name}); choose another one with loss_output"
         )
     if not tensor.shape or tensor.shape[0] != settings.batch or not tensor.size:
         raise ConversionError(
-            f"output «{output.name}»: «{tensor.name}» of shape {list(tensor.shape)} does not begin with the "
+            f"output `{output.name}`: `{tensor.name}` of shape {list(tensor.shape)} does not begin with the "
             f"batch size {settings.batch}"
         )
     scale = tensor.quantization.scale
@@ -89,12 +89,12 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
     Raises:
         ConversionError: the model has no such output; the message lists the outputs.
     """
-    names = ", ".join(f"{i} «{t.name}»" for i, t in enumerate(graph.outputs))
+    names = ", ".join(f"{i} `{t.name}`" for i, t in enumerate(graph.outputs))
     if isinstance(wanted, str):
         found = [i for i, t in enumerate(graph.outputs) if t.name == wanted]
         if len(found) != 1:
             raise ConversionError(
-                f"loss_output: {len(found)} outputs are called «{wanted}»; there are: {names}"
+                f"loss_output: {len(found)} outputs are called `{wanted}`; there are: {names}"
             )
         return found[0]
     if wanted is None:
@@ -159,23 +159,23 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
         return "mse"
     if is_vector:
         return "cross_entropy"
-    classes = "«cross_entropy», " if 2 <= math.prod(output.shape[1:]) == output.shape[-1] else ""
+    classes = "`cross_entropy`, " if 2 <= math.prod(output.shape[1:]) == output.shape[-1] else ""
     raise ConversionError(
-        f"output «{output.name}» of shape {list(output.shape)} does not tell the loss; choose loss="
-        f"{classes}«binary_cross_entropy» or «mse»"
+        f"output `{output.name}` of shape {list(output.shape)} does not tell the loss; choose loss="
+        f"{classes}`binary_cross_entropy` or `mse`"
     )
 
 
 def _check(loss: Loss, output: Tensor) -> None:
     if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or loss.tensor.shape[-1] != loss.elements):
         raise ConversionError(
-            f"cross-entropy needs one vector of at least two logits per sample; «{loss.tensor.name}» has "
-            f"shape {list(loss.tensor.shape)}; choose another loss_output, or loss=«mse», whose targets have "
+            f"cross-entropy needs one vector of at least two logits per sample; `{loss.tensor.name}` has "
+            f"shape {list(loss.tensor.shape)}; choose another loss_output, or loss=`mse`, whose targets have "
             "the output's shape"
         )
     if loss.elements > _LARGEST_ELEMENTS:
-        raise ConversionError(f"output «{output.name}» has {loss.elements} values, at most 2^20 are possible")
+        raise ConversionError(f"output `{output.name}` has {loss.elements} values, at most 2^20 are possible")
     if loss.kind != "mse" and not _SMALLEST_SCALE <= loss.scale <= _LARGEST_SCALE:
         raise ConversionError(
-            f"logits «{loss.tensor.name}» have scale {loss.scale:g}, possible are 2^-20 to 64"
+            f"logits `{loss.tensor.name}` have scale {loss.scale:g}, possible are 2^-20 to 64"
         )

@@ -72,7 +72,7 @@ def _chosen(settings: InjectSettings, filters: list[Trainable], plan: Plan) -> s
 
 def _check(trainable: Trainable, plan: Plan) -> None:
     def refuse(reason: str) -> ConversionError:
-        return ConversionError(f"int16: layer «{trainable.layer}» {reason}")
+        return ConversionError(f"int16: layer `{trainable.layer}` {reason}")
 
     first = trainable.operators[0]
     if first.builtin != BuiltinOperator.FULLY_CONNECTED:

@@ -185,7 +185,7 @@ def _dense(op: Operator) -> dict[str, int]:
 
 def _contradiction(output: Tensor) -> UnfitError:
     shape = list(output.shape)
-    return UnfitError(f"has the output «{output.name}» of shape {shape}, which its window does not give")
+    return UnfitError(f"has the output `{output.name}` of shape {shape}, which its window does not give")
 
 
 def clamps_of(op: Operator, output: Tensor) -> tuple[int, int]:

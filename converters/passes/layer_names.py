@@ -19,7 +19,7 @@ _LONGEST: Final = 40
 _ANONYMOUS: Final = re.compile(r"^((arith|tfl|tf|std|mhlo)\.\w+|\w*const(ant)?)[_\d]*$", re.IGNORECASE)
 
 # What an operator appends to the name of its layer; the first that occurs says which of several fused names
-# («conv/Relu;bn/FusedBatchNorm;conv/Conv2D») is the layer's.
+# (`conv/Relu;bn/FusedBatchNorm;conv/Conv2D`) is the layer's.
 _SUFFIXES: Final = {
     "CONV_2D": ("Conv2D", "convolution", "separable_conv2d"),
     "DEPTHWISE_CONV_2D": ("depthwise", "DepthwiseConv2dNative", "convolution"),
@@ -42,7 +42,7 @@ def _path(op: Operator) -> list[str]:
     for suffix in _SUFFIXES.get(op.code.name, ()):
         named = [p for p in parts if re.search(rf"/{suffix}\d*$", p)]
         if named:
-            # «depthwise» is a layer's own name as well; only as an appendix to one is it dropped.
+            # `depthwise` is a layer's own name as well; only as an appendix to one is it dropped.
             path = named[0].split("/")[:-1]
             if len(path) > 1 and path[-1] == "separable_conv2d":  # a part of a layer
                 return [*path[:-2], f"{path[-2]}/depthwise"]
@@ -59,7 +59,7 @@ def _path(op: Operator) -> list[str]:
 def shown_name(tensor: str) -> str:
     """Returns a tensor's name for people, which is the layer's name alone where the tensor's name has
     more than 40 characters, or was put together by TensorFlow from all that was fused into it
-    («model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…»).
+    (`model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…`).
     """
     parts = [p for p in tensor.split(";") if p.strip("/")]
     if not parts or (len(parts) == 1 and len(tensor) <= _LONGEST):

@@ -36,7 +36,7 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     for name in multipliers:
         if name not in known:
             raise ConversionError(
-                f"multipliers: «{name}» is no trainable filter tensor; there are: {', '.join(known)}"
+                f"multipliers: `{name}` is no trainable filter tensor; there are: {', '.join(known)}"
             )
     for trainable in plan.trainable:
         graph = plan.segments[trainable.segment].subgraph
@@ -94,11 +94,11 @@ def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Te
     values = np.asarray(values)
     if values.dtype != np.int32 or values.shape != (trainable.channels,):
         raise ConversionError(
-            f"multipliers: «{name}» needs int32 [{trainable.channels}], "
+            f"multipliers: `{name}` needs int32 [{trainable.channels}], "
             f"not {values.dtype} {list(values.shape)}"
         )
     if np.any(values < 0):
-        raise ConversionError(f"multipliers: «{name}» has negative factors")
+        raise ConversionError(f"multipliers: `{name}` has negative factors")
     return Tensor(
         f"{name}{constants.MULTIPLIER}",
         (trainable.channels,),

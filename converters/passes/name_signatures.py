@@ -21,7 +21,7 @@ def name_signatures(model: Model, settings: InjectSettings, plan: Plan) -> None:
         segment.subgraph.outputs = [p.tensor for p in segment.outputs]
         key = segment_key(k)
         if any(s.key == key for s in signatures):
-            raise ConversionError(f"the model has a signature «{key}» already; rename it")
+            raise ConversionError(f"the model has a signature `{key}` already; rename it")
         signatures.append(
             Signature(
                 key,

@@ -136,7 +136,7 @@ def _choose(
     if wanted == "auto":
         found = {t for t, n in layers.items() if left_out(n) is None}
         if not found and settings.tail is None:
-            why = "; ".join(f"«{t.layer}» {reason}" for t, reason in reasons.items())
+            why = "; ".join(f"`{t.layer}` {reason}" for t, reason in reasons.items())
             raise ConversionError(
                 "no trainable layer can carry fewer nodes than it has weights"
                 + (f": {why}" if why else f" (possible with more nodes: {possible})")
@@ -155,7 +155,7 @@ def _choose(
         for t in found:
             if t not in layers:
                 raise ConversionError(
-                    f"nodes: layer «{t.layer}» cannot carry any: {reasons[t]}; possible: {possible}"
+                    f"nodes: layer `{t.layer}` cannot carry any: {reasons[t]}; possible: {possible}"
                 )
         chosen |= found
     return chosen
@@ -175,7 +175,7 @@ def _node_layer(
     form, nodes = _nodes_of(graph, output, geometry)
     before = same_bytes(graph, source)
     if before in graph.inputs[1:]:
-        raise UnfitError(f"reads the input «{before.name}»; of the model's inputs only the first is possible")
+        raise UnfitError(f"reads the input `{before.name}`; of the model's inputs only the first is possible")
     check_sizes(geometry)
     layer = NodeLayer(
         trainable=trainable,
@@ -191,12 +191,12 @@ def _node_layer(
     for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):
         if tensor.shape[:1] != graph.inputs[0].shape[:1]:
             raise UnfitError(
-                f"has its {what} «{tensor.name}» in shape {list(tensor.shape)}, which does not begin with "
+                f"has its {what} `{tensor.name}` in shape {list(tensor.shape)}, which does not begin with "
                 f"the batch {graph.inputs[0].shape[0]}"
             )
         reason = None if tensor in graph.inputs else reason_at(tensor)
         if reason is not None:
-            raise UnfitError(f"has its {what} «{tensor.name}» where the model cannot be cut: {reason}")
+            raise UnfitError(f"has its {what} `{tensor.name}` where the model cannot be cut: {reason}")
     return layer
 
 

@@ -132,7 +132,7 @@ def _tail(graph: Subgraph, logits: Tensor, chosen: Sequence[Trainable]) -> Tail:
         if tensor is None or tensor is graph.inputs[0]:
             continue
         if (reason := cut_reason(graph, tensor, logits)) is not None:
-            raise UnfitError(f"«{tensor.name}», which the tail keeps, cannot be a boundary: {reason}")
+            raise UnfitError(f"`{tensor.name}`, which the tail keeps, cannot be a boundary: {reason}")
     return Tail(layers, program)
 
 
@@ -147,7 +147,7 @@ def _layer(graph: Subgraph, trainable: Trainable) -> NodeLayer:
         geometry |= {"node_h": geometry["out_h"], "node_w": geometry["out_w"]}
         check_sizes(geometry)
     except UnfitError as unfit:
-        raise UnfitError(f"layer «{trainable.layer}» {unfit}") from unfit
+        raise UnfitError(f"layer `{trainable.layer}` {unfit}") from unfit
     source, output = op.inputs[0], op.outputs[0]
     assert source is not None
     count = geometry["out_h"] * geometry["out_w"] * geometry["out_c"]

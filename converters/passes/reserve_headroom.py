@@ -54,7 +54,7 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
         bias = op.input(2)
         if bias is not None and not bias.is_constant:
             raise ConversionError(
-                f"{op.label}: bias «{bias.name}» is not a constant, so its filter cannot be requantized; "
+                f"{op.label}: bias `{bias.name}` is not a constant, so its filter cannot be requantized; "
                 "leave this layer out of the trainable ones or use headroom=0"
             )
         rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))

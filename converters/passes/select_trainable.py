@@ -34,7 +34,7 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     candidates = [c for c in found if plan.loss is None or _feeds(model.subgraphs[0], c, plan.loss.tensor)]
     plan.unread = [c for c in found if c not in candidates]
     if not candidates:
-        behind = "" if plan.loss is None else f" before «{plan.loss.tensor.name}», which the loss reads"
+        behind = "" if plan.loss is None else f" before `{plan.loss.tensor.name}`, which the loss reads"
         raise ConversionError(
             "the model has no layer to train: no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a "
             f"constant int8 filter{behind}"
@@ -46,7 +46,7 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     if len({c.tensor.name for c in chosen}) < len(chosen):
         names = [c.tensor.name for c in chosen]
         twice = next(n for n in names if names.count(n) > 1)
-        raise ConversionError(f"two trainable filters are called «{twice}»; give them different names")
+        raise ConversionError(f"two trainable filters are called `{twice}`; give them different names")
 
     numbers: dict[str, int] = {}
     for stream, candidate in enumerate(chosen):
@@ -93,10 +93,10 @@ def unknown_layer(
     unread = next((c for c in plan.unread if matches(c, pattern)), None)
     if unread is not None and plan.loss is not None:
         return ConversionError(
-            f"{what} «{pattern}»: layer «{unread.layer}» {UNREAD} («{plan.loss.tensor.name}»); loss_output "
+            f"{what} `{pattern}`: layer `{unread.layer}` {UNREAD} (`{plan.loss.tensor.name}`); loss_output "
             "chooses the output that the loss belongs to"
         )
-    return ConversionError(f"{what} «{pattern}» fits no {kind}; there are: {', '.join(names)}")
+    return ConversionError(f"{what} `{pattern}` fits no {kind}; there are: {', '.join(names)}")
 
 
 def _explicit_blocks(
@@ -107,16 +107,16 @@ def _explicit_blocks(
         for pattern in patterns:
             found = [c for c in candidates if matches(c, pattern)]
             if not found:
-                raise unknown_layer(f"block «{name}»: pattern", pattern, (c.layer for c in candidates), plan)
+                raise unknown_layer(f"block `{name}`: pattern", pattern, (c.layer for c in candidates), plan)
             for candidate in found:
                 if block_of.setdefault(candidate, name) != name:
                     raise ConversionError(
-                        f"layer «{candidate.layer}» is in two blocks, «{block_of[candidate]}» and «{name}»"
+                        f"layer `{candidate.layer}` is in two blocks, `{block_of[candidate]}` and `{name}`"
                     )
     for candidate in candidates:
         if candidate not in block_of and candidate.layer in (settings.blocks or {}):
             raise ConversionError(
-                f"block «{candidate.layer}» has the name of a layer that is not in it; call it otherwise"
+                f"block `{candidate.layer}` has the name of a layer that is not in it; call it otherwise"
             )
     return block_of
 
@@ -129,7 +129,7 @@ def _choose(
     if isinstance(wanted, str) and wanted.startswith("last:"):
         count = int(wanted[len("last:") :])
         if count > len(candidates):
-            raise ConversionError(f"«{wanted}»: the model has only {len(candidates)} layers to train")
+            raise ConversionError(f"`{wanted}`: the model has only {len(candidates)} layers to train")
         return candidates[-count:]
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
@@ -150,11 +150,11 @@ def _check_readers(candidate: Trainable, graph: Subgraph) -> None:
     for op in graph.operators:
         if tensor in op.inputs and (op not in candidate.operators or op.inputs.count(tensor) > 1):
             raise ConversionError(
-                f"filter «{tensor.name}» cannot be trained: {op.label} reads it too, as something else"
+                f"filter `{tensor.name}` cannot be trained: {op.label} reads it too, as something else"
             )
     if tensor in graph.outputs or tensor in graph.inputs:
         raise ConversionError(
-            f"filter «{tensor.name}» cannot be trained: it is an input or output of the model"
+            f"filter `{tensor.name}` cannot be trained: it is an input or output of the model"
         )
     if len(kinds) > 1:
-        raise ConversionError(f"filter «{tensor.name}» cannot be trained: operators of two kinds read it")
+        raise ConversionError(f"filter `{tensor.name}` cannot be trained: operators of two kinds read it")

@@ -36,7 +36,7 @@ def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
         unknown = next((name for name in masks if name not in known), None)
         if unknown is not None:
             raise ConversionError(
-                f"sparse: «{unknown}» is no trainable filter tensor; there are: {', '.join(known)}"
+                f"sparse: `{unknown}` is no trainable filter tensor; there are: {', '.join(known)}"
             )
     for trainable in filters:
         if masks is None:
@@ -57,19 +57,19 @@ def _by_rule(trainable: Trainable, rule: SparseRule, seed: int) -> npt.NDArray[n
     try:
         return rule.select(values, seed << 16 | trainable.stream)
     except ConversionError as error:
-        raise ConversionError(f"sparse: layer «{trainable.layer}»: {error}") from None
+        raise ConversionError(f"sparse: layer `{trainable.layer}`: {error}") from None
 
 
 def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     mask = np.asarray(mask)
     if mask.dtype != np.bool_ or mask.shape != trainable.tensor.shape:
         raise ConversionError(
-            f"sparse: «{trainable.name}» needs bool {list(trainable.tensor.shape)}, "
+            f"sparse: `{trainable.name}` needs bool {list(trainable.tensor.shape)}, "
             f"not {mask.dtype} {list(mask.shape)}"
         )
     if not mask.any():
         raise ConversionError(
-            f"sparse: the mask of «{trainable.name}» selects nothing; leave the layer out of "
+            f"sparse: the mask of `{trainable.name}` selects nothing; leave the layer out of "
             "the trainable ones"
         )
     return mask.reshape(-1)

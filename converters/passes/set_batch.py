@@ -45,7 +45,7 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Te
         if not tensor.shape or tensor.shape[0] not in (old, batch):
             sizes = f"{old} or {batch}" if old != batch else str(batch)
             raise ConversionError(
-                f"input «{tensor.name}» has shape {list(tensor.shape)}: its batch size must be {sizes}"
+                f"input `{tensor.name}` has shape {list(tensor.shape)}: its batch size must be {sizes}"
             )
     found = {tensor.shape[0] for tensor in fed}
     if found != {batch}:

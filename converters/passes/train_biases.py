@@ -28,19 +28,19 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     tail = [] if plan.tail is None else plan.tail.layers
     if tail and settings.parameters == "biases":
         raise ConversionError(
-            "parameters «biases»: errors of a tail come back through filters, which must be trainable, too: "
-            "take «all»"
+            "parameters `biases`: errors of a tail come back through filters, which must be trainable, too: "
+            "take `all`"
         )
     for layer in plan.trainable:
         bias = layer.operators[0].input(2)
         reason = _unfit(model.subgraphs[0], layer, bias)
         if bias is None or reason is not None:
-            reasons.append(f"«{layer.layer}» {reason}")
+            reasons.append(f"`{layer.layer}` {reason}")
         else:
             biases[layer] = dataclasses.replace(layer, tensor=bias, is_bias=True, requantized=0)
     if not biases:
         raise ConversionError(
-            f"parameters «{settings.parameters}»: no layer has a bias to train: " + "; ".join(reasons)
+            f"parameters `{settings.parameters}`: no layer has a bias to train: " + "; ".join(reasons)
         )
     if settings.parameters == "all":
         plan.trainable = [t for own in plan.trainable for t in (own, biases.get(own)) if t is not None]
@@ -54,7 +54,7 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     for trainable in biases.values():
         if [t.name for t in plan.trainable].count(trainable.name) > 1:
             raise ConversionError(
-                f"two trainable tensors are called «{trainable.name}»; give them different names"
+                f"two trainable tensors are called `{trainable.name}`; give them different names"
             )
 
 
@@ -63,9 +63,9 @@ def _unfit(graph: Subgraph, layer: Trainable, bias: Tensor | None) -> str | None
     if bias is None:
         return "has none"
     if not bias.is_constant:
-        return f"has one that is computed, «{bias.name}»"
+        return f"has one that is computed, `{bias.name}`"
     if len([op for op in graph.operators if bias in op.inputs]) > 1 or bias in graph.outputs:
-        return f"has one that others read, too, «{bias.name}»"
+        return f"has one that others read, too, `{bias.name}`"
     if bias.shape != (layer.channels,):
-        return f"has one of shape {list(bias.shape)}, «{bias.name}»"
+        return f"has one of shape {list(bias.shape)}, `{bias.name}`"
     return None

@@ -104,7 +104,7 @@ def test_logits_of_real_models(source: Callable[[], bytes]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("depth_multiplier", "MEAN «mean»: not simulated"), ("two_inputs", "one input, got 2")],
+    [("depth_multiplier", "MEAN `mean`: not simulated"), ("two_inputs", "one input, got 2")],
 )
 def test_refuses_what_it_does_not_know(name: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):

@@ -70,7 +70,7 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     for given, said in (
         (["--int16", "last,fc1"], "--int16 takes names of layers, or last alone, not 'last,fc1'"),
         (["--int16", "fc1,"], "--int16 takes names of layers, or last alone, not 'fc1,'"),
-        (["--int16", "conv1"], "--int16: layer «conv1» is a CONV_2D"),
+        (["--int16", "conv1"], "--int16: layer `conv1` is a CONV_2D"),
         (["--int16", "last", "--update-bits", 8], "--int16: weights of 16 bits need --update-bits 16"),
     ):
         failed = cli(*INJECT, model, "-o", output, *given, "--force")
@@ -231,10 +231,10 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
     for arguments, said in [
         (["o.zo.tflite", "--weights", "absent.npz"], "absent.npz: cannot be read: No such file"),
         (["o.zo.tflite", "--weights", "text.npz"], "damaged"),
-        (["o.zo.tflite", "--weights", "one.npy"], "«x» is no trainable filter"),
+        (["o.zo.tflite", "--weights", "one.npy"], "`x` is no trainable filter"),
         (["o.zo.tflite", "--weights", data_file("w.npz", nowhere=np.zeros(3, np.int8))], "nowhere"),
         (["o.zo.tflite", "--batch", "0"], "batch must be"),
-        (["o.zo.tflite", "--fractions", "one.npy"], "--fractions: «x» is no trainable filter"),
+        (["o.zo.tflite", "--fractions", "one.npy"], "--fractions: `x` is no trainable filter"),
         ([model_file()], "no ZO model"),
     ]:
         result = cli("export", *arguments, "-o", "plain.tflite")

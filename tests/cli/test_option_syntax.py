@@ -33,7 +33,7 @@ def translated(message: str, command: str = "train") -> str:
     [
         ("train", "batch_size: expected at most 3", "--batch-size: expected at most 3"),
         ("train", "steps, budget: give one of them", "--steps, --budget: give one of them"),
-        ("train", "loss=«mse» needs int8", "--set loss=mse needs int8"),
+        ("train", "loss=`mse` needs int8", "--set loss=mse needs int8"),
         ("train", 'inject it with trainable="all"', "inject it with --trainable all"),
         (
             "train",
@@ -61,7 +61,7 @@ def translated(message: str, command: str = "train") -> str:
         # What only looks like a setting.
         ("train", "batch_size.npz: no such file", "batch_size.npz: no such file"),
         ("train", "data/headroom/d.npz: y: bad", "data/headroom/d.npz: y: bad"),
-        ("train", "layer «batch_size» has no nodes", "layer «batch_size» has no nodes"),
+        ("train", "layer `batch_size` has no nodes", "layer `batch_size` has no nodes"),
         ("train", "x: expected 3 samples", "x: expected 3 samples"),
         ("train", "weights.npz: expected an archive", "weights.npz: expected an archive"),
         ("train", "expected NAME=VALUE, got 'seed='", "expected NAME=VALUE, got 'seed='"),
@@ -108,7 +108,7 @@ def test_no_refusal_speaks_python() -> None:
         python = re.search(r"\b[A-Z]\w+Settings\b", said) or next(
             (
                 m
-                for m in re.finditer(r"(?<![\w«-])([a-z]\w*)=|(?<![\w./«'\"-])([a-z]+(?:_[a-z]+)+)\b", said)
+                for m in re.finditer(r"(?<![\w`-])([a-z]\w*)=|(?<![\w./`'\"-])([a-z]+(?:_[a-z]+)+)\b", said)
                 if (m[1] or m[2]) in SETTINGS
             ),
             None,

@@ -102,7 +102,7 @@ def test_refusals_leave_no_file(cli: Any, files: Any, data_file: Any, tmp_path: 
     model, old, new = files
     cases = [
         ([model, new], "keeps no statistics of the data that it was made for; give samples of them as"),
-        ([model, data_file("y.npz", y=np.zeros(3)), "--source", old], "no array «x»"),
+        ([model, data_file("y.npz", y=np.zeros(3)), "--source", old], "no array `x`"),
         ([model, new, "--source", "nowhere.npz"], "nowhere.npz"),
         ([model, new, "--source", data_file("one.npz", x=np.zeros((1, 8, 8, 1)))], "2 samples at least"),
     ]

@@ -119,7 +119,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("node", ("decay=half",), "decay: expected a number, got 'half'"),
     ("node", ("masked=perhaps",), "masked: expected true or false, got 'perhaps'"),
     ("node", ("queries=3,fc1=2",), "queries: expected a number, auto, or LAYER=NUMBER separated by commas"),
-    ("node", ("queries=fc1=2,fc1=2",), "queries: «fc1» is given twice"),
+    ("node", ("queries=fc1=2,fc1=2",), "queries: `fc1` is given twice"),
     ("node", ("layers=fc1,,fc2",), "layers: expected names of layers separated by commas, got 'fc1,,fc2'"),
     ("weight", ("perturbation=2",), "perturbation: no '2'; there are rademacher:LSB"),
     ("weight", ("perturbation=rademacher:x",), "perturbation: 'rademacher:x': "),

@@ -62,4 +62,4 @@ def test_tables_and_errors_show_the_layer_and_json_the_name(
     model.subgraphs[0].operators[0].outputs[0].type = 7  # INT16
     model.save(tmp_path / "bad.tflite")
     refused = cli("inject", "bad.tflite", "-o", "z.tflite")
-    assert refused.exit_code == 1 and "CONV_2D «conv2d_1»" in refused.stderr
+    assert refused.exit_code == 1 and "CONV_2D `conv2d_1`" in refused.stderr

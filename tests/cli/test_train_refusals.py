@@ -66,7 +66,7 @@ def files(base: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 BAD_DATA: dict[str, tuple[dict[str, Any], str]] = {
     "no labels": (
         {"x": X},
-        "bad.npz: the model's loss (cross_entropy) needs labels: give y, or a file that has an array «y»",
+        "bad.npz: the model's loss (cross_entropy) needs labels: give y, or a file that has an array `y`",
     ),
     "lengths": ({"x": X, "y": Y[1:]}, "bad.npz: x has 32 samples, y has 31 labels"),
     "NaN": ({"x": X * np.float32("nan"), "y": Y}, "bad.npz: x contains NaN or infinity"),

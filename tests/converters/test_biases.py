@@ -135,7 +135,7 @@ def test_layers_without_a_bias_of_their_own_keep_what_they_have() -> None:
     alone = read_metadata(inject_all(without_a_bias(), nodes="*", trainable="nodes", parameters="biases"))
     assert [(t.layer, t.bias) for t in alone.trainable] == [("fc2", True)]
     assert [alone.trainable[n.trainable].layer for n in alone.nodes] == ["fc2"]
-    with pytest.raises(ConversionError, match="no layer has a bias.*«fc1» has none"):
+    with pytest.raises(ConversionError, match="no layer has a bias.*`fc1` has none"):
         inject_all(without_a_bias(), nodes="fc1", trainable="nodes", parameters="all")
     with pytest.raises(ConversionError, match="has one that others read, too"):
         inject_all(shared_filters(share_tensor=True), nodes="*", parameters="all", headroom=0)

@@ -110,7 +110,7 @@ def test_what_cannot_be_a_boundary() -> None:
         ("conv1/filter", "is a constant"),
         ("conv3", "0 tensors are called so"),
     ]:
-        with pytest.raises(ConversionError, match=f"«{name}».*{message}"):
+        with pytest.raises(ConversionError, match=f"`{name}`.*{message}"):
             inject_all(lenet5(), cuts=[name])
     with pytest.raises(ConversionError, match="twice"):
         inject_all(lenet5(), cuts=["fc1", "fc1"])
@@ -123,7 +123,7 @@ def test_what_cannot_be_a_boundary() -> None:
     model = set_batch(model, 2)
     next(t for t in model.subgraphs[0].all_tensors() if t.name == "flatten").shape = (1, 72)
     assert "flatten" not in possible_cuts(model)
-    with pytest.raises(ConversionError, match=r"«flatten».*has shape \[1, 72\], which does not divide"):
+    with pytest.raises(ConversionError, match=r"`flatten`.*has shape \[1, 72\], which does not divide"):
         inject_all(model, cuts=["flatten"], batch=2)
 
 
@@ -139,11 +139,11 @@ def test_cuts_on_different_branches() -> None:
 
 def test_loss_lies_behind_every_cut() -> None:
     model = load_model(two_outputs())
-    # The class logits stay before «detect» where the loss reads only its sigmoid.
+    # The class logits stay before `detect` where the loss reads only its sigmoid.
     assert "detect" in possible_cuts(model, loss_output="sigmoid")
     classes = read_metadata(inject_all(model, cuts=["detect"])).segments
     assert [[p.role for p in s.outputs] for s in classes] == [
-        ["boundary", "status"],  # «flatten», which crosses the cut
+        ["boundary", "status"],  # `flatten`, which crosses the cut
         ["boundary"],
         ["output", "output", "loss", "status"],
     ]

@@ -204,7 +204,7 @@ def test_what_is_refused() -> None:
     name = next(iter(weights))
     with pytest.raises(ConversionError, match="no ZO model"):
         export_model(small_cnn())
-    with pytest.raises(ConversionError, match=r"weights: «nope» is no trainable filter.*there are: conv/"):
+    with pytest.raises(ConversionError, match=r"weights: `nope` is no trainable filter.*there are: conv/"):
         export_model(zo, {"nope": weights[name]})
     with pytest.raises(ConversionError, match=r"needs int8 \[4, 3, 3, 1\], not int8 \[36\]"):
         export_model(zo, {name: weights[name].reshape(-1)})

@@ -277,7 +277,7 @@ def test_overrides() -> None:
     settings = InjectSettings(batch=2)
     metadata = read_metadata(inject(small_cnn(), settings, command_words=1000))
     assert (metadata.batch, metadata.command_words) == (2, 1000)
-    with pytest.raises(ConversionError, match="unknown setting «heads»; there are: algorithm, batch"):
+    with pytest.raises(ConversionError, match="unknown setting `heads`; there are: algorithm, batch"):
         inject_all(small_cnn(), heads=2)
 
 

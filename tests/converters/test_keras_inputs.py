@@ -123,7 +123,7 @@ def test_targets_that_are_no_classes(tmp_path: Path) -> None:
 
 def test_data_without_a_range_are_warned_about() -> None:
     (warning,) = convert(small(), np.zeros((60, 8, 8, 1))).report.warnings
-    assert warning == "representative data of input «image»: every value is 0, which tells no range"
+    assert warning == "representative data of input `image`: every value is 0, which tells no range"
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     (tmp_path / "out").mkdir()
     for model, source, message in (
-        ("bad.keras", "x.npz", "error: layer «norm»: "),
+        ("bad.keras", "x.npz", "error: layer `norm`: "),
         ("good.keras", "nan.npz", "nan.npz: x contains NaN or infinity"),
         ("x.npz", "x.npz", "expected a .keras or .h5 file"),
     ):

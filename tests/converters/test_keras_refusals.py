@@ -42,7 +42,7 @@ def test_operators_without_an_int8_kernel(function: Any, operator: str) -> None:
     inputs = keras.Input((8, 8, 1))
     x = layers.Lambda(function, name="culprit")(layers.Conv2D(2, 3, name="conv")(inputs))
     x = layers.Dense(3, name="fc")(layers.Flatten(name="flatten")(x))
-    with pytest.raises(ConversionError, match=rf"^layer «culprit»: .*{operator}") as e:
+    with pytest.raises(ConversionError, match=rf"^layer `culprit`: .*{operator}") as e:
         convert(keras.Model(inputs, x), data(8, 8, 1))
     assert "\n" not in str(e.value)
 
@@ -63,7 +63,7 @@ def test_wrong_data(tmp_path: Path) -> None:
         ([], "no samples"),
         (x.astype(str), "x is <U32, not numbers"),
         (None, "cannot use NoneType"),
-        (tmp_path / "other.npz", "other.npz: no array «x»; there are: images"),
+        (tmp_path / "other.npz", "other.npz: no array `x`; there are: images"),
         (tmp_path / "text.npy", "text.npy: no .npz or .npy file"),
         (tmp_path / "missing.npy", "missing.npy: cannot be read: No such file"),
     ]:
@@ -89,9 +89,9 @@ def test_wrong_models(tmp_path: Path) -> None:
         (tmp_path, "expected a .keras or .h5 file or a SavedModel folder"),
         (3, "expected a Keras model or a path, got int"),
         (keras.Sequential([layers.Dense(3)]), r"does not know its inputs; .* keras.Model\(x, model\(x\)\)"),
-        (keras.Model(inputs, pooled), r"«image» has shape \[None, None, 8, 1\]"),
-        (keras.Model(integers, embedded), "«tokens» is int32"),
-        (keras.Model(series, recurrent), "layer «memory»: recurrent"),
+        (keras.Model(inputs, pooled), r"`image` has shape \[None, None, 8, 1\]"),
+        (keras.Model(integers, embedded), "`tokens` is int32"),
+        (keras.Model(series, recurrent), "layer `memory`: recurrent"),
     ]:
         with pytest.raises(ConversionError, match=message):
             convert(model, x)
@@ -108,7 +108,7 @@ class Doubled(layers.Layer):  # type: ignore[misc]
 
 def test_model_files_that_need_code(tmp_path: Path) -> None:
     for layer, message in (
-        (Doubled(), "class «Doubled» is not registered here; convert the model object"),
+        (Doubled(), "class `Doubled` is not registered here; convert the model object"),
         (layers.Lambda(lambda x: 2 * x), "Lambda layer holds Python code"),
     ):
         inputs = keras.Input((8,))
@@ -127,13 +127,13 @@ def test_reduced_precision_is_refused(policy: str) -> None:
         model = small()
     finally:
         keras.config.set_dtype_policy(before)
-    with pytest.raises(ConversionError, match=rf"layer «conv» computes in {policy[6:]}; .* policy float32"):
+    with pytest.raises(ConversionError, match=rf"layer `conv` computes in {policy[6:]}; .* policy float32"):
         convert(model, data(8, 8, 1))
 
 
 def test_inputs_and_outputs_that_cannot_be() -> None:
     a, b = keras.Input((8,), name="a"), keras.Input((4,), name="b")
-    with pytest.raises(ConversionError, match="input «b»: no output depends on it"):
+    with pytest.raises(ConversionError, match="input `b`: no output depends on it"):
         convert(keras.Model([a, b], layers.Dense(3)(a)), [data(8), data(4)])
     with pytest.raises(ConversionError, match="the model cannot be called with one sample: "):
         convert(keras.Model(a, a), data(8))

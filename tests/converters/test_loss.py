@@ -93,7 +93,7 @@ def test_loss_output() -> None:
     assert loss_fields(inject_all(two_outputs(), loss_output=1))[:2] == ("detect", 1)
     assert loss_fields(inject_all(two_outputs(), loss_output="sigmoid"))[:2] == ("detect", 1)
     for wrong in (2, "sigmoids"):
-        with pytest.raises(ConversionError, match="0 «softmax», 1 «sigmoid»"):
+        with pytest.raises(ConversionError, match="0 `softmax`, 1 `sigmoid`"):
             inject_all(two_outputs(), loss_output=wrong)
 
 
@@ -107,11 +107,11 @@ def test_loss_errors() -> None:
         inject_all(image, loss="cross_entropy")
     assert loss_fields(inject_all(image, loss="mse"))[2] == 48
     with pytest.raises(
-        ConversionError, match="SOFTMAX «softmax», choose «cross_entropy», «floor_log2» or «mse»"
+        ConversionError, match="SOFTMAX `softmax`, choose `cross_entropy`, `floor_log2` or `mse`"
     ):
         inject_all(lenet5(), loss="binary_cross_entropy")
     for kind in ("cross_entropy", "floor_log2"):
-        with pytest.raises(ConversionError, match="LOGISTIC «probability», choose «binary_cross_entropy» or"):
+        with pytest.raises(ConversionError, match="LOGISTIC `probability`, choose `binary_cross_entropy` or"):
             inject_all(MODELS["logistic_head"](), loss=kind)
     with pytest.raises(ConversionError, match="one vector of at least two"):
         inject_all(image, loss="floor_log2")

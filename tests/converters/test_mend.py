@@ -55,11 +55,11 @@ def scale_of_bias(model: Model) -> None:
 
 
 MENDED: list[tuple[Callable[[Model], None], str]] = [
-    (stale_signature, "signature «old» is left out: it names tensor «conv»"),
-    (shared_names, "tensors without a name of their own are now called «weights_1», «weights_2»"),
-    (empty_names, "tensors without a name of their own are now called «conv_2d/weights», "),
-    (dead_channel, "«conv»: 1 of 4 channels have scale 0"),
-    (scale_of_bias, "the scale of bias «conv/bias» is now input scale"),
+    (stale_signature, "signature `old` is left out: it names tensor `conv`"),
+    (shared_names, "tensors without a name of their own are now called `weights_1`, `weights_2`"),
+    (empty_names, "tensors without a name of their own are now called `conv_2d/weights`, "),
+    (dead_channel, "`conv`: 1 of 4 channels have scale 0"),
+    (scale_of_bias, "the scale of bias `conv/bias` is now input scale"),
 ]
 
 
@@ -116,9 +116,9 @@ def test_one_of_several_subgraphs() -> None:
         assert [t.name for t in read_metadata(zo).trainable] == [
             t.name for t in read_metadata(inject_all(whole)).trainable
         ]
-    with pytest.raises(ConversionError, match="2 subgraphs.*; choose signature=«train», «main»$"):
+    with pytest.raises(ConversionError, match="2 subgraphs.*; choose signature=`train`, `main`$"):
         inject_all(two_subgraphs())
-    with pytest.raises(ConversionError, match="signature: the model has no «second»; there are: «train»"):
+    with pytest.raises(ConversionError, match="signature: the model has no `second`; there are: `train`"):
         inject_all(two_subgraphs(), signature="second")
 
 
@@ -142,7 +142,7 @@ def test_softmax_of_many_classes(end: str) -> None:
     data = classifier(512, end)
     with pytest.warns(
         ConversionWarning,
-        match="SOFTMAX «softmax» is left out.* 511 equal ones, and it has 512",
+        match="SOFTMAX `softmax` is left out.* 511 equal ones, and it has 512",
     ):
         zo = inject_all(data, batch=1)
     loss, expected = read_metadata(zo).loss, read_metadata(inject_all(classifier(511, end))).loss
@@ -178,7 +178,7 @@ def test_argmax_at_the_end() -> None:
     best = g.tensor("class", [1], TensorType.INT32)
     g.operator("ARG_MAX", [y.index, g.int32("axis", [1])], [best], "ArgMax", outputType=TensorType.INT32)
     data = g.build([best])
-    with pytest.warns(ConversionWarning, match="output «fc» is added.* ARG_MAX «class» compares"):
+    with pytest.warns(ConversionWarning, match="output `fc` is added.* ARG_MAX `class` compares"):
         zo = inject_all(data)
     loss = read_metadata(zo).loss
     assert loss is not None and (loss.kind, loss.output, loss.elements) == ("cross_entropy", 1, 4)

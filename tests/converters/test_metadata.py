@@ -152,7 +152,7 @@ TAIL, OTHER = "tail", "tail of other operators"
         ("weights", "batch", True, "batch: Input should be a valid integer"),
         ("weights", "batch", 3, "does not begin with the batch 3|\\[2\\]"),
         ("weights", "command_words", 29, "command_words: 29 do not hold 8 queries"),
-        ("weights", "command_words", 40, "command «zo_command» is INT32 \\[30\\]"),
+        ("weights", "command_words", 40, "command `zo_command` is INT32 \\[30\\]"),
         ("weights", "update_bits", 12, "update_bits"),
         ("weights", "loss.kind", "hinge", "loss.kind"),
         ("weights", "loss.scale", float("nan"), "loss.scale"),
@@ -161,7 +161,7 @@ TAIL, OTHER = "tail", "tail of other operators"
         ("weights", "trainable.1.segment", 1, "trainable.1: its stream, block or segment does not exist"),
         ("weights", "trainable.0.stream", 1, "trainable.0: its stream"),
         ("weights", "trainable.0.size", 7, "trainable.0: shape, size, channels and inner"),
-        ("weights", "trainable.0.name", "nowhere", "has not one int8 variable «nowhere»"),
+        ("weights", "trainable.0.name", "nowhere", "has not one int8 variable `nowhere`"),
         ("weights", "segments", [], "segments: .*at least 1"),
         ("weights", "segments.0.inputs.0.role", "boundary", "1 of role boundary, not 0"),
         ("weights", "segments.0.inputs.0.index", 4, "do not have the original inputs"),
@@ -233,7 +233,7 @@ def test_filters_of_another_operator() -> None:
     op.code = OperatorCode(BuiltinOperator.DEPTHWISE_CONV_2D)
     weights = op.inputs[1]
     assert weights is not None
-    said = f"filter «{weights.name}» is that of a DEPTHWISE_CONV_2D, not of a CONV_2D"
+    said = f"filter `{weights.name}` is that of a DEPTHWISE_CONV_2D, not of a CONV_2D"
     with pytest.raises(ConversionError, match=said):
         read_metadata(model)
 
@@ -250,10 +250,10 @@ def test_what_is_no_json_is_refused(text: bytes) -> None:
         (lambda m: m.subgraphs.append(m.copy().subgraphs[0]), "it has 2 subgraphs, not 1"),
         (lambda m: m.subgraphs[0].outputs.pop(), "segment 0 has 2 inputs or outputs, not 3"),
         (lambda m: m.subgraphs[0].tensors.clear(), "initial weights of its filters"),
-        (lambda m: setattr(m.subgraphs[0].inputs[0], "type", 5), "input «.*» is STRING"),
+        (lambda m: setattr(m.subgraphs[0].inputs[0], "type", 5), "input `.*` is STRING"),
         (
             lambda m: m.subgraphs[0].outputs.__setitem__(0, m.subgraphs[0].inputs[-1]),
-            "output «zo_command» has not . values per sample",
+            "output `zo_command` has not . values per sample",
         ),
     ],
 )
@@ -292,5 +292,5 @@ def test_what_inject_writes_is_read(name: str, given: dict[str, Any]) -> None:
 def test_names_of_a_file_do_not_break_a_message() -> None:
     """Line breaks, escapes of a terminal, and bytes that are no text."""
     with pytest.raises(ConversionError) as error:
-        raise ConversionError("operator «line\nbreak», «\x1b[31m», «\udcff» is unknown")
-    assert str(error.value) == "operator «line break», «\ufffd[31m», «\ufffd» is unknown"
+        raise ConversionError("operator `line\nbreak`, `\x1b[31m`, `\udcff` is unknown")
+    assert str(error.value) == "operator `line break`, `\ufffd[31m`, `\ufffd` is unknown"

@@ -39,7 +39,7 @@ def test_only_layers_with_nodes_are_trainable(name: str) -> None:
 
 
 def test_names_with_brackets_are_no_patterns() -> None:
-    """As patterns, «fc[12]» would match fc1 as well, and «fc*» all three."""
+    """As patterns, `fc[12]` would match fc1 as well, and `fc*` all three."""
     g = GraphBuilder(1)
     x = g.dense(g.input("x", [1, 20]), "fc1", 16)
     x = g.dense(x, "fc[12]", 12)

@@ -83,7 +83,7 @@ def with_operator(name: str) -> Model:
 
 @pytest.mark.parametrize("name", sorted(set(NAMES.values()) - TAKEN - REFUSED - {"CUSTOM"}))
 def test_an_operator_without_an_int8_kernel_is_refused(name: str) -> None:
-    with pytest.raises(ConversionError, match=f"{name} «y»: TFLM has no int8 kernel for it; convert"):
+    with pytest.raises(ConversionError, match=f"{name} `y`: TFLM has no int8 kernel for it; convert"):
         inject_all(with_operator(name))
 
 
@@ -92,7 +92,7 @@ def test_a_state_is_called_a_state(number: int) -> None:
     name = NAMES[number]
     model = with_operator(name)
     model.subgraphs.append(Subgraph("initialization"))  # what CALL_ONCE runs
-    with pytest.raises(ConversionError, match=f"{name} «y»: it carries a state.*; {STATEFUL[number]}"):
+    with pytest.raises(ConversionError, match=f"{name} `y`: it carries a state.*; {STATEFUL[number]}"):
         inject_all(model)
 
 
@@ -123,7 +123,7 @@ def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int
     g.operator("GATHER", [x.index, at], [y.index], "Gather", axis=axis)
     model = g.build([g.softmax(g.dense(y, "fc", 4), "softmax")])
     if not fits:
-        with pytest.raises(ConversionError, match="GATHER «y»: it gathers along the batch axis"):
+        with pytest.raises(ConversionError, match="GATHER `y`: it gathers along the batch axis"):
             inject_all(model, batch=2)
         return
     runtime = load(inject_all(model, batch=2, headroom=0), "litert")
@@ -163,8 +163,8 @@ def with_other_scales() -> Model:
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
-        (lambda: with_operator("ELU"), "ELU «y»: LiteRT has no reference kernel of it; use tflm"),
-        (with_other_scales, "RELU6 «y»: LiteRT scales its output and TFLM does not; use tflm"),
+        (lambda: with_operator("ELU"), "ELU `y`: LiteRT has no reference kernel of it; use tflm"),
+        (with_other_scales, "RELU6 `y`: LiteRT scales its output and TFLM does not; use tflm"),
     ],
 )
 def test_what_litert_computes_differently_is_refused(made: Callable[[], Model], reason: str) -> None:

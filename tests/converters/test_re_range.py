@@ -228,7 +228,7 @@ def test_errors() -> None:
     weights, fractions = trained(zo, 0)
     with pytest.raises(ConversionError, match="fractions: .* no place for them; they are for re_range"):
         export_model(zo, weights, fractions=fractions)
-    with pytest.raises(ConversionError, match="fractions: «nowhere» is no trainable filter"):
+    with pytest.raises(ConversionError, match="fractions: `nowhere` is no trainable filter"):
         export_model(zo, weights, fractions={"nowhere": fractions["fc/filter"]}, re_range=True)
-    with pytest.raises(ConversionError, match=r"fractions: «fc/filter» needs int8 \[4, 64\], not int16"):
+    with pytest.raises(ConversionError, match=r"fractions: `fc/filter` needs int8 \[4, 64\], not int16"):
         export_model(zo, fractions={"fc/filter": np.zeros((4, 64), np.int16)}, re_range=True)

@@ -175,40 +175,40 @@ def no_options(model: Model) -> None:
 
 # What a model is refused for when it is injected.
 OF_PLAIN_MODELS = [
-    (int4, "«fc/filter» is INT4"),
-    (float_model, "CONV_2D «conv».*FLOAT32.*full int8"),
-    (dynamic_range, "CONV_2D «conv».*«image» is FLOAT32.*dynamic-range"),
-    (float16_weights, "«half»"),
+    (int4, "`fc/filter` is INT4"),
+    (float_model, "CONV_2D `conv`.*FLOAT32.*full int8"),
+    (dynamic_range, "CONV_2D `conv`.*`image` is FLOAT32.*dynamic-range"),
+    (float16_weights, "`half`"),
     (metadata, "is a ZO model already"),
     (own_operator, "is a ZO model already"),
-    (control_flow, "WHILE «pool».*control flow"),
+    (control_flow, "WHILE `pool`.*control flow"),
     (subgraphs, "2 subgraphs"),
     (order, "is not computed before it is read"),
     (no_operators, "no operators"),
 ]
 # Likewise, and a ZO model for when it is read.
 OF_BOTH = [
-    (int16_activations, "MAX_POOL_2D «pool».*INT16"),
-    (uint8, "«pool».*UINT8.*old quantization"),
-    (sparse, "«fc/filter» is sparse"),
-    (variable, "«pool» is a variable"),
-    (custom, "«pool».*custom operator «MyOp»"),
-    (compiled_by_vela, "ethos-u «pool»: vela has compiled layers .* take the int8 model that vela was given"),
-    (unsupported, "EXP «pool»: TFLM has no int8 kernel"),
-    (no_scale, "«pool» has no"),
-    (zero_point, "«conv/filter» has a zero point"),
-    (nan_scale, "«conv/filter» has a quantization scale"),
-    (channel_axis, "«conv/filter» is not quantized per output channel"),
-    (no_filter, "CONV_2D «conv»"),
-    (no_stride, "CONV_2D «conv»: strideW is 0, it must be at least 1"),
-    (negative_dilation, "CONV_2D «conv»: dilationHFactor is -1"),
-    (no_window, "MAX_POOL_2D «pool»: filterHeight is 0"),
-    (no_options, "CONV_2D «conv»: strideH is 0"),
-    (bias, "bias «conv/bias» has 2 values for 4 channels"),
-    (kind_of_bias, "bias «conv/bias» is INT8"),
-    (scales, "«conv/filter» is not quantized per output channel"),
-    (rank_of_input, "«pool» has shape .*, images have 4 dimensions"),
-    (unprintable, "custom operator «\N{REPLACEMENT CHARACTER}» is unknown"),
+    (int16_activations, "MAX_POOL_2D `pool`.*INT16"),
+    (uint8, "`pool`.*UINT8.*old quantization"),
+    (sparse, "`fc/filter` is sparse"),
+    (variable, "`pool` is a variable"),
+    (custom, "`pool`.*custom operator `MyOp`"),
+    (compiled_by_vela, "ethos-u `pool`: vela has compiled layers .* take the int8 model that vela was given"),
+    (unsupported, "EXP `pool`: TFLM has no int8 kernel"),
+    (no_scale, "`pool` has no"),
+    (zero_point, "`conv/filter` has a zero point"),
+    (nan_scale, "`conv/filter` has a quantization scale"),
+    (channel_axis, "`conv/filter` is not quantized per output channel"),
+    (no_filter, "CONV_2D `conv`"),
+    (no_stride, "CONV_2D `conv`: strideW is 0, it must be at least 1"),
+    (negative_dilation, "CONV_2D `conv`: dilationHFactor is -1"),
+    (no_window, "MAX_POOL_2D `pool`: filterHeight is 0"),
+    (no_options, "CONV_2D `conv`: strideH is 0"),
+    (bias, "bias `conv/bias` has 2 values for 4 channels"),
+    (kind_of_bias, "bias `conv/bias` is INT8"),
+    (scales, "`conv/filter` is not quantized per output channel"),
+    (rank_of_input, "`pool` has shape .*, images have 4 dimensions"),
+    (unprintable, "custom operator `\N{REPLACEMENT CHARACTER}` is unknown"),
 ]
 
 
@@ -241,7 +241,7 @@ def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
     found = tensor(model, "fc/bias")
     found.shape = (2,)
     found.set_data(np.zeros(2, np.int32))
-    with pytest.raises(ConversionError, match="bias «fc/bias» has 2 values for 4 channels"):
+    with pytest.raises(ConversionError, match="bias `fc/bias` has 2 values for 4 channels"):
         read_metadata(model)
 
 
@@ -264,7 +264,7 @@ def test_nothing_to_train() -> None:
 def test_other_batch_size() -> None:
     g = GraphBuilder()
     data = g.build([g.dense(g.input("x", [3, 8]), "fc", 4, Activation.NONE)])
-    with pytest.raises(ConversionError, match="«x».*batch size must be 1 or 2"):
+    with pytest.raises(ConversionError, match="`x`.*batch size must be 1 or 2"):
         inject_all(data, batch=2)
     inject_all(data, batch=3)
     model = load_model(two_inputs())
@@ -294,7 +294,7 @@ def test_bias_that_is_no_constant() -> None:
         model.subgraphs[0].inputs[1].shape = (1, 8)
         return inject_all(model, loss="mse", headroom=headroom)
 
-    with pytest.raises(ConversionError, match="«late_bias» is not a constant"):
+    with pytest.raises(ConversionError, match="`late_bias` is not a constant"):
         build(40)
     build(0)
 

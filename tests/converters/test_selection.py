@@ -43,11 +43,11 @@ def test_blocks() -> None:
 
 def test_selection_errors() -> None:
     for overrides, message in [
-        ({"trainable": "conv9"}, "«conv9» fits no layer; there are: conv1, conv2, fc1, fc2, fc3"),
+        ({"trainable": "conv9"}, "`conv9` fits no layer; there are: conv1, conv2, fc1, fc2, fc3"),
         ({"trainable": "last:6"}, "only 5 layers"),
-        ({"blocks": {"a": "conv9"}}, "block «a».*there are: conv1"),
+        ({"blocks": {"a": "conv9"}}, "block `a`.*there are: conv1"),
         ({"blocks": {"a": "conv1", "b": "conv*"}}, "two blocks"),
-        ({"blocks": {"fc1": "conv1"}}, "«fc1» has the name of a layer"),
+        ({"blocks": {"fc1": "conv1"}}, "`fc1` has the name of a layer"),
     ]:
         with pytest.raises(ConversionError, match=message):
             inject_all(lenet5(), **overrides)

@@ -176,7 +176,7 @@ def test_fully_connected_that_merges_axes() -> None:
     g.dense(row, "y", 4)
     g._tensors[-1].shape = np.array([3, 4], np.int32)
     y = Value(len(g._tensors) - 1, (3, 4), 1.0, 0, 1.0)
-    with pytest.raises(ConversionError, match="FULLY_CONNECTED «y».*merges the batch"):
+    with pytest.raises(ConversionError, match="FULLY_CONNECTED `y`.*merges the batch"):
         set_batch(load_model(g.build([y])), 4)
 
 
@@ -218,7 +218,7 @@ def test_operands_with_an_axis_where_the_batch_is() -> None:
         g._tensors[y.index].shape = np.array([4, 6], np.int32)
         return y
 
-    refused(add, "operand «table»")
+    refused(add, "operand `table`")
     refused(lambda g, x: g.concat([x, x], "y", 0), "along the batch axis")
 
 

@@ -143,7 +143,7 @@ def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
         else:
             assert np.array_equal(masks[t.name], sizes >= 60)
     if not sparse.startswith("random"):
-        with pytest.raises(ConversionError, match="sparse_seed: only sparse «random:…» draws weights by it"):
+        with pytest.raises(ConversionError, match="sparse_seed: only sparse `random:…` draws weights by it"):
             inject_all(MODELS[name](), sparse=sparse, sparse_seed=1)
         return
     seeds = [selected(inject_all(MODELS[name](), sparse=sparse, sparse_seed=s)) for s in (0, 1)]
@@ -177,15 +177,15 @@ def test_masks_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("sparse", "message"),
     [
-        ("top-k:37", "layer «conv»: it has 36 weights, not 37"),
-        ("random:300", "layer «conv»: it has 36 weights, not 300"),
+        ("top-k:37", "layer `conv`: it has 36 weights, not 37"),
+        ("random:300", "layer `conv`: it has 36 weights, not 300"),
         (
             {"conv": np.ones((4, 3, 3, 1), bool)},
-            "«conv» is no trainable filter tensor; there are: conv/filter",
+            "`conv` is no trainable filter tensor; there are: conv/filter",
         ),
         ({"conv/filter": np.ones(36, bool)}, r"needs bool \[4, 3, 3, 1\], not bool \[36\]"),
         ({"conv/filter": np.ones((4, 3, 3, 1))}, "needs bool .* not float64"),
-        ({"conv/filter": np.zeros((4, 3, 3, 1), bool)}, "«conv/filter» selects nothing; leave the layer out"),
+        ({"conv/filter": np.zeros((4, 3, 3, 1), bool)}, "`conv/filter` selects nothing; leave the layer out"),
     ],
 )
 def test_refusals(sparse: Any, message: str) -> None:

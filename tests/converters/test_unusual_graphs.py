@@ -67,7 +67,7 @@ def test_images_of_lower_rank(tmp_path: Path, name: str, shape: tuple[int, ...])
     for option in ("--nodes", "--cuts"):
         assert "internal error" not in inspect(tmp_path / "m.tflite", option).stderr
     for attempt in (node_choices, inject):
-        with pytest.raises(ConversionError, match=f"«{name}» has shape .*4 dimensions"):
+        with pytest.raises(ConversionError, match=f"`{name}` has shape .*4 dimensions"):
             attempt(model)
 
 
@@ -103,7 +103,7 @@ def test_an_input_with_data() -> None:
     model = load_model(small_cnn())
     read = model.subgraphs[0].inputs[0]
     read.set_data(np.zeros(read.shape, np.int8))
-    with pytest.raises(ConversionError, match=f"input «{read.name}» has data of its own"):
+    with pytest.raises(ConversionError, match=f"input `{read.name}` has data of its own"):
         inject_all(model, batch=3)
 
 
@@ -113,7 +113,7 @@ def test_shapes_that_contradict_the_filter() -> None:
     tensor(model, "fc").shape = tensor(model, "softmax").shape = (1, 10)
     reasons = {choice.layer: choice.reason for choice in node_choices(model)}
     assert reasons["fc"] == "reads 8 values of a sample where its filter and output need 16"
-    with pytest.raises(ConversionError, match="«fc» cannot carry any: reads 8 values"):
+    with pytest.raises(ConversionError, match="`fc` cannot carry any: reads 8 values"):
         inject_all(model, nodes=("fc",), batch=1)
     read_metadata(inject_all(model, nodes="last:1", batch=1))
 
@@ -123,7 +123,7 @@ def test_an_output_that_is_an_input(settings: dict[str, Any]) -> None:
     model = load_model(small_cnn())
     graph = model.subgraphs[0]
     graph.outputs.append(graph.inputs[0])
-    with pytest.raises(ConversionError, match="output «image» is an input of the model as well"):
+    with pytest.raises(ConversionError, match="output `image` is an input of the model as well"):
         inject_all(model, **settings)
 
 

@@ -37,9 +37,9 @@ def bad(said: str, name: str = "classes", **arrays: Any) -> tuple[str, dict[str,
 HOT = np.eye(4)[Y]
 REFUSED = {
     "no labels": bad(
-        "the model's loss (cross_entropy) needs labels: give y, or a file that has an array «y»", x=X
+        "the model's loss (cross_entropy) needs labels: give y, or a file that has an array `y`", x=X
     ),
-    "no samples": bad("no array «x»; there are: images, y", images=X, y=Y),
+    "no samples": bad("no array `x`; there are: images, y", images=X, y=Y),
     "label too large": bad("y: label 4 is out of range: expected 0..3 (-1: unlabelled)", x=X, y=Y + 1),
     "label -2": bad("y: label -2 is out of range: expected 0..3", x=X, y=Y - 2),
     "large label": bad("y: label 18446744073709551615 is out", x=X, y=np.full(8, 2**64 - 1, np.uint64)),
@@ -121,7 +121,7 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
         (
             "classes",
             (X,),
-            r"the model's loss \(cross_entropy\) needs labels: give y, or a file that has an array «y»$",
+            r"the model's loss \(cross_entropy\) needs labels: give y, or a file that has an array `y`$",
         ),
         ("classes", ([X, X], Y), r"x: expected samples of shape \[8, 8, 1\], got \[8, 8, 8, 1\]"),
         ("classes", ([[1.0], [1.0, 2.0]], Y), "x: its samples differ in shape, so they make no array"),

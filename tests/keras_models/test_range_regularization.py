@@ -131,7 +131,7 @@ def test_wrong_weights(weight: float) -> None:
 
 def test_wrong_layers() -> None:
     with (
-        pytest.raises(ValueError, match="no layer «third»; there are: in, first"),
+        pytest.raises(ValueError, match="no layer `third`; there are: in, first"),
         narrow_activations(network(), layers=["first", "third"]),
     ):
         pass

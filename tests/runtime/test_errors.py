@@ -280,7 +280,7 @@ def test_an_output_that_nothing_computes() -> None:
     model = inject_all(MODELS["small_cnn"](), cuts="layers")
     graph = model.subgraphs[0]
     graph.operators = [op for op in graph.operators if graph.outputs[0] not in op.outputs]
-    with pytest.raises(ModelError, match="output «.*» is not computed"):
+    with pytest.raises(ModelError, match="output `.*` is not computed"):
         load(model, "litert")
 
 

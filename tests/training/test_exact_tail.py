@@ -197,7 +197,7 @@ def test_an_operator_without_a_way_back():
     model = g.build([g.dense(g.flatten(z, "flat"), "fc", 3, Activation.NONE)])
     with pytest.raises(
         ConversionError,
-        match="through the SQUARED_DIFFERENCE of «distance»; the last 2 layers can be trained so",
+        match="through the SQUARED_DIFFERENCE of `distance`; the last 2 layers can be trained so",
     ):
         inject(model, nodes=(), tail=3)
     assert len(read_metadata(inject(model, nodes=(), tail=2)).tail.layers) == 2

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Models of other people, in the folder «wild» of TFLM_ZO_MODELS: each trains with the same bits in LiteRT
+"""Models of other people, in the folder `wild` of TFLM_ZO_MODELS: each trains with the same bits in LiteRT
 and TFLM, or is refused with a reason and what to do."""
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tflm_zo.training.injection import trainable_model
 
 FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "wild"
 pytestmark = [
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="TFLM_ZO_MODELS HAS NO FOLDER «wild» OF FOREIGN MODELS"),
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="TFLM_ZO_MODELS HAS NO FOLDER `wild` OF FOREIGN MODELS"),
     pytest.mark.filterwarnings("ignore"),
 ]
 
 STREAMS = "carries a state from one invoke to the next.*convert it without streaming, or with its state"
 LSTM = "LSTM.*carries a state from one invoke to the next.*build the layer with unroll=True in Keras"
-NO_LOSS = "does not tell the loss; choose loss=«binary_cross_entropy» or «mse»$"
-PLACES = "cross-entropy needs one vector of at least two logits.*choose another loss_output, or loss=«mse»"
+NO_LOSS = "does not tell the loss; choose loss=`binary_cross_entropy` or `mse`$"
+PLACES = "cross-entropy needs one vector of at least two logits.*choose another loss_output, or loss=`mse`"
 MSE = {"loss": "mse"}
 WAKE = "micro-wake-word-models-"
 
@@ -41,7 +41,7 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "mlonmcu-models-bigsine_quant": ("", {}),
     "mlonmcu-models-rnnoise_INT8": ("", {}),
     "openmv-blazeface_front_128": (NO_LOSS, MSE),
-    "openmv-face_landmarks_192": ("choose loss=«cross_entropy», «binary_cross_entropy» or «mse»$", MSE),
+    "openmv-face_landmarks_192": ("choose loss=`cross_entropy`, `binary_cross_entropy` or `mse`$", MSE),
     "openmv-fomo_face_detection": (PLACES, MSE),
     "openmv-force_int_quant": (NO_LOSS, MSE),
     "openmv-yolo_lc_192": (NO_LOSS, MSE),
@@ -67,7 +67,7 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/fc_rank3_keep_dims": ("", {}),
     "made/grouped_conv": ("", {}),
     "made/maxpool_scale": (
-        "MAX_POOL_2D «pool»: .*which TFLM's kernel does not convert; convert the model",
+        "MAX_POOL_2D `pool`: .*which TFLM's kernel does not convert; convert the model",
         None,
     ),
     "made/ok_small_cnn": ("", {}),
@@ -75,9 +75,9 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/softmax_600": ("", {}),
     "made/softmax_600_flat": ("", {}),
     "made/softmax_per_step": (PLACES, MSE),
-    "made/softmax_scale": ("SOFTMAX «softmax»: .*TFLM's kernel always gives 1/256 and -128; convert", None),
+    "made/softmax_scale": ("SOFTMAX `softmax`: .*TFLM's kernel always gives 1/256 and -128; convert", None),
     "made/stale_signature": ("", {}),
-    "made/two_subgraphs": ("choose signature=«main», «second»$", {"signature": "second"}),
+    "made/two_subgraphs": ("choose signature=`main`, `second`$", {"signature": "second"}),
     "made/unused_float_tensor": ("", {}),
     "made/weights_minus_128": ("", {}),
     "made/zip_at_end": ("", {}),

@@ -79,6 +79,6 @@ def test_errors_pass_or_the_operator_is_named(name: str, monkeypatch: pytest.Mon
         check_gradients(model.to_bytes(), layers, monkeypatch, count=2)
         return
     with pytest.raises(
-        ConversionError, match=f"through the {name} of «y».*; the last 1 layers can be trained so"
+        ConversionError, match=f"through the {name} of `y`.*; the last 1 layers can be trained so"
     ):
         inject(model, nodes=(), tail=layers)

@@ -209,13 +209,13 @@ TABLE = [
     Row("elastic-zo-int8", "stage_p_zero", (0.5, 0.9), (0.5, 0.9), f"{ELASTIC}, sec. 5.1.1"),
     Row("elastic-zo-int8", "inject.update_bits", 8, 8, f"{ELASTIC}, sec. 4.2 (INT8 weights alone)"),
     # --- FQT ---
-    Row("fqt", "exact.rule", "standardized", "standardized", f"{FQT}, «Gradient Standardization»"),
+    Row("fqt", "exact.rule", "standardized", "standardized", f"{FQT}, `Gradient Standardization`"),
     Row(
         "fqt",
         "rows",
         (0.1, 1.0),
         (0.1, 1.0),
-        f"{FQT}, «Dynamic Sparse Gradients» (lambda_min of 0.1, 0.5, 1.0; lambda_max 1)",
+        f"{FQT}, `Dynamic Sparse Gradients` (lambda_min of 0.1, 0.5, 1.0; lambda_max 1)",
     ),
     Row(
         "fqt",
@@ -377,4 +377,4 @@ def test_momentum_and_sharpness_are_off_as_in_the_plain_algorithm() -> None:
 
 def test_sources_name_a_place() -> None:
     for row in TABLE:
-        assert re.search(r"sec\.|eq\.|table|Alg\.|def\.|«|\(|QZO|MeZO|FQT", row.source), row
+        assert re.search(r"sec\.|eq\.|table|Alg\.|def\.|`|\(|QZO|MeZO|FQT", row.source), row

@@ -46,7 +46,7 @@ def test_a_second_fit_goes_on(tmp_path):
     # From those of the beginning it is the first one again.
     third = trainer.fit(X, Y, steps=5, keep="last", initial_weights=initial)
     assert third.steps == first.steps and same(weights, trainer.runtime.read_weights())
-    with pytest.raises(ConversionError, match="«nix» is no trainable filter"):
+    with pytest.raises(ConversionError, match="`nix` is no trainable filter"):
         trainer.fit(X, Y, steps=5, initial_weights={"nix": weights["fc/filter"]})
 
 

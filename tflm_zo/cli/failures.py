@@ -143,7 +143,7 @@ def _stderr() -> Console:
 
 def _print(prefix: str, style: str, message: str) -> None:
     message = in_option_syntax(" ".join(printable(message).split()), _options.get(), _all_options)
-    text = re.sub("«([^»]+)»", lambda name: f"«{shown_name(name[1])}»", message)
+    text = re.sub(r"`([^`\s]+)`", lambda name: f"`{shown_name(name[1])}`", message)
     _stderr().print((f"[bold {style}]{prefix}[/]" if prefix else "") + escape(text))
 
 

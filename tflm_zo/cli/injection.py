@@ -25,7 +25,7 @@ def say_loss_output(zo: Model, chosen: int | str | None) -> None:
     names, loss = metadata.original.outputs, metadata.loss
     if chosen is None and loss is not None and len(names) > 1:
         note(
-            f"the loss belongs to output {loss.output} of {len(names)}, «{names[loss.output]}»; "
+            f"the loss belongs to output {loss.output} of {len(names)}, `{names[loss.output]}`; "
             "--loss-output chooses another"
         )
 

@@ -22,7 +22,7 @@ _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuts": ("cut",),
     "blocks": ("choose_block", "block"),
 }
-_VALUE: Final = r"""(?:"([^"]*)"|'([^']*)'|«([^»]*)»|([^\s,;:)]+))"""
+_VALUE: Final = r"""(?:"([^"]*)"|'([^']*)'|`([^`]*)`|([^\s,;:)]+))"""
 
 
 def options_of(command: Callable[..., Any]) -> dict[str, str]:
@@ -73,6 +73,6 @@ def in_option_syntax(message: str, own: Mapping[str, str], everywhere: Mapping[s
         return known.get(found[0], found[0])
 
     # Whatever the command is, "inject with" has inject's own options behind it.
-    message = re.sub(rf"(inject with )?(?<![\w./«'\"-])([a-z]\w*)={_VALUE}", assignment, message)
+    message = re.sub(rf"(inject with )?(?<![\w./`'\"-])([a-z]\w*)={_VALUE}", assignment, message)
     message = re.sub(r"^([\w.]+(?:, [\w.]+)*)(?=: | would have no effect: )", heading, message)
-    return re.sub(r"(?<![\w./«'\"-])(?:[a-z]+\.)?[a-z]+(?:_[a-z]+)+(?![\w./»'\"-])", name, message)
+    return re.sub(r"(?<![\w./`'\"-])(?:[a-z]+\.)?[a-z]+(?:_[a-z]+)+(?![\w./`'\"-])", name, message)

@@ -173,7 +173,7 @@ def _queries(name: str, text: str) -> int | dict[str, int] | None:
                 raise SettingsError(f"{expected}, got {text!r}")
             return int(number)
         if layer in queries:
-            raise SettingsError(f"{name}: «{layer}» is given twice")
+            raise SettingsError(f"{name}: `{layer}` is given twice")
         queries[layer] = int(number)
     return queries
 

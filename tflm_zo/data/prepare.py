@@ -148,7 +148,7 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
     there = f"; there are: {', '.join(given.there)}" if given.there else ""
     if loss.kind != "mse" or more:
         raise DataError(
-            f"the model's loss ({loss.kind}) needs labels: give y, or a file that has an array «y»{there}"
+            f"the model's loss ({loss.kind}) needs labels: give y, or a file that has an array `y`{there}"
         )
     if x.size != len(x) * loss.elements:
         raise DataError(

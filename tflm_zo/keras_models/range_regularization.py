@@ -66,7 +66,7 @@ def narrow_activations(
         named = {layer.name: layer for layer in every}
         unknown = [name for name in layers if name not in named]
         if unknown:
-            raise ValueError(f"no layer «{unknown[0]}»; there are: {', '.join(named)}")
+            raise ValueError(f"no layer `{unknown[0]}`; there are: {', '.join(named)}")
         chosen = [named[name] for name in layers]
 
     def penalty(own: Any) -> Any:

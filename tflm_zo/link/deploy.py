@@ -136,7 +136,7 @@ def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:
         found = constant.get(t.name)
         values = None if found is None else found.numpy()
         if values is None or values.size != np.prod(t.shape) or values.dtype != t.dtype:
-            raise ValueError(f"{path} has no weights «{t.name}» as the device's model has them")
+            raise ValueError(f"{path} has no weights `{t.name}` as the device's model has them")
         weights[t.name] = values.reshape(t.shape)
     batch = plain.subgraphs[0].inputs[0].shape[0]
     if export_model(zo, weights, batch=batch).to_bytes() != data:

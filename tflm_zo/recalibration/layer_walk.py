@@ -51,7 +51,7 @@ def outputs_of(
     for tensor in part.outputs:
         if tensor.shape[:1] != part.inputs[0].shape[:1]:
             raise ConversionError(
-                f"«{tensor.name}» of shape {list(tensor.shape)} does not have the batch as its first "
+                f"`{tensor.name}` of shape {list(tensor.shape)} does not have the batch as its first "
                 "dimension, so samples cannot be told apart there"
             )
     loaded = runtimes.load(_untrained(Model(subgraphs=[part])), runtime, threads=threads)

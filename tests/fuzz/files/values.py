@@ -9,7 +9,7 @@ from typing import Any
 INTEGERS = (0, 1, -1, 2, 3, 7, 8, 127, 128, 255, 256, 1024, 32767, 65535, 65536, 2**20)
 EXTREMES = (2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**32, 2**63 - 1, -(2**63), 2**64 - 1, 10**30)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e-38, 3e38, 1e308, float("inf"), float("-inf"), float("nan"))
-NAMES = ("", "x", "y", "conv", "fc", "image", "zo_command", "zo_label", "boundary", "a/b/c", "[red]x", "«»")
+NAMES = ("", "x", "y", "conv", "fc", "image", "zo_command", "zo_label", "boundary", "a/b/c", "[red]x", "``")
 LONG_NAME = "layer/" * 60
 WEIRD_TEXT = ("line\nbreak", "\x00", "\x1b[31m", "é🎲", "[/bold]", "%s{}", LONG_NAME)
 

@@ -279,7 +279,7 @@ def _blocks(given: list[str]) -> dict[str, list[str]] | None:
         if not equals or not name or not all(parts):
             raise ConversionError(f"--block takes NAME=PATTERN,…, not {item!r}")
         if name in blocks:
-            raise ConversionError(f"--block: «{name}» is given twice")
+            raise ConversionError(f"--block: `{name}` is given twice")
         blocks[name] = parts
     return blocks or None
 
