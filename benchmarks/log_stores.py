@@ -8,6 +8,9 @@ them: of weight perturbation, with a record of 24 bytes a step, and of node pert
 7,448 bytes (the demo's network) every 10 steps. Erases are counted for each sector of 4 KiB: the raw flash
 has 32 of them, so that each is erased often enough for differences to count, and littlefs has 128.
 
+A device that sleeps with its RAM off mounts its store before each step. That is measured of a tenth of the
+steps, on raw flash; a year has one step a minute.
+
 LITTLEFS_DIR, a checkout of littlefs, adds stores on it (examples/littlefs), which take minutes. Needs gcc and
 g++.
 """
@@ -31,13 +34,16 @@ from rich.table import Table
 ROOT: Final = Path(__file__).resolve().parents[1]
 SECTOR_BYTES = 4096
 RUN_STEPS = 1000
+#: Of a device that does one a minute.
+STEPS_A_YEAR = 365 * 24 * 60
 #: Bytes of a snapshot, steps between two; of weight perturbation none.
 ALGORITHMS: Final = {"weight": (0, 1), "node": (7448, 10)}
+RAW_FLASH: Final = 0
 #: Kind (stores.h), sectors, bytes of what is programmed at once, of a file.
 STORES: Final = {
-    "raw flash, units of 1": (0, 32, 1, 0),
-    "raw flash, units of 8": (0, 32, 8, 0),
-    "raw flash, units of 32": (0, 32, 32, 0),
+    "raw flash, units of 1": (RAW_FLASH, 32, 1, 0),
+    "raw flash, units of 8": (RAW_FLASH, 32, 8, 0),
+    "raw flash, units of 32": (RAW_FLASH, 32, 32, 0),
     "littlefs, files of a block": (3, 128, 16, SECTOR_BYTES),
     "littlefs, one file": (3, 128, 16, 1 << 30),
     "littlefs, small files": (3, 128, 16, 240),
@@ -88,6 +94,13 @@ def build(folder: Path, littlefs: str | None) -> Path:
     return folder / "log_stores"
 
 
+def cost(program: Path, memory: tuple[int, ...], algorithm: str, steps: int, sleeps: int) -> list[int]:
+    """What the program prints."""
+    words = map(str, (*memory, steps, RUN_STEPS, *ALGORITHMS[algorithm], sleeps))
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
+    return [int(word) for word in done.stdout.split()]
+
+
 def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, Any]]]:
     """What each kind of run costs in each store."""
     results: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in ALGORITHMS}
@@ -95,17 +108,16 @@ def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, A
         (store, algorithm)
         for algorithm in ALGORITHMS
         for store in STORES
-        if (littlefs is not None or STORES[store][0] == 0) and (store, algorithm) != (SMALL_FILES, "node")
+        if (littlefs is not None or STORES[store][0] == RAW_FLASH)
+        and (store, algorithm) != (SMALL_FILES, "node")
     ]
     with tempfile.TemporaryDirectory() as name, progress("stores", len(cases)) as advance:
         program = build(Path(name), littlefs)
         for store, algorithm in cases:
             kind, sectors, unit, file_bytes = STORES[store]
             memory = (kind, sectors, SECTOR_BYTES, PAGE_BYTES, unit, file_bytes)
-            words = map(str, (*memory, steps, RUN_STEPS, *ALGORITHMS[algorithm]))
-            done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
-            programmed, erases, least, most, log_bytes = map(int, done.stdout.split())
-            results[algorithm][store] = {
+            programmed, erases, least, most, log_bytes = cost(program, memory, algorithm, steps, 0)
+            found = results[algorithm][store] = {
                 "log_bytes": log_bytes,
                 "programmed_a_step": programmed / steps,
                 "erases_a_step": erases / steps,
@@ -113,6 +125,12 @@ def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, A
                 "least_erases": least,
                 "most_erases": most,
             }
+            if kind == RAW_FLASH:
+                slept = steps // 10
+                programmed, erases, *_ = cost(program, memory, algorithm, slept, 1)
+                found["sleeping_programmed_a_step"] = programmed / slept
+                found["sleeping_erases_a_step"] = erases / slept
+                found["sleeping_erases_a_year"] = erases / slept / sectors * STEPS_A_YEAR
             advance(1)
     return results
 
@@ -136,7 +154,8 @@ def main() -> None:
         return
     for algorithm, stores in results.items():
         table = Table(title=f"{algorithm}, {arguments.steps:,} steps")
-        for column in ("store", "log", "programmed a step", "erases a step", "erases of a sector", "mean"):
+        columns = ("log", "programmed a step", "erases a step", "erases of a sector", "mean")
+        for column in ("store", *columns, "a year asleep"):
             table.add_column(column, justify="left" if column == "store" else "right")
         for store, found in stores.items():
             table.add_row(
@@ -146,6 +165,7 @@ def main() -> None:
                 f"{found['erases_a_step']:.4f}",
                 f"{found['least_erases']:,} to {found['most_erases']:,}",
                 f"{found['mean_erases']:,.1f}",
+                f"{found['sleeping_erases_a_year']:,.0f}" if "sleeping_erases_a_year" in found else "",
             )
         Console().print(table)
 

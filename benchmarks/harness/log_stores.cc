@@ -4,11 +4,11 @@
  * costs the memory. See log_stores.py.
  *
  *   log_stores KIND SECTORS SECTOR_BYTES PAGE_BYTES UNIT FILE_BYTES STEPS RUN_STEPS SLOT_BYTES
- * EVERY
+ * EVERY SLEEPS
  *
  * SLOT_BYTES: of a snapshot, which is written every EVERY steps; 0: weight perturbation, of one
- * query. Prints bytes that were programmed, erases, the least and the most of a sector, and bytes
- * of a run's log.
+ * query. SLEEPS: 1: the store is mounted before each step. Prints bytes that were programmed,
+ * erases, the least and the most of a sector, and bytes of a run's log.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +40,9 @@ void Sync() { Check(tflm_zo::MakeSafe(stores::Log())); }
 }  // namespace
 
 int main(int count, char** words) {
-  uint32_t given[10] = {};
-  if (count != 11) return 2;
-  for (int i = 0; i < 10; ++i) given[i] = static_cast<uint32_t>(strtoul(words[i + 1], nullptr, 10));
+  uint32_t given[11] = {};
+  if (count != 12) return 2;
+  for (int i = 0; i < 11; ++i) given[i] = static_cast<uint32_t>(strtoul(words[i + 1], nullptr, 10));
   Check(stores::Begin(given[0], given[1], given[2], given[3], given[4], given[5]) &&
         stores::Mount());
   const uint32_t steps = given[6], run_steps = given[7], slot = given[8], every = given[9];
@@ -53,6 +53,7 @@ int main(int count, char** words) {
   const uint32_t records_at = slots_at + slots * slot_bytes;
   for (uint32_t step = 0; step < steps; ++step) {
     const uint32_t of_run = step % run_steps;
+    if (given[10] != 0) Check(stores::Mount());
     if (of_run == 0) {
       if (step > 0) Check(stores::Clear());
       for (uint32_t i = 0; i < slots; ++i) Write(slots_at + i * slot_bytes, 8);

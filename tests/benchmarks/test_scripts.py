@@ -143,6 +143,9 @@ def test_log_stores() -> None:
             assert found["most_erases"] - found["least_erases"] <= 1
             assert found["least_erases"] >= 0.9 * found["most_erases"]
             assert found["programmed_a_step"] < (60 if algorithm == "weight" else 2500)
+            # A mount before each step costs two marks beside what it writes, and no sector.
+            assert found["sleeping_erases_a_step"] < 3 * found["erases_a_step"]
+            assert found["sleeping_erases_a_year"] < (500 if algorithm == "weight" else 6000)
 
 
 def test_a_fleets_log_is_replayed(model: Path) -> None:

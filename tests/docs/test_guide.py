@@ -274,8 +274,11 @@ int main() {
     if (!Work() || failing > 0) return 4;
     Predict(recordings[0].input);
   }
-  const node_zo::LogStore kTorn = {Tear, kStore.read, &flash, nullptr, kFlash.unit, kStore.bytes};
-  trainer.SetLog(&kTorn);
+  const node_zo::LogStore kTorn = {Tear, kStore.read, &flash, nullptr, kStore.unit, kStore.bytes};
+  if (trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kRecordings) != NODE_ZO_OK ||
+      trainer.ImportLog(kTorn) != NODE_ZO_OK || trainer.SetLog(&kTorn) != NODE_ZO_OK) {
+    return 14;
+  }
   node_zo_report report;
   node_zo_status status = NODE_ZO_OK;
   while (status == NODE_ZO_OK && !trainer.done()) status = trainer.TrainStep(&report);

@@ -9,11 +9,13 @@
 #include "ops/core/zo_little_endian.h"
 
 enum {
-  kPlacesRecordBytes = 36,
+  kPlacesVersion = 2,
+  kPlacesRecordBytes = 40,
   kPlacesRecordDistance = 64,
   kPlacesActive = 4,
   kPlacesEach = 8,
-  kPlacesChecksum = 32,
+  kPlacesGeometry = 32,
+  kPlacesChecksum = 36,
   kPlacesFingerprintBytes = 16,
   kPlacesChunk = 64,
 };
@@ -156,11 +158,17 @@ static zo_status is_usable(const zo_places* self, uint32_t place) {
 /* --- Records ------------------------------------------------------------------------------------
  */
 
+static uint32_t places_geometry(const zo_places* self) {
+  uint8_t words[16];
+  zo_write_u32(words, kPlacesVersion);
+  zo_write_u32(words + 4, self->place_bytes);
+  zo_write_u32(words + 8, self->weight_bytes);
+  zo_write_u32(words + 12, unit_of(self));
+  return zo_crc32(0, words, sizeof words);
+}
+
 static uint32_t record_checksum(const zo_places* self, const uint8_t* record) {
-  uint8_t bytes[4];
-  zo_write_u32(bytes, self->place_bytes);
-  uint32_t crc = zo_crc32(0, self->fingerprint, kPlacesFingerprintBytes);
-  crc = zo_crc32(crc, bytes, sizeof bytes);
+  const uint32_t crc = zo_crc32(0, self->fingerprint, kPlacesFingerprintBytes);
   return zo_crc32(crc, record, kPlacesChecksum);
 }
 
@@ -174,6 +182,7 @@ static bool write_places(zo_places* self) {
     zo_write_u32(to + 4, self->place[i].bytes);
     zo_write_u32(to + 8, self->place[i].checksum);
   }
+  zo_write_u32(record + kPlacesGeometry, places_geometry(self));
   zo_write_u32(record + kPlacesChecksum, record_checksum(self, record));
   memset(record + kPlacesRecordBytes, 0xFF, sizeof record - kPlacesRecordBytes);
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
@@ -187,6 +196,7 @@ static bool write_places(zo_places* self) {
 }
 
 static zo_status read_places(zo_places* self) {
+  uint32_t geometry = places_geometry(self);
   self->number = 0;
   self->active = 1;
   memset(self->place, 0, sizeof self->place);
@@ -204,6 +214,7 @@ static zo_status read_places(zo_places* self) {
     }
     self->number = number;
     self->active = active;
+    geometry = zo_read_u32(record + kPlacesGeometry);
     for (uint32_t j = 0; j < 2u; ++j) {
       const uint8_t* from = record + kPlacesEach + 12u * j;
       self->place[j].kind = zo_read_u32(from);
@@ -211,7 +222,7 @@ static zo_status read_places(zo_places* self) {
       self->place[j].checksum = zo_read_u32(from + 8);
     }
   }
-  return ZO_OK;
+  return geometry == places_geometry(self) ? ZO_OK : ZO_ERROR_LOG;
 }
 
 zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t weight_bytes,

@@ -10,8 +10,8 @@
  *
  * The store, all fields little-endian:
  *
- *   0    record, 36 bytes
- *   64   record, 36 bytes
+ *   0    record, 40 bytes
+ *   64   record, 40 bytes
  *   128  place 1, then place 2, each of (bytes of the store - 128) / 2 bytes
  *
  * In a store that programs several bytes at once (zo_store_units.h) a place takes as many whole
@@ -24,7 +24,9 @@
  *            64 (n % 2)
  *   4    u32 active place: 1 or 2
  *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 FNV-1a of what was written there
- *   32   u32 CRC-32 of the model's fingerprint, of the bytes of a place, u32, and of the record
+ *   32   u32 CRC-32 of version 2 of this format, bytes of a place, of the weights and of a unit,
+ *        u32 each
+ *   36   u32 CRC-32 of the model's fingerprint and of the record before it
  *
  * What was written is told by FNV-1a (zo_checksum.h) rather than by CRC-32: a piece that ends with
  * its own CRC-32, as headers, records and snapshots of logs do, leaves the CRC-32 of the whole as
@@ -86,7 +88,10 @@ typedef struct zo_places {
  *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
  *
  * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header, or a unit that
- * no store has. ZO_ERROR_STORE: it cannot be read; mount again before anything else. */
+ * no store has. ZO_ERROR_LOG: it has places of this model with other sizes, or of another version
+ * of their format, as another firmware writes them: clear the store, or its first
+ * ZO_PLACES_RECORDS_BYTES, and mount again. ZO_ERROR_STORE: it cannot be read; mount again before
+ * anything else. */
 zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t weight_bytes,
                           const uint8_t* fingerprint);
 

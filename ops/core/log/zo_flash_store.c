@@ -51,7 +51,7 @@ static bool fits_flash(const zo_flash* f) {
          (uint64_t)f->sectors * f->sector_bytes <= UINT32_MAX;
 }
 
-static uint32_t geometry_of(const zo_flash* f) {
+static uint32_t flash_geometry(const zo_flash* f) {
   uint8_t words[20];
   zo_write_u32(words, kFlashStoreVersion);
   zo_write_u32(words + 4, f->sectors);
@@ -223,7 +223,7 @@ zo_status zo_flash_store_mount(zo_flash_store* self, const zo_flash* flash, uint
   }
   self->flash = flash;
   self->pages = pages;
-  self->geometry = geometry_of(flash);
+  self->geometry = flash_geometry(flash);
   self->count = ZO_FLASH_STORE_PAGES(flash->sectors, flash->sector_bytes, flash->page_bytes);
   self->sector = NO_PAGE;
   return find_all(self);

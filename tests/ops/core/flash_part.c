@@ -161,7 +161,8 @@ static int32_t read(void* context, uint32_t address, uint8_t* bytes, uint32_t co
   if (++part->reads == part->failing_read) return -5;
   if (address > bytes_of(part) || count > bytes_of(part) - address) return ++part->faults, -22;
   if (part->is_off) return -5;
-  for (uint32_t u = address / part->flash.unit; u * part->flash.unit < address + count; ++u) {
+  for (uint32_t u = address / part->flash.unit;
+       part->has_ecc && u * part->flash.unit < address + count; ++u) {
     if (part->image.programmed[u] >= FLASH_TORN) return 0;
   }
   memcpy(bytes, part->image.bytes + address, count);

@@ -344,6 +344,32 @@ static void test_there_and_back(uint32_t unit) {
   free(d.memory.bytes);
 }
 
+/* Places that another firmware has written, whose sizes differ: nothing of them is taken or
+ * changed. */
+static void test_other_sizes(uint32_t unit) {
+  place_device d;
+  uint8_t weights[kWeightBytes], before[kStoreBytes];
+  begin_device(&d, unit);
+  any_content(weights, sizeof weights);
+  CHECK(deploy(&d, 2, ZO_PLACE_WEIGHTS, weights, kWeightBytes) == ZO_OK);
+  memcpy(before, d.memory.bytes, sizeof before);
+  zo_places other;
+  zo_log_store store = d.store;
+  store.bytes -= 64u;
+  CHECK(zo_places_mount(&other, &store, kWeightBytes, fingerprint) == ZO_ERROR_LOG);
+  store = d.store;
+  store.unit = d.store.unit == 1u ? 2u : d.store.unit / 2u;
+  CHECK(zo_places_mount(&other, &store, kWeightBytes, fingerprint) == ZO_ERROR_LOG);
+  CHECK(zo_places_mount(&other, &d.store, kWeightBytes - 1, fingerprint) == ZO_ERROR_LOG);
+  CHECK(memcmp(before, d.memory.bytes, sizeof before) == 0);
+  boot(&d);
+  CHECK(d.places.active == 2u && d.kind == ZO_PLACE_WEIGHTS);
+  memset(d.memory.bytes, 0xFF, ZO_PLACES_RECORDS_BYTES);
+  CHECK(zo_places_mount(&other, &store, kWeightBytes, fingerprint) == ZO_OK);
+  CHECK(other.active == 1u && other.place[0].kind == ZO_PLACE_OWN);
+  free(d.memory.bytes);
+}
+
 /* Power fails at each byte of a deployment and of going back: afterwards the device has what it had
  * before or what it was given, whole; and the host's next attempt succeeds. */
 static void test_power_cuts(uint32_t unit) {
@@ -511,6 +537,7 @@ void test_link(void) {
     test_refusals(unit);
     test_failing_reads(unit);
     test_there_and_back(unit);
+    test_other_sizes(unit);
     test_power_cuts(unit);
   }
   test_requests();
