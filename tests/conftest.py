@@ -4,7 +4,9 @@
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=100)
+from helpers.examples import examples
+
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=examples(100))
 settings.load_profile("repeatable")
 
 

@@ -10,6 +10,7 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import Model, initial_weights, load_model, possible_cuts, read_metadata
@@ -67,7 +68,7 @@ def assert_same_graphs(a: Model, b: Model) -> None:
             assert list(map(described, op.outputs)) == list(map(described, other.outputs))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(case=cases())
 def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
     name, seed, overrides = case

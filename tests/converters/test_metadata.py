@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fuzz.files.metadata import changed
+from helpers.examples import examples
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.models.backward_networks import attention, other_operators, parts
@@ -101,7 +102,7 @@ def test_what_was_written_is_read(kind: str) -> None:
     use(load_model(model_of(kind)))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32 - 1), st.integers(1, 3))
 @example("nodes", 1, 1)
 def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count: int) -> None:
@@ -115,7 +116,7 @@ def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count
         assert "metadata" in str(error), error
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([kind for kind in KINDS if "tail" in kind]), st.integers(0, 2**32 - 1))
 def test_of_a_changed_tail_the_place_is_named(kind: str, seed: int) -> None:
     """Or it works: what leads errors back is in the metadata, in no graph."""

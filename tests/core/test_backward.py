@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from helpers import backward
 from helpers.backward import Pool
+from helpers.examples import examples
 from helpers.oracle import backward as oracle
 from helpers.oracle.node_draws import layers, native, stored
 from helpers.oracle.nodes import PLAIN, Layer
@@ -73,7 +74,7 @@ def test_without_factors_errors_fill_16_bits():
     assert (values.tolist(), exponent) == ([24576, -8192, 0], -8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(seeds, sizes, sizes, exponents, factors, st.integers(-40, 40), st.integers(1, 24))
 def test_add(seed, bits, other_bits, exponent, factor, distance, count):
     rng = np.random.default_rng(seed)
@@ -250,7 +251,7 @@ def draw_scales(channels, per_channel, rng):
     return scales
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(layers(), seeds, sizes, exponents, st.booleans(), st.sampled_from([127, 20, 0]))
 def test_conv(layer, seed, bits, exponent, per_channel, largest):
     rng = np.random.default_rng(seed)
@@ -287,7 +288,7 @@ def test_more_weights_than_sums_of_squares_hold():
         backward.conv_norm(native(wide), np.ones(3 * 65536, np.int8))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(layers(), seeds)
 def test_is_the_transposed_layer_within_the_rounding(layer, seed):
     """Against float64: f is off by half a unit at most, which each weight multiplies, and so is the sum."""

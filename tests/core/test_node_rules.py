@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.dense_updates import ONE, dense
+from helpers.examples import examples
 from helpers.nodes import NodeRule, route_nodes, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle import nodes
@@ -130,7 +131,7 @@ def moved(case, before, multiplier, channels, steps):
     return whole, biases, clipped
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases())
 def test_is_the_oracles(case):
     layer, rng = case.layer, np.random.default_rng(case.seed)

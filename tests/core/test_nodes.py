@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.nodes import perturb_nodes, route_nodes, update_from_nodes
 from helpers.oracle import nodes as oracle
 from helpers.oracle.node_draws import layers, native, outputs_of, random_evidence, stored, whole_of
@@ -53,7 +54,7 @@ def rounded(before, steps, fractions, seed):
     return 256 * np.clip(before // 256 + np.floor((steps + r) / ONE), -125, 125)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     layers(),
     st.integers(0, 2**32 - 1),

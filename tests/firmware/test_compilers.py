@@ -112,7 +112,7 @@ def compile_c(compiler: str, core: str | None, kind: str, folder: Path, *flags: 
 
 
 # The optimizer alone sees a value that has no beginning.
-@pytest.mark.parametrize(("compiler", "core"), [("gcc", None), ("gcc", "cortex-m55"), ("clang", "cortex-m4")])
+@pytest.mark.parametrize(("compiler", "core"), [("gcc", None), ("clang", "cortex-m55")])
 def test_c_sources(compiler: str, core: str | None, kind: str, tmp_path: Path) -> None:
     compile_c(compiler, core, kind, tmp_path, "-O2", *ABI)
 
@@ -126,7 +126,10 @@ def test_c_sources_at_every_level(
     compile_c(compiler, core, kind, tmp_path, *flags)
 
 
-@pytest.mark.parametrize(("compiler", "core"), [("gcc", "cortex-m55"), ("clang", "cortex-m4")])
+@pytest.mark.parametrize(
+    ("compiler", "core"),
+    [("gcc", "cortex-m55"), pytest.param("clang", "cortex-m4", marks=pytest.mark.slow)],
+)
 def test_macros_that_are_0_mean_no_extension(compiler: str, core: str, kind: str, tmp_path: Path) -> None:
     # Instructions of an extension are asked for by one macro, and not by its being defined.
     compile_c(compiler, core, kind, tmp_path, "-Os", *WITHOUT_EXTENSIONS)

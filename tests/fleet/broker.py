@@ -53,7 +53,7 @@ class Broker:
         self._process = subprocess.Popen(
             [MOSQUITTO, "-c", self._configuration], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        for _ in range(200):
+        for _ in range(1200):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return
             time.sleep(0.05)

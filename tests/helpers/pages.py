@@ -75,7 +75,7 @@ def start_or_stop_ray(command: str, *arguments: str) -> None:
     atexit.register(start_or_stop_ray, "stop")
     ray = Path(sys.executable).with_name("ray")
     _clusters.append(subprocess.Popen([ray, command, *arguments, "--block"], stdout=subprocess.DEVNULL))
-    for _ in range(30):
+    for _ in range(120):
         if not subprocess.run([ray, "status"], capture_output=True, timeout=60).returncode:
             return
         time.sleep(1)

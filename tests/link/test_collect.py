@@ -101,7 +101,7 @@ def quiet() -> Any:
         port = DirectPort(made, store, until=0)
         while made.step < steps:
             assert made.train_step()[0] == OK
-        with Link(lambda: port, timeout=1) as link:
+        with Link(lambda: port) as link:
             link.hello()
             collect(link, path, **options)
         return link
@@ -175,7 +175,7 @@ def test_a_run_that_measures_itself(unit: int, tmp_path: Path) -> None:
         expected = desktop(name, 1, 2).log
         assert content(store, len(expected)) == expected
         boot = DirectPort(made, store, until=0)  # ImportLog refuses it, and it stays
-        with Link(lambda at=boot: at, timeout=1) as link:
+        with Link(lambda at=boot: at) as link:
             link.hello()
             collect(link, path)
         assert path.read_bytes() == expected

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
@@ -141,7 +142,7 @@ def test_a_flipped_bit_anywhere(path):
 
 
 @given(st.binary(max_size=400), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_garbage(tmp_path_factory, tail, header):
     path = tmp_path_factory.mktemp("log") / "x"
     path.write_bytes((header_bytes() if header else b"") + tail)

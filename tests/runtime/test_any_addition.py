@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.interpreters import KERNELS, require, run_plain
 from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation
@@ -18,7 +19,7 @@ ZERO_POINTS = st.sampled_from([-128, 127, 0, 3])
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 @given(
     shape=st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 20)),
     scales=st.tuples(SCALES, SCALES, st.floats(0.25, 4)),

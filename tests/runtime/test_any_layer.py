@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.filters_as_inputs import with_filters_as_inputs
 from helpers.interpreters import KERNELS, require, run_plain
 from helpers.models import GraphBuilder
@@ -117,7 +118,7 @@ def build(layer: Layer) -> bytes:
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 @given(layer=any_layer())
 def test_bits_are_tflms(kernels: str, layer: Layer) -> None:
     require("tflm")
