@@ -226,7 +226,7 @@ def run_on_desktop(
         runtime.invoke()
         outputs.append(runtime.outputs()[0].reshape(runtime.batch, -1))
     return Desktop(
-        [round(v * 65536) for v in history.steps],
+        [round(v / runtime.metadata.loss.unit * 65536) for v in history.steps],
         content,
         states.found,
         before,

@@ -8,6 +8,8 @@ import pytest
 
 from helpers.exact_gradients import check_gradients, samples
 from helpers.interpreters import require
+from helpers.models import GraphBuilder
+from helpers.models.graph_builder import Activation
 from helpers.oracle.gradients import int8_activations
 from helpers.sequence_networks import FORMS, TIME, sequence_network
 from tflm_zo.converters import inject, load_model, read_metadata
@@ -134,3 +136,39 @@ def test_time_is_a_side_of_the_image():
     for name in ("mean", "an image's side"):
         (*_, layer, _) = read_metadata(inject(sequence_network(name), nodes="*")).nodes
         assert sorted((layer.geometry["out_h"], layer.geometry["out_w"])) == [1, TIME]
+
+
+@pytest.mark.parametrize("reshape", ["RESHAPE", "EXPAND_DIMS", "SQUEEZE"])
+@pytest.mark.parametrize("side", [1, 2])
+@pytest.mark.parametrize("reduction", ["MEAN", "REDUCE_MAX", "AVERAGE_POOL_2D"])
+def test_other_converters_forms(reshape, side, reduction):
+    """Time along either side of an image, reshaped in any of three ways; an axis that counts from the end."""
+    g = GraphBuilder(6)
+    image = [1, TIME, 1, 3] if side == 1 else [1, 1, TIME, 3]
+    x = g.conv(g.input("window", image), "conv", 6, kernel=(3, 1) if side == 1 else (1, 3))
+    sequence = [1, TIME, 6]
+    if reduction == "AVERAGE_POOL_2D":
+        sequence = [1, TIME, 1, 6]
+    y = g.value("sequence", sequence, x.scale, x.zero_point, x.rms)
+    if list(x.shape) == sequence:
+        y = x
+    elif reshape == "RESHAPE" or len(sequence) == 4:
+        g.operator("RESHAPE", [x.index, g.int32("shape", sequence)], [y.index], "Reshape")
+    elif reshape == "SQUEEZE":
+        g.operator("SQUEEZE", [x.index], [y.index], "Squeeze", squeezeDims=np.array([3 - side], np.int32))
+    else:  # an axis of size 1 that is added, where another one has been dropped
+        inner = g.value("inner", [1, TIME * 6], x.scale, x.zero_point, x.rms)
+        g.operator("RESHAPE", [x.index, g.int32("flat", [1, TIME * 6])], [inner.index], "Reshape")
+        wide = g.value("wide", [1, 1, TIME * 6], x.scale, x.zero_point, x.rms)
+        g.operator("EXPAND_DIMS", [inner.index, g.int32("axis", [1])], [wide.index], "ExpandDims")
+        g.operator("RESHAPE", [wide.index, g.int32("shape", sequence)], [y.index], "Reshape")
+    if reduction == "AVERAGE_POOL_2D":
+        window = {"strideH": 1, "strideW": 1, "filterHeight": TIME, "filterWidth": 1, "padding": 1}
+        z = g.value("pooled", [1, 1, 1, 6], y.scale, y.zero_point, y.rms)
+        g.operator(reduction, [y.index], [z.index], "Pool2D", **window)
+    else:
+        z = g.value("pooled", [1, 6], y.scale, y.zero_point, y.rms)
+        g.operator(reduction, [y.index, g.int32("time", [-2])], [z.index], "Reducer")
+    source = g.build([g.softmax(g.dense(g.flatten(z, "flat"), "fc", 4, Activation.NONE), "softmax")])
+    (nodes, _) = read_metadata(inject(load_model(source), nodes="*")).nodes
+    assert (nodes.form, nodes.count) == ("max_pool" if reduction == "REDUCE_MAX" else "mean", 6)

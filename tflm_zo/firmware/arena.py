@@ -57,6 +57,15 @@ _KERNEL_STRUCTS = {
 _REQUEST, _ROOM = 12, 12
 _NOTE, _PLANNED = 24, 40
 _SCRATCH_HANDLE = 4
+# Scratch buffers that TFLM's own kernels ask for, on every machine.
+_OWN_REQUESTS = {
+    BuiltinOperator.MEAN: 3,
+    BuiltinOperator.SUM: 3,
+    BuiltinOperator.REDUCE_MAX: 2,
+    BuiltinOperator.REDUCE_MIN: 2,
+    BuiltinOperator.ADD_N: 2,
+    BuiltinOperator.MIRROR_PAD: 2,
+}
 # While an operator is prepared: a struct for each of its tensors, and its zero points.
 _TEMPORARY = 48
 # By how much structs of a 32-bit target grow without TF_LITE_STATIC_MEMORY: TfLiteTensor, of which each
@@ -194,11 +203,13 @@ def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: 
         variables = sum(_round(t.size * _itemsize(t)) for t in graph.tensors if t.is_variable)
         ports = len(graph.inputs) + len(graph.outputs)
         structs = ports * (_RECORDED_STRUCTS["Persistent TfLiteTensor data"][1] + 20) + 32
-        requests = _REQUEST * (_ROOM + len(scratch))
+        asked = len(scratch) + sum(_OWN_REQUESTS.get(op.builtin, 0) for op in graph.operators)
+        requests = _REQUEST * (_ROOM + asked)
         # Operators are prepared one after the other, all of their structs at the tail at last.
         preparing = requests + max(map(_temporary, graph.operators), default=0) - variables - structs
         buffers = buffers_of(graph, scratch)
-        notes = _NOTE * (len(graph.tensors) + len(scratch)) + _PLANNED * len(buffers.sizes)
+        notes = _NOTE * (len(graph.tensors) + asked)
+        notes += _PLANNED * (len(buffers.sizes) + asked - len(scratch))
         planning = requests + _round(notes + 16) - structs
         # Kernels may have scratch buffers of their own everywhere: what was recorded has them.
         hidden = sizes["head"] - planned_bytes(buffers_of(graph, {}))

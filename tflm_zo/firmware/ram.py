@@ -6,9 +6,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..core import NODE_TAIL, BackwardProgram, TaskKind
+from ..core import NODE_TAIL, BackwardProgram, ModelLoss, TaskKind
 from .arena import Arena, arenas_of
 from .boundaries import Boundaries
 from .device_model import DeviceModel
@@ -132,6 +134,9 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
     total = _eight(count * _TASK_STRUCT)
     header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
     scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
+    loss = metadata.loss
+    assert loss is not None  # the generator has refused such a model
+    values, kind = ModelLoss(loss.kind, loss.scale, loss.zero_point).labels(loss.elements)
     for task in plan.tasks:
         queries = task.values["queries"]
         if task.perturbs_weights:
@@ -145,7 +150,7 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
         own = exact and task.field is None
         total += _eight(4 * queries * samples) + (_eight(2 * samples * task.nodes) if own else 0)
         scratch = max(scratch, task.scratch_values)
-        labels = labels or (4 * metadata.batch if exact else 0)
+        labels = labels or (metadata.batch * values * np.dtype(kind).itemsize if exact else 0)
     if plan.backward is not None:
         total += _backward_bytes(plan.backward, samples)
         scratch = max(scratch, plan.backward.scratch_values)
