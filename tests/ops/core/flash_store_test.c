@@ -136,7 +136,7 @@ static void test_cuts(const geometry* g, uint32_t kind, uint32_t cuts) {
     if (is_cleared) all_or_nothing(&s);
     compare(&s, offset, offset + count);
   }
-  CHECK(flash_part_most_erases(&s.part) > 4u);
+  CHECK(flash_part_most_erases(&s.part) >= cuts / 100u);
   end(&s);
 }
 
@@ -164,7 +164,7 @@ static void test_wear(const geometry* g, uint32_t steps) {
   CHECK(s.part.reads <= 3u * g->sectors * (g->sector_bytes / g->page_bytes) + 64u);
   compare(&s, 0, 0);
   CHECK(flash_part_most_erases(&s.part) - flash_part_least_erases(&s.part) <= 1u);
-  CHECK(flash_part_least_erases(&s.part) > 10u);
+  CHECK(flash_part_least_erases(&s.part) > steps / 2000u);
   end(&s);
 }
 
@@ -203,7 +203,7 @@ static void test_room(void) {
 /* A device that sleeps with its memory off between records mounts before each. Marks cost less than
  * records do. */
 static void test_sleep(const geometry* g) {
-  const uint32_t record_bytes = 32, records = 2000;
+  const uint32_t record_bytes = 32, records = ROUNDS(2000u);
   uint32_t erases[2];
   for (uint32_t sleeps = 0; sleeps < 2u; ++sleeps) {
     stored s;
