@@ -183,8 +183,12 @@ def role(source: str, language: str) -> tuple[str, str, bool]:
 def documented(found: Declared, language: str, depth: int) -> Iterator[str]:
     """Declarations as Markdown, the first of which has the comment of all."""
     fence = "`" * (8 - 2 * depth)
+    signatures = set()
     for source in found.sources:
         kind, signature, is_shown = role(source, language)
+        if signature in signatures:
+            continue  # the form that a macro has in other builds
+        signatures.add(signature)
         yield f"{fence}{{{kind}}} {signature}\n"
         if source is found.sources[0]:
             yield from (f"{text}\n" for text in paragraphs(found.comment))
