@@ -111,8 +111,12 @@ def on_the_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ("name", "flags"),
     [
         *each(CORES, ()),
-        *each(("cortex-m4",), ("-DZO_PORTABLE",)),
-        *each(("cortex-m0plus", "rv32imc"), ("-Os",)),
+        # Slow ones, as the smallest core's are.
+        *(
+            pytest.param(name, (flag,), marks=[*mark.marks, pytest.mark.slow])
+            for names, flag in ((("cortex-m4",), "-DZO_PORTABLE"), (("cortex-m0plus", "rv32imc"), "-Os"))
+            for name, mark in zip(names, each(names), strict=True)
+        ),
     ],
 )
 def test_same_bits_within_budget(name, flags, on_the_host, tmp_path):

@@ -120,7 +120,9 @@ def assert_public_names(nm, objects):
 
 @needs_gcc
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no such option on this machine")
-@pytest.mark.parametrize("level", ["-O0", "-O3", "-Os"])
+@pytest.mark.parametrize(
+    "level", ["-O3", *(pytest.param(level, marks=pytest.mark.slow) for level in ("-O0", "-Os"))]
+)
 def test_host_uses_general_registers_only(tmp_path, level):
     objects = compile_core("gcc", tmp_path, level, "-mgeneral-regs-only")
     # Addresses of functions are in a table where the compiler makes programs that can lie anywhere.
