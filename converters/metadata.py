@@ -18,7 +18,7 @@ from .constants import METADATA_NAME
 from .errors import ConversionError
 from .layer_metadata import Index, ZoNodes, ZoTail, layer_faults
 from .metadata_fit import misfits
-from .model import Model
+from .model import Buffer, Model
 from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of, smallest_command
 
 #: Version of the metadata; readers refuse others.
@@ -193,6 +193,8 @@ class ZoMetadata:
         nodes: layers that carry nodes, in execution order.
         algorithm: name of the algorithm that the model was made for; "": none in particular.
         tail: layers that can be trained by their exact gradients beyond dense ones, or None.
+        run: settings of the run that the model was made for, as far as they differ from the algorithm's, and
+            its length, NAME=VALUE each, as ``--set``, ``--epochs`` and ``--steps`` take them.
     """
 
     version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]
@@ -210,6 +212,7 @@ class ZoMetadata:
     nodes: tuple[ZoNodes, ...] = ()
     algorithm: str = ""
     tail: ZoTail | None = None
+    run: tuple[Annotated[str, Field(pattern="^[a-z0-9_.-]+=.+$")], ...] = ()
 
     @property
     def layers(self) -> list[tuple[int, ...]]:
@@ -254,8 +257,9 @@ class ZoMetadata:
         content = {_HEADROOM if name == "headroom" else name: value for name, value in own.items()}
         if content["original"]["batch"] is None:
             del content["original"]["batch"]
-        if self.tail is None:
-            del content["tail"]
+        for name in ("tail", "run"):
+            if not content[name]:
+                del content[name]
         if self.loss is not None and self.loss.unit == 1.0:
             del content["loss"]["unit"]
         for trainable in content["trainable"]:
@@ -383,6 +387,15 @@ def _role_faults(
             yield f"{where}.{i}: there is no role {port.role} here"
         if (port.role == original) != (port.index is not None):
             yield f"{where}.{i}: an index belongs to an original {original}, and to nothing else"
+
+
+def with_metadata(model: Model, metadata: ZoMetadata) -> Model:
+    """Returns a ZO model with other metadata, not checked; the model is not changed."""
+    result = model.copy()
+    entry = result.find_metadata(METADATA_NAME)
+    assert entry is not None  # it has been read
+    entry.buffer = Buffer(metadata.to_json().encode())
+    return result
 
 
 def read_metadata(model: Model) -> ZoMetadata:

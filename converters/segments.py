@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from .constants import COMMAND, METADATA_NAME
+from .constants import COMMAND
 from .errors import ConversionError
-from .metadata import read_metadata
-from .model import Buffer, Model
+from .metadata import read_metadata, with_metadata
+from .model import Model
 from .passes.set_batch import rewrite_batch
 
 
@@ -55,13 +55,11 @@ def with_batch(model: Model, batch: int) -> Model:
     Raises:
         ConversionError: the model is no ZO model, or an operator ties it to its batch size.
     """
-    metadata, result = read_metadata(model), model.copy()
+    metadata = read_metadata(model)
+    result = with_metadata(model, dataclasses.replace(metadata, batch=batch))
     for graph in result.subgraphs:
         fed = [t for t in graph.inputs if t.name != COMMAND]
         rewrite_batch(graph, batch, metadata.batch, fed)
-    entry = result.find_metadata(METADATA_NAME)
-    assert entry is not None  # it has been read
-    entry.buffer = Buffer(dataclasses.replace(metadata, batch=batch).to_json().encode())
     return result
 
 

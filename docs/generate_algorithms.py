@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from tflm_zo import Exact, Nodes, Settings, Trainer, Weights
-from tflm_zo.cli.set_option import written, written_settings
 from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
 from tflm_zo.logs import SeedLog, SnapshotLog, is_snapshot_log
 from tflm_zo.training import ALGORITHMS, trained_layers
 from tflm_zo.training.algorithms import DEFAULT, summary
 from tflm_zo.training.setting_names import full_name
+from tflm_zo.training.setting_texts import written, written_settings
 
 DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate_algorithms.py: change docstrings in tflm_zo/training and run it again. -->"

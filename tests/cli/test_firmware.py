@@ -19,7 +19,7 @@ from helpers.refusals import refused, wrong_usage
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware
-from tflm_zo.runtime import RUNTIMES
+from tflm_zo.runtime import RUNTIMES, RuntimeUnavailableError
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.length import usual_epochs
 
@@ -121,13 +121,15 @@ def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.Mon
     # What TFLM runs and LiteRT does not is none of LiteRT's business here.
     told = "--data", "d.npz", "--set", "learning-rate=1"  # which is not measured then
     before = as_json("weight.zo.tflite", "-o", "before", *told)
-    for name, kind in RUNTIMES.items():
+    assert before["no_self_test"] == ""
 
-        def refuse(*_: Any, name: str = name) -> None:
-            raise AssertionError(f"firmware asked {name}")
+    def refuse(*_: Any) -> None:
+        raise RuntimeUnavailableError("none is installed")
 
-        monkeypatch.setattr(kind, "__init__", refuse)
-    assert as_json("weight.zo.tflite", "-o", "out", *told)["files"] == before["files"]
+    for kind in RUNTIMES.values():
+        monkeypatch.setattr(kind, "_import", refuse)
+    found = as_json("weight.zo.tflite", "-o", "out", *told)
+    assert found["files"] == before["files"] and found["no_self_test"] == "none is installed"
     assert Path("out/weight_zo_samples.cc").read_bytes() == Path("before/weight_zo_samples.cc").read_bytes()
 
 
@@ -380,6 +382,13 @@ def test_a_batch_that_does_not_divide(files: Path) -> None:
     zo_model("weight", batch=4).save("four.zo.tflite")
     said = "--set batch-size: expected a multiple of the model's batch 4, got 6"
     refused(files, "firmware", "four.zo.tflite", "-o", "out", "--set", "batch-size=6", said=said)
+
+
+def test_what_a_zo_model_has_no_choice_in_is_not_given_up(files: Path) -> None:
+    for name in ("weight", "node"):
+        told = "firmware", f"{name}.zo.tflite", "-o", "next", "--ram", "1K"
+        message = refused(files, *told, said="ram: ")
+        assert "--set" not in str(message) and "8-bit" not in str(message)
 
 
 def test_folders_that_are_there(files: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from helpers.settings import settings_of
-from tflm_zo.cli.set_option import parse_injection, parse_set, split_set, written, written_settings
+from tflm_zo.cli.set_option import parse_injection, split_set
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm
 from tflm_zo.training.setting_names import changed, names, resolve, value_of
+from tflm_zo.training.setting_texts import parse_set, written, written_settings
 
 
 def made(name: str, *given: str) -> Any:

@@ -13,7 +13,6 @@ from .output_file import write_output
 __all__ = [
     "KeepZoModel",
     "parse_loss_output",
-    "layers_or_blocks",
     "parse_nodes",
     "say_loss_output",
 ]
@@ -33,11 +32,6 @@ def say_loss_output(zo: Model, chosen: int | str | None) -> None:
 def parse_loss_output(given: str | None) -> int | str | None:
     """Reads ``--loss-output``: a number is one, anything else a name."""
     return int(given) if given is not None and given.isascii() and given.isdecimal() else given
-
-
-def layers_or_blocks(text: str) -> int | str:
-    """Reads a number of last layers; anything else is a number of blocks in words, which settings check."""
-    return int(text) if text.lstrip("-").isdecimal() and text.isascii() else text
 
 
 def parse_nodes(given: list[str], option: str = "--nodes") -> str | list[str] | None:

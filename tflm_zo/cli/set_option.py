@@ -4,22 +4,18 @@
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
 from ..converters import ZoMetadata
-from ..converters.settings import LAST
-from ..core import Distribution
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
-from ..training.setting_names import TASKS, changed, full_name, names, resolve, value_of
-from .distribution import parse_distribution, written_distribution
-from .injection import layers_or_blocks, parse_nodes
+from ..training.setting_names import changed, full_name
+from ..training.setting_texts import parse_number
+from .injection import parse_nodes
 from .option_names import OF_INJECT
 
 __all__ = [
@@ -27,9 +23,7 @@ __all__ = [
     "SetOption",
     "make_settings",
     "parse_injection",
-    "parse_set",
     "split_set",
-    "written_settings",
 ]
 
 ALGORITHM_HELP: Final = f"{', '.join(ALGORITHMS)}; `tflm-zo algorithms` describes them"
@@ -45,8 +39,6 @@ SetOption = Annotated[
         rich_help_panel="Algorithm",
     ),
 ]
-
-_SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, str]]:
@@ -69,113 +61,17 @@ def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, st
     return run, injection
 
 
-def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
-    """Values of settings, for `changed`.
-
-    Args:
-        settings: settings of the algorithm.
-        given: texts by name, from `split_set`.
-
-    Raises:
-        SettingsError: no setting has that name, or a text is no value of its setting.
-    """
-    values: dict[str, Any] = {}
-    names: dict[tuple[str, str], str] = {}
-    for name, text in given.items():
-        try:
-            owner, field = meant = resolve(settings, name)
-        except SettingsError as error:
-            raise SettingsError(f"--set {error}") from None
-        if meant in names:
-            raise SettingsError(f"--set: {names[meant]} and {name} are the same setting".replace("_", "-"))
-        names[meant] = name
-        values[name] = _value(TASKS[owner] if owner else Settings, field, name, text)
-    return values
-
-
 def parse_injection(given: Mapping[str, str]) -> dict[str, Any]:
     """Values of inject's settings, from `split_set`."""
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name in ("update_bits", "sparse_seed"):
-            values[name] = _number(f"--set {name.replace('_', '-')}", text, int)
+            values[name] = parse_number(f"--set {name.replace('_', '-')}", text, int)
         elif name == "nodes":
             values[name] = parse_nodes([text], "--set nodes")
         else:
             values[name] = text.replace("-", "_") if name == "loss" else text
     return values
-
-
-def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
-    if field == "last":
-        return layers_or_blocks(text)
-    if field == "queries":
-        return _queries(name, text)
-    if field == "layers":
-        return None if text == "auto" else text if text.startswith("last:") else _names(name, text)
-    if field == "int16":
-        return () if text == "none" else text if text == LAST else _names(name, text)
-    hint = typing.get_type_hints(kind)[field]
-    if hint is Distribution:
-        try:
-            return parse_distribution(text)
-        except SettingsError as error:
-            raise SettingsError(f"{name}: {error}") from None
-    arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if type(None) in arguments and text in ("auto", "none"):
-        return None
-    (only,) = (a for a in arguments if a is not type(None))
-    if typing.get_origin(only) is tuple:
-        return _numbers(name, text, typing.get_args(only)[0])
-    if only is bool:
-        if text.lower() not in _SWITCHES:
-            raise SettingsError(f"{name}: expected true or false, got {text!r}")
-        return _SWITCHES[text.lower()]
-    return _number(name, text, only) if only in (int, float) else text
-
-
-def _number(name: str, text: str, kind: Callable[[str], Any]) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        what = "an integer" if kind is int else "a number"
-        raise SettingsError(f"{name}: expected {what}, got {text!r}") from None
-
-
-def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> tuple[Any, ...]:
-    if text == "none":
-        return ()
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        what = "integers" if kind is int else "numbers"
-        raise SettingsError(f"{name}: expected {what} separated by commas, or none, got {text!r}") from None
-
-
-def _names(name: str, text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
-        raise SettingsError(f"{name}: expected names of layers separated by commas, got {text!r}")
-    return found
-
-
-def _queries(name: str, text: str) -> int | dict[str, int] | None:
-    expected = f"{name}: expected a number, auto, or LAYER=NUMBER separated by commas"
-    if text == "auto":
-        return None
-    queries: dict[str, int] = {}
-    for part in text.split(","):
-        layer, equals, number = part.strip().rpartition("=")
-        if not number.isascii() or not number.isdecimal() or (equals and not layer):
-            raise SettingsError(f"{expected}, got {text!r}")
-        if not equals:
-            if "," in text:
-                raise SettingsError(f"{expected}, got {text!r}")
-            return int(number)
-        if layer in queries:
-            raise SettingsError(f"{name}: `{layer}` is given twice")
-        queries[layer] = int(number)
-    return queries
 
 
 def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadata) -> Settings:
@@ -203,26 +99,3 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
         if reason is not None:
             raise SettingsError(f"{name} would have no effect: {reason}")
     return settings
-
-
-def written_settings(settings: Settings) -> dict[str, str]:
-    """Settings that have an effect, as one writes them after ``--set``."""
-    inert = settings.without_effect()
-    found = {}
-    for name in names(settings):
-        if full_name(settings, name) not in inert:
-            found[name.replace("_", "-")] = written(value_of(settings, name))
-    return found
-
-
-def written(value: Any) -> str:
-    """A value as one writes it on the command line."""
-    if value is None:
-        return "auto"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Distribution):
-        return written_distribution(value)
-    if isinstance(value, tuple):
-        return ",".join(v if isinstance(v, str) else f"{v:g}" for v in value) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..converters import Model, read_metadata
+from ..converters import ConversionError, Model, read_metadata
+from ..converters.segments import with_batch
 from ..training import Settings, SettingsError, algorithm, algorithm_for
 from ..training.injection import inject_for, is_zo, trainable_model
 from ..training.setting_names import changed
+from ..training.setting_texts import parse_set, with_run
+from .failures import note
 from .injection import parse_loss_output, say_loss_output
-from .set_option import make_settings, parse_injection, parse_set, split_set
+from .set_option import make_settings, parse_injection, split_set
 
 __all__ = ["ZoSource", "zo_source"]
 
@@ -45,6 +48,7 @@ def zo_source(
     loss_output: str | None = None,
     *,
     batch: int | None = None,
+    length: Mapping[str, object],
 ) -> ZoSource:
     """Returns the ZO model of a run and its settings.
 
@@ -55,7 +59,10 @@ def zo_source(
         set_options: texts of ``--set``, NAME=VALUE each.
         given: settings that have options of their own.
         loss_output: value of ``--loss-output``, or None.
-        batch: samples per invoke of a ZO model that is made; None: as many as suit the minibatch.
+        batch: samples per invoke of a ZO model that is made, or that train has made for its run, unless an
+            operator ties it to others; None: those of a ZO model, and as many as suit the minibatch of one
+            that is made.
+        length: length of the run as it was given, which a ZO model that is made keeps with its settings.
 
     Raises:
         SettingsError: the settings are wrong, or the model does not fit them.
@@ -76,7 +83,8 @@ def zo_source(
         if injection:
             first = "--loss-output" if loss_output is not None else f"--set {next(iter(injection_texts))}"
             raise ValueError(f"{first.replace('_', '-')}: {path} is a ZO model already; give the plain model")
-        usual, zo = _of_zo_model(source, path, name), source
+        usual = _of_zo_model(source, path, name)
+        zo = source if batch is None else _of_batch(source, path, batch)
     else:
         if batch is not None:
             injection["batch"] = batch
@@ -90,13 +98,28 @@ def zo_source(
         say_loss_output(zo, loss_output)
 
     def make(settings: Settings, bits: int | None) -> Model:
-        if is_zo(source):
-            return source
+        if zo is source:
+            return zo
         own = {} if bits is None else {"update_bits": bits}
-        return inject_for(source, settings, **{**injection, **own})
+        made = zo if is_zo(source) else inject_for(source, settings, **{**injection, **own})
+        return with_run(made, settings, algorithm(settings.algorithm), length)
 
     own = make_settings(usual, values(usual), read_metadata(zo))
-    return ZoSource(zo, own, make, frozenset((*given, *texts, *injection_texts)))
+    fixed = {*given, *texts, *injection_texts}
+    if is_zo(source):  # what is part of the model
+        fixed |= {"update_bits"} if own.is_layerwise else {"update_bits", "layers"}
+    kept = zo if zo is source else with_run(zo, own, algorithm(own.algorithm), length)
+    return ZoSource(kept, own, make, frozenset(fixed))
+
+
+def _of_batch(zo: Model, path: Path, batch: int) -> Model:
+    metadata = read_metadata(zo)
+    own = metadata.batch
+    try:
+        return with_batch(zo, batch) if metadata.run and own != batch else zo
+    except ConversionError:
+        note(f"an operator ties {path} to its batch of {own}")
+        return zo
 
 
 def _of_zo_model(zo: Model, path: Path, name: str | None) -> Settings:

@@ -105,6 +105,7 @@ class _Search:
         self._models: dict[tuple[int | None, tuple[str, ...] | None], Model] = {}
         model = self._model(settings, None, None)
         metadata = read_metadata(model)
+        self._batch = metadata.batch
         self._names = trained_layers(model, settings).layers
         self._whole = _Choice(
             metadata.update_bits, settings.batch_size, None, None if search is None else search.blocks
@@ -136,7 +137,7 @@ class _Search:
         # Weight perturbation keeps nothing of a minibatch.
         while self._settings.is_layerwise and "batch_size" not in self._fixed:
             choice = dataclasses.replace(choice, batch_size=choice.batch_size // 2)
-            if choice.batch_size < _FEWEST_SAMPLES:
+            if choice.batch_size < _FEWEST_SAMPLES or choice.batch_size % self._batch:
                 break
             yield choice
 

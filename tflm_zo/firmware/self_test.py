@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import constants
-from ..converters.metadata import ZoMetadata, ZoPort, read_metadata
-from ..converters.model import Buffer, Model, Operator, Tensor
+from ..converters.metadata import ZoMetadata, ZoPort, read_metadata, with_metadata
+from ..converters.model import Model, Operator, Tensor
 from ..converters.passes.layer_names import shown_name
-from ..runtime import InvokeError, ModelError, Runtime, available, load
+from ..runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, available, load
 from .device_model import DeviceModel
 from .source_text import string
 
@@ -30,6 +30,7 @@ def loaded(model: Model) -> Runtime:
 
     Raises:
         ModelError: none takes it.
+        RuntimeUnavailableError: none is installed.
     """
     names = [name for name in ("litert", "tflite-runtime", "tflm") if name in available()]
     for name in names[:-1]:
@@ -37,7 +38,7 @@ def loaded(model: Model) -> Runtime:
             return load(model, name)
         except ModelError:
             continue
-    return load(model, names[-1])
+    return load(model, names[-1] if names else "litert")
 
 
 def noise(batch: int, inputs: int, number: int, count: int) -> NDArray[np.int8]:
@@ -81,11 +82,8 @@ def _with_all_outputs(model: Model) -> tuple[Model, dict[tuple[int, int], int]]:
         segments.append(dataclasses.replace(segment, outputs=tuple(ports)))
     original = dataclasses.replace(metadata.original, outputs=tuple(names))
     own.signatures = []
-    entry = own.find_metadata(constants.METADATA_NAME)
-    assert entry is not None  # it has been read
     changed = dataclasses.replace(metadata, segments=tuple(segments), original=original)
-    entry.buffer = Buffer(changed.to_json().encode())
-    return own, numbers
+    return with_metadata(own, changed), numbers
 
 
 def _computed(model: Model) -> list[list[tuple[Operator, list[NDArray[Any]]]]]:
@@ -136,7 +134,7 @@ def self_test_source(model: Model, devices: Sequence[DeviceModel]) -> tuple[str,
     metadata, why = read_metadata(model), ""
     try:
         computed = _computed(model)
-    except (InvokeError, ModelError) as error:
+    except (InvokeError, ModelError, RuntimeUnavailableError) as error:
         computed, why = [], str(error)
     codes = {op.code.name: op.code for d in devices for m in d.segments for op in m.subgraphs[0].operators}
     kinds, rows = sorted(codes), list[str]()

@@ -172,18 +172,10 @@ class Plan:
         search = [] if way.search is None else ["--choose-block", f"{way.search.blocks}:{way.search.epochs}"]
         if way.search is not None and way.search.held_out != BlockSearch.held_out:
             search += ["--held-out", f"{way.search.held_out:g}"]
-        train += ["--batch-size", str(way.settings.batch_size), *search, *sets]
-        firmware = [
-            "tflm-zo",
-            "firmware",
-            self.model,
-            "-o",
-            f"{stem}_firmware",
-            "--data",
-            "adapt.npz",
-            *usual,
-        ]
-        firmware += ["--set", f"batch-size={way.settings.batch_size}", *search, *sets]
+        # The same samples and the same weights as the device's.
+        train += ["--batch-size", str(way.settings.batch_size), "--keep", "last", *search, *sets]
+        firmware = ["tflm-zo", "firmware", f"{stem}.trained.zo.tflite", "-o", f"{stem}_firmware"]
+        firmware += ["--data", "adapt.npz", *search]
         return shlex.join(train), shlex.join(firmware)
 
     def as_dict(self) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from ..converters import ZoMetadata
 from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
+from .setting_names import changed
+from .setting_texts import OF_LENGTH, parse_set, run_of
 from .settings import Estimator, Schedule, Settings
 from .tasks import Exact, Nodes, Weights
 
@@ -300,7 +302,8 @@ def algorithm_of(metadata: ZoMetadata) -> str:
 
 def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
     """Returns the settings of an algorithm for a ZO model: its tasks train what of the layers is trainable
-    there, weights, biases or both.
+    there, weights, biases or both. Those of the algorithm that the model was made for are, where the model
+    keeps them, the settings of the run that it was made for.
 
     Args:
         metadata: the model's metadata.
@@ -315,7 +318,11 @@ def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
         dataclasses.replace(t, parameters=of_weights if isinstance(t, Weights) else of_nodes)
         for t in settings.tasks
     )
-    return dataclasses.replace(settings, tasks=tuple(tasks))
+    settings = dataclasses.replace(settings, tasks=tuple(tasks))
+    if name not in (None, algorithm_of(metadata)):
+        return settings
+    texts = {key.replace("-", "_"): text for key, text in run_of(metadata).items() if key not in OF_LENGTH}
+    return changed(settings, parse_set(settings, texts))
 
 
 def usual_settings(metadata: ZoMetadata) -> Settings:

@@ -13,10 +13,10 @@ from ...converters import InjectSettings
 from ...converters.table import table
 from ...training import ALGORITHMS, algorithm, inject_settings
 from ...training.algorithms import summary
+from ...training.setting_texts import written, written_settings
 from ..option_names import options_of
 from ..options import Json
 from ..results import show
-from ..set_option import written, written_settings
 from .inject import inject
 
 EXAMPLE = "tflm-zo algorithms elastic-zo-int8"

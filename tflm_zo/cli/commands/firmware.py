@@ -28,10 +28,12 @@ from ...firmware import (
 )
 from ...runtime import Inputs
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
+from ...training.algorithms import algorithm_of
 from ...training.costs import RunCosts
 from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
-from ..failures import waiting_for
+from ...training.setting_texts import run_of
+from ..failures import note, waiting_for
 from ..options import (
     BlockHeldOut,
     BlockSearchOption,
@@ -43,7 +45,8 @@ from ..options import (
     optional,
     parse_bytes,
 )
-from ..output_file import check_output, write_output
+from ..output_file import check_different, check_output, write_output
+from ..recalibration import usually_recalibrated
 from ..results import show
 from ..set_option import SetOption
 from ..zo_source import ZoSource, zo_source
@@ -172,10 +175,27 @@ def firmware(
     check_folder(output, force=force)
     most = None if ram is None else parse_bytes("--ram", ram)
     given = load_model(model)
-    beside = None if is_zo(given) else output.with_name(f"{output.name}.zo.tflite")
-    if beside is not None:
-        check_output(beside, force=force)
-    source = zo_source(given, model, algorithm, settings, {}, batch=1)
+    beside: Path | None = output.with_name(f"{output.name}.zo.tflite")
+    recorded = dict[str, str]()
+    if is_zo(given):
+        metadata = read_metadata(given)
+        recorded = run_of(metadata) if algorithm in (None, algorithm_of(metadata)) else recorded
+    elif data is not None and usually_recalibrated(given, data, None, settings, None):
+        note(f"train recalibrates {model} first: its ZO model in the place of {model} makes the same run")
+    if epochs is None and steps is None:
+        epochs, steps = (int(recorded[n]) if n in recorded else None for n in ("epochs", "steps"))
+    if search is None and "choose-block" in recorded:
+        note(
+            f"train chose a block of layers (--choose-block {recorded['choose-block']}): give that, too, "
+            "or the layers that it chose, --set layers=NAMES"
+        )
+    length = {"epochs": epochs, "steps": steps, "choose-block": choose_block}
+    source = zo_source(given, model, algorithm, settings, {}, batch=1, length=length)
+    if source.zo is given:
+        beside = None
+    else:
+        check_different({"MODEL": model}, {"the ZO model of -o": beside})
+        check_output(output.with_name(f"{output.name}.zo.tflite"), force=force)
     arrays, count = _device_samples(source.zo, data, samples)
     loaded, run, given_up = source.zo, source.settings, tuple[str, ...]()
     if most is not None:

@@ -23,7 +23,8 @@ from ...converters.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT
-from ..injection import layers_or_blocks, parse_loss_output, parse_nodes, say_loss_output
+from ...training.setting_texts import layers_or_blocks
+from ..injection import parse_loss_output, parse_nodes, say_loss_output
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice
 from ..output_file import check_output, write_output

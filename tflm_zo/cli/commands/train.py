@@ -219,6 +219,7 @@ def train(
             settings,
             {name: value for name, value in given.items() if value is not None},
             loss_output,
+            length={"epochs": epochs, "steps": steps, "choose-block": choose_block},
         )
         run = TrainingRun(
             made.zo, made.settings, files, runtime, threads, workers, force=force, resume=resume

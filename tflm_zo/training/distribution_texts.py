@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A distribution of the perturbation as people write it on the command line."""
+"""A distribution of the perturbation as people write it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
-from ..training import SettingsError
+from .checks import SettingsError
 
 __all__ = ["DISTRIBUTIONS", "parse_distribution", "written_distribution"]
 
@@ -42,5 +42,8 @@ def parse_distribution(text: str) -> Distribution:
 def written_distribution(z: Distribution) -> str:
     """A distribution as `parse_distribution` reads it."""
     name = next(name for name, family in _FAMILIES.items() if family is type(z))
-    size = f"{z.std:g}" if isinstance(z, Gaussian) else str(z.mu)
-    return f"{name}:{size}" + (f":{z.p_zero / 256:.2g}" if z.p_zero else "")
+    size = repr(z.std).removesuffix(".0") if isinstance(z, Gaussian) else str(z.mu)
+    if not z.p_zero:
+        return f"{name}:{size}"
+    zeros = f"{z.p_zero / 256:.2g}"
+    return f"{name}:{size}:{zeros if round(float(zeros) * 256) == z.p_zero else z.p_zero / 256}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tflm_zo.cli.distribution import parse_distribution
 from tflm_zo.core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import SettingsError
+from tflm_zo.training.distribution_texts import parse_distribution
 
 
 @pytest.mark.parametrize(

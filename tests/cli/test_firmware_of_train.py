@@ -1,0 +1,151 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Firmware of the files that `tflm-zo train` wrote is the run that `train` did."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm_zo as zo
+from helpers.commands import invoke
+from helpers.models import MODELS
+from tflm_zo import load_model
+from tflm_zo.converters import read_metadata
+from tflm_zo.firmware import generate_firmware
+from tflm_zo.training import ALGORITHMS, algorithm
+from tflm_zo.training.algorithms import algorithm_for, usual_settings
+from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import with_run
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("model.tflite").write_bytes(MODELS["small_cnn"]())
+    x = RNG.uniform(-1.9, 1.9, (40, 8, 8, 1)).astype(np.float32)
+    np.savez("adapt.npz", x=x, y=RNG.integers(0, 4, 40))
+    return tmp_path
+
+
+def done(*words: Any) -> dict[str, Any]:
+    result = invoke(*map(str, words), "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def constants(path: str) -> list[bytes]:
+    return [bytes(t.buffer.data) for t in load_model(path).subgraphs[0].all_tensors()]
+
+
+def sizes_and_settings(folder: str) -> list[str]:
+    """What the folder says of its run, but for the command."""
+    text = Path(folder, "m_zo_config.h").read_text()
+    found = re.findall(r"^#define .*|^ \* +\w.*: .*", text, re.M)
+    return [line for line in found if "firmware" not in line]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--batch-size", "8", "--steps", "3", "--set", "queries=3", "--set", "seed=7"),
+        ("--set", "exact.last=1", "--set", "step-clip=2.71828182", "--epochs", "1"),
+        (
+            "--algorithm",
+            "weight",
+            "--set",
+            "perturbation=sparse-uniform:3:0.33",
+            "--learning-rate",
+            "0.123456789",
+        ),
+        ("--algorithm", "mezo", "--batch-size", "20", "--set", "schedule=cosine"),
+    ],
+)
+def test_it_is_the_run_of_train(given: tuple[str, ...]) -> None:
+    before = done("train", "model.tflite", "adapt.npz", "-o", "trained.tflite", "--keep", "last", *given)
+    made = done("firmware", "trained.zo.tflite", "-o", "out", "--name", "m", "--data", "adapt.npz")
+    assert made["steps"] == before["steps"]
+    # The device's ZO model repeats the run on the desktop, to the bit.
+    own = read_metadata(load_model(made["zo_model"]))
+    assert own.batch == 1
+    told = ["--steps", before["steps"], "--keep", "last"]
+    again = done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
+    assert constants("again.tflite") == constants("trained.tflite") != constants("model.tflite")
+    assert again["measured_rate"] == before["measured_rate"]
+    # It takes what firmware of the plain model takes by the same options.
+    words = [w for w in given if w not in ("--batch-size", "--learning-rate")]
+    for option in ("batch-size", "learning-rate"):
+        if f"--{option}" in given:
+            i = words.index(given[given.index(f"--{option}") + 1])
+            words[i : i + 1] = ["--set", f"{option}={words[i]}"]
+    plain = done("firmware", "model.tflite", "-o", "plain", "--name", "m", "--data", "adapt.npz", *words)
+    assert plain["ram_bytes"] == made["ram_bytes"]
+    assert sizes_and_settings("out") == sizes_and_settings("plain")
+
+
+def test_options_come_before_what_the_model_keeps() -> None:
+    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--set", "queries=3")
+    made = done("firmware", "t.zo.tflite", "-o", "out", "--steps", 5, "--set", "queries=2")
+    assert made["steps"] == 5
+    kept = read_metadata(load_model(made["zo_model"]))
+    assert "nodes.queries=2" in kept.run and "steps=5" in kept.run
+    # Another algorithm has its own settings.
+    assert algorithm_for(kept, "fqt") == algorithm_for(read_metadata(zo.inject("model.tflite")), "fqt")
+
+
+def test_the_zo_model_of_train_is_not_written_over() -> None:
+    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2)
+    before = Path("t.zo.tflite").read_bytes()
+    result = invoke("firmware", "t.zo.tflite", "-o", "t", "--force")
+    assert result.exit_code == 1 and "choose another name" in result.output
+    assert Path("t.zo.tflite").read_bytes() == before
+
+
+def test_a_block_that_train_chose_is_said() -> None:
+    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--choose-block", 1)
+    result = invoke("firmware", "t.zo.tflite", "-o", "out")
+    assert result.exit_code == 0 and "train chose a block of layers (--choose-block 1)" in result.output
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_settings_come_back_as_they_were(name: str) -> None:
+    """All settings of a run that differ from its algorithm's, floats to the bit."""
+    settings = algorithm(name)
+    model = zo.inject("model.tflite")
+    changes: dict[str, Any] = {"seed": 4_000_000_001, "batch_size": 24, "layers": ("conv*", "fc1")}
+    if "schedule" not in settings.without_effect():
+        changes |= {"schedule": "step", "decay": 1 / 3, "learning_rate": 0.1 + 0.2}
+    wanted = changed(settings, changes)
+    metadata = read_metadata(with_run(model, wanted, settings, {"steps": 3, "epochs": None}))
+    kept = algorithm_for(type(metadata)(**{**vars(metadata), "algorithm": name}))
+    assert changed(kept, {}) == changed(wanted, {})
+
+
+def test_python_takes_them_too() -> None:
+    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--set", "queries=3")
+    settings = usual_settings(read_metadata(load_model("t.zo.tflite")))
+    assert settings.nodes.queries == 3
+    made = generate_firmware("t.zo.tflite", steps=2, samples=4)
+    told = generate_firmware("t.zo.tflite", settings, steps=2, samples=4)
+    assert made.files == told.files
+
+
+def test_the_commands_of_a_plan_are_one_run() -> None:
+    plan = zo.plan("model.tflite", board="pico")
+    assert plan.best is not None
+    train, firmware = (shlex.split(line)[1:] for line in plan.commands(plan.best))
+    before, made = done(*train), done(*firmware)
+    assert before["steps"] == made["steps"]
+    told = ["--steps", before["steps"], "--keep", "last"]
+    done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
+    assert constants("again.tflite") == constants("model.trained.tflite")
+    ram = plan.best.ram - plan.best.arena + made["arena_bytes"]
+    assert made["ram_bytes"] - max(made["arena_bytes"], made["arena_bytes_mve"]) + made["arena_bytes"] == ram

@@ -1,0 +1,201 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Settings as texts: how people write them, and how a ZO model keeps those of its run."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..converters import Model, ZoMetadata, read_metadata
+from ..converters.metadata import with_metadata
+from ..converters.settings import LAST
+from ..core import Distribution
+from .checks import SettingsError
+from .distribution_texts import parse_distribution, written_distribution
+from .setting_names import TASKS, full_name, names, resolve, value_of
+from .settings import Settings
+
+__all__ = [
+    "OF_LENGTH",
+    "layers_or_blocks",
+    "parse_number",
+    "parse_set",
+    "run_of",
+    "with_run",
+    "written",
+    "written_settings",
+]
+
+_SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+#: What the metadata of a ZO model has of its run besides settings.
+OF_LENGTH: Final = ("epochs", "steps", "choose-block")
+
+
+def run_of(metadata: ZoMetadata) -> dict[str, str]:
+    """Returns the settings of the run that a ZO model was made for, and its length, as texts by name."""
+    return dict(item.split("=", 1) for item in metadata.run)
+
+
+def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str, object]) -> Model:
+    """Returns a ZO model that keeps the settings of its run.
+
+    Args:
+        zo: the ZO model; it is not changed.
+        settings: settings of the run.
+        usual: those of its algorithm.
+        length: values of `OF_LENGTH` by name; None where one is not given.
+    """
+    given = (f"{name}={value}" for name, value in length.items() if value is not None)
+    run = (*_written_changes(settings, usual), *given)
+    return with_metadata(zo, dataclasses.replace(read_metadata(zo), run=run))
+
+
+def layers_or_blocks(text: str) -> int | str:
+    """Reads a number of last layers; anything else is a number of blocks in words, which settings check."""
+    return int(text) if text.lstrip("-").isdecimal() and text.isascii() else text
+
+
+def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
+    """Values of settings, for `changed`.
+
+    Args:
+        settings: settings of the algorithm.
+        given: texts by name, from `split_set`.
+
+    Raises:
+        SettingsError: no setting has that name, or a text is no value of its setting.
+    """
+    values: dict[str, Any] = {}
+    names: dict[tuple[str, str], str] = {}
+    for name, text in given.items():
+        try:
+            owner, field = meant = resolve(settings, name)
+        except SettingsError as error:
+            raise SettingsError(f"--set {error}") from None
+        if meant in names:
+            raise SettingsError(f"--set: {names[meant]} and {name} are the same setting".replace("_", "-"))
+        names[meant] = name
+        values[name] = _value(TASKS[owner] if owner else Settings, field, name, text)
+    return values
+
+
+def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
+    if field == "last":
+        return layers_or_blocks(text)
+    if field == "queries":
+        return _queries(name, text)
+    if field == "layers":
+        return None if text == "auto" else text if text.startswith("last:") else _names(name, text)
+    if field == "int16":
+        return () if text == "none" else text if text == LAST else _names(name, text)
+    hint = typing.get_type_hints(kind)[field]
+    if hint is Distribution:
+        try:
+            return parse_distribution(text)
+        except SettingsError as error:
+            raise SettingsError(f"{name}: {error}") from None
+    arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if type(None) in arguments and text in ("auto", "none"):
+        return None
+    (only,) = (a for a in arguments if a is not type(None))
+    if typing.get_origin(only) is tuple:
+        return _numbers(name, text, typing.get_args(only)[0])
+    if only is bool:
+        if text.lower() not in _SWITCHES:
+            raise SettingsError(f"{name}: expected true or false, got {text!r}")
+        return _SWITCHES[text.lower()]
+    return parse_number(name, text, only) if only in (int, float) else text
+
+
+def parse_number(name: str, text: str, kind: Callable[[str], Any]) -> Any:
+    """Reads a number of a kind, int or float.
+
+    Raises:
+        SettingsError: the text is none; the message names the setting.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        what = "an integer" if kind is int else "a number"
+        raise SettingsError(f"{name}: expected {what}, got {text!r}") from None
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> tuple[Any, ...]:
+    if text == "none":
+        return ()
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        what = "integers" if kind is int else "numbers"
+        raise SettingsError(f"{name}: expected {what} separated by commas, or none, got {text!r}") from None
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise SettingsError(f"{name}: expected names of layers separated by commas, got {text!r}")
+    return found
+
+
+def _queries(name: str, text: str) -> int | dict[str, int] | None:
+    expected = f"{name}: expected a number, auto, or LAYER=NUMBER separated by commas"
+    if text == "auto":
+        return None
+    queries: dict[str, int] = {}
+    for part in text.split(","):
+        layer, equals, number = part.strip().rpartition("=")
+        if not number.isascii() or not number.isdecimal() or (equals and not layer):
+            raise SettingsError(f"{expected}, got {text!r}")
+        if not equals:
+            if "," in text:
+                raise SettingsError(f"{expected}, got {text!r}")
+            return int(number)
+        if layer in queries:
+            raise SettingsError(f"{name}: `{layer}` is given twice")
+        queries[layer] = int(number)
+    return queries
+
+
+def written_settings(settings: Settings) -> dict[str, str]:
+    """Settings that have an effect, as one writes them after ``--set``."""
+    inert = settings.without_effect()
+    found = {}
+    for name in names(settings):
+        if full_name(settings, name) not in inert:
+            found[name.replace("_", "-")] = written(value_of(settings, name))
+    return found
+
+
+def _written_changes(settings: Settings, usual: Settings) -> tuple[str, ...]:
+    """Returns the minibatch and what differs from other settings of a run, as NAME=VALUE each, for
+    `parse_set`; not `sync_every`, which changes no bit of a run.
+    """
+    own = [("", name) for name in names(Settings()) if not resolve(Settings(), name)[0]]
+    own += [(t, f.name) for t, kind in TASKS.items() if settings.has(kind) for f in dataclasses.fields(kind)]
+    found = []
+    for owner, field in own:
+        name = f"{owner}.{field}" if owner else field
+        kept = name == "batch_size" or (owner and not usual.has(TASKS[owner]))
+        if field != "sync_every" and (kept or value_of(settings, name) != value_of(usual, name)):
+            found.append(f"{name.replace('_', '-')}={written(value_of(settings, name))}")
+    return tuple(found)
+
+
+def written(value: Any) -> str:
+    """A value as one writes it on the command line."""
+    if value is None:
+        return "auto"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Distribution):
+        return written_distribution(value)
+    if isinstance(value, tuple):
+        return ",".join(map(written, value)) or "none"
+    if isinstance(value, Mapping):
+        return ",".join(f"{layer}={number}" for layer, number in value.items())
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
