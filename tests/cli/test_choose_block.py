@@ -54,8 +54,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: Any, code: int = 0, runtime: str = "litert") -> Any:
-    given = ["train", "p.tflite", "d.npz", "--runtime", runtime, *GIVEN, *arguments]
+def run(*arguments: Any, code: int = 0, runtime: str = "litert", model: str = "p.tflite") -> Any:
+    given = ["train", model, "d.npz", "--runtime", runtime, *GIVEN, *arguments]
     done = invoke(*given)
     assert done.exit_code == code, done.output
     return done
@@ -65,8 +65,10 @@ def result_of(*arguments: Any, **more: Any) -> Any:
     return json.loads(run(*arguments, "--json", **more).stdout)
 
 
-def outputs(name: str) -> list[bytes]:
-    return [Path(f"{name}{end}").read_bytes() for end in (".tflite", ".zolog", ".zo.tflite")]
+def outputs(name: str, zo: str | None = None) -> list[bytes]:
+    """What a run has written; `zo`: where its ZO model is another run's."""
+    paths = f"{name}.tflite", f"{name}.zolog", f"{zo or name}.zo.tflite"
+    return [Path(path).read_bytes() for path in paths]
 
 
 def layers_of(name: str) -> list[str]:
@@ -101,8 +103,9 @@ def test_the_block_is_chosen_and_trained(folder: Path) -> None:
     assert choice["equivalents"] == pytest.approx(expected.equivalents, abs=1e-3)
     assert (choice["probed"], choice["measure"], choice["held_out_samples"]) == (True, "accuracy", 10)
     assert layers_of("a") == list(expected.layers)
-    result_of("-o", "b.tflite", "--epochs", 2, "--set", f"layers={','.join(expected.layers)}")
-    assert outputs("a") == outputs("b")
+    layers = f"layers={','.join(expected.layers)}"
+    result_of("-o", "b.tflite", "--epochs", 2, "--set", layers, model="a.zo.tflite")
+    assert outputs("a", zo="a") == outputs("b", zo="a")
 
 
 def test_the_table(folder: Path) -> None:
@@ -122,12 +125,11 @@ def test_the_table(folder: Path) -> None:
 def test_the_probes_are_part_of_the_budget(folder: Path) -> None:
     result = result_of("-o", "a.tflite", "--budget", 1000, "--choose-block", 3)
     spent = result["block_choice"]["equivalents"]
-    left = result_of(
-        "-o", "b.tflite", "--budget", 1000 - spent, "--set", f"layers={','.join(layers_of('a'))}"
-    )
+    layers = f"layers={','.join(layers_of('a'))}"
+    left = result_of("-o", "b.tflite", "--budget", 1000 - spent, "--set", layers, model="a.zo.tflite")
     assert result["steps"] == left["steps"] > 1
     assert spent + result["equivalents"] <= 1000
-    assert outputs("a") == outputs("b")
+    assert outputs("a", zo="a") == outputs("b", zo="a")
 
 
 def test_same_choice_in_tflm(folder: Path) -> None:
@@ -261,11 +263,13 @@ def test_refused_for_weight_perturbation(folder: Path) -> None:
 
 
 def test_a_log_of_other_layers(folder: Path) -> None:
-    run("-o", "a.tflite", "--steps", 2, "--set", "layers=fc1")
-    before = outputs("a")
-    done = run("-o", "a.tflite", "--steps", 2, "--choose-block", 3, "--resume", code=1)
+    run("-o", "z.tflite", "--steps", 1)
+    run("-o", "a.tflite", "--steps", 2, "--set", "layers=fc1", model="z.zo.tflite")
+    before = outputs("a", zo="z")
+    told = "--steps", 2, "--choose-block", 3, "--resume"
+    done = run("-o", "a.tflite", *told, model="z.zo.tflite", code=1)
     assert "trains fc1, which is none of the blocks" in done.stderr
-    assert outputs("a") == before
+    assert outputs("a", zo="z") == before
 
 
 def test_help() -> None:

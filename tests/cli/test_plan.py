@@ -41,15 +41,23 @@ def test_it_ends_with_what_fits_and_the_commands() -> None:
     assert lines[-4].startswith("fits: nodes, 16-bit updates, minibatches of 32")
     assert lines[-3].startswith("trains 4 of 5 layers (99.8 % of the weights): conv2, fc1, fc2, fc3")
     assert shlex.split(lines[-2])[:3] == ["tflm-zo", "train", "lenet5.tflite"]
-    assert shlex.split(lines[-1])[:3] == ["tflm-zo", "firmware", "lenet5.tflite"]
+    assert shlex.split(lines[-1])[:3] == ["tflm-zo", "firmware", "lenet5.trained.zo.tflite"]
+
+
+def trained(train: str, shape: tuple[int, ...], *more: str) -> None:
+    """Does what the first of a plan's commands says, on noise."""
+    x = np.random.default_rng(0).random((20, *shape), np.float32)
+    np.savez("adapt.npz", x=x, y=np.arange(20) % 4)
+    made = invoke(*shlex.split(train)[1:], "--learning-rate", "1", "--steps", "1", *more)
+    assert made.exit_code == 0, made.output
 
 
 def test_its_commands_are_commands() -> None:
     """What it prints for a device that is small is taken by firmware, and has the RAM that was foretold."""
     found = json.loads(done("--ram", "90K", "--json").stdout)
     best = found["ways"][found["best"]]
-    words = [w for w in shlex.split(found["commands"][1])[1:] if w not in ("--data", "adapt.npz")]
-    made = invoke(*words, "--json")
+    trained(found["commands"][0], (28, 28, 1))
+    made = invoke(*shlex.split(found["commands"][1])[1:], "--json")
     assert made.exit_code == 0, made.output
     said = json.loads(made.stdout)
     assert said["arena_bytes"] == best["arena_bytes"]
@@ -62,8 +70,9 @@ def test_the_table_of_the_firmware_has_the_ram_of_the_plan() -> None:
     Path("d.tflite").write_bytes(MODELS["depthwise_separable"]())
     found = zo.plan("d.tflite", core="cortex-m4")
     assert found.best is not None and found.best.sizes.ram.arena.bytes_mve > found.best.arena
-    words = shlex.split(found.commands(found.best)[1])[1:]
-    said = invoke(*(w for w in words if w not in ("--data", "adapt.npz")))
+    train, firmware = found.commands(found.best)
+    trained(train, zo.load_model("d.tflite").subgraphs[0].inputs[0].shape[1:])
+    said = invoke(*shlex.split(firmware)[1:])
     assert said.exit_code == 0, said.output
     row = next(line for line in said.stdout.splitlines() if line.startswith("│ node"))
     cells = [int(cell.replace(",", "")) for cell in row.strip("│").split("│")[5:]]
@@ -152,9 +161,8 @@ def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
     cost = next(c for c in made.costs if c.way.search is not None and c.way.settings.batch_size == 8)
     train, firmware = (shlex.split(line) for line in made.commands(cost))
     assert all({"--choose-block", "2:3", "--held-out", "0.25"} <= set(words) for words in (train, firmware))
-    x = np.random.default_rng(0).random((20, 28, 28, 1), np.float32)
-    np.savez("adapt.npz", x=x, y=np.arange(20) % 10)
-    said = invoke(*firmware[1:], "--set", "learning-rate=1", "--json")
+    trained(shlex.join(train), (28, 28, 1))
+    said = invoke(*firmware[1:], "--json")
     assert said.exit_code == 0, said.output
     found = json.loads(said.stdout)
     assert found["arena_bytes"] == cost.arena
