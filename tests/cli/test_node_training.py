@@ -18,6 +18,7 @@ from helpers.models import MODELS, GraphBuilder
 from tflm_zo import inject
 from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.converters import load_model, read_metadata, set_batch
+from tflm_zo.converters.metadata import with_metadata
 from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import Nodes, Settings, Trainer, Weights
 from tflm_zo.training.integers import layerwise_integers
@@ -101,7 +102,8 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
         algorithm="node",
         export_batch=1,
     )
-    assert Path("a.zo.tflite").read_bytes() == zo.to_bytes()
+    run_of_it = dataclasses.replace(read_metadata(zo), run=("batch-size=32",))
+    assert Path("a.zo.tflite").read_bytes() == with_metadata(zo, run_of_it).to_bytes()
     assert result["trainable_weights"] == 2400 + 48_000 + 10_080 + 840
     trained, original = (
         {t.name: t.numpy().tobytes() for t in load_model(p).subgraphs[0].tensors if t.is_constant}
