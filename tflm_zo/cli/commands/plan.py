@@ -232,6 +232,7 @@ def _legend(target: Target) -> list[str]:
     energy = "" if target.clock is None or target.power is None else "; energy: of 10⁵"
     return [
         "batch: minibatch; work: workspace; RAM: stack and C library, too; log: of a step",
+        "flash: without the C library; newlib with printf takes about 33 KB",
         f"instructions: of a step{times}{energy}",
         "backprop: bytes that backpropagating them takes (ElasticZO, equations 4 and 15)",
     ]
