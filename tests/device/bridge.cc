@@ -363,7 +363,7 @@ int device_take_record(const uint8_t* record, uint32_t count) {
 
 // `samples`: of the answer; 0: there are more slices to do.
 int device_answer_slice(uint32_t* samples) {
-  zo_fleet_answer answer;
+  zo_fleet_answer answer{};
   const zo_status status = AnswerSlice(&trainer, &answer, 0);
   *samples = answer.samples;
   return status;
