@@ -388,7 +388,7 @@ def test_what_a_zo_model_has_no_choice_in_is_not_given_up(files: Path) -> None:
     for name in ("weight", "node"):
         told = "firmware", f"{name}.zo.tflite", "-o", "next", "--ram", "1K"
         message = refused(files, *told, said="ram: ")
-        assert "--set" not in str(message) and "8-bit" not in str(message)
+        assert "--set" not in message and "8-bit" not in message
 
 
 def test_folders_that_are_there(files: Path) -> None:

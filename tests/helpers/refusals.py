@@ -9,8 +9,8 @@ from typing import Any
 from helpers.commands import invoke
 
 
-def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> None:
-    """The command fails as it should, and the folder is as it was.
+def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> str:
+    """The command fails as it should, and the folder is as it was. Returns its last line.
 
     `last`: a progress bar was on the screen before.
     """
@@ -20,6 +20,7 @@ def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> Non
     assert lines[-1].startswith("error: ") and said in lines[-1], done.stderr
     assert last or len(lines) == 1, done.stderr
     assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+    return str(lines[-1])
 
 
 def wrong_usage(folder: Path, *arguments: Any, said: str) -> None:

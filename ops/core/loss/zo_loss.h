@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Fraction bits of every loss: int32, unit 2^-16 nat; of the mean squared error 2^-16 (8 s)^2, where s is
- * the scale of the output: 1 is the error of 8 levels. */
+/* Fraction bits of every loss: int32, unit 2^-16 nat; of the mean squared error 2^-16 (8 s)^2,
+ * where s is the scale of the output: 1 is the error of 8 levels. */
 #define ZO_LOSS_BITS 16
 
 typedef enum zo_loss_kind {
@@ -98,8 +98,8 @@ zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t sample
  *   loss = s^2 / elements * sum_j (z_j - t_j)^2.
  *
  *   outputs, targets  int8 [samples, elements], elements 1..2^20
- *   multiplier, shift s^2 / elements / unit * 2^16 = multiplier * 2^-shift, where the unit is what a
- *                     loss of 1 is worth; multiplier in 2^30..2^31-1, shift in 0..62
+ *   multiplier, shift s^2 / elements / unit * 2^16 = multiplier * 2^-shift, where the unit is
+ *                     the value of a loss of 1; multiplier in 2^30..2^31-1, shift in 0..62
  *   losses            int32 [samples], saturated to INT32_MAX */
 zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
                                    uint32_t elements, int32_t multiplier, int32_t shift,
