@@ -125,6 +125,8 @@ def _mend_scales(graph: Subgraph, op: Operator) -> None:
     assert weights is not None
     if data is None or data.quantization is None or weights.quantization is None:
         return
+    if not len(data.quantization.scales):  # refused later, with what is missing
+        return
     scales = weights.quantization.scales
     if np.any(scales == 0) and np.any(scales > 0):
         dead = scales == 0

@@ -90,6 +90,15 @@ def test_mended(change: Callable[[Model], None], message: str) -> None:
         inject(plain, parameters="all", trainable="all")
 
 
+def test_an_input_without_a_scale_is_refused_by_name() -> None:
+    model = load_model(small_cnn())
+    for t in model.subgraphs[0].all_tensors():
+        if t.quantization is not None and not t.is_constant:
+            t.quantization.scales = t.quantization.scales[:0]
+    with pytest.raises(ConversionError, match="`image` has no .* scale"):
+        inject(model.to_bytes(), parameters="all", trainable="all")
+
+
 def test_wrong_scales_of_biases_change_nothing() -> None:
     """Whatever computes with a bias gives what it gives for the corrected file."""
     wrong = load_model(small_cnn())
