@@ -57,7 +57,10 @@ zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint
       if (status == ZO_OK) status = Begin(this, block, settings, source);
     }
   }
-  if (status != ZO_OK) network_ = nullptr;
+  if (status != ZO_OK) {
+    network_ = nullptr;
+    Clear();
+  }
   return status;
 }
 
@@ -120,8 +123,10 @@ zo_status BlockTrainer::Resume(const zo_block_choice& choice) {
 
 // The run of the chosen block.
 zo_status BlockTrainer::Start(const BlockInfo& block) {
-  const zo_status status = network_->Switch(*block.model);
-  return status == ZO_OK ? Begin(this, block, block.run, source_) : status;
+  zo_status status = network_->Switch(*block.model);
+  if (status == ZO_OK) status = Begin(this, block, block.run, source_);
+  if (status != ZO_OK) Clear();  // the network has no weights of any run
+  return status;
 }
 
 zo_status BlockTrainer::TrainStep(zo_report* report) {

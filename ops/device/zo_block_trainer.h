@@ -63,7 +63,9 @@ class BlockTrainer : public NodeTrainer {
   // kept. After Resume of one that is chosen, ImportLog goes on with the run. A run in progress is
   // given up, and its log taken away.
   //
-  // Errors: ZO_ERROR_ARGUMENT: it is not of so many blocks, nothing has changed.
+  // Errors: ZO_ERROR_ARGUMENT: it is not of so many blocks, nothing has changed. ZO_ERROR_RUNTIME:
+  // the choice has not changed, and all but Probe and Resume gives ZO_ERROR_ORDER, until a block is
+  // chosen by them, or Init succeeds.
   const zo_block_choice& choice() const { return choice_; }
   zo_status Resume(const zo_block_choice& choice);
 

@@ -54,6 +54,7 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
   boundaries_ = boundaries;
   base_ = {};
   base_mark_ = 0;
+  is_restoring_ = false;
   arena += before;
   arena_bytes -= before;
   // TFLM itself does not check that its own objects fit, and where there is next to nothing left
@@ -257,14 +258,14 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
 }
 
 zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum) {
-  *checksum = 0;
+  uint32_t crc = 0;
   for (uint32_t i = 0; i < kMaxInputs; ++i) {
     const Port& port = info().inputs[i];
     int8_t* wanted[kMaxInputs] = {};
     wanted[i] = interpreter(port.segment)->input(port.index)->data.int8;
     for (uint32_t sample = 0; sample < samples; ++sample) {
       if (!source.read(source.context, sample, wanted, nullptr)) return ZO_ERROR_SAMPLE;
-      *checksum = zo_crc32(*checksum, wanted[i], port.bytes);
+      crc = zo_crc32(crc, wanted[i], port.bytes);
     }
   }
   const uint32_t last = LastSegment();
@@ -273,8 +274,9 @@ zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, ui
   int8_t* const none[kMaxInputs] = {};
   for (uint32_t sample = 0; sample < samples; ++sample) {
     if (!source.read(source.context, sample, none, bytes)) return ZO_ERROR_SAMPLE;
-    *checksum = zo_crc32(*checksum, bytes, info().label_bytes);
+    crc = zo_crc32(crc, bytes, info().label_bytes);
   }
+  *checksum = crc;
   return ZO_OK;
 }
 

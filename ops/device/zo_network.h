@@ -113,7 +113,11 @@ class Network {
   zo_status ImportWeights(const LogStore& store);
 
   // Sets weights, and nothing else: where it fails, some of them.
-  zo_status ReadWeights(const LogStore& store) const;
+  zo_status ReadWeights(const LogStore& store);
+
+  // Before weights are set: what a Restore that has failed has left to do, which would set others
+  // over them at the next invoke. Errors: ZO_ERROR_RUNTIME.
+  zo_status FinishRestore();
 
   // Makes of the model's fingerprint what a log names the weights by that a run begins with:
   // changes it by the checksum of those that were imported.
@@ -189,6 +193,7 @@ class Network {
   uint32_t base_mark_ = 0;      // bits of the fingerprint that it changes
   LogStore base_ = {};          // read == nullptr: the model's own
   bool is_ready_ = false;       // Init has succeeded
+  bool is_restoring_ = false;   // the next invoke sets the model's own weights
 };
 
 // Does slices of a trainer until a step is done, or the run is.

@@ -17,13 +17,22 @@ constexpr uint32_t kLastOfFingerprint = ZO_LOG_FINGERPRINT_BYTES - 4;
 
 zo_status Network::Restore() {
   for (uint32_t k = 0; k <= LastSegment(); ++k) zo_directory_restore(&directories_[k]);
-  zo_status status = Run(nullptr, false, 0, false);
+  is_restoring_ = true;
+  zo_status status = FinishRestore();
   if (status != ZO_OK || base_.read == nullptr) return status;
   status = ReadWeights(base_);
   return status == ZO_OK && checksum() != base_checksum_ ? ZO_ERROR_STORE : status;
 }
 
-zo_status Network::ReadWeights(const LogStore& store) const {
+zo_status Network::FinishRestore() {
+  const zo_status status = is_restoring_ ? Run(nullptr, false, 0, false) : ZO_OK;
+  if (status == ZO_OK) is_restoring_ = false;
+  return status;
+}
+
+zo_status Network::ReadWeights(const LogStore& store) {
+  const zo_status restored = FinishRestore();
+  if (restored != ZO_OK) return restored;
   uint32_t at = 0;
   for (int fractions = 0; fractions < 2; ++fractions) {
     for (uint32_t i = 0; i < info().trainable_count; ++i) {

@@ -132,10 +132,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
   Carver carver(workspace, workspace_bytes);
   const Workspace space = Carve(info, *settings, tasks, &carver);
   if (!carver.fits()) return ZO_ERROR_MEMORY;
-  // A choice of blocks begins a run of its own, for which it was given the log.
-  const LogStore* const log = log_;
-  *this = {};
-  log_ = log;
+  Clear();
   infos_ = tasks;
   tasks_ = space.tasks;
   tensors_ = space.tensors;

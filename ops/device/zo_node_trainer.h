@@ -105,8 +105,8 @@ class NodeTrainer {
   // A program that calls it takes 1.5 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
   // included, and no more RAM; of one that does not, the linker leaves all of it out.
   //
-  // Errors: ZO_ERROR_ORDER: the run has begun; ZO_ERROR_ARGUMENT: no samples, or never. Nothing has
-  // changed then. ZO_ERROR_SAMPLE.
+  // Errors: ZO_ERROR_ORDER: the run has begun; ZO_ERROR_ARGUMENT: no samples, or never;
+  // ZO_ERROR_SAMPLE. Nothing has changed then.
   zo_status KeepBest(const Yardstick& yardstick);
 
   // After the last step: sets the weights of the best state, from the log.
@@ -165,6 +165,12 @@ class NodeTrainer {
   }
 
  protected:
+  // As before Init, but for the log: a choice of blocks is given that of the run to come.
+  void Clear() {
+    const LogStore* const log = log_;
+    *this = {};
+    log_ = log;
+  }
   bool HasBegun() const { return run_.step > 0 || measurements_.count() > 0; }
 
  private:

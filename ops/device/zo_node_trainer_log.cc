@@ -185,6 +185,7 @@ zo_status NodeTrainer::WriteHeader(const LogStore& log) {
     const zo_status status = WriteSafely(log, SlotAt(log, slot), kEmpty, sizeof kEmpty);
     if (status != ZO_OK) return status;
   }
+  snapshot_step_ = 0;
   Header(log, bytes);
   header_checksum_ = zo_log_checksum(bytes, size);
   const zo_status status = WriteSafely(log, 0, bytes, size);
@@ -341,6 +342,8 @@ zo_status NodeTrainer::ReadSnapshot(const LogStore& log, uint32_t slot) {
 }
 
 zo_status NodeTrainer::ReadWeights(const LogStore& log, uint32_t slot) {
+  const zo_status restored = network_->FinishRestore();
+  if (restored != ZO_OK) return restored;
   uint32_t at = SlotAt(log, slot) + zo_snapshot_bytes(run_.settings.tasks, 0) - 4;
   return ForEachArray([&](int8_t* values, uint32_t size, int32_t) {
     const zo_status status = zo_store_read(&log, at, values, size);

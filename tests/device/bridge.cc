@@ -83,17 +83,21 @@ int32_t ReadStore(void* context, uint32_t offset, uint8_t* bytes, uint32_t count
   return static_cast<int32_t>(count);
 }
 
+zo_places places;
+
+// Without bytes: the log of the active place.
 tflm_zo::LogStore StoreOf(Store* store) {
+  if (store->bytes == nullptr) return places.log;
   return {WriteStore, ReadStore, store, nullptr, store->unit, store->room};
 }
 
 tflm_zo::LogStore log_store = {};
+tflm_zo::LogStore link_store = {};
 
 // --- Link ----------------------------------------------------------------------------------------
 
 zo_link device_end;
 zo_fleet own_fleet = {};
-zo_places places;
 uint8_t link_buffer[1 << 12];
 uint32_t adoptions = 0;
 zo_status (*reset)() = nullptr;
@@ -321,29 +325,29 @@ static int BeginLink(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
   device_end.to = {Send, nullptr};
   device_end.fingerprint = fingerprint;
   if (whole != 0) {
-    const zo_status status = zo_places_mount(&places, &log_store, ZO_TRAINABLE_BYTES, fingerprint);
+    const zo_status status = zo_places_mount(&places, &link_store, ZO_TRAINABLE_BYTES, fingerprint);
     if (status != ZO_OK) return status;
     const zo_status resumed = tflm_zo::ResumePlace(&trainer, places);
     if (resumed != ZO_OK) return resumed;
     return zo_link_begin_with_places(&device_end, &places, Adopt, nullptr);
   }
-  device_end.log = &log_store;
-  const zo_status resumed = trainer.ImportLog(log_store);
+  device_end.log = &link_store;
+  const zo_status resumed = trainer.ImportLog(link_store);
   if (resumed != ZO_OK && resumed != ZO_ERROR_LOG) return resumed;
-  const zo_status logs = trainer.SetLog(&log_store);
+  const zo_status logs = trainer.SetLog(&link_store);
   return logs == ZO_OK ? zo_link_begin(&device_end) : logs;
 }
 
 int device_link_begin(Store* store, int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
                       bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
-  log_store = StoreOf(store);
+  link_store = StoreOf(store);
   return BeginLink(whole, buffer_bytes, own_reset, own_send);
 }
 
 // The same in memory whose power fails.
 int device_memory_link_begin(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
                              bool (*own_send)(const uint8_t* bytes, uint32_t count)) {
-  log_store = stores::Log();
+  link_store = stores::Log();
   return BeginLink(whole, buffer_bytes, own_reset, own_send);
 }
 

@@ -258,6 +258,10 @@ class Device:
             ctypes.byref(self.samples.c),
         )
 
+    def reset(self) -> int:
+        """What sets the trainer up anew before it goes over to another place."""
+        return self.init()
+
     @property
     def step(self) -> int:
         """Whole steps done."""
@@ -422,8 +426,8 @@ class Device:
         """Goes on with what a store has, its log or two places; answers go to `send` from now on. None: the
         store in memory.
         """
-        self._log = store  # kept alive
-        self._reset = Reset(self.init)
+        self._linked = store  # kept alive
+        self._reset = Reset(self.reset)
 
         def send_bytes(at: int, count: int) -> bool:
             send(ctypes.string_at(at, count))

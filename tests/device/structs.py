@@ -160,6 +160,16 @@ class Store:
         return self.bytes[:count].tobytes()
 
 
+class ActiveLog(Store):
+    """The log of the active place of a store."""
+
+    def __init__(self, whole: Store) -> None:
+        super().__init__(0, unit=whole.c.unit)
+        self.c.bytes = None
+        self.fail_at, self.fail_read_at = whole.fail_at, whole.fail_read_at  # type: ignore[method-assign]
+        self.content = whole.content  # type: ignore[method-assign]
+
+
 class GuardedMemory:
     """Memory, aligned to 16 bytes, between bytes that nobody may touch."""
 

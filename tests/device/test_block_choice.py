@@ -14,6 +14,7 @@ import pytest
 from device.emulation import (
     ARGUMENT,
     LOG,
+    MEMORY,
     OK,
     ORDER,
     RUNTIME,
@@ -264,4 +265,31 @@ def test_what_is_refused() -> None:
     assert (made.choice(), made.checksum()) == (before, checksum)
     probe(made, 1)
     assert made.import_log(Store()) == LOG
+    finish(made)
+
+
+def test_a_device_that_could_not_begin_a_run_has_none() -> None:
+    """After `Init` or `Resume` has failed, nothing of an earlier run is left to be used."""
+    made = device()
+    kept = made.choice()
+
+    def check_nothing() -> None:
+        assert made.export_weights()[0] == ORDER
+        assert made.set_log(Store()) == ORDER
+        assert made.settle() == ORDER
+        assert made.evaluate()[0] == ORDER
+        assert made.train_step()[0] == ORDER
+        assert made.import_log(Store()) == ORDER
+
+    assert made.init(workspace_bytes=made.workspace_bytes - 8) == MEMORY
+    check_nothing()
+    assert made.init() == OK
+    for block in range(SEARCH.blocks):
+        probe(made, block)
+    assert made.train_step()[0] == OK
+    made.fail_invokes(1, before=True)
+    assert made.resume(kept) == RUNTIME_FAILED
+    made.fail_invokes()
+    check_nothing()
+    assert made.resume(kept) == OK
     finish(made)

@@ -6,8 +6,20 @@ from __future__ import annotations
 
 import pytest
 
-from device.emulation import LOG, OK, ORDER, STORE, Device, Samples, Store, needs_compiler
+from device.emulation import (
+    LOG,
+    OK,
+    ORDER,
+    RUNTIME_FAILED,
+    SAMPLE,
+    STORE,
+    Device,
+    Samples,
+    Store,
+    needs_compiler,
+)
 from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
+from device.test_weights import run_from
 from tflm_zo.data import Data
 
 pytestmark = needs_compiler
@@ -192,3 +204,63 @@ def test_weights_of_no_step_are_nobodys(name: str) -> None:
     assert undefined
     assert made.restore_best()[0] == OK
     assert made.export_weights() == (OK, wanted.kept.weights)
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_weights_that_are_set_after_a_failed_restore_stay(name: str) -> None:
+    """An invoke fails that was to set the initial weights: the next one sets them over no others."""
+    made, begun, full, given = device(name), Store(), Store(), desktop(name, 2).states[-1].weights
+    assert made.set_log(full) == OK
+    for _ in range(STEPS):
+        assert made.train_step()[0] == OK
+    begun.bytes[:] = full.bytes
+    header = int.from_bytes(full.content(12)[10:], "little")
+    begun.bytes[header:] = 0xFF
+
+    def fail() -> None:
+        assert made.init() == OK
+        made.fail_invokes(1, before=True)
+        assert made.import_log(begun) == RUNTIME_FAILED
+        made.fail_invokes()
+
+    fail()
+    assert made.import_weights(Store(content=given)) == OK
+    assert made.train_step()[0] == OK
+    assert made.export_weights() == (OK, run_from(name, given, samples()).states[1].weights)
+    fail()
+    assert made.import_log(full) == OK
+    assert made.predict(0)[0] == OK
+    assert made.export_weights() == (OK, desktop(name).states[-1].weights)
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_a_yardstick_that_could_not_be_read_changes_nothing(name: str) -> None:
+    """The run goes on with the one that it had, and so does its log."""
+    made, store, other = device(name), Store(), Samples(yardstick())
+    assert made.keep_best(Samples(yardstick()), 2) == OK
+    own = made._yardstick
+    other.fail_at(14)
+    assert made.keep_best(other, 2) == SAMPLE
+    assert made.set_log(store) == OK
+    assert made.train_step()[0] == OK
+    assert made.init() == OK
+    assert made.keep_best(own, 2) == OK
+    assert made.import_log(store) == OK
+
+
+def test_a_run_after_one_whose_log_could_not_be_read_has_its_snapshots() -> None:
+    made, store, given = device("node"), Store(), Store(content=desktop("node", 2).states[-1].weights)
+    assert made.set_log(store) == OK
+    assert [made.train_step()[0] for _ in range(2)] == [OK, OK]
+    for read in range(1, 200):
+        store.fail_read_at(read)
+        made.import_log(store)
+        store.fail_read_at(0)
+        if made.export_weights()[0] == ORDER:
+            break
+    assert made.import_weights(given) == OK
+    assert [made.train_step()[0] for _ in range(2)] == [OK, OK]
+    weights = made.export_weights()
+    assert made.init() == OK
+    assert (made.import_weights(given), made.import_log(store)) == (OK, OK)
+    assert (made.step, made.export_weights()) == (2, weights)

@@ -11,35 +11,71 @@ from collections import Counter
 
 import pytest
 
+from device.block_walk import BlockWalk
 from device.emulation import OK, ORDER, RUNTIME_FAILED, SAMPLE, STORE, needs_compiler
+from device.places_walk import PlacesWalk
 from device.runs import RUNS
 from device.walk import Walk
 
-pytestmark = needs_compiler
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore:the validation data have samples of:tflm_zo.data.DataWarning"),
+]
 
 CALLS = int(os.environ.get("TFLM_ZO_CALLS", "3000"))
 
 
-def walk(name: str, seed: int, calls: int) -> Counter[tuple[str, int]]:
-    made = Walk(name, seed)
+def walk(made: Walk, calls: int) -> Counter[tuple[str, int]]:
     made.go(calls)
-    print(f"{name}: {sum(made.calls.values())} calls")
+    print(f"{made.name}: {sum(made.calls.values())} calls")
     return made.calls
+
+
+def check(found: Counter[tuple[str, int]]) -> None:
+    """It goes everywhere: each call succeeds now and then, and meets what fails."""
+    if CALLS < 3000:
+        return
+    for call in {call for call, _ in found if not call.startswith("init ")}:
+        assert found[call, OK], call
+    for status in (ORDER, STORE, SAMPLE, RUNTIME_FAILED):
+        assert any(found[call, status] for call in ("step", "slice")), status
 
 
 @pytest.mark.parametrize("name", ["weight", "exact head"])
 def test_some_calls_in_any_order(name: str) -> None:
-    found = walk(name, 1, 400)
+    found = walk(Walk(name, 1), 400)
     assert found["step", OK] and found["step", ORDER] and found["import_log", OK]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_calls_in_any_order(name: str) -> None:
-    found = walk(name, 2, CALLS)
-    # It goes everywhere: each call succeeds now and then, and meets what fails.
+    check(walk(Walk(name, 2), CALLS))
+
+
+def test_some_calls_around_a_choice_of_a_block() -> None:
+    found = walk(BlockWalk(1), 400)
+    assert found["probe", OK] and found["resume", OK] and found["import_log", OK]
+
+
+@pytest.mark.slow
+def test_calls_around_a_choice_of_a_block() -> None:
+    check(walk(BlockWalk(2), CALLS))
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_some_calls_with_two_places(name: str) -> None:
+    found = walk(PlacesWalk(name, 1), 400)
+    assert found["connect", OK] and found["deploy", OK] and found["revert", OK]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["weight", "weight, momentum", "node", "exact head", "residual, biases alone"]
+)
+def test_calls_with_two_places(name: str) -> None:
+    found = walk(PlacesWalk(name, 2), CALLS)
     if CALLS >= 3000:
-        for call in {call for call, _ in found if not call.startswith("init ")}:
+        for call in ("connect", "deploy", "revert", "read", "write"):
             assert found[call, OK], call
-        for status in (ORDER, STORE, SAMPLE, RUNTIME_FAILED):
-            assert any(found[call, status] for call in ("step", "slice")), status
+        assert found["deploy", STORE] + found["revert", STORE]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE, Device, Store, needs_compiler
 from device.runs import RUNS, STEPS, WEIGHT_RUNS, Desktop, desktop, device, run_on_desktop, samples, zo_model
+from tflm_zo import Model
 from tflm_zo.data import Data
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.weight_run import WeightRun
@@ -18,7 +20,15 @@ from tflm_zo.training.weight_run import WeightRun
 pytestmark = needs_compiler
 
 
-def run_from(name: str, weights: bytes, data: Data | None = None, measure_every: int = 0) -> Desktop:
+def run_from(
+    name: str,
+    weights: bytes,
+    data: Data | None = None,
+    measure_every: int = 0,
+    *,
+    model: Model | None = None,
+    settings: Any = None,
+) -> Desktop:
     """A run on the desktop that begins with other weights than the model's own."""
 
     def begin(run: WeightRun | NodeRun) -> None:
@@ -36,7 +46,12 @@ def run_from(name: str, weights: bytes, data: Data | None = None, measure_every:
     kind = WeightRun if name in WEIGHT_RUNS else NodeRun
     own = kind.begin
     with mock.patch.object(kind, "begin", begin):
-        return run_on_desktop(zo_model(name), RUNS[name][1], data or samples(2), measure_every=measure_every)
+        return run_on_desktop(
+            model or zo_model(name),
+            settings or RUNS[name][1],
+            data or samples(2),
+            measure_every=measure_every,
+        )
 
 
 def train(made: Device, steps: int) -> None:

@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
+from device import test_block_choice as blocks
 from device.emulation import (
     ARGUMENT,
     LOG,
@@ -40,6 +42,7 @@ from device.runs import (
     zo_model,
 )
 from device.test_weights import run_from
+from tflm_zo import Model
 from tflm_zo.data import Data
 
 EVERY = 2
@@ -56,26 +59,38 @@ class Run:
         name: of `device.runs`.
         data: which samples it has.
         measures: whether it keeps its best state.
-        given: whether it begins with weights that it was given.
+        given: number of the weights that it was given to begin with; 0: the model's own.
+        block: that is trained alone; None: there is no choice of one.
     """
 
     name: str
     data: int = 0
     measures: bool = False
-    given: bool = False
+    given: int = 0
+    block: int | None = None
 
     @property
     def by_weights(self) -> bool:
         return self.name in WEIGHT_RUNS
 
     @property
+    def model(self) -> Model:
+        return zo_model(self.name) if self.block is None else blocks.zo_model()
+
+    @property
+    def settings(self) -> Any:
+        if self.block is None:
+            return RUNS[self.name][1]
+        return replace(blocks.SETTINGS, layers=blocks.BLOCKS[self.block])
+
+    @property
     def interval(self) -> int:
         """Steps between those that its log leads on from."""
-        return 1 if self.by_weights else RUNS[self.name][1].snapshot_every
+        return 1 if self.by_weights else int(self.settings.snapshot_every)
 
     def has_header_of(self, other: Run) -> bool:
         """Whether one's log is taken by the other: of weight perturbation, no header knows the samples."""
-        same = (self.measures, self.given) == (other.measures, other.given)
+        same = (self.measures, self.given, self.block) == (other.measures, other.given, other.block)
         return same and (self.by_weights or self.data == other.data)
 
 
@@ -89,18 +104,30 @@ def data_of(number: int) -> Data:
 
 
 @cache
-def given_weights(name: str) -> bytes:
-    return run_on_desktop(zo_model(name), RUNS[name][1], samples(2)).states[-1].weights
+def given_weights(name: str, block: int | None = None, number: int = 1) -> bytes:
+    """As the desktop has them."""
+    run = Run(name, block=block)
+    states = run_on_desktop(run.model, run.settings, samples(2)).states
+    return list(dict.fromkeys(state.weights for state in states))[-number]
 
 
 @cache
 def wanted(run: Run) -> Desktop:
-    every = EVERY if run.measures else 0
+    """The run on the desktop; weights as the device exports them."""
+    every, data = EVERY if run.measures else 0, data_of(run.data)
     if run.given:
-        own = given_weights(run.name)
-        found = run_from(run.name, own, data_of(run.data), every)
-        return replace(found, states=[State(own, 0), *found.states[1:]])
-    return run_on_desktop(zo_model(run.name), RUNS[run.name][1], data_of(run.data), measure_every=every)
+        own = given_weights(run.name, run.block, run.given)
+        found = run_from(run.name, own, data, every, model=run.model, settings=run.settings)
+        found = replace(found, states=[State(own, 0), *found.states[1:]])
+    else:
+        found = run_on_desktop(run.model, run.settings, data, measure_every=every)
+    if run.block is None:
+        return found
+    own, *states = (
+        replace(state, weights=blocks.of_block(state.weights, run.block))
+        for state in (found.kept, *found.states)
+    )
+    return replace(found, kept=own, states=states)
 
 
 @dataclass(frozen=True)
@@ -134,21 +161,30 @@ class Walk:
 
     def __init__(self, name: str, seed: int) -> None:
         self.rng = random.Random(f"{name} {seed}")
-        settings = RUNS[name][1]
-        self.made = Device(generated(zo_model(name), settings, samples()), zo_model(name), data_of(0))
+        self.made = self._device(name)
         self.name, self.calls, self.trace = name, Counter[tuple[str, int]](), list[str]()
         self.by_weights = name in WEIGHT_RUNS
         units = (1, 8)
         self.stores = [Kept(self._store(unit)) for unit in units]
-        self.given = self._store(1, given_weights(name))
-        wrong = bytearray(given_weights(name))
-        wrong[30] = 0x80
-        self.wrong = None if "alone" in name else self._store(1, bytes(wrong))
+        self.know_weights()
         self.yardstick = Samples(yardstick())
         self.snapshots: list[tuple[Run, Store, int, int]] = []
         self.fault = ""
         self.forget()
         self.init()
+
+    def _device(self, name: str) -> Device:
+        model = zo_model(name)
+        return Device(generated(model, RUNS[name][1], samples()), model, data_of(0))
+
+    def know_weights(self, block: int | None = None) -> None:
+        """Those that a run may begin with, and others that no run takes."""
+        content = given_weights(self.name, block)
+        content = content if block is None else blocks.of_block(content, block)
+        wrong = bytearray(content)
+        wrong[30] = 0x80
+        self.given = self._store(1, content)
+        self.wrong = None if "alone" in self.name else self._store(1, bytes(wrong))
 
     def _store(self, unit: int, content: bytes = b"") -> Store:
         store = Store(ROOM, content, unit)
@@ -182,7 +218,7 @@ class Walk:
         if kind == "write":
             store.fail_at(number, self.rng.choice((0, 1, 7, 40, 1000)))
         elif kind == "read":
-            for one in (*(kept.store for kept in self.stores), self.given):
+            for one in self.parts():
                 one.fail_read_at(number)
         elif kind == "sample":
             self.made.samples.fail_at(number)
@@ -195,12 +231,19 @@ class Walk:
         if kind:
             self.trace.append(f"[{kind} {number}]")
 
+    def parts(self) -> list[Store]:
+        """What can fail."""
+        return [*(kept.store for kept in self.stores), self.given]
+
+    def reachable(self) -> list[Kept]:
+        """Stores that a program can give its trainer."""
+        return self.stores
+
     def disarm(self) -> None:
         self.fault = ""
-        for kept in self.stores:
-            kept.store.fail_at(0)
-            kept.store.fail_read_at(0)
-        self.given.fail_read_at(0)
+        for one in self.parts():
+            one.fail_at(0)
+            one.fail_read_at(0)
         self.made.samples.fail_at(0)
         self.yardstick.fail_at(0)
         self.made.fail_invokes()
@@ -248,18 +291,20 @@ class Walk:
         """What a program does after a reset, as a rule: it goes on with a store, or begins anew in it."""
         kept = self.rng.choice(self.stores)
         self.disarm()
-        logs = [log for log in kept.logs if log is not None]
+        logs = sorted((log for log in kept.logs if log is not None), key=repr)
         if logs and self.rng.randrange(4):
             run = self.rng.choice(logs).run
             self.init(run.data if self.rng.randrange(8) else None)
+            self.choose(run.block)
         else:
             self.init()
-            run = replace(self.run, measures=self.rng.randrange(2) == 0, given=self.rng.randrange(4) == 0)
+            self.choose(self.rng.randrange(len(blocks.BLOCKS)))
+            run = replace(self.run, measures=self.rng.randrange(2) == 0, given=self.rng.choice((0, 0, 0, 1)))
             logs = []
         if run.measures:
             self.keep_best()
         if run.given:
-            self.import_weights()
+            self.import_weights()  # perhaps others
         if logs or self.rng.randrange(2):
             if self.rng.randrange(2):
                 self.arm()
@@ -268,6 +313,9 @@ class Walk:
         self.set_log(kept)
         if self.rng.randrange(6) == 0:
             self.keep_best()  # late: what the store has may be of a run that measures nothing
+
+    def choose(self, block: int | None = None) -> None:
+        """The block that is trained, where there is a choice."""
 
     def finish(self) -> None:
         """Steps up to the last one, as a rule."""
@@ -284,7 +332,7 @@ class Walk:
             begun, own = self.has_begun, self.at is kept
             if begun is False or (own and self.is_at_sure):
                 allowed = [OK]
-            elif begun and not own:
+            elif begun and not own and (self.is_at_sure or kept is not self.log):
                 allowed = [ORDER]
             else:
                 allowed = [OK, ORDER]
@@ -380,7 +428,7 @@ class Walk:
             kept.logs = {Log(self.run, self.step if own else least, self.step)}
 
     def export_log(self) -> None:
-        kept = self.rng.choice(self.stores)
+        kept = self.rng.choice(self.reachable())
         before = kept.store.content(ROOM)
         status = self.made.export_log(kept.store)
         changed = kept.store.content(ROOM) != before
@@ -407,7 +455,7 @@ class Walk:
         assert not changed, "a log that is not exported has changed"
 
     def import_log(self, kept: Kept | None = None) -> None:
-        kept = kept or self.rng.choice(self.stores)
+        kept = kept or self.rng.choice(self.reachable())
         before = kept.store.content(ROOM)
         snapshot = None
         if self.by_weights and self.snapshots and self.rng.randrange(3) == 0:
@@ -425,27 +473,31 @@ class Walk:
         faults = {"read": [STORE], "sample": [SAMPLE], "invoke": [RUNTIME_FAILED]}.get(self.fault, [])
         self.told("import_log", status, *allowed, *faults)
         if status == OK:
-            self.step = self.made.step
-            self.ready, self.in_step, self.is_best, self.ends = True, False, False, UNKNOWN
-            state = self.exported()
-            leads = {
-                log.run
-                for log in fitting
-                if log.least <= self.step <= log.most and wanted(log.run).states[self.step].weights == state
-            }
-            assert leads, f"step {self.step} of {fitting}: not where the log led to"
-            run = next((r for r in leads if r == self.run), next(iter(leads)))
-            self.is_mixed = run != self.run
-            self.run = run
-            kept.logs = {Log(run, self.step, self.step)}
-            self.at, self.is_at_sure = kept, True
-            self.has_begun = True if self.step else (UNKNOWN if self.run.measures else False)
-            self.ends = UNKNOWN if self.run.measures else False
+            self.went_on(kept, fitting)
         elif status in (STORE, RUNTIME_FAILED):
             self.find_ready()
             if not self.ready:
                 self.step = 0
         # ZO_ERROR_LOG, ZO_ERROR_SAMPLE: nothing has changed.
+
+    def went_on(self, kept: Kept, fitting: list[Log]) -> None:
+        """A log was imported."""
+        self.step = self.made.step
+        self.ready, self.in_step, self.is_best, self.ends = True, False, False, UNKNOWN
+        state = self.exported()
+        leads = {
+            log.run
+            for log in fitting
+            if log.least <= self.step <= log.most and wanted(log.run).states[self.step].weights == state
+        }
+        assert leads, f"step {self.step} of {fitting}: not where the log led to"
+        run = self.run if self.run in leads else min(leads, key=repr)
+        self.is_mixed = run != self.run
+        self.run = run
+        kept.logs = {Log(run, self.step, self.step)}
+        self.at, self.is_at_sure = kept, True
+        self.has_begun = True if self.step else (UNKNOWN if self.run.measures else False)
+        self.ends = UNKNOWN if self.run.measures else False
 
     def find_ready(self) -> None:
         """Whether a call that has failed has left weights of a step: then nothing has changed."""
@@ -550,7 +602,7 @@ class Walk:
         self.told("import_weights", status, *allowed, *(faults if allowed != [ORDER] else []))
         if status == ORDER:
             return
-        self.run = replace(self.run, given=status == OK)
+        self.run = replace(self.run, given=int(status == OK))
         self.at, self.is_at_sure, self.has_begun = None, True, False
         self.ready = status != RUNTIME_FAILED
         self.step, self.is_best, self.ends, self.is_mixed = 0, False, False, False
@@ -644,13 +696,9 @@ class Walk:
 
     # --- the walk ----------------------------------------------------------------------------------
 
-    def go(self, calls: int) -> None:
-        """Makes so many calls.
-
-        Raises:
-            AssertionError: a call does what the model does not allow; it says the last calls.
-        """
-        choices: list[tuple[int, Callable[[], None]]] = [
+    def choices(self) -> list[tuple[int, Callable[[], object]]]:
+        """Calls, and how often each is made."""
+        return [
             (30, lambda: self.train(False)),
             (30, lambda: self.train(True)),
             (2, self.finish),
@@ -658,7 +706,7 @@ class Walk:
             (3, self.settle),
             (2, self.evaluate),
             (2, self.predict),
-            (4, lambda: self.set_log(self.rng.choice([None, *self.stores, *self.stores]))),
+            (4, lambda: self.set_log(self.rng.choice([None, *2 * self.reachable()]))),
             (4, self.export_log),
             (3, self.import_log),
             (1, self.keep_best),
@@ -671,16 +719,23 @@ class Walk:
             (4, self.take_record),
             (4, self.answer),
         ]
-        weights = [weight for weight, _ in choices]
+
+    def go(self, calls: int) -> None:
+        """Makes so many calls.
+
+        Raises:
+            AssertionError: a call does what the model does not allow; it says the last calls.
+        """
         try:
             for _ in range(calls):
                 if self.is_mixed:
                     self.init()
+                weights, choices = zip(*self.choices(), strict=True)
                 self.arm()
-                self.rng.choices(choices, weights)[0][1]()
+                self.rng.choices(choices, weights)[0]()
                 self.disarm()
                 if self.rng.randrange(3) == 0:
                     self.look()
-                del self.trace[:-60]
+                del self.trace[:-300]
         except AssertionError as error:
             raise AssertionError(f"{self.name}: {error}\n" + "\n".join(self.trace)) from error

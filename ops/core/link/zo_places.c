@@ -72,11 +72,6 @@ static int32_t read_active_weights(void* context, uint32_t offset, uint8_t* byte
   return read_active((const zo_places*)context, offset, bytes, count);
 }
 
-static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
-  const zo_places* self = (const zo_places*)context;
-  return write_place(self, self->active, self->log_at + offset, bytes, count);
-}
-
 static int32_t read_active_log(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   const zo_places* self = (const zo_places*)context;
   return read_active(self, self->log_at + offset, bytes, count);
@@ -188,11 +183,27 @@ static bool write_places(zo_places* self) {
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
   const uint32_t bytes = zo_padded(kPlacesRecordBytes, unit_of(self));
   /* What the record speaks of is safe before it, and it is before anything else. */
-  if (!sync_store(self) || !zo_store_write(self->store, at, record, bytes) || !sync_store(self)) {
-    return false;
+  self->is_unsure =
+      !sync_store(self) || !zo_store_write(self->store, at, record, bytes) || !sync_store(self);
+  self->number += self->is_unsure ? 0u : 1u;
+  return !self->is_unsure;
+}
+
+/* A header is that of a run which begins here: what was sent as a log is none any longer, and the
+ * record says so before the first byte of it changes. */
+static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
+  zo_places* self = (zo_places*)context;
+  zo_place* place = &self->place[self->active - 1u];
+  if (offset == 0u && place->kind == ZO_PLACE_LOG) {
+    const zo_place before = *place;
+    memset(place, 0, sizeof *place);
+    place->kind = ZO_PLACE_OWN;
+    if (!write_places(self)) {
+      *place = before;
+      return false;
+    }
   }
-  self->number += 1u;
-  return true;
+  return write_place(self, self->active, self->log_at + offset, bytes, count);
 }
 
 static zo_status read_places(zo_places* self) {
@@ -237,7 +248,7 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t w
   self->weight_bytes = weight_bytes;
   self->log_at = zo_padded(weight_bytes, unit);
   self->fingerprint = fingerprint;
-  self->needs_log = false;
+  self->is_unsure = self->needs_log = false;
   self->weights.write = write_no_weights;
   self->weights.read = read_active_weights;
   self->log.write = write_active_log;
@@ -273,7 +284,7 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t w
 /* Before the first byte of a place changes: what it has is no longer whole. */
 static bool make_void(zo_places* self, uint32_t place) {
   const zo_place before = self->place[place - 1u];
-  if (before.kind == ZO_PLACE_VOID) return true;
+  if (before.kind == ZO_PLACE_VOID && !self->is_unsure) return true;
   memset(&self->place[place - 1u], 0, sizeof before);
   if (write_places(self)) return true;
   self->place[place - 1u] = before;
@@ -303,11 +314,12 @@ static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* wha
   const zo_status status = of_weights ? ZO_OK : has_log(self, place);
   if (status != ZO_OK) return status;
   if (!make_void(self, place)) return ZO_ERROR_STORE;
-  if (!of_weights) return ZO_OK;
-  /* The log that the place had before is none of the run that is to begin. */
+  /* The log that the place had before is none of the run that is to begin, and what it has behind
+   * the end of the new one does not go on from there. */
+  const uint32_t end = of_weights ? self->log_at : at + zo_padded(what->bytes, unit_of(self));
   const uint32_t bytes = zo_padded(kLogMagicBytes, unit_of(self));
-  const bool done = write_place(self, place, self->log_at, no_magic, bytes);
-  return done ? ZO_OK : ZO_ERROR_STORE;
+  if (!has_bytes(self, place, end, bytes)) return ZO_OK;
+  return write_place(self, place, end, no_magic, bytes) ? ZO_OK : ZO_ERROR_STORE;
 }
 
 zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* what,
@@ -338,6 +350,8 @@ zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* wh
   if (status == ZO_OK) return ZO_OK;
   self->active = before;
   self->place[place - 1u] = old;
+  /* What could not be written may be there after all: the next reset is not to find it. */
+  if (self->is_unsure) (void)write_places(self);
   const zo_status back = adopt(context);
   return back == ZO_OK ? status : back;
 }

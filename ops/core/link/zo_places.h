@@ -58,7 +58,8 @@ typedef enum zo_place_kind {
   ZO_PLACE_VOID = 0, /* nothing whole */
   ZO_PLACE_OWN = 1,  /* a run that begins with the model's own weights, and its log if it has one */
   ZO_PLACE_WEIGHTS = 2, /* weights, and the log of the run that begins with them if it has one */
-  ZO_PLACE_LOG = 3,     /* a log that was written here; the run goes on from where it ends */
+  ZO_PLACE_LOG = 3,     /* a log that was written here; the run goes on from where it ends. Where
+                           another run begins in its place, that is ZO_PLACE_OWN */
 } zo_place_kind;
 
 typedef struct zo_place {
@@ -78,6 +79,7 @@ typedef struct zo_places {
   uint32_t number;            /* of the last record */
   uint32_t active;            /* 1 or 2 */
   zo_place place[2];
+  bool is_unsure; /* whether the store has a record that could not be written */
   bool needs_log; /* the place is about to become active with a log, which must be of this run */
 } zo_places;
 

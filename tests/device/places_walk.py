@@ -1,0 +1,282 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A random walk over a device with two places for runs: a host sends it others, has it go back, reads its
+store and writes into places, while everything fails as it does in `device.walk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE
+from device.runs import STEPS
+from device.structs import ActiveLog, Store
+from device.test_places_power_cuts import Line as TestLine
+from device.walk import EVERY, ROOM, UNKNOWN, Kept, Log, Run, Walk, given_weights, wanted
+from tflm_zo.link import Link, LinkError, Load, PlaceKind, RefusedError, deploy, revert
+from tflm_zo.link.protocol import Hello
+from tflm_zo.link.protocol import Place as PlaceOnWire
+
+_RECORDS = 128
+
+
+class Line(TestLine):
+    """A port to a device that is set up by the walk."""
+
+    def begin(self) -> None:
+        self._sent.clear()
+
+    def begin_link(self, whole: Store) -> int:
+        return self._made.begin_link(whole, self._sent.extend, places=True, buffer_bytes=256)
+
+
+@dataclass
+class Place:
+    """What a place may have.
+
+    Attributes:
+        kept: the log in it.
+        kinds: of what was written there.
+    """
+
+    kept: Kept
+    kinds: set[PlaceKind]
+
+
+class PlacesWalk(Walk):
+    """See `Walk`.
+
+    Attributes:
+        whole: the store with both places.
+        active: number, from 0, of the place that is active after a reset.
+        now: number of the active place; None: there is no link.
+        measures: whether the program keeps its best state in each run.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.whole = self._store((1, 8)[seed % 2])
+        log = ActiveLog(self.whole)
+        self.places = [Place(Kept(log), {PlaceKind.OWN}), Place(Kept(log), {PlaceKind.VOID})]
+        self.active, self.measures, self.adoptions, self.may_fail_twice = 0, False, 0, False
+        self.weights = [Load(PlaceKind.WEIGHTS, given_weights(name, None, number)) for number in (1, 2)]
+        super().__init__(name, seed)
+        self.made.reset = self.reset  # type: ignore[method-assign]
+        self.line = Line(self.made)
+        self.link = Link(lambda: self.line, timeout=2)
+
+    def parts(self) -> list[Store]:
+        return [*super().parts(), self.whole]
+
+    def reachable(self) -> list[Kept]:
+        return self.stores if self.now is None else [*self.stores, *2 * [self.places[self.now].kept]]
+
+    def forget(self) -> None:
+        super().forget()
+        self.now: int | None = None
+
+    def reset(self) -> int:
+        status = self.made.init()
+        if status == OK and self.measures:
+            status = self.made.keep_best(self.yardstick, EVERY)
+        return status
+
+    # --- what a place leads to ---------------------------------------------------------------------
+
+    def given_of(self, place: PlaceOnWire) -> int:
+        """Number of the weights that were sent into a place."""
+        if place.kind != PlaceKind.WEIGHTS:
+            return 0
+        return next(n for n, load in enumerate(self.weights, 1) if load.place == place)
+
+    def resume(self, now: int, given: int) -> None:
+        """The trainer was set up anew, and goes on with the run of a place."""
+        data, place = self.run.data, self.places[now]
+        self.forget()
+        self.now, self.log = now, place.kept
+        self.is_begun_up = self.ready = True
+        self.run = Run(self.name, data, self.measures, given)
+        fitting = [log for log in place.kept.logs if log and log.run.has_header_of(self.run)]
+        may_begin = len(fitting) < len(place.kept.logs) or any(log.least == 0 for log in fitting)
+        if self.made.step == 0 and may_begin:
+            assert self.exported() == wanted(self.run).states[0].weights, "the run does not begin anew"
+            self.has_begun = self.ends = UNKNOWN if self.measures else False
+        else:
+            self.went_on(place.kept, fitting)
+
+    def hello(self) -> Hello:
+        self.disarm()
+        return self.link.hello()
+
+    def connect(self) -> None:
+        """A reset, after which the device goes on with the active place, and serves its line."""
+        self.disarm()
+        self.measures = self.rng.randrange(3) == 0
+        logs = sorted((log for log in self.places[self.active].kept.logs if log), key=repr)
+        own = logs and self.rng.randrange(8)
+        self.init(self.rng.choice(logs).run.data if own else None)
+        assert self.reset() == OK
+        if self.rng.randrange(3) == 0:
+            self.arm()
+        self.line.begin()
+        if self.told("connect", self.line.begin_link(self.whole), OK) != OK:
+            self.init()
+            return
+        self.adoptions = 0
+        hello = self.hello()
+        now = hello.active - 1
+        assert now == self.active, f"place {now}, not {self.active}"
+        for place, found in zip(self.places, hello.places, strict=True):
+            self.check_kind(place, found.kind)
+            place.kinds = {found.kind}
+        self.resume(now, self.given_of(hello.places[now]))
+
+    def check_kind(self, place: Place, kind: PlaceKind) -> None:
+        """Another run may have begun in the place of a log."""
+        kinds = place.kinds | ({PlaceKind.OWN} if PlaceKind.LOG in place.kinds else set())
+        assert kind in kinds, f"{kind}, not one of {kinds}"
+
+    # --- what a host asks for ----------------------------------------------------------------------
+
+    def ask(self, call: str, request: Callable[[], object], *allowed: int) -> int:
+        """Makes a request; where it may succeed, something fails, perhaps."""
+        self.disarm()
+        for _ in range(3 if OK in allowed else 0):
+            if not self.fault:
+                self.arm()
+        try:
+            request()
+            status = OK
+        except LinkError as error:
+            refused = error if isinstance(error, RefusedError) else error.__cause__
+            assert isinstance(refused, RefusedError), error
+            status = refused.status
+        self.may_fail_twice = self.fault == "invoke"
+        self.told(call, status, *allowed)
+        self.disarm()
+        return status
+
+    def load(self) -> tuple[Load, set[Log | None]]:
+        """Something to be sent, and the log that is in a place then."""
+        if not self.by_weights or self.rng.randrange(2):
+            return self.weights[self.rng.randrange(2)], {None}
+        run = Run(self.name, self.rng.randrange(2))
+        log, steps = wanted(run).log, self.rng.randrange(1, STEPS + 1)
+        header, size = int.from_bytes(log[10:12], "little"), int.from_bytes(log[12:14], "little")
+        return Load(PlaceKind.LOG, log[: header + steps * size]), {Log(run, steps, steps)}
+
+    def deploy(self) -> None:
+        assert self.now is not None
+        hello, (load, logs) = self.hello(), self.load()
+        now, other = self.now, 1 - self.now
+        if hello.places[now] == load.stored(hello.unit).place:
+            assert self.ask("deploy again", lambda: deploy(self.link, hello, load), OK) == OK
+            self.revert()
+            return
+        fits = load.kind == PlaceKind.WEIGHTS or not self.measures
+        status = self.ask("deploy", lambda: deploy(self.link, hello, load), OK if fits else LOG)
+        place = self.places[other]
+        if status == OK:
+            place.kept.logs, place.kinds = logs, {load.kind}
+        else:
+            place.kept.logs |= {None, *logs}
+            place.kinds |= {PlaceKind.VOID, load.kind}
+        self.switched(status, other)
+
+    def revert(self) -> None:
+        assert self.now is not None
+        hello, other = self.hello(), 1 - self.now
+        kind, place = hello.places[other].kind, self.places[other]
+        if kind == PlaceKind.VOID:
+            return
+        self.check_kind(place, kind)
+        status = self.ask("revert", lambda: revert(self.link, hello), OK)
+        if status == OK:
+            place.kinds = {kind}
+        self.switched(status, other)
+
+    def switched(self, status: int, other: int) -> None:
+        """The device was asked to go over to the other place."""
+        assert self.now is not None
+        adoptions, self.adoptions = self.made.adoptions - self.adoptions, self.made.adoptions
+        if status == OK:
+            now = self.hello().active - 1
+            assert now == other
+            self.active = other
+        else:
+            now = self.now
+            if self.may_fail_twice and adoptions:
+                # Perhaps the device could not go back. Whatever its program does, nothing is lost.
+                kept = self.places[now].kept
+                given = self.given_of(self.hello().places[now])
+                run = Run(self.name, self.run.data, self.measures, given)
+                if all(log and log.run == run for log in kept.logs):
+                    for _ in range(3):
+                        self.made.train_step()
+                    kept.logs = {log and replace(log, most=STEPS) for log in kept.logs}
+                self.connect()
+                return
+            assert adoptions in (0, 2)
+            if adoptions == 0:
+                return
+        self.resume(now, self.given_of(self.hello().places[now]))
+
+    def scribble(self) -> None:
+        """Writes anything into a place, up to which nothing is whole there."""
+        assert self.now is not None
+        hello = self.hello()
+        number = self.rng.randrange(2)
+        offset = hello.unit * self.rng.randrange(hello.place_bytes // hello.unit - 8)
+        data = self.rng.randbytes(8 * hello.unit)
+        before = self.whole.content(ROOM)
+        status = self.ask(
+            "write",
+            lambda: self.link.write(number + 1, offset, data, hello.unit),
+            ORDER if number == self.now else OK,
+        )
+        if number == self.now:
+            assert self.whole.content(ROOM) == before
+            return
+        place = self.places[number]
+        place.kept.logs |= {None}
+        place.kinds = {PlaceKind.VOID} if status == OK else {*place.kinds, PlaceKind.VOID}
+
+    def read(self) -> None:
+        """Reads bytes of a store, and their checksum, within it and beyond."""
+        assert self.now is not None
+        hello = self.hello()
+        number, count = self.rng.randrange(3), self.rng.randrange(1, 300)
+        begin = _RECORDS + (number - 1 if number else self.now) * hello.place_bytes
+        begin += 0 if number else hello.log_at
+        room = hello.place_bytes - (0 if number else hello.log_at)
+        offset = self.rng.choice((self.rng.randrange(room), room - count, room - 1, 1 << 31, (1 << 32) - 1))
+        found: list[bytes | int] = []
+        self.ask(
+            "read",
+            lambda: found.append(self.link.read(number, offset, count)),
+            OK if offset + count <= room else LOG,
+        )
+        if found:
+            assert found[0] == self.whole.content(ROOM)[begin + offset :][:count]
+
+    def activate(self) -> None:
+        """Asks for what was never written there."""
+        assert self.now is not None
+        other = 1 - self.now
+        self.hello()
+        kind = self.rng.choice((PlaceKind.OWN, PlaceKind.WEIGHTS, PlaceKind.LOG))
+        what = replace(self.hello().places[other], kind=kind, checksum=1)
+        self.ask("activate", lambda: self.link.activate(other + 1, what), ARGUMENT, STORE)
+        assert self.made.adoptions == self.adoptions
+
+    def choices(self) -> list[tuple[int, Callable[[], object]]]:
+        linked = self.now is not None
+        found: list[tuple[int, Callable[[], object]]] = [(10 if linked else 100, self.connect)]
+        if linked:
+            found += [
+                (30, self.deploy),
+                (20, self.revert),
+                (4, self.scribble),
+                (8, self.read),
+                (4, self.activate),
+            ]
+        return super().choices() + found

@@ -1,0 +1,80 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A device's two places for runs, after what was in them before."""
+
+from __future__ import annotations
+
+import pytest
+
+from device.emulation import OK, STORE, Device, needs_compiler
+from device.places_walk import Line
+from device.runs import STEPS, desktop, device
+from device.structs import ActiveLog, Store
+from tflm_zo.link import Link, LinkError, Load, PlaceKind, deploy, revert
+
+pytestmark = needs_compiler
+
+
+def begun(name: str, unit: int = 1) -> tuple[Device, Store, Line]:
+    made, whole = device(name), Store(unit=unit)
+    line = Line(made)
+    assert line.begin_link(whole) == OK
+    return made, whole, line
+
+
+@pytest.mark.parametrize("unit", [1, 8])
+def test_a_log_ends_where_it_was_sent_to_end(unit: int) -> None:
+    """Though a longer one of the same run was in its place before."""
+    made, _, line = begun("weight", unit)
+    log = desktop("weight").log
+    header, size = int.from_bytes(log[10:12], "little"), int.from_bytes(log[12:14], "little")
+    with Link(lambda: line, timeout=2) as link:
+        for steps in (STEPS, 2):
+            deploy(link, link.hello(), Load(PlaceKind.LOG, log[: header + steps * size]))
+            assert made.step == steps
+            assert made.export_weights() == (OK, desktop("weight").states[steps].weights)
+            revert(link, link.hello())
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2])
+@pytest.mark.parametrize("unit", [1, 8])
+def test_a_run_that_begins_in_the_place_of_a_log_stays_there(unit: int, torn: int) -> None:
+    """It begins with weights of its own, so that its header is not that of the model."""
+    made, whole, line = begun("weight", unit)
+    load = Load(PlaceKind.LOG, desktop("weight").log)
+    with Link(lambda: line, timeout=2) as link:
+        deploy(link, link.hello(), load)
+        assert made.init() == OK
+        assert made.import_weights(Store(content=desktop("weight", 2).states[-1].weights)) == OK
+        assert made.set_log(ActiveLog(whole)) == OK
+        whole.fail_at(torn, 32)
+        assert made.train_step()[0] == (STORE if torn else OK)
+        whole.fail_at(0)
+        assert made.init() == OK
+        assert line.begin_link(whole) == OK
+        hello = link.hello()
+        assert hello.active == 2
+        assert hello.places[1].kind == (PlaceKind.LOG if torn == 1 else PlaceKind.OWN)
+        assert made.step == (STEPS if torn == 1 else 0)
+        revert(link, hello)
+        deploy(link, link.hello(), load)
+        assert (made.step, link.hello().places[1].kind) == (STEPS, PlaceKind.LOG)
+
+
+def test_a_place_that_could_not_be_gone_over_to_is_not_found_after_a_reset() -> None:
+    """Though the write that failed has arrived, whichever it was, and what it spoke of has changed since."""
+    made, whole, line = begun("weight")
+    log, failed = desktop("weight").log, 0
+    with Link(lambda: line, timeout=2) as link:
+        for number in range(1, 30):
+            whole.fail_at(number, 1 << 16)
+            try:
+                deploy(link, link.hello(), Load(PlaceKind.LOG, log))
+                break
+            except LinkError:
+                failed += 1
+            whole.fail_at(0)
+            link.write(2, link.hello().log_at + 200, bytes(8))
+            assert made.init() == OK
+            assert line.begin_link(whole) == OK
+            assert (link.hello().active, made.step) == (1, 0)
+    assert failed > 2 and made.step == STEPS
