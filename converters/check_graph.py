@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 
-from .check_kernel import check_kernel
+from .check_kernel import check_kernel, refuse
 from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
 from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, check_arity
@@ -66,17 +66,14 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
     check_flow(graph)
 
 
-def _refuse(op: Operator, reason: str) -> NoReturn:
-    raise ConversionError(f"{op.label}: {reason}")
-
-
 def _is_float_edge(graph: Subgraph, op: Operator) -> bool:
     """Returns whether an operator only makes an output of the model, of what a DEQUANTIZE gives it."""
+    if op.builtin not in FLOAT_EDGES:
+        return False
     read, made = op.input(0), op.outputs[0] if op.outputs else None
     producer = None if read is None else graph.producers().get(read)
     return (
-        op.builtin in FLOAT_EDGES
-        and producer is not None
+        producer is not None
         and producer.builtin == BuiltinOperator.DEQUANTIZE
         and made is not None
         and made in graph.outputs
@@ -88,15 +85,15 @@ def _is_float_edge(graph: Subgraph, op: Operator) -> bool:
 
 def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
     if op.code.name == ETHOS_U:
-        _refuse(
+        refuse(
             op,
             "vela has compiled layers into it for an Ethos-U, which cannot be trained; "
             "take the int8 model that vela was given",
         )
     if op.builtin == BuiltinOperator.CUSTOM:
-        _refuse(op, f"custom operator `{op.code.name}` is unknown, the model cannot be trained through it")
+        refuse(op, f"custom operator `{op.code.name}` is unknown, the model cannot be trained through it")
     if op.builtin not in KERNELS:
-        _refuse(op, "TFLM has no int8 kernel for it; convert the model without it")
+        refuse(op, "TFLM has no int8 kernel for it; convert the model without it")
     check_arity(op)
     for tensor in [*op.inputs, *op.outputs]:
         if tensor is not None:
@@ -104,18 +101,18 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
     if op.builtin in _WINDOW:
         for tensor in (op.inputs[0], op.outputs[0]):
             if tensor is not None and len(tensor.shape) != 4:
-                _refuse(
+                refuse(
                     op,
                     f"`{tensor.name}` has shape {list(tensor.shape)}, images have 4 dimensions; the file is "
                     "damaged",
                 )
         for name in _WINDOW[op.builtin]:
             if op.option(name, 0) < 1:
-                _refuse(op, f"{name} is {op.option(name, 0)}, it must be at least 1; the file is damaged")
+                refuse(op, f"{name} is {op.option(name, 0)}, it must be at least 1; the file is damaged")
     if op.builtin in FILTER_OPERATORS:
         _check_filter(op, filters)
     elif op.builtin == BuiltinOperator.DEQUANTIZE and op.inputs[0] is not None and op.inputs[0].is_constant:
-        _refuse(
+        refuse(
             op,
             f"weights `{op.inputs[0].name}` are stored as {op.inputs[0].type_name}, used as float; "
             "convert the model with full int8 quantization",
@@ -126,43 +123,43 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
 def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> None:
     is_weights = tensor.is_constant or tensor in filters
     if tensor.raw.sparsity is not None:
-        _refuse(op, f"tensor `{tensor.name}` is sparse, which is not supported; convert the model densely")
+        refuse(op, f"tensor `{tensor.name}` is sparse, which is not supported; convert the model densely")
     if tensor.is_variable and tensor not in filters:
-        _refuse(
+        refuse(
             op,
             f"tensor `{tensor.name}` is a variable, a state from one invoke to the next; models with state "
             "cannot be trained",
         )
     if tensor.type_name in ("INT4", "UINT4", "INT2"):
-        _refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 weights can be trained")
+        refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 weights can be trained")
     if tensor.quantization is not None:
         # Unused parameters come with scale 0 or none at all.
         scales = tensor.quantization.scales
         if not np.all(np.isfinite(scales)) or np.any(scales < 0):
-            _refuse(op, f"tensor `{tensor.name}` has a quantization scale that is negative or no number")
+            refuse(op, f"tensor `{tensor.name}` has a quantization scale that is negative or no number")
         if tensor.quantization.raw.details is not None:
-            _refuse(op, f"tensor `{tensor.name}` is quantized in blocks, which is not supported")
+            refuse(op, f"tensor `{tensor.name}` is quantized in blocks, which is not supported")
     if op.builtin in CONVERSIONS:
         allowed = (*_FLOATS[1:2], TensorType.INT8, TensorType.UINT8, TensorType.INT32)
         if tensor.type not in allowed:
-            _refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
+            refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
         if tensor.type == TensorType.INT8 and not is_weights:
             _check_activation(op, tensor)
         return
     if tensor.type in _FLOATS:
         what = "weights are float" if tensor.is_constant else "it computes in float"
-        _refuse(
+        refuse(
             op,
             f"tensor `{tensor.name}` is {tensor.type_name}, {what}; convert the model with full int8 "
             "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
             "a float .tflite",
         )
     if tensor.type == TensorType.INT16:
-        _refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
+        refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
     if tensor.type == TensorType.UINT8:
-        _refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")
+        refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")
     if tensor.type not in (TensorType.INT8, *_INDEX_TYPES):
-        _refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
+        refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
     if tensor.type == TensorType.INT8 and not is_weights:
         _check_activation(op, tensor)
 
@@ -170,22 +167,22 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
 def _check_activation(op: Operator, tensor: Tensor) -> None:
     quantization = tensor.quantization
     if quantization is None or len(quantization.scales) != 1 or not quantization.scales[0] > 0:
-        _refuse(op, f"int8 activation `{tensor.name}` has no (single, positive) quantization scale")
+        refuse(op, f"int8 activation `{tensor.name}` has no (single, positive) quantization scale")
     if not -128 <= quantization.zero_point <= 127:
-        _refuse(op, f"int8 activation `{tensor.name}` has zero point {quantization.zero_point}")
+        refuse(op, f"int8 activation `{tensor.name}` has zero point {quantization.zero_point}")
 
 
 def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
     data, weights, bias = op.input(0), op.input(1), op.input(2)
     assert data is not None and weights is not None  # by arity
     if data.type != TensorType.INT8 or op.outputs[0].type != TensorType.INT8:
-        _refuse(op, f"activations `{data.name}` and `{op.outputs[0].name}` must both be int8")
+        refuse(op, f"activations `{data.name}` and `{op.outputs[0].name}` must both be int8")
     if weights.type != TensorType.INT8:
-        _refuse(op, f"filter `{weights.name}` is {weights.type_name}; only int8 weights can be trained")
+        refuse(op, f"filter `{weights.name}` is {weights.type_name}; only int8 weights can be trained")
     if len(weights.shape) != _RANK[op.builtin] or not weights.size:
-        _refuse(op, f"filter `{weights.name}` has shape {list(weights.shape)}")
+        refuse(op, f"filter `{weights.name}` has shape {list(weights.shape)}")
     if op.builtin == BuiltinOperator.CONV_2D and data.shape[-1] % weights.shape[-1]:
-        _refuse(
+        refuse(
             op,
             f"filter `{weights.name}` of shape {list(weights.shape)} does not fit {data.shape[-1]} channels",
         )
@@ -194,17 +191,17 @@ def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
     axis = 3 if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
     quantization = weights.quantization
     if quantization is None or not len(quantization.scales) or not np.all(quantization.scales > 0):
-        _refuse(op, f"filter `{weights.name}` has no (positive) quantization scales")
+        refuse(op, f"filter `{weights.name}` has no (positive) quantization scales")
     if quantization.is_per_channel and (
         quantization.axis != axis or len(quantization.scales) != weights.shape[axis]
     ):
-        _refuse(op, f"filter `{weights.name}` is not quantized per output channel")
+        refuse(op, f"filter `{weights.name}` is not quantized per output channel")
     if np.any(quantization.zero_points):
-        _refuse(op, f"filter `{weights.name}` has a zero point other than 0, which int8 kernels do not take")
+        refuse(op, f"filter `{weights.name}` has a zero point other than 0, which int8 kernels do not take")
     if bias is not None and bias.type != TensorType.INT32:
-        _refuse(op, f"bias `{bias.name}` is {bias.type_name}, int8 kernels take INT32")
+        refuse(op, f"bias `{bias.name}` is {bias.type_name}, int8 kernels take INT32")
     if bias is not None and bias.size != weights.shape[axis]:
-        _refuse(op, f"bias `{bias.name}` has {bias.size} values for {weights.shape[axis]} channels")
+        refuse(op, f"bias `{bias.name}` has {bias.size} values for {weights.shape[axis]} channels")
 
 
 def check_flow(graph: Subgraph) -> None:
@@ -214,10 +211,10 @@ def check_flow(graph: Subgraph) -> None:
         for tensor in op.inputs:
             given = tensor is None or tensor.is_constant or tensor.is_variable or not tensor.size
             if tensor is not None and not given and tensor not in ready:
-                _refuse(op, f"input `{tensor.name}` is not computed before it is read; the file is damaged")
+                refuse(op, f"input `{tensor.name}` is not computed before it is read; the file is damaged")
         for tensor in op.outputs:
             if tensor in ready or tensor.is_constant or tensor.is_variable:
-                _refuse(op, f"output `{tensor.name}` is written twice; the file is damaged")
+                refuse(op, f"output `{tensor.name}` is written twice; the file is damaged")
             ready.add(tensor)
     for tensor in graph.outputs:
         if tensor in graph.inputs:

@@ -37,21 +37,22 @@ def check_kernel(op: Operator, filters: Collection[Tensor] = ()) -> None:
     for i in kernel.constants:
         tensor = op.inputs[i]
         if tensor is not None and not tensor.is_constant and tensor not in filters:
-            _refuse(op, f"TFLM takes `{tensor.name}` as a constant only; convert the model with it fixed")
+            refuse(op, f"TFLM takes `{tensor.name}` as a constant only; convert the model with it fixed")
     low, high = kernel.ranks
     for tensor in data if op.builtin == B.FILL else [*data, *op.outputs]:
         if not low <= len(tensor.shape) <= high:
-            _refuse(
+            refuse(
                 op, f"`{tensor.name}` has shape {list(tensor.shape)}, TFLM takes {low} to {high} dimensions"
             )
     _check_shapes(op, kernel, data)
     _check_quantization(op, kernel, data)
     holds, reason = _DEMANDS.get(op.builtin, (bool, ""))
     if not holds(op):
-        _refuse(op, reason)
+        refuse(op, reason)
 
 
-def _refuse(op: Operator, reason: str) -> NoReturn:
+def refuse(op: Operator, reason: str) -> NoReturn:
+    """Raises ConversionError: an operator cannot be used, and why."""
     raise ConversionError(f"{op.label}: {reason}")
 
 
@@ -59,9 +60,7 @@ def _check_types(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     if op.builtin in CONVERTED:
         (given,), made = data, op.outputs[0]
         if (given.type, made.type) not in CONVERTED[op.builtin]:
-            _refuse(
-                op, f"TFLM does not make {made.type_name} of {given.type_name}; convert the model to int8"
-            )
+            refuse(op, f"TFLM does not make {made.type_name} of {given.type_name}; convert the model to int8")
         return
     one = tuple(t.type for t in data[:1])
     wanted = [(t, kernel.others.get(i, kernel.data)) for i, t in enumerate(op.inputs)]
@@ -70,7 +69,7 @@ def _check_types(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     for tensor, types in wanted:
         if tensor is not None and tensor.type not in types:
             names = " or ".join(TENSOR_TYPE_NAMES[t] for t in types)
-            _refuse(op, f"`{tensor.name}` is {tensor.type_name}, TFLM takes {names}; convert the model again")
+            refuse(op, f"`{tensor.name}` is {tensor.type_name}, TFLM takes {names}; convert the model again")
 
 
 def _check_shapes(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
@@ -88,13 +87,13 @@ def _check_shapes(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     }
     if not fits.get(kernel.shape, True):
         shapes = " and ".join(str(list(shape)) for shape in read)
-        _refuse(op, f"its output has shape {list(given[0])}, which {shapes} do not give; the file is damaged")
+        refuse(op, f"its output has shape {list(given[0])}, which {shapes} do not give; the file is damaged")
 
 
 def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     if kernel.fixed is not None and _quantization(op.outputs[0]) != kernel.fixed:
         scale, zero_point = _quantization(op.outputs[0])
-        _refuse(
+        refuse(
             op,
             f"its output has scale {scale:g} and zero point {zero_point}, TFLM's kernel always gives "
             f"1/{round(1 / kernel.fixed[0])} and {kernel.fixed[1]}; convert the model again with these",
@@ -104,7 +103,7 @@ def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) ->
         (one, first), (other, point) = _quantization(tensors[0]), _quantization(tensor)
         tolerance = _POOL_TOLERANCE if op.builtin in (B.AVERAGE_POOL_2D, B.MAX_POOL_2D) else 0
         if abs(one - other) > tolerance or first != point:
-            _refuse(
+            refuse(
                 op,
                 f"`{tensors[0].name}` has scale {one:g} and zero point {first}, `{tensor.name}` {other:g} "
                 f"and {point}, which TFLM's kernel does not convert; {_AS_EQUAL}",

@@ -125,7 +125,7 @@ def _mend_scales(graph: Subgraph, op: Operator) -> None:
     assert weights is not None
     if data is None or data.quantization is None or weights.quantization is None:
         return
-    if not len(data.quantization.scales):  # refused later, with what is missing
+    if not len(data.quantization.scales):  # refused later, with the tensor's name
         return
     scales = weights.quantization.scales
     if np.any(scales == 0) and np.any(scales > 0):

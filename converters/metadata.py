@@ -215,6 +215,11 @@ class ZoMetadata:
     run: tuple[Annotated[str, Field(pattern="^[a-z0-9_.-]+=.+$")], ...] = ()
 
     @property
+    def loss_unit(self) -> float:
+        """Real value of a loss of 1 of a log, see `ZoLoss`."""
+        return 1.0 if self.loss is None else self.loss.unit
+
+    @property
     def layers(self) -> list[tuple[int, ...]]:
         """Numbers of the trainable tensors of each layer: its filter, its bias or both."""
         found: dict[str, list[int]] = {}

@@ -6,9 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cortex_m.emulator import BOOT_FLAGS, CORES, RISCV, Core, compile_objects, missing
 from tflm_zo.firmware.op_pack import of_model
@@ -100,6 +103,21 @@ LIBRARIES = tuple(
     for cmsis_nn in (False, True)
     if not (cmsis_nn and CORES[core].toolchain is RISCV)
 )
+
+
+def on(*chosen: str, more: Iterable[Any] = ()) -> pytest.MarkDecorator:
+    """Gives a test the libraries of these names as its `library`, and more; it is skipped with each that
+    cannot be tested.
+    """
+    libraries = [*(known for known in LIBRARIES if known.name in chosen), *more]
+    reasons = [library.why_not() for library in libraries]
+    return pytest.mark.parametrize(
+        "library",
+        [
+            pytest.param(library, id=library.name, marks=[pytest.mark.skip(reason)] if reason else [])
+            for library, reason in zip(libraries, reasons, strict=True)
+        ],
+    )
 
 
 def _run(*command: object) -> None:

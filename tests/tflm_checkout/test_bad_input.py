@@ -13,7 +13,7 @@ import pytest
 from cortex_m.emulator import CORES, run
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
+from tflm_checkout.firmware_build import Library, build_firmware, on, replace_main
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Exact, Nodes, Settings, Weights
@@ -37,14 +37,12 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         Settings(tasks=(Nodes(), Exact()), batch_size=2, seed=6, snapshot_every=1),
     ),
 }
-TESTED = [library for library in LIBRARIES if library.name in ("cortex-m3-reference", "cortex-m4-cmsis_nn")]
+TESTED = ("cortex-m3-reference", "cortex-m4-cmsis_nn")
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("library", TESTED, ids=lambda library: library.name)
+@on(*TESTED)
 def test_bad_input(library: Library, name: str, tmp_path: Path) -> None:
-    if reason := library.why_not():
-        pytest.skip(reason)
     injection, settings = RUNS[name]
     rng = np.random.default_rng(1)
     data = Data(

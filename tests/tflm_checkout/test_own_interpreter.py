@@ -6,23 +6,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from cortex_m.emulator import CORES, run
 from helpers.firmware_folders import zo_model
-from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware
+from tflm_checkout.firmware_build import Library, build_firmware, on
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Settings, Weights
 
 EXAMPLE = Path(__file__).parents[2] / "examples/own_interpreter/main.cc"
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=3)
-TESTED = [lib for lib in LIBRARIES if lib.name in ("cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn")]
+TESTED = ("cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn")
 
 
-@pytest.mark.parametrize("library", TESTED, ids=lambda library: library.name)
+@on(*TESTED)
 def test_it_trains_as_the_trainer_does(library: Library, tmp_path: Path) -> None:
-    if reason := library.why_not():
-        pytest.skip(reason)
     core = CORES[library.core]
     made = generate_firmware(zo_model("weight"), SETTINGS, steps=6, samples=7, name="model")
     made.write(tmp_path / "out")

@@ -15,7 +15,7 @@ import pytest
 
 from helpers.real_models import REAL_MODELS
 from tflm_checkout.esp_nn_build import EspNnLibrary
-from tflm_checkout.firmware_build import LIBRARIES, Library
+from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Model, inject, load_model
 from tflm_zo.data import Data
@@ -28,7 +28,6 @@ RUNS: dict[str, Settings] = {
     "node": algorithms.node(batch_size=2, seed=11, learning_rate=20.0),
 }
 TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "rv32imc-reference")
-TESTED_LIBRARIES = [*(known for known in LIBRARIES if known.name in TESTED), EspNnLibrary()]
 
 
 def noise(model: Model) -> Data:
@@ -41,14 +40,12 @@ def noise(model: Model) -> Data:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", TESTED_LIBRARIES, ids=lambda library: library.name)
+@on(*TESTED, more=[EspNnLibrary()])
 @pytest.mark.parametrize("algorithm", RUNS)
 @pytest.mark.parametrize("read", REAL_MODELS)
 def test_the_run_is_the_desktops(
     read: Callable[[], bytes], algorithm: str, library: Library | EspNnLibrary, tmp_path: Path
 ) -> None:
-    if reason := library.why_not():
-        pytest.skip(reason)
     settings = RUNS[algorithm]
     model = load_model(read())
     zo = inject(model, inject_settings(settings, batch=1))

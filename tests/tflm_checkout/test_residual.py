@@ -11,7 +11,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import residual
-from tflm_checkout.firmware_build import LIBRARIES
+from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Rademacher, load_model
 from tflm_zo.data import Data
@@ -63,15 +63,12 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
 TESTED = ("cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn")
 
 
-@pytest.mark.parametrize("library", TESTED)
+@on(*TESTED)
 @pytest.mark.parametrize("name", RUNS)
-def test_the_run_is_the_desktops(name: str, library: str, tmp_path: Path) -> None:
-    (built,) = (known for known in LIBRARIES if known.name == library)
-    if reason := built.why_not():
-        pytest.skip(reason)
+def test_the_run_is_the_desktops(name: str, library: Library, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (SAMPLES, 8, 8, 3)).astype(np.int8)
     data = Data([x], rng.integers(0, CLASSES, SAMPLES).astype(np.int32))
     injection, settings = RUNS[name]
     zo = load_model(inject_all(residual(), **injection, batch=2).to_bytes())
-    check_run(built, zo, settings, data, STEPS, "residual", tmp_path)
+    check_run(library, zo, settings, data, STEPS, "residual", tmp_path)

@@ -16,13 +16,12 @@ from helpers.injection import inject_all
 from helpers.models import residual, two_inputs
 from helpers.models.node_networks import mixer
 from helpers.real_models import REAL_MODELS
-from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
+from tflm_checkout.firmware_build import Library, build_firmware, on, replace_main
 from tflm_zo import Model, inject, load_model
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Nodes, Settings, Weights, algorithms, inject_settings
 
 TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "rv32imc-reference")
-TESTED_LIBRARIES = [known for known in LIBRARIES if known.name in TESTED]
 
 # Calls the self-test with right kernels, with one that is wrong in one layer, and with right ones again. Then
 # the first step is done, and in a run that has begun it is refused.
@@ -155,24 +154,20 @@ def check(
     assert len(losses) == 1
 
 
-@pytest.mark.parametrize("library", TESTED_LIBRARIES, ids=lambda library: library.name)
+@on(*TESTED)
 @pytest.mark.parametrize("name", _RUNS)
 def test_a_wrong_kernel_is_named(name: str, library: Library, tmp_path: Path) -> None:
-    if reason := library.why_not():
-        pytest.skip(reason)
     network, injection, settings = _RUNS[name]
     zo = load_model(inject_all(network(), **injection, batch=1).to_bytes())
     check(library, load_model(network()), zo, settings, tmp_path, None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", TESTED_LIBRARIES, ids=lambda library: library.name)
+@on(*TESTED)
 @pytest.mark.parametrize("read", REAL_MODELS)
 def test_a_wrong_kernel_of_a_real_model_is_named(
     read: Callable[[], bytes], library: Library, tmp_path: Path
 ) -> None:
-    if reason := library.why_not():
-        pytest.skip(reason)
     plain = load_model(read())
     zo = inject(plain, inject_settings(_NODES, batch=1))
     rng = np.random.default_rng(1)

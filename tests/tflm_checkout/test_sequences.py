@@ -11,7 +11,7 @@ import pytest
 
 from helpers.exact_gradients import samples
 from helpers.sequence_networks import sequence_network
-from tflm_checkout.firmware_build import LIBRARIES
+from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import load_model
 from tflm_zo.data import Data
@@ -66,14 +66,11 @@ ENDS = {"cross_entropy": "softmax", "binary_cross_entropy": "sigmoid", "mse": No
 TESTED = ("cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn")
 
 
-@pytest.mark.parametrize("library", TESTED)
+@on(*TESTED)
 @pytest.mark.parametrize("name", RUNS)
-def test_the_run_is_the_desktops(name: str, library: str, tmp_path: Path) -> None:
-    (built,) = (known for known in LIBRARIES if known.name == library)
-    if reason := built.why_not():
-        pytest.skip(reason)
+def test_the_run_is_the_desktops(name: str, library: Library, tmp_path: Path) -> None:
     network, loss, settings = RUNS[name]
     plain = load_model(sequence_network(network, ENDS[loss]))
     x, y = samples(plain, SAMPLES, 1, loss)
     zo = load_model(inject_for(plain, settings, loss=loss).to_bytes())
-    check_run(built, zo, settings, Data([x], y), STEPS, "sequence", tmp_path)
+    check_run(library, zo, settings, Data([x], y), STEPS, "sequence", tmp_path)

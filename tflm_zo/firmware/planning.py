@@ -16,7 +16,7 @@ import numpy as np
 from ..converters import ConversionError, Model, load_model, read_metadata
 from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, NodeTask, SeedLogRecord
 from ..data import Data, Samples, prepare
-from ..runtime import Inputs
+from ..runtime import Inputs, load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
@@ -31,7 +31,6 @@ from ..training.settings import Settings
 from .generate import Firmware, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
-from .self_test import loaded
 from .source_text import identifier, is_identifier
 
 __all__ = [
@@ -90,7 +89,7 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
     """
     if data is None or not settings.measures_rate:
         return settings
-    return with_measured_rate(loaded(model), model, settings, data, steps)[0]
+    return with_measured_rate(load_fastest(model), model, settings, data, steps)[0]
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:

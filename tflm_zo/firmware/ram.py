@@ -136,7 +136,7 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
     scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
-    values, kind = ModelLoss(loss.kind, loss.scale, loss.zero_point).labels(loss.elements)
+    values, kind = ModelLoss.of(loss).labels(loss.elements)
     for task in plan.tasks:
         queries = task.values["queries"]
         if task.perturbs_weights:

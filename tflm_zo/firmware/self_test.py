@@ -15,30 +15,14 @@ from ..converters import constants
 from ..converters.metadata import ZoMetadata, ZoPort, read_metadata, with_metadata
 from ..converters.model import Model, Operator, Tensor
 from ..converters.passes.layer_names import shown_name
-from ..runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, available, load
+from ..runtime import InvokeError, ModelError, RuntimeUnavailableError, load_fastest
 from .device_model import DeviceModel
 from .source_text import string
 
-__all__ = ["loaded", "noise", "self_test_source"]
+__all__ = ["noise", "self_test_source"]
 
 # Their outputs say what was done to weights, which trainers do themselves.
 _UNCOMPARED = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
-
-
-def loaded(model: Model) -> Runtime:
-    """Returns the model in the fastest runtime that takes it; all of them have a device's bits.
-
-    Raises:
-        ModelError: none takes it.
-        RuntimeUnavailableError: none is installed.
-    """
-    names = [name for name in ("litert", "tflite-runtime", "tflm") if name in available()]
-    for name in names[:-1]:
-        try:
-            return load(model, name)
-        except ModelError:
-            continue
-    return load(model, names[-1] if names else "litert")
 
 
 def noise(batch: int, inputs: int, number: int, count: int) -> NDArray[np.int8]:
@@ -89,7 +73,7 @@ def _with_all_outputs(model: Model) -> tuple[Model, dict[tuple[int, int], int]]:
 def _computed(model: Model) -> list[list[tuple[Operator, list[NDArray[Any]]]]]:
     """Returns the operators of each segment that compute activations or losses, with their outputs."""
     own, numbers = _with_all_outputs(model)
-    runtime = loaded(own)
+    runtime = load_fastest(own)
     count = len(runtime.metadata.original.inputs)
     inputs = [runtime.input_details(i)[:2] for i in range(count)]
     runtime.set_inputs(

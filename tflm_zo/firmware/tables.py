@@ -338,7 +338,7 @@ def model_source(
         f"{hexadecimal(fingerprint(model))}\n}};\n\n"
     )
     header = _log_header(plan, model, own(name)["ZO"]) if isinstance(plan, WeightRunPlan) else ""
-    c_loss = ModelLoss(loss.kind, loss.scale, loss.zero_point).struct
+    c_loss = ModelLoss.of(loss).struct
     c_scale = f"{{{c_loss.scale.scale_log2e}u, {c_loss.scale.scale}u}}"
     tables, infos = [], []
     for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):

@@ -90,12 +90,7 @@ class RecordedRun:
     @property
     def losses(self) -> NDArray[np.float64]:
         """Mean loss of each step, in nats or the output's unit squared."""
-        return self.log.losses * self.loss_unit
-
-    @property
-    def loss_unit(self) -> float:
-        """Real value of a loss of 1 of the log, see `ZoLoss`."""
-        return 1.0 if self.metadata.loss is None else self.metadata.loss.unit
+        return self.log.losses * self.metadata.loss_unit
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

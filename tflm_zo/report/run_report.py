@@ -101,7 +101,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
             Measured(
                 step=m.step,
                 equivalents=float(f"{cost(m.step):.6g}"),
-                loss=float(f"{m.loss * run.loss_unit:.6g}"),
+                loss=float(f"{m.loss * run.metadata.loss_unit:.6g}"),
                 accuracy=float(f"{m.correct / m.samples:.6g}") if run.is_of_classes and m.samples else None,
                 samples=m.samples,
                 kept=m.step == run.kept_step,

@@ -35,6 +35,7 @@ __all__ = [
     "available",
     "exact_delegate",
     "load",
+    "load_fastest",
 ]
 
 RUNTIMES: dict[str, type[Runtime]] = {
@@ -62,6 +63,22 @@ def load(
     if runtime not in RUNTIMES:
         raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
     return RUNTIMES[runtime](model, threads)
+
+
+def load_fastest(model: Model) -> Runtime:
+    """Loads a ZO model into the fastest runtime that is installed and takes it.
+
+    Raises:
+        ModelError: none takes it.
+        RuntimeUnavailableError: none is installed.
+    """
+    names = [name for name in RUNTIMES if name in available()]
+    for name in names[:-1]:
+        try:
+            return load(model, name)
+        except ModelError:
+            continue
+    return load(model, names[-1] if names else "litert")
 
 
 def available() -> list[str]:

@@ -172,7 +172,7 @@ class NodePlan:
         ]
         loss = metadata.loss
         assert loss is not None  # a trainer or generator has refused such a model
-        self.loss = ModelLoss(loss.kind, loss.scale, loss.zero_point)
+        self.loss = ModelLoss.of(loss)
 
     def _task(self, task: PlannedTask, model: Model, metadata: ZoMetadata) -> NodeTask:
         settings, weights = self._settings, task.kind is Weights

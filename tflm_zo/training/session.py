@@ -154,8 +154,7 @@ class Session:
         per_epoch = trainer.steps_per_epoch
         if best is not None:
             best.measure_where_due()
-        loss = trainer.runtime.metadata.loss
-        unit = 1.0 if loss is None else loss.unit
+        unit = trainer.runtime.metadata.loss_unit
         # Of the epoch: losses are whole multiples of 2^-16, so the sum is exact in any order.
         begun = run.resumed_losses(run.step // per_epoch * per_epoch)
         total, count = float(begun.sum()), len(begun)

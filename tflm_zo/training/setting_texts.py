@@ -30,8 +30,6 @@ __all__ = [
 ]
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-
-
 #: What the metadata of a ZO model has of its run besides settings.
 OF_LENGTH: Final = ("epochs", "steps", "choose-block")
 
@@ -71,15 +69,15 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
         SettingsError: no setting has that name, or a text is no value of its setting.
     """
     values: dict[str, Any] = {}
-    names: dict[tuple[str, str], str] = {}
+    known: dict[tuple[str, str], str] = {}
     for name, text in given.items():
         try:
             owner, field = meant = resolve(settings, name)
         except SettingsError as error:
             raise SettingsError(f"--set {error}") from None
-        if meant in names:
-            raise SettingsError(f"--set: {names[meant]} and {name} are the same setting".replace("_", "-"))
-        names[meant] = name
+        if meant in known:
+            raise SettingsError(f"--set: {known[meant]} and {name} are the same setting".replace("_", "-"))
+        known[meant] = name
         values[name] = _value(TASKS[owner] if owner else Settings, field, name, text)
     return values
 
