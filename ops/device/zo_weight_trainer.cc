@@ -354,15 +354,16 @@ zo_status WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_r
   return ZO_OK;
 }
 
-uint32_t WeightTrainer::MarkOfWeights() const {
+// `after`: checksum that the log's next record goes on from.
+uint32_t WeightTrainer::MarkOfWeights(uint32_t after) const {
   uint8_t bytes[4];
   zo_write_u32(bytes, network_->checksum());
-  return zo_crc32(after_, bytes, sizeof bytes);
+  return zo_crc32(after, bytes, sizeof bytes);
 }
 
 zo_status WeightTrainer::SnapshotMark(uint32_t* mark) {
   const zo_status status = is_best_ ? ZO_ERROR_ORDER : Settle();
-  if (status == ZO_OK) *mark = MarkOfWeights();
+  if (status == ZO_OK) *mark = MarkOfWeights(NextChecksum());
   return status;
 }
 
@@ -378,7 +379,7 @@ bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
   if (IsMeasurementDue(snapshot.step) && measuring_->read(this, log, snapshot.step) != ZO_OK) {
     return false;
   }
-  return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights() == snapshot.mark;
+  return network_->ReadWeights(snapshot.weights) == ZO_OK && MarkOfWeights(after_) == snapshot.mark;
 }
 
 zo_status WeightTrainer::ImportLog(const LogStore& log, const WeightSnapshot* snapshot) {

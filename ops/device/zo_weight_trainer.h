@@ -184,6 +184,8 @@ class WeightTrainer {
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
   void Header(const LogStore& log, uint8_t* bytes) const;
   uint32_t HeaderChecksum() const;
+  // What the log's next record goes on from.
+  uint32_t NextChecksum() const { return HasBegun() ? after_ : HeaderChecksum(); }
   zo_status CatchUp();
   zo_status BeginLog();
   zo_status Append(uint32_t at, uint8_t* bytes, uint32_t count, uint32_t step, bool measured);
@@ -199,7 +201,7 @@ class WeightTrainer {
   zo_status ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
   bool GoTo(const LogStore& log, const WeightSnapshot& snapshot, int64_t* mean_square);
   void Rewind(uint32_t header_checksum);
-  uint32_t MarkOfWeights() const;
+  uint32_t MarkOfWeights(uint32_t after) const;
   zo_status Replay(const zo_log_record& record);
 
   Network* network_ = nullptr;

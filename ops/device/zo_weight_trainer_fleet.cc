@@ -35,7 +35,7 @@ void WeightTrainer::JoinFleet(zo_fleet* fleet) {
 
 zo_fleet_state WeightTrainer::FleetState() const {
   if (network_ == nullptr) return {};
-  return {control_.step, control_.step > 0 ? after_ : HeaderChecksum()};
+  return {control_.step, NextChecksum()};
 }
 
 zo_status WeightTrainer::AnswerSlice(zo_fleet_answer* answer) {

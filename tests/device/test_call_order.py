@@ -264,3 +264,23 @@ def test_a_run_after_one_whose_log_could_not_be_read_has_its_snapshots() -> None
     assert made.init() == OK
     assert (made.import_weights(given), made.import_log(store)) == (OK, OK)
     assert (made.step, made.export_weights()) == (2, weights)
+
+
+@pytest.mark.parametrize("name", WEIGHT_RUNS[:2])
+def test_a_snapshot_before_the_first_step_is_of_its_own_run(name: str) -> None:
+    """Though another log, or another yardstick, was there before the weights."""
+    made, given = device(name), desktop(name, 2).states[-1].weights
+    log = desktop(name).log
+    full, empty = Store(content=log), Store(content=log[: int.from_bytes(log[10:12], "little")])
+    assert made.import_log(empty) == OK
+    assert made.import_weights(Store(content=given)) == OK
+    status, mark = made.snapshot_mark()
+    assert (status, made.init()) == (OK, OK)
+    assert made.import_log(full, (Store(content=given), 0, mark)) == OK
+    assert made.export_weights() == (OK, desktop(name).states[-1].weights)
+    assert made.init() == OK
+    own, mark = made.export_weights()[1], made.snapshot_mark()[1]
+    made.fail_invokes(1, before=True)  # the model's own weights are not set again
+    assert made.import_log(full, (Store(content=own), 0, mark)) == OK
+    made.fail_invokes()
+    assert made.export_weights() == (OK, desktop(name).states[-1].weights)
