@@ -9,7 +9,7 @@ them: of weight perturbation, with a record of 24 bytes a step, and of node pert
 has 32 of them, so that each is erased often enough for differences to count, and littlefs has 128.
 
 A device that sleeps with its RAM off mounts its store before each step. That is measured of a tenth of the
-steps, on raw flash; a year has one step a minute.
+steps; a year has one step a minute.
 
 LITTLEFS_DIR, a checkout of littlefs, adds stores on it (examples/littlefs), which take minutes. Needs gcc and
 g++.
@@ -125,12 +125,11 @@ def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, A
                 "least_erases": least,
                 "most_erases": most,
             }
-            if kind == RAW_FLASH:
-                slept = steps // 10
-                programmed, erases, *_ = cost(program, memory, algorithm, slept, 1)
-                found["sleeping_programmed_a_step"] = programmed / slept
-                found["sleeping_erases_a_step"] = erases / slept
-                found["sleeping_erases_a_year"] = erases / slept / sectors * STEPS_A_YEAR
+            slept = steps // 10
+            programmed, erases, *_ = cost(program, memory, algorithm, slept, 1)
+            found["sleeping_programmed_a_step"] = programmed / slept
+            found["sleeping_erases_a_step"] = erases / slept
+            found["sleeping_erases_a_year"] = erases / slept / sectors * STEPS_A_YEAR
             advance(1)
     return results
 
@@ -165,7 +164,7 @@ def main() -> None:
                 f"{found['erases_a_step']:.4f}",
                 f"{found['least_erases']:,} to {found['most_erases']:,}",
                 f"{found['mean_erases']:,.1f}",
-                f"{found['sleeping_erases_a_year']:,.0f}" if "sleeping_erases_a_year" in found else "",
+                f"{found['sleeping_erases_a_year']:,.0f}",
             )
         Console().print(table)
 

@@ -7,8 +7,9 @@
  * EVERY SLEEPS
  *
  * SLOT_BYTES: of a snapshot, which is written every EVERY steps; 0: weight perturbation, of one
- * query. SLEEPS: 1: the store is mounted before each step. Prints bytes that were programmed,
- * erases, the least and the most of a sector, and bytes of a run's log.
+ * query. SLEEPS: 1: the store is mounted before each step, and what the step wrote is made safe.
+ * Prints bytes that were programmed, erases, the least and the most of a sector, and bytes of a
+ * run's log.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ int main(int count, char** words) {
   Check(stores::Begin(given[0], given[1], given[2], given[3], given[4], given[5]) &&
         stores::Mount());
   const uint32_t steps = given[6], run_steps = given[7], slot = given[8], every = given[9];
+  const bool sleeps = given[10] != 0;
   const uint32_t unit = stores::Log().unit, slots = slot > 0 ? 2 : 0;
   const uint32_t header = slot > 0 ? zo_snapshot_header_bytes(1) : ZO_LOG_HEADER_BYTES;
   const uint32_t record = slot > 0 ? ZO_SNAPSHOT_RECORD_BYTES : zo_log_record_bytes(1);
@@ -53,7 +55,7 @@ int main(int count, char** words) {
   const uint32_t records_at = slots_at + slots * slot_bytes;
   for (uint32_t step = 0; step < steps; ++step) {
     const uint32_t of_run = step % run_steps;
-    if (given[10] != 0) Check(stores::Mount());
+    if (sleeps) Check(stores::Mount());
     if (of_run == 0) {
       if (step > 0) Check(stores::Clear());
       for (uint32_t i = 0; i < slots; ++i) Write(slots_at + i * slot_bytes, 8);
@@ -61,7 +63,7 @@ int main(int count, char** words) {
       Sync();
     }
     Write(static_cast<uint32_t>(zo_step_record_at(records_at, record, 0, unit, of_run)), record);
-    if (slot == 0) Sync();
+    if (slot == 0 || sleeps) Sync();
     if (slot == 0 || (of_run + 1) % every != 0) continue;
     Sync();
     Write(slots_at + of_run / every % 2 * slot_bytes, slot);
