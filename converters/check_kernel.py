@@ -91,8 +91,8 @@ def _check_shapes(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
 
 
 def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
-    if kernel.fixed is not None and _quantization(op.outputs[0]) != kernel.fixed:
-        scale, zero_point = _quantization(op.outputs[0])
+    if kernel.fixed is not None and quantization_of(op.outputs[0]) != kernel.fixed:
+        scale, zero_point = quantization_of(op.outputs[0])
         refuse(
             op,
             f"its output has scale {scale:g} and zero point {zero_point}, TFLM's kernel always gives "
@@ -100,7 +100,7 @@ def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) ->
         )
     tensors = {"": [], "data": data, "all": [*data, *op.outputs]}[kernel.equal]
     for tensor in tensors[1:]:
-        (one, first), (other, point) = _quantization(tensors[0]), _quantization(tensor)
+        (one, first), (other, point) = quantization_of(tensors[0]), quantization_of(tensor)
         tolerance = _POOL_TOLERANCE if op.builtin in (B.AVERAGE_POOL_2D, B.MAX_POOL_2D) else 0
         if abs(one - other) > tolerance or first != point:
             refuse(
@@ -110,7 +110,8 @@ def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) ->
             )
 
 
-def _quantization(tensor: Tensor) -> tuple[float, int]:
+def quantization_of(tensor: Tensor) -> tuple[float, int]:
+    """Returns scale and zero point of a tensor, 0 and 0 where it has none."""
     given = tensor.quantization
     return (given.scale, given.zero_point) if given is not None and len(given.scales) else (0.0, 0)
 
@@ -122,7 +123,7 @@ def _input(op: Operator, index: int) -> Tensor:
 
 
 def _scale(tensor: Tensor | None) -> float:
-    return 0.0 if tensor is None else _quantization(tensor)[0]
+    return 0.0 if tensor is None else quantization_of(tensor)[0]
 
 
 def _axis(op: Operator, rank: int, name: str = "axis") -> bool:
@@ -231,7 +232,7 @@ _DEMANDS: Final[dict[int, tuple[Callable[[Operator], Any], str]]] = {
     B.PAD: _PADS,
     B.PADV2: _PADS,
     B.RSQRT: (
-        lambda op: _quantization(_input(op, 0))[1] == -128,
+        lambda op: quantization_of(_input(op, 0))[1] == -128,
         "its input may be negative, at which TFLM's kernel stops; its zero point must be -128",
     ),
     B.SHAPE: (

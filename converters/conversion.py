@@ -31,6 +31,7 @@ __all__ = [
     "check_int8",
     "check_ports",
     "finished",
+    "leave_out_unused",
     "report_of",
     "score",
     "warning_of_training",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 _FEW: Final = 50
+# A hash that is another one where TensorFlow's converter has numbered operators otherwise on its way.
+_NOTE: Final = "CONVERSION_METADATA"
 _EDGES: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
 
 
@@ -177,6 +180,17 @@ def check_ports(model: Model) -> None:
                 raise ConversionError(f"{kind} `{tensor.name}` is {tensor.type_name}; only int8 can be one")
             if tensor.quantization is None or not len(tensor.quantization.scales):
                 raise ConversionError(f"{kind} `{tensor.name}` has no scale; leave it out")
+
+
+def leave_out_unused(model: Model) -> None:
+    """Leaves out what is not worth flash, or would make a difference between two conversions of a model: what
+    rewriting has left over, and the converter's note of itself.
+    """
+    model.metadata = [m for m in model.metadata or () if m.name != _NOTE] or None
+    used = model.referenced_buffers()
+    model.buffers = [b for i, b in enumerate(model.buffers) if i == 0 or b in used]
+    codes = {(op.code.builtin, op.code.version) for graph in model.subgraphs for op in graph.operators}
+    model.operator_codes = [c for c in model.operator_codes if (c.builtin, c.version) in codes]
 
 
 def finished(

@@ -19,6 +19,7 @@ from .conversion import (
     check_int8,
     check_ports,
     finished,
+    leave_out_unused,
     report_of,
     score,
     warning_of_training,
@@ -30,6 +31,7 @@ from .keras_names import KerasNames, order_and_name
 from .keras_source import FixedModel, first_line, load_keras, quiet, tensorflow_and_keras, with_fixed_batch
 from .model import Model, load_model
 from .model.schema import BuiltinOperator
+from .parts import part_in_int8
 from .representative import representative_labels, representative_samples
 from .training_statistics import training_statistics
 from .widen_activations import widen_activations
@@ -95,13 +97,12 @@ def convert(
             raise
         wrong = error  # a file's y may be the targets of a regression
     result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
+    part_in_int8(result.subgraphs[0])
     check_int8(result, lambda name: fixed.names.layer_of(name) or name)
     order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, fixed.names)
     check_ports(result)
     widen_activations(result, activation_headroom)
-    # Whatever the editor left over is not worth flash.
-    used = result.referenced_buffers()
-    result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
+    leave_out_unused(result)
     int8 = None if known is None else accuracy(result, data, known)
     result = finished(result, lambda made: _statistics(tf, keras, fixed, made, data), classes, batch)
     float_accuracy = None if known is None else _float_accuracy(tf, fixed, data, known, result)

@@ -16,6 +16,7 @@ from .kernels import CONVERSIONS, FILTER_OPERATORS
 from .model import Model, Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator as B
 from .model.schema import TensorType
+from .parts import part_in_int8
 
 # Stands for a filter's scale of 0: kernels' factor is 0 with either.
 _NO_SCALE: Final = np.float32(1e-30)
@@ -28,8 +29,9 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
 
     Warns (`ConversionWarning`) of all that it changes: signatures that name other tensors than inputs and
     outputs, names of weights that several have, empty names, filters' scales of 0, scales of biases,
-    which kernels take to be input scale * filter scale whatever the file says, and a SOFTMAX at an output
-    with more values than kernels take. What an ARG_MAX at an output compares becomes an output, too.
+    which kernels take to be input scale * filter scale whatever the file says, parts of int8 tensors that are
+    taken in float, and a SOFTMAX at an output with more values than kernels take. What an ARG_MAX at an
+    output compares becomes an output, too.
 
     Args:
         model: plain model.
@@ -53,6 +55,10 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
                 f"signature `{signature.key}` is left out: it names tensor `{stray[0].name}`, which is no "
                 "input or output of the model"
             )
+    for op in part_in_int8(graph):
+        _warn(
+            f"{op.label} parts int8 values now, which the file converts to float before it and back behind it"
+        )
     layers = [op for op in graph.operators if op.builtin in FILTER_OPERATORS and op.input(1) is not None]
     _name(graph, layers)
     for op in layers:

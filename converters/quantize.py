@@ -21,6 +21,7 @@ from .conversion import (
     check_int8,
     check_ports,
     finished,
+    leave_out_unused,
     report_of,
     score,
     warning_of_training,
@@ -31,6 +32,7 @@ from .errors import ConversionError, DataError
 from .keras_source import first_line, quiet
 from .model import Buffer, Model, Signature, Subgraph, Tensor, load_model
 from .model.schema import BuiltinOperator, TensorType
+from .parts import part_in_int8
 from .passes.layer_names import shown_name
 from .passes.set_batch import rewrite_batch
 from .representative import representative_labels, representative_samples
@@ -94,12 +96,12 @@ def quantize(
         wrong = error  # a file's y may be the targets of a regression
     names = [name for name, _ in inputs]
     result = load_model(_quantized(modules, fixed, signature.key, names, data, per_channel_dense))
+    part_in_int8(result.subgraphs[0])
     check_int8(result, shown_name)
     _name_ports(result)
     check_ports(result)
     widen_activations(result, activation_headroom)
-    used = result.referenced_buffers()
-    result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b in used]
+    leave_out_unused(result)
     int8 = None if known is None else accuracy(result, data, known)
     result = finished(result, lambda made: _statistics(made, data), classes, batch)
     float_accuracy = None if known is None else _float_accuracy(fixed, data, known, result)

@@ -14,6 +14,7 @@ from ..layer_metadata import ZoBackwardStep, ZoField
 from ..model import Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
+from ..parts import parts_of
 from .layer_geometry import (
     NO_CLAMPS,
     REDUCTIONS,
@@ -24,7 +25,6 @@ from .layer_geometry import (
     pool_geometry,
     same_bytes,
 )
-from .parts import parts_of
 
 # Activations that are operators, by their number as a fused activation.
 _ACTIVATIONS: Final = {B.RELU: 1, B.RELU_N1_TO_1: 2, B.RELU6: 3}

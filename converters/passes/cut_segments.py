@@ -11,9 +11,9 @@ from ..check_graph import check_flow
 from ..errors import ConversionError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import TensorType
+from ..parts import part_by_slices, parts_of
 from ..settings import InjectSettings
 from .find_loss import choose_output, logits_of
-from .parts import part_by_slices, parts_of
 from .plan import Plan, Port, Segment
 
 

@@ -109,6 +109,29 @@ def test_wrong_scales_of_biases_change_nothing() -> None:
         assert found.to_bytes() == inject_all(small_cnn(), **settings).to_bytes()
 
 
+def test_parts_in_float_are_taken_in_int8() -> None:
+    """One part keeps its scale, one has another one, and nothing reads the third."""
+    require("tflm")
+    g = GraphBuilder(5)
+    x = g.conv(g.input("image", [1, 6, 5, 2]), "conv", 9)
+    shape = [1, 6, 5, 3]
+    parts = [g.tensor(f"part{i}", shape, TensorType.FLOAT32) for i in range(3)]
+    g.operator("SPLIT", [g.int32("axis", [3]), g.dequantize(x, "float")], parts, "Split", numSplits=3)
+    same = g.quantize(parts[2], "same", shape, x.scale, x.zero_point)
+    other = g.quantize(parts[0], "other", shape, 1.7 * x.scale, 5)
+    y = g.dense(g.flatten(g.add(same, other, "sum"), "flat"), "fc", 4, Activation.NONE)
+    data = g.build([g.softmax(y, "softmax")])
+    zo = warned(data, "SPLIT `part0` parts int8 values now")
+    made = [op for graph in zo.subgraphs for op in graph.operators]
+    assert [op.code.name for op in made if "QUANT" in op.code.name] == ["QUANTIZE"]
+    plain, inputs = export_model(zo).to_bytes(), random_inputs(data, 0)
+    for runtime in ("litert", "tflm"):
+        for source in (data, plain):
+            np.testing.assert_array_equal(
+                run_plain(source, runtime, inputs)[0], run_plain(data, "litert", inputs)[0]
+            )
+
+
 def two_subgraphs() -> Model:
     model, other = load_model(small_cnn()), load_model(depthwise_separable())
     model.subgraphs.append(other.subgraphs[0])
