@@ -38,7 +38,8 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 #include "ops/core/kernels/zo_add_products_mve.h"
 #else
 
-#if ZO_DSP
+/* They take more registers than code that is not optimized leaves. */
+#if ZO_DSP && defined(__OPTIMIZE__)
 #include "ops/core/kernels/zo_add_products_dsp.h"
 #else
 
