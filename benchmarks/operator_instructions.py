@@ -203,11 +203,17 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
     """What training takes besides forward passes: instructions a weight, product, node, class.
 
     Half of the outputs of the cases called rectified, and of all convolutions, are clamped, so that their
-    products are left out.
+    products are left out. Of one sample and two queries, channels of a dense layer have one of four errors,
+    and those of equal errors one gradient. Of more, each channel's gradient is formed, of 16 samples at a
+    time where a core has loops for that.
     """
     size = 48_000  # weights of fc1
-    dense = (nodes["fc1-16"] - nodes["fc1-1"]) / 15 / size
-    weight = max(0.0, nodes["fc1-1"] / size - dense)
+    one, two, some, rectified, more = (
+        nodes[f"fc1-{case}"] / size for case in ("1", "2", "16", "16-rectified", "32")
+    )
+    dense, formed = (some - two) / 14, 4 / 120
+    form = (two - one - (2 - formed) * dense) / (1 - formed)
+    weight = one - formed * (form + dense)
     fraction = (nodes["fc1-1-fraction"] - nodes["fc1-1"]) / size
 
     def product(case: str, count: int, trained: int) -> float:
@@ -226,6 +232,9 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
         "node_update_8": weight,
         "node_update_16": weight + fraction,
         "dense": dense,
+        "dense_clamped": max(0.0, (rectified - weight - form) / 8 - dense),
+        "dense_form": form,
+        "dense_pass": max(0.0, more - some - 16 * dense),
         "pointwise": product("pointwise-1", 495_616, 4_096),
         "convolution": max(0.0, wide - row / 192),
         "convolution_row": row,
@@ -234,11 +243,15 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
         "convolution_back": nodes["conv-backprop-64-half"] / 1_982_464,
         "depthwise_back": nodes["depthwise-backprop-64"] / 30_976,
         "node": (nodes["perturb-400"] - nodes["perturb-120"]) / 280,
+        "credit": (nodes["fc1-16-q8"] - nodes["fc1-16"]) / (16 * 120 * 6),
         "loss": max(0.0, nodes["loss-10"] - 10 * each),
-        "class": each,
+        # A value of the loss's input, by the loss's kind.
+        "cross_entropy": each,
+        "binary_cross_entropy": (nodes["binary-12"] - nodes["binary-6"]) / 6,
+        "mse": (nodes["squares-640"] - nodes["squares-320"]) / 320,
         # Trainer, interpreter and copies of an invoke, by steps of node perturbation of MLPerf Tiny's
-        # autoencoder, which have 3,520 of them a sample (benchmarks/plan.py).
-        "invoke": 1_700.0,
+        # autoencoder, which have 291 of them a sample (benchmarks/plan.py).
+        "invoke": 2_100.0,
     }
     return {name: float(f"{value:.4g}") for name, value in found.items()}
 

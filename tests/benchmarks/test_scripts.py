@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 from harness import chosen_models, random_data
+from operator_instructions import training
 
+from cortex_m.costs import node_costs, weight_op_costs
+from cortex_m.emulator import CORES, each
 from helpers.injection import inject_all
 from helpers.interpreters import KERNELS, require
 from helpers.models import MODELS
 from tflm_zo import exact_delegate
+from tflm_zo.planner.instructions import _table
 from tflm_zo.runtime import load
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +131,13 @@ def test_memory_of_steps() -> None:
     for result in results.values():
         # 7 KB a step; the allocator takes a page now and then.
         assert result["grown_mb"] < 1 and 10 < result["first_mb"] and 10 < result["resumed_mb"]
+
+
+@pytest.mark.parametrize("core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc")))
+def test_a_plan_has_what_training_takes_on_a_core(core: str, tmp_path: Path) -> None:
+    """The table of coefficients is that of the core's loops as they are."""
+    found = training(weight_op_costs(CORES[core], tmp_path), node_costs(CORES[core], tmp_path))
+    assert _table()["training"][core] == pytest.approx(found, rel=0.1, abs=0.5)
 
 
 def test_log_stores() -> None:

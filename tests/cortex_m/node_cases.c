@@ -232,6 +232,27 @@ static void loss_case(const char* name, uint32_t classes, int32_t low) {
   report(name, run_loss, &classes, loss_result);
 }
 
+/* Targets of the mean squared error are the inputs; labels of the binary cross-entropy, 1 and 0. */
+static void run_squares(void* argument) {
+  const uint32_t elements = *(const uint32_t*)argument;
+  (void)zo_mean_squared_error_s8(nodes, inputs, 1, elements, INT32_C(1) << 30, 24, &loss);
+}
+
+static void run_binary(void* argument) {
+  const zo_logit_scale scale = {UINT32_C(2904574), UINT32_C(2013266)};
+  const uint32_t outputs_of = *(const uint32_t*)argument;
+  static int32_t labels[16];
+  for (uint32_t i = 0; i < 16u; ++i) labels[i] = (int32_t)(i & 1u);
+  (void)zo_binary_cross_entropy_s8(nodes, 1, outputs_of, -3, scale, labels, &loss);
+}
+
+static void element_loss_case(const char* name, void (*call)(void*), uint32_t elements) {
+  random_state = 6;
+  fill(nodes, elements, -128, 127);
+  fill(inputs, elements, -128, 127);
+  report(name, call, &elements, loss_result);
+}
+
 /* Errors of 120 inputs of a dense layer from those of its 84 outputs. */
 static int16_t input_errors[120];
 
@@ -303,6 +324,10 @@ int main(void) {
   update_case("fc1-1-bits", &fc1, 1, 2, ZO_NODE_BITS, 0, 0);
   update_case("fc1-1-standardized", &fc1, 1, 2, ZO_NODE_STANDARDIZED, 0, 0);
   update_case("fc1-16", &fc1, 16, 2, ZO_NODE_RMS, 0, 0);
+  update_case("fc1-2", &fc1, 2, 2, ZO_NODE_RMS, 0, 0);
+  update_case("fc1-16-rectified", &fc1, 16, 2, ZO_NODE_RMS, 0, kRectified);
+  update_case("fc1-16-q8", &fc1, 16, 8, ZO_NODE_RMS, 0, 0);
+  update_case("fc1-32", &fc1, 32, 2, ZO_NODE_RMS, 0, 0);
   update_case("fc1-16-exact", &fc1, 16, 0, ZO_NODE_RMS, 0, kExact);
   /* Dense layers of odd sizes: groups of channels, of columns and of samples that are not full. */
   const zo_node_layer odd = dense(157, 29);
@@ -326,6 +351,7 @@ int main(void) {
   conv2.node_h = conv2.node_w = 5;
   conv2.pool_h = conv2.pool_w = conv2.pool_stride_h = conv2.pool_stride_w = 2;
   update_case("conv2-1", &conv2, 1, 2, ZO_NODE_RMS, 0, kRectified);
+  update_case("conv2-1-q8", &conv2, 1, 8, ZO_NODE_RMS, 0, kRectified);
   zo_node_layer pointwise = plane(64, 64, 11, 1, 0);
   pointwise.form = ZO_NODES_MEAN;
   pointwise.node_h = pointwise.node_w = 1;
@@ -358,5 +384,9 @@ int main(void) {
   loss_case("loss-10", 10, -128);
   loss_case("loss-10-near", 10, 80);
   loss_case("loss-12-near", 12, 80);
+  element_loss_case("squares-320", run_squares, 320);
+  element_loss_case("squares-640", run_squares, 640);
+  element_loss_case("binary-6", run_binary, 6);
+  element_loss_case("binary-12", run_binary, 12);
   return 0;
 }

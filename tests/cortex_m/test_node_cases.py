@@ -37,6 +37,7 @@ NAMES = {
     "zo_dense_sums",
     "zo_fc_backprop",
     "zo_log2",
+    "zo_mean_squared_error",
     "zo_node_gradient",
     "zo_node_layer",
     "zo_node_move",

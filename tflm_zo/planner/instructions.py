@@ -9,6 +9,7 @@ were measured on emulated cores (benchmarks/operator_instructions.py), on shapes
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,10 @@ KERNELS: tuple[str, ...]
 # An operator whose kernel was not measured takes as many instructions as the dearest that was, for each value
 # of its output: TFLM's reference kernels of activations.
 _UNKNOWN = {"call": 500.0, "outputs": 370.0}
+
+
+# Samples of which gradients of dense layers are formed at once.
+_TOGETHER = 16
 
 
 @cache
@@ -93,8 +98,10 @@ class Instructions:
         return float(_table()["training"][self.core][name])
 
     def _loss(self, metadata: ZoMetadata) -> float:
-        assert metadata.loss is not None
-        return self._of("loss") + self._of("class") * metadata.loss.elements
+        loss = metadata.loss
+        assert loss is not None
+        kind = "cross_entropy" if loss.of_classes else loss.kind
+        return self._of("loss") + self._of(kind) * loss.elements
 
     def _weights(self, model: Model, metadata: ZoMetadata, settings: Settings) -> float:
         blocks, passes = settings.weights.scope == "blocks", settings.forwards
@@ -133,10 +140,19 @@ class Instructions:
             layer = metadata.trainable[task.tensors[0]].layer
             zeros = 0.0 if task.nodes.head else clamped.get(layer, USUAL)
             touched = 1 - zeros**settings.batch_size
-            updates += touched * sum(sizes) * self._of(f"node_update_{metadata.update_bits}")
+            weights = touched * sum(sizes)
+            updates += weights * self._of(f"node_update_{metadata.update_bits}")
             if task.trains_filter:
-                sample += (1 - zeros) * _products(task.nodes) * self._product(metadata, task.nodes)
-            sample += self._credits(task)
+                products = (1 - zeros) * self._product(metadata, task.nodes)
+                if _is_dense(metadata, task.nodes):
+                    formed = _formed(task, settings.batch_size)
+                    updates += formed * weights * self._of("dense_form")
+                    updates += (
+                        sum(sizes) * (-(-settings.batch_size // _TOGETHER) - 1) * self._of("dense_pass")
+                    )
+                    products = formed * (products + zeros * self._of("dense_clamped"))
+                sample += _products(task.nodes) * products
+            sample += max(1, task.queries) * task.nodes.count * self._of("credit")
             if task.following is not None:
                 following = tasks[task.following].nodes
                 assert following is not None  # it is exact, too
@@ -148,17 +164,12 @@ class Instructions:
                 sample += _products(own) * self._of(kind)
         return settings.batch_size * sample + updates
 
-    def _credits(self, task: PlannedTask) -> float:
-        """Instructions that lead a sample's differences to the nodes: a direction for each query."""
-        assert task.nodes is not None
-        return max(1, task.queries) * task.nodes.count * self._of("node")
-
     def _product(self, metadata: ZoMetadata, nodes: ZoNodes) -> float:
         """Instructions of a product; those of a row of a window are summed up in one go."""
         g = nodes.geometry
         if _is_depthwise(metadata, nodes):
             return self._of("depthwise")
-        if g["in_h"] * g["in_w"] == 1:
+        if _is_dense(metadata, nodes):
             return self._of("dense")
         if g["k_h"] * g["k_w"] == 1:
             return self._of("pointwise")
@@ -167,6 +178,20 @@ class Instructions:
 
 def _is_depthwise(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
     return metadata.trainable[nodes.trainable].operator == "DEPTHWISE_CONV_2D"
+
+
+def _is_dense(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
+    g = nodes.geometry
+    return g["in_h"] * g["in_w"] == 1 and not _is_depthwise(metadata, nodes)
+
+
+def _formed(task: PlannedTask, samples: int) -> float:
+    """Share of a dense layer's channels whose gradient is formed: of one sample, one for each error that
+    queries with two sides lead to.
+    """
+    assert task.nodes is not None
+    different = 2.0 ** min(task.queries, 31) if samples == 1 and task.queries else math.inf
+    return min(1.0, different / task.nodes.geometry["out_c"])
 
 
 def _products(nodes: ZoNodes) -> int:
