@@ -16,7 +16,8 @@ namespace tflm_zo {
 //   places  the caller keeps it where it is
 //
 // Errors: those of ImportWeights and ImportLog. ZO_ERROR_LOG only while a place with a log is made
-// active: the log is of other settings or samples than the trainer's run. Call Init again then.
+// active: the log is of other settings or samples than the trainer's run. The trainer is reset
+// then: no step is done that no log has, until Init and this succeed.
 template <typename Trainer>
 zo_status ResumePlace(Trainer* trainer, const zo_places& places) {
   zo_status status = ZO_OK;
@@ -25,7 +26,9 @@ zo_status ResumePlace(Trainer* trainer, const zo_places& places) {
   }
   if (status == ZO_OK) status = trainer->ImportLog(places.log);
   if (status == ZO_ERROR_LOG && !places.needs_log) status = ZO_OK;
-  return status == ZO_OK ? trainer->SetLog(&places.log) : status;
+  if (status == ZO_OK) status = trainer->SetLog(&places.log);
+  if (status != ZO_OK) trainer->Reset();
+  return status;
 }
 
 }  // namespace tflm_zo

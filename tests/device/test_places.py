@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from device.emulation import OK, STORE, Device, needs_compiler
+from device.emulation import OK, ORDER, STORE, Device, needs_compiler
 from device.places_walk import Line
 from device.runs import STEPS, desktop, device
 from device.structs import ActiveLog, Store
@@ -78,3 +80,33 @@ def test_a_place_that_could_not_be_gone_over_to_is_not_found_after_a_reset() -> 
             assert line.begin_link(whole) == OK
             assert (link.hello().active, made.step) == (1, 0)
     assert failed > 2 and made.step == STEPS
+
+
+@pytest.mark.parametrize("name", ["weight", "node"])
+def test_a_device_that_can_go_neither_over_nor_back_does_no_step_without_a_log(name: str) -> None:
+    """Whichever read fails, on the way over and on the way back."""
+    made, whole, failing, stopped = device(name), Store(), 0, 0
+
+    def reset() -> int:
+        whole.fail_read_at(failing)
+        return made.init()
+
+    made.reset = reset  # type: ignore[method-assign]
+    line = Line(made)
+    assert line.begin_link(whole) == OK
+    with Link(lambda: line, timeout=2) as link:
+        assert [made.train_step()[0] for _ in range(2)] == [OK, OK]
+        deploy(link, link.hello(), Load(PlaceKind.WEIGHTS, desktop(name, 2).states[-1].weights))
+        assert made.train_step()[0] == OK
+        while link.hello().active == 2:
+            failing += 1
+            with contextlib.suppress(LinkError):
+                revert(link, link.hello())
+            whole.fail_read_at(0)
+            before = whole.content(1 << 16)
+            assert (status := made.train_step()[0]) in (OK, ORDER)
+            assert (before == whole.content(1 << 16)) == (status == ORDER)
+            stopped += status == ORDER
+            assert made.init() == OK
+            assert line.begin_link(whole) == OK
+    assert failing > stopped > 0

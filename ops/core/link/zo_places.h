@@ -120,7 +120,9 @@ zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, co
  *
  * Errors: ZO_ERROR_ARGUMENT: no such place or sizes; ZO_ERROR_ORDER: the place is active with
  * something else; ZO_ERROR_STORE: what is there is not that, or damaged, or the store fails;
- * ZO_ERROR_LOG: a log of another model, or run; those of `adopt`. The place that was active is. */
+ * ZO_ERROR_LOG: a log of another model, or run; those of `adopt`. The place that was active is;
+ * where going back to it has failed, too, the trainer is reset, and does nothing until `adopt`
+ * succeeds. */
 zo_status zo_places_activate(zo_places* places, uint32_t place, const zo_place* what,
                              zo_status (*adopt)(void* context), void* context);
 
