@@ -65,10 +65,10 @@ demo: $(VENV)/.installed-demo
 test: test-tflite-runtime test-main
 
 test-main: $(VENV)/.installed
-	$(PY) -m pytest -n $(JOBS) --dist loadfile -m 'not slow and not tflite_runtime' $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile -m 'not slow and not tflite_runtime' --durations=50 $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed
-	$(PY) -m pytest -n $(JOBS) -m 'slow and not tflite_runtime' $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile -m 'slow and not tflite_runtime' $(PYTEST_ARGS)
 
 # tflite-runtime's last release is for CPython 3.11 at most and for NumPy 1.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] in ((3, 10), (3, 11)))'),True)

@@ -133,13 +133,16 @@ def test_memory_of_steps() -> None:
         assert result["grown_mb"] < 1 and 10 < result["first_mb"] and 10 < result["resumed_mb"]
 
 
-@pytest.mark.parametrize("core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc")))
+@pytest.mark.parametrize(
+    "core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"), fast=("cortex-m4",))
+)
 def test_a_plan_has_what_training_takes_on_a_core(core: str, tmp_path: Path) -> None:
     """The table of coefficients is that of the core's loops as they are."""
     found = training(weight_op_costs(CORES[core], tmp_path), node_costs(CORES[core], tmp_path))
     assert _table()["training"][core] == pytest.approx(found, rel=0.1, abs=0.5)
 
 
+@pytest.mark.slow
 def test_log_stores() -> None:
     """Raw flash is worn evenly; a record costs little more than itself."""
     if shutil.which("gcc") is None or shutil.which("g++") is None:

@@ -20,7 +20,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -200,21 +200,21 @@ CORES = MappingProxyType(
 
 # The fast suite runs the M4, the M55 and RISC-V. The M7 and the M33 have the M4's code, with its DSP
 # extension; the M0+ and the M3 have few kernels of their own: tests of them are slow ones.
-_SLOW = ("cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m33")
+_FAST = ("cortex-m4", "cortex-m55", "cortex-m55-mve", "rv32imc")
 
 
-def each(names: Iterable[str], *more: Any) -> list[Any]:
+def each(names: Iterable[str], *more: Any, fast: Collection[str] = _FAST) -> list[Any]:
     """For parametrize: names of cores (each followed by `more`).
 
-    Those that add least are marked as slow, and those that cannot be emulated here are skipped.
+    Those not among the `fast` are marked as slow, and those that cannot be emulated here are skipped.
     """
-    return [pytest.param(name, *more, marks=_marks(name)) for name in names]
+    return [pytest.param(name, *more, marks=_marks(name, fast)) for name in names]
 
 
-def _marks(name: str) -> list[pytest.MarkDecorator]:
+def _marks(name: str, fast: Collection[str]) -> list[pytest.MarkDecorator]:
     why = missing(CORES[name].toolchain) if name in CORES else None
     return [
-        *([pytest.mark.slow] if name in _SLOW else []),
+        *([] if name in fast else [pytest.mark.slow]),
         *([pytest.mark.skip(reason=why)] if why is not None else []),
     ]
 

@@ -50,7 +50,7 @@ BUDGETS: dict[str, dict[str, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", each(BUDGETS))
+@pytest.mark.parametrize("name", each(BUDGETS, fast=("cortex-m4",)))
 def test_weight_ops_within_budget(name, tmp_path):
     costs = weight_op_costs(CORES[name], tmp_path)
     print("\n" + "\n".join(f"{case:26} {cost:8.3f}" for case, cost in costs.items()))

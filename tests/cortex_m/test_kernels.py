@@ -51,8 +51,8 @@ def program_with_both(core, folder, level, sources=SOURCES, features=()):
     ("name", "level"),
     [
         *each(CORES, "-O2"),
-        *each(("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", "rv32imc"), "-Os"),
-        *each(("cortex-m55",), "-O3"),
+        *each(("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", "rv32imc"), "-Os", fast=()),
+        *each(("cortex-m55",), "-O3", fast=()),
     ],
 )
 def test_same_bits_as_the_portable_code(name, level, tmp_path):
@@ -60,7 +60,7 @@ def test_same_bits_as_the_portable_code(name, level, tmp_path):
     assert run(CORES[name], program) == "2500 rounds agree\n"
 
 
-@pytest.mark.parametrize("name", each(("cortex-m0plus", "cortex-m4", "rv32imc")))
+@pytest.mark.parametrize("name", each(("cortex-m0plus", "cortex-m4", "rv32imc"), fast=("cortex-m4",)))
 def test_same_bits_without_features(name, tmp_path):
     program = program_with_both(CORES[name], tmp_path, "-Os", features=["-DZO_FEATURES=0"])
     assert run(CORES[name], program) == "2500 rounds agree\n"

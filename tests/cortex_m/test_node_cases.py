@@ -111,7 +111,7 @@ def on_the_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "flags"),
     [
-        *each(CORES, ()),
+        *each(CORES, (), fast=("cortex-m4",)),
         # Slow ones, as the smallest core's are.
         *(
             pytest.param(name, (flag,), marks=[*mark.marks, pytest.mark.slow])

@@ -12,6 +12,7 @@ from device.compiled import LITTLEFS
 from device.emulation import CACHED, DIRECT, LOG, OK, RING, Device, Memory, Samples
 from device.emulation import LITTLEFS as ON_LITTLEFS
 from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from helpers.examples import slow_but
 
 #: Name, seed of the samples, steps between measurements.
 Kind = tuple[str, int, int]
@@ -45,16 +46,16 @@ _STORES = {
     **_ON_LITTLEFS,
 }
 STORES: dict[str, Memory] = _STORES
-#: Those of littlefs are skipped where there is no checkout of it.
+_NO_LITTLEFS = pytest.mark.skipif(
+    LITTLEFS is None, reason="NO CHECKOUT OF LITTLEFS IN LITTLEFS_DIR: ITS STORE WAS NOT TESTED"
+)
+#: `make test` has one of each kind; those of littlefs are skipped where there is no checkout of it.
 NAMES: list[Any] = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(
-            name in _ON_LITTLEFS and LITTLEFS is None,
-            reason="NO CHECKOUT OF LITTLEFS IN LITTLEFS_DIR: ITS STORE WAS NOT TESTED",
-        ),
-    )
-    for name in STORES
+    *slow_but(
+        ("flash", "flash of doublewords", "words", "cached units of 8"),
+        [name for name in STORES if name not in _ON_LITTLEFS],
+    ),
+    *(pytest.param(name, marks=_NO_LITTLEFS) for name in _ON_LITTLEFS),
 ]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.emulation import OK, RUNTIME, Device
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo import Model, load_model
@@ -113,6 +114,19 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks with biases")
 WEIGHT_RUNS = ("weight", "weight, 16 bits", "weight, momentum", *SEGMENTED_WEIGHTS)
+
+#: Parameters of tests: `make test` has some of each kind of trainer, with shortcuts across segments and with
+#: biases; the others are slow.
+_SOME = (
+    "weight",
+    "weight, segments",
+    "residual, blocks with biases",
+    "node",
+    "exact head",
+    "nodes and weights",
+)
+EACH_RUN = slow_but(_SOME, RUNS)
+EACH_WEIGHT_RUN = slow_but([name for name in _SOME if name in WEIGHT_RUNS], WEIGHT_RUNS)
 
 
 @cache

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, SAMPLE, Device, Samples, Store, needs_compiler
-from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from device.runs import EACH_RUN, RUNS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
 from tflm_zo.logs import SeedLog, SnapshotLog
 
 pytestmark = needs_compiler
@@ -29,7 +29,7 @@ def train(made: Device) -> None:
 
 
 @pytest.mark.parametrize("every", EVERY)
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
     expected, made, store = desktop(name, measure_every=every), device(name), Store()
     measuring(made, every)
@@ -63,6 +63,7 @@ def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
         assert made.export_weights() == (OK, expected.kept.weights)
 
 
+@pytest.mark.slow
 def test_the_best_states_are_at_different_places(tmp_path: Path) -> None:
     found, passed_over = set(), 0
     for name, every in itertools.product(RUNS, EVERY):
@@ -77,7 +78,7 @@ def test_the_best_states_are_at_different_places(tmp_path: Path) -> None:
     assert passed_over > 2  # a smaller loss with fewer right outputs
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_measurement_that_fails_is_done_by_the_next_call(name: str) -> None:
     expected, made = desktop(name, measure_every=2), device(name)
     for step, read in itertools.product(range(STEPS + 1), (1, 5)):

@@ -18,7 +18,16 @@ from device.emulation import (
     Store,
     needs_compiler,
 )
-from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
+from device.runs import (
+    EACH_RUN,
+    EACH_WEIGHT_RUN,
+    STEPS,
+    WEIGHT_RUNS,
+    desktop,
+    device,
+    samples,
+    yardstick,
+)
 from device.test_weights import run_from
 from tflm_zo.data import Data
 
@@ -45,7 +54,7 @@ def check_export(made: Device, store: Store, name: str) -> None:
 
 
 @pytest.mark.parametrize("every", [0, 2])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_log_is_exported_at_every_point_of_a_run(name: str, every: int) -> None:
     wanted, made, store = desktop(name, 1, every), device(name), Store()
 
@@ -89,7 +98,7 @@ def test_a_log_is_exported_at_every_point_of_a_run(name: str, every: int) -> Non
         assert store.content(len(wanted.log)) == wanted.log
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_log_that_does_not_have_the_steps_so_far_is_refused(name: str) -> None:
     made, first, second = device(name), Store(), Store()
     for set_first in (False, True):
@@ -109,7 +118,7 @@ def test_a_log_that_does_not_have_the_steps_so_far_is_refused(name: str) -> None
         assert made.export_weights() == (OK, desktop(name).states[2].weights)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_log_that_is_given_within_the_first_step_has_it(name: str) -> None:
     made, store, wanted = device(name), Store(), desktop(name)
     status, report = made.train_slice()
@@ -121,7 +130,7 @@ def test_a_log_that_is_given_within_the_first_step_has_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("every", [0, 2])
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_an_older_run_never_goes_on_from_a_newer_one(name: str, every: int) -> None:
     """Where the samples of the first steps are the same, so are the records, and an older record follows."""
     made, left, tried = device(name), b"", 0

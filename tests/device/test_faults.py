@@ -24,7 +24,19 @@ from device.emulation import (
     needs_compiler,
 )
 from device.powered import KINDS, STORES, Kind, boot, check_end, interval, powered
-from device.runs import CLASSES, RUNS, SEGMENTED_WEIGHTS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from device.runs import (
+    CLASSES,
+    EACH_RUN,
+    EACH_WEIGHT_RUN,
+    RUNS,
+    SEGMENTED_WEIGHTS,
+    STEPS,
+    WEIGHT_RUNS,
+    desktop,
+    device,
+    yardstick,
+)
+from helpers.examples import slow_but
 
 pytestmark = needs_compiler
 
@@ -81,21 +93,21 @@ def check_each(name: str, made: Device, fail: Callable[[int], None], expected: i
     assert number > 3
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_each_sample_that_cannot_be_read(name: str) -> None:
     made = device(name)
     check_each(name, made, made.samples.fail_at, SAMPLE)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_each_invoke_that_fails(name: str, before: bool) -> None:
     made = device(name)
     check_each(name, made, lambda number: made.fail_invokes(number, before=before), RUNTIME_FAILED)
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_invokes_that_fail_while_a_step_is_given_up(name: str, before: bool) -> None:
     made = device(name)
     failed = 0
@@ -113,7 +125,7 @@ def test_invokes_that_fail_while_a_step_is_given_up(name: str, before: bool) -> 
     assert failed > 4
 
 
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_a_pending_update_needs_no_invoke(name: str) -> None:
     made = device(name)
     for step in (1, 3, STEPS):
@@ -134,7 +146,7 @@ def test_every_place_where_an_evaluation_fails(name: str) -> None:
         check(made, name, 2)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_labels_out_of_range(name: str) -> None:
     made = device(name)
     started(made, name, 1)
@@ -148,7 +160,7 @@ def test_labels_out_of_range(name: str) -> None:
     check(made, name, 1)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_memory_that_is_too_small(name: str) -> None:
     made = device(name)
     assert made.init(workspace_bytes=made.workspace_bytes - 1) == MEMORY
@@ -179,11 +191,16 @@ def check_reads(made: Device, store: Store, read: Callable[[], int], check: Call
 
 
 @pytest.mark.parametrize(
-    ("name", "every"),
-    [*((name, 0) for name in RUNS), *((name, 2) for name in ("weight", "node", "exact head"))],
+    "run",
+    slow_but(
+        [("weight", 2), ("nodes and weights", 0), ("exact head", 2)],
+        [*((name, 0) for name in RUNS), *((name, 2) for name in ("weight", "node", "exact head"))],
+    ),
+    ids=lambda run: f"{run[0]}-{run[1]}",
 )
-def test_each_read_of_a_log_that_fails(name: str, every: int) -> None:
+def test_each_read_of_a_log_that_fails(run: tuple[str, int]) -> None:
     """It is no end of the log: what is behind it would be written over."""
+    name, every = run
     made, store, wanted = device(name), Store(), desktop(name, 1, every)
 
     def boot() -> int:
@@ -222,8 +239,11 @@ def check_kept(made: Device, weights: bytes) -> None:
     assert made.export_weights() == (OK, weights)
 
 
-@pytest.mark.parametrize("store", [name for name in STORES if STORES[name].kind == RING])
-@pytest.mark.parametrize("run", KINDS, ids=lambda run: run[0])
+@pytest.mark.parametrize(
+    "store",
+    slow_but(["flash", "flash of doublewords"], (name for name in STORES if STORES[name].kind == RING)),
+)
+@pytest.mark.parametrize("run", slow_but(KINDS[:1] + KINDS[-1:], KINDS), ids=lambda run: run[0])
 def test_flash_that_fails_loses_nothing(run: Kind, store: str) -> None:
     """A single failure shows nowhere, and behind one that lasts the log is exported, without a mount."""
     made, failed = powered(run), {1: 0, 3000: 0}
@@ -257,7 +277,7 @@ def torn(name: str, made: Device) -> Store:
     return store
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_torn_tail_is_a_success(name: str) -> None:
     made = device(name)
     store = torn(name, made)

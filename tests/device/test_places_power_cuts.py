@@ -12,6 +12,7 @@ import pytest
 from device.emulation import CACHED, DIRECT, OK, RING, Device, Memory, needs_compiler
 from device.runs import STEPS, desktop, device
 from device.test_weights import run_from
+from helpers.examples import slow_but
 from tflm_zo.link import Link, Load, PlaceKind, deploy, revert
 
 pytestmark = needs_compiler
@@ -73,7 +74,7 @@ def train(made: Device, steps: int) -> None:
         assert made.train_step()[0] == OK
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", slow_but(("flash of doublewords", "words"), MEMORIES))
 @pytest.mark.parametrize("name", NAMES)
 def test_one_of_two_runs(name: str, memory: str) -> None:
     wanted, given = desktop(name, 2), desktop(name).states[-1].weights

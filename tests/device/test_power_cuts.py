@@ -13,6 +13,7 @@ import pytest
 
 from device.emulation import LOG, OK, Device, Samples, Store, needs_compiler
 from device.runs import STEPS, desktop, device, yardstick
+from helpers.examples import slow_but
 
 pytestmark = needs_compiler
 
@@ -65,7 +66,7 @@ def go_on(made: Device, run: Run, content: np.ndarray) -> None:
     assert made.set_log(None) == OK
 
 
-@pytest.mark.parametrize("sequence", SEQUENCES)
+@pytest.mark.parametrize("sequence", slow_but(("layer-wise", "measured"), SEQUENCES))
 def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
     content, cuts, reached = np.full(1 << 14, 0xFF, np.uint8), 0, set()
     previous: tuple[Device, Run] | None = None

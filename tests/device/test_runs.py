@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from device.emulation import OK, Store, needs_compiler
-from device.runs import RUNS, SAMPLES, STEPS, WEIGHT_RUNS, desktop, device
+from device.runs import EACH_RUN, SAMPLES, STEPS, WEIGHT_RUNS, desktop, device
 
 pytestmark = needs_compiler
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_the_run_is_the_desktops(name: str) -> None:
     expected, made, store = desktop(name), device(name), Store()
 
@@ -49,7 +49,7 @@ def test_the_run_is_the_desktops(name: str) -> None:
     assert len({state.checksum for state in expected.states[:-1]}) == STEPS  # every step but the last moves
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_outputs_are_the_models(name: str) -> None:
     expected, made = desktop(name), device(name)
     for _ in range(STEPS):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from device.emulation import OK, ORDER, RUNTIME_FAILED, Device, Samples, Store, needs_compiler
-from device.runs import RUNS, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
+from device.runs import EACH_RUN, EACH_WEIGHT_RUN, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
 
 pytestmark = needs_compiler
 
@@ -48,7 +48,7 @@ def finish(made: Device, name: str, store: Store, *, answers: bool = True, fails
     return slices
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_slices_lead_where_steps_do(name: str) -> None:
     made, store = device(name), Store()
     made.set_log(store)
@@ -57,7 +57,7 @@ def test_slices_lead_where_steps_do(name: str) -> None:
     print(f"{name}: {slices} slices")
 
 
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_invokes_that_fail_between_slices(name: str) -> None:
     made, store = device(name), Store()
     made.set_log(store)
@@ -78,7 +78,7 @@ def test_power_fails_between_slices(name: str) -> None:
     finish(made, name, store)
 
 
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_weights_of_the_step_in_progress_are_nobodys(name: str) -> None:
     """After a slice the weights in memory are a query's; they are so again once something else was done."""
     made, differ = device(name), 0

@@ -11,7 +11,7 @@ import pytest
 
 from device import test_block_choice as blocks
 from device.emulation import ARGUMENT, MEMORY, OK, ORDER, Device, Samples, Store, needs_compiler
-from device.runs import STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from device.runs import EACH_WEIGHT_RUN, STEPS, desktop, device, yardstick
 from device.structs import Probe, Report, WeightSnapshot, Yardstick
 from tflm_zo.core.loader import structs
 
@@ -59,7 +59,7 @@ def test_the_best_state(name: str) -> None:
     assert wanted.states[best.step].checksum == wanted.kept.checksum
 
 
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_a_snapshot(name: str) -> None:
     made, wanted, store, mark = device(name), desktop(name), Store(), ctypes.c_uint32()
     log, weights = made.log_of(store), Store(content=wanted.states[3].weights)

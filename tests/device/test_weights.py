@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE, Device, Store, needs_compiler
-from device.runs import RUNS, STEPS, WEIGHT_RUNS, Desktop, desktop, device, run_on_desktop, samples, zo_model
+from device.runs import (
+    EACH_RUN,
+    EACH_WEIGHT_RUN,
+    RUNS,
+    STEPS,
+    WEIGHT_RUNS,
+    Desktop,
+    desktop,
+    device,
+    run_on_desktop,
+    samples,
+    zo_model,
+)
 from tflm_zo import Model
 from tflm_zo.data import Data
 from tflm_zo.training.node_run import NodeRun
@@ -59,7 +71,7 @@ def train(made: Device, steps: int) -> None:
         assert made.train_step()[0] == OK
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_run_that_begins_with_weights_it_was_given(name: str) -> None:
     given = desktop(name).states[-1].weights
     expected = run_from(name, given)
@@ -99,7 +111,7 @@ def test_a_run_that_begins_with_weights_it_was_given(name: str) -> None:
     assert made.import_log(plain) == LOG
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_weights_that_are_none(name: str) -> None:
     made = device(name)
     own = made.export_weights()
@@ -115,7 +127,7 @@ def test_weights_that_are_none(name: str) -> None:
     assert store.content(len(desktop(name).log)) == desktop(name).log
 
 
-@pytest.mark.parametrize("name", WEIGHT_RUNS)
+@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_a_snapshot_bounds_what_is_replayed(name: str) -> None:
     expected, made, store = desktop(name), device(name), Store()
     made.set_log(store)

@@ -18,8 +18,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,6 +31,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from helpers.examples import slow_but
 from helpers.firmware_folders import firmware
 from helpers.models import MODELS
 from helpers.pages import GUIDE, HOW_TO, README, REPOSITORY, TUTORIAL, blocks, pages, run_command
@@ -115,12 +117,19 @@ def has_flowers_options(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flower's program has them; tests/fleet/flower/test_processes.py runs the example by such lines."""
     pytest.importorskip("flwr", reason="Flower needs Python 3.11")
     name, *words = shlex.split(line)
-    command = [str(Path(sys.executable).with_name(name)), *([words[0]] if name == "flwr" else []), "--help"]
+    said = help_of(name, *([words[0]] if name == "flwr" else []))
+    named = [word for word in words if word.startswith("--")]
+    assert named and all(word in said for word in named)
+
+
+@cache
+def help_of(name: str, *words: str) -> str:
+    """What a program of Flower says of its options; it takes a second or two to begin."""
     environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    command = [str(Path(sys.executable).with_name(name)), *words, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
-    named = [word for word in words if word.startswith("--")]
-    assert named and all(word in done.stdout for word in named)
+    return done.stdout
 
 
 def is_a_command(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +214,11 @@ def test_every_reason_is_needed() -> None:
 # --- what is ------------------------------------------------------------------------------------------------
 
 
+def but_slow(slow: Sequence[str], of: list[Path]) -> list[Any]:
+    """Pages, of which those named are slow."""
+    return slow_but([page for page in of if relative(page) not in slow], of)
+
+
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that examples begin with: an int8 model, its ZO model, and data for it."""
@@ -239,7 +253,14 @@ def test_python(page: Path, folder: Path) -> None:
         assert names[kept] != names[differ]
 
 
-@pytest.mark.parametrize("page", [page for page in SHELL if page not in (GUIDE, *WALKS)], ids=relative)
+@pytest.mark.parametrize(
+    "page",
+    but_slow(
+        ("examples/machine_sounds/README.md", "examples/dirty_camera/README.md"),
+        [page for page in SHELL if page not in (GUIDE, *WALKS)],
+    ),
+    ids=relative,
+)
 def test_commands(page: Path, folder: Path) -> None:
     lines = [line for block in blocks(page, "sh") for line in block.commands if not left(line)]
     remove_what_is_made(lines)
@@ -250,7 +271,7 @@ def test_commands(page: Path, folder: Path) -> None:
         assert (folder / one).read_bytes() == (folder / other).read_bytes()
 
 
-@pytest.mark.parametrize("page", WALKS, ids=relative)
+@pytest.mark.parametrize("page", but_slow(("docs/how-to/many-machines.md",), WALKS), ids=relative)
 def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page in their order; of C, those that compile."""
     found = blocks(page, "python", "sh", "c")

@@ -24,6 +24,8 @@ from helpers.chromium import Browser, browser
 from helpers.pages import DOCS, GUIDE, REPOSITORY, blocks
 from tflm_zo.cli.app import app
 
+#: `make docs` builds the site, too, and says what is wrong with it.
+pytestmark = pytest.mark.slow
 inventory = pytest.importorskip("sphinx.util.inventory", reason="NO SPHINX: THE REFERENCE WAS NOT LOOKED AT")
 
 PAGES = sorted((DOCS / "reference" / "c").glob("*.md"))

@@ -32,6 +32,7 @@ def test_it_has_no_outputs(notebook: Any) -> None:
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
 
 
+@pytest.mark.slow
 def test_it_runs_from_top_to_bottom(notebook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="NO nbclient: THE NOTEBOOK WAS NOT RUN")
     pytest.importorskip("keras", reason="NO TensorFlow: THE NOTEBOOK WAS NOT RUN")

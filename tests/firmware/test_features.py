@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cortex_m.emulator import CORES, missing
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
@@ -114,7 +115,9 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"])
+@pytest.mark.parametrize(
+    "core", slow_but(["cortex-m55"], ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"])
+)
 @pytest.mark.parametrize("name", RUNS)
 def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
     """With the loops of each core: all functions of a folder are in one file, where names meet."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from device.emulation import needs_compiler
-from device.runs import WEIGHT_RUNS
+from device.runs import EACH_WEIGHT_RUN
 from fleet.devices import STEPS, Fleet, fleet
 from link.damage import Damage
 from tflm_zo.fleet import FleetError, Gateway, sum_of
@@ -29,7 +29,7 @@ def do_steps(made: Fleet, gateway: Gateway, count: int) -> None:
         gateway.take(made.server.decide([gateway.answer()]))
 
 
-@pytest.mark.parametrize("run", WEIGHT_RUNS)
+@pytest.mark.parametrize("run", EACH_WEIGHT_RUN)
 def test_devices_answer_as_desktop_clients_do(run: str, tmp_path: Path) -> None:
     with fleet(tmp_path, run) as made, made.gateway() as gateway:
         replicas = made.replicas()

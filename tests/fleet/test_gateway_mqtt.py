@@ -21,7 +21,7 @@ from tflm_zo.fleet import FleetError, FleetLog, Gateway, Replica, sum_of
 from tflm_zo.fleet.mqtt import Broker, MqttLines
 
 pytestmark = [needs_compiler, needs_broker]
-RUN, STEPS, NAMES = "weight", 20, "abc"
+RUN, STEPS, NAMES = "weight", 12, "ab"
 
 
 @contextlib.contextmanager
@@ -89,6 +89,7 @@ def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
     server.close()
 
 
+@pytest.mark.slow
 def test_a_broker_that_stays_away(tmp_path: Path) -> None:
     server = FleetLog(zo_model(RUN), RUNS[RUN][1], STEPS, SAMPLES, tmp_path / "server.zolog")
     with cohort(tmp_path) as (made, _), contextlib.ExitStack() as stack:

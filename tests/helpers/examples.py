@@ -1,11 +1,22 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How many examples tests of properties try: all where ``CI`` is set, a quarter on somebody's own machine."""
+"""How much of what tests can try they do try: examples of properties, parameters of a test."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
 
 
 def examples(count: int) -> int:
-    """`count`, or a quarter of it."""
+    """`count` where ``CI`` is set, or a quarter of it on somebody's own machine."""
     return count if os.environ.get("CI") else max(count // 4, 10)
+
+
+def slow_but(kept: Collection[Any], values: Iterable[Any]) -> list[Any]:
+    """Parameters of a test that takes long for all of them: those not kept are slow, which `.ci/run` does."""
+    values = list(values)
+    assert all(value in values for value in kept), (kept, values)
+    return [value if value in kept else pytest.param(value, marks=pytest.mark.slow) for value in values]

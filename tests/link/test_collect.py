@@ -16,6 +16,7 @@ import pytest
 from device.emulation import OK, Device, Samples, Store, needs_compiler
 from device.runs import STEPS, desktop, device, yardstick
 from helpers.commands import invoke, result_of
+from helpers.examples import slow_but
 from link.board import board, board_on_line
 from link.direct import DirectPort, HostKilledError
 from logs.test_padding import padded
@@ -26,10 +27,10 @@ from tflm_zo.logs.padding import unpadded
 pytestmark = needs_compiler
 
 #: Kinds of logs; slots that change with every step, and with every other one.
-RUNS = ("weight", "node", "exact head")
+RUNS = slow_but(("weight", "node"), ("weight", "node", "exact head"))
 SEEDS = int(os.environ.get("TFLM_ZO_BAD_LINES", "8"))
 #: Bytes that a store programs at once.
-UNITS = (1, 4, 8, 16, 32)
+UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
 
 
 def content(store: Store, count: int) -> bytes:

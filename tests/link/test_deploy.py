@@ -20,6 +20,7 @@ from device.emulation import OK, Device, Store, needs_compiler
 from device.runs import RUNS, STEPS, desktop, device, zo_model
 from device.test_weights import run_from
 from helpers.commands import invoke, result_of
+from helpers.examples import slow_but
 from link.board import board_on_line
 from link.direct import DirectPort, HostKilledError
 from logs.test_padding import padded
@@ -34,7 +35,7 @@ pytestmark = needs_compiler
 NAMES = ("weight", "node")
 SEEDS = int(os.environ.get("TFLM_ZO_BAD_LINES", "6"))
 #: Bytes that a store programs at once.
-UNITS = (1, 4, 8, 16, 32)
+UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
 
 
 def store_for(made: Device, unit: int = 1) -> Store:

@@ -155,7 +155,7 @@ def test_the_host_check_would_notice(tmp_path):
 
 @needs_arm
 @pytest.mark.parametrize("level", ["-O2", pytest.param("-Os", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("core", each(CORES))
+@pytest.mark.parametrize("core", each(CORES, fast=("cortex-m4", "cortex-m55-mve")))
 def test_cortex_m(tmp_path, core, level):
     objects = compile_core(ARM + "gcc", tmp_path, level, "-ffreestanding", *CORES[core])
     nm = ARM + "nm"
@@ -172,7 +172,7 @@ def test_cortex_m(tmp_path, core, level):
 
 
 @needs_clang
-@pytest.mark.parametrize("core", each(CLANG_TARGETS))
+@pytest.mark.parametrize("core", each(CLANG_TARGETS, fast=("cortex-m55-mve",)))
 def test_clang_for_cortex_m_has_no_warning(tmp_path, core):
     headers = [word for folder in NEWLIB for word in ("-isystem", folder)]
     target = [f"--target={CLANG_TARGETS[core]}", *CORES[core]]

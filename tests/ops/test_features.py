@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.examples import slow_but
+
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "ops" / "core"
 SOURCES = sorted(CORE.rglob("*.c"))
@@ -155,7 +157,7 @@ def sources_with_features():
     return [source for source, rule in zip(SOURCES, rules, strict=True) if "zo_features.h" in rule]
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("feature", slow_but(FEATURES[::10], FEATURES))
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
     assert len(FEATURES) == 30
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):

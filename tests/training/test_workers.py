@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import files_of, run
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import interrupt_at_line
@@ -131,11 +132,19 @@ def outcome(
     return log.read_bytes(), weights, history.measurements, history.history, history.forwards
 
 
-@pytest.mark.parametrize("name", [*RUNS, *NODE_RUNS])
-def test_the_run_is_the_same(name: str, tmp_path: Path) -> None:
+# A worker takes two seconds of a core to start.
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        pytest.param(name, workers, marks=() if name in kept and workers == 2 else pytest.mark.slow)
+        for kept in [("chain", "momentum, blocks", "nodes, exact head")]
+        for name in (*RUNS, *NODE_RUNS)
+        for workers in ((1, 2, 4) if name in ("chain", "nodes") else (2,))
+    ],
+)
+def test_the_run_is_the_same(name: str, workers: int, tmp_path: Path) -> None:
     alone = outcome(name, tmp_path / "0.zolog", 0)
-    for workers in (1, 2, 4) if name in ("chain", "nodes") else (2,):
-        assert outcome(name, tmp_path / f"{workers}.zolog", workers) == alone
+    assert outcome(name, tmp_path / f"{workers}.zolog", workers) == alone
 
 
 def processes() -> list[int]:
@@ -165,7 +174,7 @@ class Kill(Callback):
             self.killed += 1
 
 
-@pytest.mark.parametrize("name", ["chain", "nodes"])
+@pytest.mark.parametrize("name", slow_but(["nodes"], ["chain", "nodes"]))
 def test_dead_workers_are_replaced(name: str, tmp_path: Path) -> None:
     alone, kill = outcome(name, tmp_path / "0.zolog", 0), Kill()
     assert outcome(name, tmp_path / "2.zolog", 2, (kill,)) == alone
@@ -178,18 +187,27 @@ class Die(Callback):
             raise MemoryError
 
 
-@pytest.mark.parametrize("name", ["chain", "nodes"])
-def test_the_run_goes_on_from_its_log(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("chain", 0, 2),
+        ("nodes", 2, 0),
+        *(
+            pytest.param(*more, marks=pytest.mark.slow)
+            for more in (("chain", 2, 0), ("nodes", 0, 2), ("chain", 2, 3), ("nodes", 2, 3))
+        ),
+    ],
+)
+def test_the_run_goes_on_from_its_log(name: str, before: int, after: int, tmp_path: Path) -> None:
     """With other workers, or without any."""
-    alone = outcome(name, tmp_path / "0.zolog", 0)
-    for number, (before, after) in enumerate([(2, 3), (2, 0), (0, 2)], 1):
-        log = tmp_path / f"{number}.zolog"
-        with pytest.raises(MemoryError):
-            outcome(name, log, before, (Die(),))
-        went_on = outcome(name, log, after, resume=True)
-        assert (went_on[0], went_on[1]) == (alone[0], alone[1])
+    alone, log = outcome(name, tmp_path / "0.zolog", 0), tmp_path / "1.zolog"
+    with pytest.raises(MemoryError):
+        outcome(name, log, before, (Die(),))
+    went_on = outcome(name, log, after, resume=True)
+    assert (went_on[0], went_on[1]) == (alone[0], alone[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [("chain", SharedWeightRun), ("nodes", SharedNodeRun)])
 def test_interrupted_at_any_line(
     name: str, kind: type[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -357,7 +375,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]), ids=lambda s: s.name
+)
 def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None:
     """As without workers: the last whole step is on the disk, and the same command goes on from there. SIGINT
     goes to all processes of a terminal.
@@ -405,7 +425,8 @@ def test_blocks_are_probed_alike(tmp_path: Path) -> None:
     assert [block for block, _, _ in told] == [1, 2] and told[-1][1] == told[-1][2]
 
 
-def test_recalibration_is_the_same() -> None:
+@pytest.mark.parametrize("count", slow_but([2], [1, 2, 4]))
+def test_recalibration_is_the_same(count: int) -> None:
     model = load_model(MODELS["residual"]())
     rng = np.random.default_rng(5)
     shape = model.subgraphs[0].inputs[0].shape[1:]
@@ -413,7 +434,6 @@ def test_recalibration_is_the_same() -> None:
     new = (rng.integers(-40, 90, (23, *shape)) // 2 + 20).astype(np.int8)
     alone = recalibrate(model, new, source=old)
     assert any(layer.corrected for layer in alone.layers)
-    for count in (1, 2, 4):
-        with Workers(count) as workers:
-            shared = recalibrate(model, new, source=old, workers=workers)
-        assert shared.model.to_bytes() == alone.model.to_bytes() and shared.layers == alone.layers
+    with Workers(count) as workers:
+        shared = recalibrate(model, new, source=old, workers=workers)
+    assert shared.model.to_bytes() == alone.model.to_bytes() and shared.layers == alone.layers

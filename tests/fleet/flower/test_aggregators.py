@@ -11,6 +11,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 from flwr.serverapp.strategy import Bulyan, FedAvg, FedMedian, FedTrimmedAvg, Krum, MultiKrum, Strategy
 
+from helpers.examples import slow_but
 from helpers.flower_fleets import Fleet
 from tflm_zo.fleet.answer import Answer
 
@@ -47,7 +48,7 @@ AGGREGATORS: dict[str, tuple[Callable[[], Strategy], Rule]] = {
 }
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", slow_but(("FedTrimmedAvg", "Bulyan"), AGGREGATORS))
 def test_differences_are_put_together_as_arrays_are(name: str, tmp_path: Path) -> None:
     strategy, rule = AGGREGATORS[name]
     garbage = np.random.default_rng(1)

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from harness.flower_processes import flower_programs, free_port, run_app
 
 from device.emulation import needs_compiler
@@ -18,7 +19,7 @@ from link.board import board
 from tflm_zo.fleet import FleetLog, Replica
 from tflm_zo.logs import SeedLog
 
-pytestmark = [needs_compiler, needs_broker]
+pytestmark = [needs_compiler, needs_broker, pytest.mark.slow]
 RUN, STEPS, NAMES = "weight", 4, "ab"
 
 
