@@ -109,10 +109,49 @@ def test_the_zo_model_of_train_is_not_written_over() -> None:
     assert Path("t.zo.tflite").read_bytes() == before
 
 
-def test_a_block_that_train_chose_is_said() -> None:
-    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--choose-block", 1)
-    result = invoke("firmware", "t.zo.tflite", "-o", "out")
-    assert result.exit_code == 0 and "train chose a block of layers (--choose-block 1)" in result.output
+def repeated(made: dict[str, Any]) -> None:
+    """The run of a folder's ZO model is that of `train`."""
+    again = done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", "--steps", 3, "--keep", "last")
+    assert again["measured_rate"] is None
+    assert constants("again.tflite") == constants("t.tflite") != constants("model.tflite")
+
+
+def test_without_data_it_takes_the_rate_that_train_measured() -> None:
+    given = ("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 3, "--keep", "last")
+    before = done(*given)
+    assert before["measured_rate"]
+    made = done("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
+    repeated(made)
+    told = invoke("firmware", "t.zo.tflite", "-o", "told", "--force")
+    assert f"rate that train measured, {before['measured_rate']:g} LSB" in told.output
+    assert not made["rate_assumed"] and "highest learning rate" not in told.output
+    for rate, assumed in ("auto", True), ("0.5", False):
+        words = ("--set", f"learning-rate={rate}", "--force")
+        assert done("firmware", "t.zo.tflite", "-o", "other", *words)["rate_assumed"] == assumed
+        assert ("learning-rate=0.5" in read_metadata(load_model("other.zo.tflite")).run) != assumed
+    # The ZO model belongs to the log, also of a run that is gone on with.
+    log = Path("t.zolog").read_bytes()
+    files = [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite")]
+    Path("t.zolog").write_bytes(log[:-1])
+    done(*given, "--resume")
+    assert [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")] == [*files, log]
+
+
+def test_it_trains_the_block_that_train_chose() -> None:
+    options = ("--algorithm", "poor-mans-training", "--choose-block", 2, "--held-out", 0.3)
+    given = ("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 3, "--keep", "last", *options)
+    layers = done(*given)["block_choice"]["layers"]
+    said = invoke("firmware", "t.zo.tflite", "-o", "told").output
+    assert f"the block that train chose, {', '.join(layers)};" in " ".join(said.split())
+    made = done("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
+    assert f"layers={','.join(layers)}" in read_metadata(load_model(made["zo_model"])).run
+    repeated(made)
+    chooses = done("firmware", "t.zo.tflite", "-o", "chooses", "--data", "adapt.npz", *options)
+    assert len(chooses["blocks"]) == 2
+    files = [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")]
+    Path("t.zolog").write_bytes(files[2][:-1])
+    done(*given, "--resume")
+    assert [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")] == files
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

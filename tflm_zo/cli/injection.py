@@ -5,17 +5,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..converters import ConversionError, Model, read_metadata
-from ..training import Callback
+from ..converters import ConversionError, Model, load_model, read_metadata
+from ..training import Callback, Trainer
+from ..training.setting_texts import FOUND, run_of, with_found
 from .failures import note
 from .output_file import write_output
 
 __all__ = [
     "KeepZoModel",
+    "of_resumed_run",
     "parse_loss_output",
     "parse_nodes",
     "say_loss_output",
 ]
+
+
+def of_resumed_run(zo: Model, path: Path) -> Model:
+    """Returns the ZO model of a run that is resumed, with what the run has found, as its file has it."""
+    try:
+        found = run_of(read_metadata(load_model(path)))
+    except (ConversionError, OSError):
+        return zo  # none, or another file, which `KeepZoModel` refuses
+    for name in FOUND:
+        zo = with_found(zo, name, found.get(name, "auto"))
+    return zo
 
 
 def say_loss_output(zo: Model, chosen: int | str | None) -> None:
@@ -65,7 +78,7 @@ class KeepZoModel(Callback):
     """
 
     def __init__(self, path: Path, model: bytes, log: Path, *, force: bool, resume: bool) -> None:
-        self._path, self._model, self._log, self._force, self._written = path, model, log, force, False
+        self._path, self._log, self._force, self._written = path, log, force, False
         there = resume and path.exists()
         self._there = there and path.read_bytes() == model
         if there and not self._there and not force:
@@ -74,10 +87,10 @@ class KeepZoModel(Callback):
                 "model and the options that it was made from"
             )
 
-    def on_train_begin(self, trainer: object, steps: int) -> None:
-        """Writes it."""
+    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        """Writes it, with what the run has found."""
         if not self._there:
-            write_output(self._path, self._model, force=self._force)
+            write_output(self._path, trainer.model.to_bytes(), force=self._force)
             self._written = True
 
     def withdraw(self) -> None:

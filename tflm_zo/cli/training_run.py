@@ -28,9 +28,10 @@ from ..training import (
 from ..training.held_out import held_out_samples, hold_out, usual_held_out_samples
 from ..training.length import check_length, planned_steps, usual_epochs
 from ..training.missing_classes import covered
+from ..training.setting_texts import with_found, written
 from .block_probes import choose
 from .failures import interruption_code, note, waiting_for, warn
-from .injection import KeepZoModel
+from .injection import KeepZoModel, of_resumed_run
 from .options import parse_block_search
 from .output_file import write_output
 from .results import show
@@ -141,6 +142,8 @@ class TrainingRun:
         force: bool,
         resume: bool,
     ) -> None:
+        if resume and files.zo_model is not None:
+            zo = of_resumed_run(zo, files.zo_model)
         self._zo, self._files, self._runtime, self._threads = zo, files, runtime, threads
         self._force, self._resume = force, resume
         self._workers = workers
@@ -239,6 +242,7 @@ class TrainingRun:
             budget = probes.rest_of(budget, count)
         found = choose(probes, self._files.log if self._resume else None, self._workers)
         best = probes.settings_of(found["best"])
+        self._zo = with_found(self._zo, "block", written(tuple(found["layers"])))
         self._trainer = Trainer(
             self._zo, best, runtime=self._runtime, threads=self._threads, workers=self._workers or 0
         )

@@ -18,7 +18,7 @@ from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
 from .setting_names import changed
-from .setting_texts import OF_LENGTH, parse_set, run_of
+from .setting_texts import BESIDES, parse_set, run_of
 from .settings import Estimator, Schedule, Settings
 from .tasks import Exact, Nodes, Weights
 
@@ -321,7 +321,7 @@ def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
     settings = dataclasses.replace(settings, tasks=tuple(tasks))
     if name not in (None, algorithm_of(metadata)):
         return settings
-    texts = {key.replace("-", "_"): text for key, text in run_of(metadata).items() if key not in OF_LENGTH}
+    texts = {key.replace("-", "_"): text for key, text in run_of(metadata).items() if key not in BESIDES}
     return changed(settings, parse_set(settings, texts))
 
 

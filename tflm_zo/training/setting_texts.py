@@ -19,19 +19,24 @@ from .setting_names import TASKS, full_name, names, resolve, value_of
 from .settings import Settings
 
 __all__ = [
-    "OF_LENGTH",
+    "BESIDES",
+    "FOUND",
     "layers_or_blocks",
     "parse_number",
     "parse_set",
     "run_of",
+    "with_found",
     "with_run",
     "written",
     "written_settings",
 ]
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+#: What a run finds before its first step: the layers of the block that it has chosen, and the learning rate
+#: that it has measured, or "none".
+FOUND: Final = ("block", "measured-rate")
 #: What the metadata of a ZO model has of its run besides settings.
-OF_LENGTH: Final = ("epochs", "steps", "choose-block")
+BESIDES: Final = ("epochs", "steps", "choose-block", *FOUND)
 
 
 def run_of(metadata: ZoMetadata) -> dict[str, str]:
@@ -46,11 +51,18 @@ def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str
         zo: the ZO model; it is not changed.
         settings: settings of the run.
         usual: those of its algorithm.
-        length: values of `OF_LENGTH` by name; None where one is not given.
+        length: values of `BESIDES` by name; None where one is not given, "auto" for what the run will find.
     """
     given = (f"{name}={value}" for name, value in length.items() if value is not None)
     run = (*_written_changes(settings, usual), *given)
     return with_metadata(zo, dataclasses.replace(read_metadata(zo), run=run))
+
+
+def with_found(zo: Model, name: str, value: str) -> Model:
+    """Returns a ZO model with what its run has found, where that was "auto"; else the model itself."""
+    metadata = read_metadata(zo)
+    run = tuple(f"{name}={value}" if item == f"{name}=auto" else item for item in metadata.run)
+    return zo if run == metadata.run else with_metadata(zo, dataclasses.replace(metadata, run=run))
 
 
 def layers_or_blocks(text: str) -> int | str:

@@ -31,6 +31,7 @@ from .plan import plan_tasks
 from .rate import with_measured_rate
 from .run import Run
 from .session import Session, check_log, prepare_log
+from .setting_texts import with_found, written
 from .settings import Settings
 from .shared_node_run import SharedNodeRun
 from .shared_weight_run import SharedWeightRun
@@ -195,6 +196,8 @@ class Trainer:
             self.runtime, self.model, self.settings, data, total, budget
         )
         self.measured_rate = settings.learning_rate if spent else None
+        rate = "none" if self.measured_rate is None else written(self.measured_rate)
+        self.model = with_found(self.model, "measured-rate", rate)
         with self._running_workers() as workers:
             run = self._new_run(settings, data, total, keep, workers)
             run.spent = spent

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -48,7 +49,7 @@ from ..options import (
 from ..output_file import check_different, check_output, write_output
 from ..recalibration import usually_recalibrated
 from ..results import show
-from ..set_option import SetOption
+from ..set_option import SetOption, split_set
 from ..zo_source import ZoSource, zo_source
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
@@ -184,13 +185,9 @@ def firmware(
         note(f"train recalibrates {model} first: its ZO model in the place of {model} makes the same run")
     if epochs is None and steps is None:
         epochs, steps = (int(recorded[n]) if n in recorded else None for n in ("epochs", "steps"))
-    if search is None and "choose-block" in recorded:
-        note(
-            f"train chose a block of layers (--choose-block {recorded['choose-block']}): give that, too, "
-            "or the layers that it chose, --set layers=NAMES"
-        )
     length = {"epochs": epochs, "steps": steps, "choose-block": choose_block}
-    source = zo_source(given, model, algorithm, settings, {}, batch=1, length=length)
+    found = {} if search is not None else _found(recorded, settings, data)
+    source = zo_source(given, model, algorithm, settings, found, batch=1, length=length)
     if source.zo is given:
         beside = None
     else:
@@ -237,6 +234,26 @@ def firmware(
         **_described(made),
     }
     show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _found(
+    recorded: Mapping[str, str], set_options: Sequence[str] | None, data: Path | None
+) -> dict[str, Any]:
+    """Settings that train has found for the run of a ZO model, but for those that are given. With data, the
+    rate is measured on them.
+    """
+    told, _ = split_set(set_options)
+    found: dict[str, Any] = {}
+    if "block" in recorded and "layers" not in told:
+        found["layers"] = tuple(recorded["block"].split(","))
+        note(
+            f"trains the block that train chose, {', '.join(found['layers'])}; with --choose-block "
+            f"{recorded['choose-block']} and --data the device chooses"
+        )
+    if data is None and recorded.get("measured-rate", "none") != "none" and "learning_rate" not in told:
+        rate = found["learning_rate"] = float(recorded["measured-rate"])
+        note(f"takes the learning rate that train measured, {rate:g} LSB; --data measures it")
+    return found
 
 
 def _fit(

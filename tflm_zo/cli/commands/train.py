@@ -219,7 +219,13 @@ def train(
             settings,
             {name: value for name, value in given.items() if value is not None},
             loss_output,
-            length={"epochs": epochs, "steps": steps, "choose-block": choose_block},
+            length={
+                "epochs": epochs,
+                "steps": steps,
+                "choose-block": choose_block,
+                "block": choose_block and "auto",
+                "measured-rate": "auto",
+            },
         )
         run = TrainingRun(
             made.zo, made.settings, files, runtime, threads, workers, force=force, resume=resume
