@@ -22,6 +22,7 @@ from tflm_zo.converters.metadata import with_metadata
 from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import Nodes, Settings, Trainer, Weights
 from tflm_zo.training.integers import layerwise_integers
+from tflm_zo.training.setting_texts import written
 
 MACS = {"conv1": 117_600, "conv2": 240_000, "fc1": 48_000, "fc2": 10_080, "fc3": 840}  # of lenet5
 LENET = sum(MACS.values())
@@ -102,7 +103,8 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
         algorithm="node",
         export_batch=1,
     )
-    run_of_it = dataclasses.replace(read_metadata(zo), run=("batch-size=32",))
+    of_run = ("batch-size=32", f"measured-rate={written(result['measured_rate'])}")
+    run_of_it = dataclasses.replace(read_metadata(zo), run=of_run)
     assert Path("a.zo.tflite").read_bytes() == with_metadata(zo, run_of_it).to_bytes()
     assert result["trainable_weights"] == 2400 + 48_000 + 10_080 + 840
     trained, original = (
