@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 
 from cortex_m.costs import CONTROL_UNIT, OP_PACK, sizes, weight_op_costs
-from cortex_m.emulator import CORES, each, missing
+from cortex_m.emulator import ARM, CORES, each, missing
+from tflm_zo.cli.commands.plan import LIBRARY_FLASH
 
 needs_arm = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
@@ -58,6 +62,25 @@ def test_weight_ops_within_budget(name, tmp_path):
     assert {case: costs[case] for case in budget if costs[case] > budget[case]} == {}
     # Two terms in one pass cost less than two passes.
     assert costs["perturb_restore"] < 2 * costs["perturb"]
+
+
+@needs_arm
+def test_what_printf_takes_is_what_a_plan_says(tmp_path):
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text('#include <stdio.h>\nint main(void) { return printf("%ld\\n", 3L); }\n')
+
+    def kilobytes(name: str, *specs: str) -> int:
+        command = [f"{ARM.prefix}gcc", *CORES[name].flags, "-Os", "--specs=nosys.specs", *specs]
+        subprocess.run([*command, "-Wl,--gc-sections", source, "-o", program], check=True)
+        done = subprocess.run([f"{ARM.prefix}size", program], check=True, capture_output=True, text=True)
+        text, data = done.stdout.splitlines()[1].split()[:2]
+        return round((int(text) + int(data)) / 1024)
+
+    least, most, nano = map(int, re.findall(r"\d+", LIBRARY_FLASH))
+    cores = ("cortex-m0plus", "cortex-m4", "cortex-m55")
+    found = [kilobytes(name) for name in cores]
+    assert (min(found), max(found)) == (pytest.approx(least, abs=2), pytest.approx(most, abs=2))
+    assert [kilobytes(name, "--specs=nano.specs") for name in cores] == pytest.approx([nano] * 3, abs=1)
 
 
 @needs_arm
