@@ -14,8 +14,8 @@ from .plan import BlockRunPlan, NodeRunPlan, RunPlan, runs_of
 
 __all__ = ["flash_of_training"]
 
-_WEIGHTS: Final = 6_500
-_NODES: Final = 14 * 1024
+_WEIGHTS: Final = 7_400
+_NODES: Final = 15 * 1024
 # What a run of nodes has besides: exact gradients; errors that are led back to more than the last layer; the
 # choice of a block, and each block's tables.
 _EXACT: Final = 2 * 1024
