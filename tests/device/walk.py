@@ -369,6 +369,8 @@ class Walk:
                 kept.logs = {log and replace(log, least=0) for log in kept.logs}
                 kept.logs |= {None, Log(self.run, 0, 0)}
         if begins and self.run.measures and not done_before:
+            if kept is None and self.at is not None:
+                self.is_at_sure = False  # what was measured is in no log, unless it was before
             if status == OK:
                 self.has_begun = True
             elif self.has_begun is False:
