@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:the validation data have samples of:tflm_zo.data.DataWarning"),
 ]
 
-CALLS = int(os.environ.get("TFLM_ZO_CALLS", "3000"))
+CALLS = int(os.environ.get("TFLM_ZO_CALLS", "12000"))
 SEED = int(os.environ.get("TFLM_ZO_SEED", "2"))
 
 

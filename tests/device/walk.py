@@ -477,9 +477,11 @@ class Walk:
         if status == OK:
             self.went_on(kept, fitting)
         elif status in (STORE, RUNTIME_FAILED):
+            steps = {0} if self.ready else {0, self.step}  # a best state may be half-way there
             self.find_ready()
             if not self.ready:
-                self.step = 0
+                assert self.made.step in steps
+                self.step = self.made.step
         # ZO_ERROR_LOG, ZO_ERROR_SAMPLE: nothing has changed.
 
     def went_on(self, kept: Kept, fitting: list[Log]) -> None:
