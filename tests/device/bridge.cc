@@ -15,6 +15,7 @@
 namespace {
 
 tflm_zo::Trainer trainer;
+bool in_c = false;  // what is called: the trainer's functions in C
 
 // --- Samples -------------------------------------------------------------------------------------
 
@@ -54,8 +55,10 @@ struct Store {
   uint32_t reads;
   uint32_t failing_read;  // number of the read that fails, from 1; 0: none
   uint32_t writes;
-  uint32_t failing_write;  // number of the write that fails, from 1; 0: none
-  uint32_t arrives;        // bytes of it that arrive
+  uint32_t failing_write;  // number of the first write that fails, from 1; 0: none
+  uint32_t failing_writes;
+  uint32_t arrives;  // bytes of the first one that arrive; of the others, none
+  uint32_t in_part;  // not 0: it is that of stores.h instead
   // Told of each write before it is done, or null.
   void (*tell)(uint32_t offset, const uint8_t* bytes, uint32_t count);
 };
@@ -64,7 +67,9 @@ bool WriteStore(void* context, uint32_t offset, const uint8_t* bytes, uint32_t c
   auto* store = static_cast<Store*>(context);
   if (offset > store->size || count > store->size - offset) return false;
   if (offset % store->unit != 0 || count % store->unit != 0) return false;
-  const bool fails = ++store->writes == store->failing_write;
+  const uint32_t number = ++store->writes - store->failing_write;
+  const bool fails = store->failing_write != 0 && number < store->failing_writes;
+  if (fails && number > 0) return false;
   const bool tears = fails && store->arrives < count;
   if (tears) count = store->arrives - store->arrives % store->unit;
   if (store->tell != nullptr) store->tell(offset, bytes, count);
@@ -87,6 +92,7 @@ zo_places places;
 
 // Without bytes: the log of the active place.
 tflm_zo::LogStore StoreOf(Store* store) {
+  if (store->in_part != 0) return stores::Log();
   if (store->bytes == nullptr) return places.log;
   return {WriteStore, ReadStore, store, nullptr, store->unit, store->room};
 }
@@ -103,10 +109,14 @@ uint32_t adoptions = 0;
 zo_status (*reset)() = nullptr;
 bool (*send)(const uint8_t* bytes, uint32_t count) = nullptr;
 
+zo_status ResumePlace() {
+  return in_c ? zo_trainer_resume_place(&places) : tflm_zo::ResumePlace(&trainer, places);
+}
+
 zo_status Adopt(void*) {
   ++adoptions;
   const zo_status status = reset();
-  return status == ZO_OK ? tflm_zo::ResumePlace(&trainer, places) : status;
+  return status == ZO_OK ? ResumePlace() : status;
 }
 
 bool Send(void*, const uint8_t* bytes, uint32_t count) { return send(bytes, count); }
@@ -262,9 +272,14 @@ const void* device_segment_model(uint32_t number) {
 
 int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes,
                 Samples* samples) {
+  const tflm_zo::SampleSource source = SourceOf(samples);
+  if (in_c) return zo_trainer_init(arena, arena_bytes, workspace, workspace_bytes, &source);
   trainer = tflm_zo::Trainer();
-  return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, SourceOf(samples));
+  return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, source);
 }
+
+void device_power_on() { trainer = tflm_zo::Trainer(); }
+void device_use_c(int own) { in_c = own != 0; }
 
 // Samples and stores as the trainer's functions in C take them.
 void device_source(Samples* samples, tflm_zo::SampleSource* source) { *source = SourceOf(samples); }
@@ -273,10 +288,10 @@ void device_store(Store* store, tflm_zo::LogStore* log) { *log = StoreOf(store);
 size_t device_arena_used() { return trainer.network().arena_used_bytes(); }
 
 int device_set_log(Store* store) {
-  if (store == nullptr) return trainer.SetLog(nullptr);
+  if (store == nullptr) return in_c ? zo_trainer_set_log(nullptr) : trainer.SetLog(nullptr);
   const tflm_zo::LogStore before = log_store;
   log_store = StoreOf(store);
-  const zo_status status = trainer.SetLog(&log_store);
+  const zo_status status = in_c ? zo_trainer_set_log(&log_store) : trainer.SetLog(&log_store);
   if (status != ZO_OK) log_store = before;
   return status;
 }
@@ -300,7 +315,13 @@ void device_memory_power_on() { flash_part_power_on(&stores::Part()); }
 void device_memory_record() { flash_part_record(&stores::Part()); }
 void device_memory_cut_at(uint32_t operation) { flash_part_cut_at(&stores::Part(), operation); }
 uint32_t device_memory_operations() { return stores::Part().operation_count; }
+void device_memory_fail_read(uint32_t read) {
+  stores::Part().reads = 0;
+  stores::Part().failing_read = read;
+}
 uint32_t device_memory_faults() { return stores::Part().faults; }
+int device_memory_content(uint8_t* bytes, uint32_t count) { return stores::Content(bytes, count); }
+uint32_t device_memory_bytes() { return stores::Log().bytes; }
 int device_memory_read(uint8_t* bytes, uint32_t count) {
   const tflm_zo::LogStore& log = stores::Log();
   return zo_store_read(&log, 0, bytes, count) == ZO_OK;
@@ -327,7 +348,7 @@ static int BeginLink(int whole, uint32_t buffer_bytes, zo_status (*own_reset)(),
   if (whole != 0) {
     const zo_status status = zo_places_mount(&places, &link_store, ZO_TRAINABLE_BYTES, fingerprint);
     if (status != ZO_OK) return status;
-    const zo_status resumed = tflm_zo::ResumePlace(&trainer, places);
+    const zo_status resumed = ResumePlace();
     if (resumed != ZO_OK) return resumed;
     return zo_link_begin_with_places(&device_end, &places, Adopt, nullptr);
   }
@@ -357,7 +378,10 @@ uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {
 
 // A part in a fleet, after a link has begun.
 int device_fleet_begin() {
-  JoinFleet(&trainer, &own_fleet, 0);
+#if HAS_SNAPSHOTS
+  if (in_c) zo_trainer_join_fleet(&own_fleet);
+#endif
+  if (!in_c) JoinFleet(&trainer, &own_fleet, 0);
   return zo_link_add_fleet(&device_end, &own_fleet);
 }
 
@@ -378,40 +402,68 @@ void device_work() { zo_fleet_work(&own_fleet); }
 
 uint32_t device_adoptions() { return adoptions; }
 
-int device_train_step(zo_report* report) { return trainer.TrainStep(report); }
-int device_train_slice(zo_report* report) { return trainer.TrainSlice(report); }
-uint32_t device_step() { return trainer.step(); }
-int device_settle() { return Settle(&trainer, 0); }
-uint32_t device_checksum() { return trainer.network().checksum(); }
+int device_train_step(zo_report* report) {
+  return in_c ? zo_trainer_step(report) : trainer.TrainStep(report);
+}
+int device_train_slice(zo_report* report) {
+  return in_c ? zo_trainer_slice(report) : trainer.TrainSlice(report);
+}
+uint32_t device_step() { return in_c ? zo_trainer_steps() : trainer.step(); }
+int device_settle() { return in_c ? zo_trainer_settle() : Settle(&trainer, 0); }
+uint32_t device_checksum() { return in_c ? zo_trainer_checksum() : trainer.network().checksum(); }
 
 // `weights`: of a snapshot, or null.
 int device_import_log(Store* store, Store* weights, uint32_t step, uint32_t mark) {
   tflm_zo::WeightSnapshot snapshot = {{}, step, mark};
   if (weights != nullptr) snapshot.weights = StoreOf(weights);
-  return ImportLog(&trainer, StoreOf(store), weights == nullptr ? nullptr : &snapshot, 0);
+  const tflm_zo::LogStore log = StoreOf(store);
+#if HAS_SNAPSHOTS
+  if (in_c && weights != nullptr) return zo_trainer_import_log_from(&log, &snapshot);
+#endif
+  if (in_c) return zo_trainer_import_log(&log);
+  return ImportLog(&trainer, log, weights == nullptr ? nullptr : &snapshot, 0);
 }
 
-int device_snapshot_mark(uint32_t* mark) { return SnapshotMark(&trainer, mark, 0); }
+int device_snapshot_mark(uint32_t* mark) {
+#if HAS_SNAPSHOTS
+  if (in_c) return zo_trainer_snapshot_mark(mark);
+#endif
+  return SnapshotMark(&trainer, mark, 0);
+}
 uint32_t device_log_bytes() { return LogBytes(trainer, 0); }
 
 int device_keep_best(Samples* samples, uint32_t every) {
-  return trainer.KeepBest({SourceOf(samples), samples->count, every});
+  const tflm_zo::Yardstick yardstick = {SourceOf(samples), samples->count, every};
+  return in_c ? zo_trainer_keep_best(&yardstick) : trainer.KeepBest(yardstick);
 }
 
-int device_restore_best(zo_measurement* best) { return trainer.RestoreBest(best); }
+int device_restore_best(zo_measurement* best) {
+  return in_c ? zo_trainer_restore_best(best) : trainer.RestoreBest(best);
+}
 
-int device_import_weights(Store* store) { return trainer.ImportWeights(StoreOf(store)); }
-int device_export_log(Store* store) { return trainer.ExportLog(StoreOf(store)); }
+int device_import_weights(Store* store) {
+  const tflm_zo::LogStore weights = StoreOf(store);
+  return in_c ? zo_trainer_import_weights(&weights) : trainer.ImportWeights(weights);
+}
+int device_export_log(Store* store) {
+  const tflm_zo::LogStore log = StoreOf(store);
+  return in_c ? zo_trainer_export_log(&log) : trainer.ExportLog(log);
+}
 
 int device_evaluate(Samples* samples, uint32_t first, uint32_t count, tflm_zo::Evaluation* found) {
-  return trainer.Evaluate(SourceOf(samples), first, count, found);
+  const tflm_zo::SampleSource source = SourceOf(samples);
+  return in_c ? zo_trainer_evaluate(&source, first, count, found)
+              : trainer.Evaluate(source, first, count, found);
 }
 
 int device_export_weights(Weights* weights) {
-  return trainer.ExportWeights({TakeWeights, weights});
+  const tflm_zo::WeightSink sink = {TakeWeights, weights};
+  return in_c ? zo_trainer_export_weights(&sink) : trainer.ExportWeights(sink);
 }
 
-int device_predict(const int8_t* input, int8_t* output) { return trainer.Predict(&input, output); }
+int device_predict(const int8_t* input, int8_t* output) {
+  return in_c ? zo_trainer_predict(&input, output) : trainer.Predict(&input, output);
+}
 
 // What the guide's Predict does: the outputs of samples from `first` on.
 int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {

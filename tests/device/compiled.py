@@ -108,8 +108,12 @@ def build(firmware: Firmware, flags: Sequence[str] = _SANITIZED, tools: Tools = 
     for name in ("flash_part.h", "flash_part.c"):
         texts[name] = (MEMORY / name).read_text().replace("ops/core/log/zo_flash_store.h", "zo_ops.h")
     own = of_model(texts, config.removesuffix("_zo_config.h"))
-    for macro, trainer in (("CHOOSES_BLOCK", "BlockTrainer"), ("TRAINS_NODES", "NodeTrainer")):
-        has = any(f"class {trainer}" in text for text in sources.values())
+    for macro, trainer in (
+        ("CHOOSES_BLOCK", "class BlockTrainer"),
+        ("TRAINS_NODES", "class NodeTrainer"),
+        ("HAS_SNAPSHOTS", "trainer_import_log_from("),
+    ):
+        has = any(trainer in text for text in sources.values())
         own["bridge.cc"] = f"#define {macro} {int(has)}\n{own['bridge.cc']}"
     headers = {name: text for name, text in pack.items() if name.endswith(".h")}
     rest = {name: text for name, text in sources.items() if name not in pack}

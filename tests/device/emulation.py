@@ -119,6 +119,7 @@ class Device:
         data: the samples.
         own: a folder for its memory, where there are several devices with the same firmware.
         path: the library that was built of the folder; None: it is built as all are.
+        in_c: the trainer's functions in C are called instead of its methods.
 
     Attributes:
         samples: of the run.
@@ -132,6 +133,7 @@ class Device:
         data: Data,
         own: Path | None = None,
         path: Path | None = None,
+        in_c: bool = False,
     ) -> None:
         path = build(firmware) if path is None else path
         # A library that is loaded twice is the same, and has its globals once.
@@ -165,6 +167,7 @@ class Device:
         self._failing: tuple[int, ...] = ()
         self._before = False
         self.arena = self.workspace = GuardedMemory(0)
+        self.in_c = in_c
 
     # --- TFLM ---------------------------------------------------------------------------------------
 
@@ -238,12 +241,17 @@ class Device:
 
     def _call(self, name: str, *arguments: Any) -> int:
         self._library.device_set_host(self._host)
+        self._library.device_use_c(int(self.in_c))
         status = int(getattr(self._library, name)(*arguments))
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         assert self.arena.is_whole() and self.workspace.is_whole(), "memory of others was written to"
         return status
+
+    def power_up(self) -> None:
+        """Before Init; the trainer in C has no way back there."""
+        self._call("device_power_on")
 
     def init(self, arena_bytes: int | None = None, workspace_bytes: int | None = None) -> int:
         """A reset: everything but the log is gone."""
@@ -369,6 +377,21 @@ class Device:
     def power_on(self) -> None:
         """Nothing fails from now on."""
         self._library.device_memory_power_on()
+
+    def fail_memory_read(self, read: int) -> None:
+        """The read of this number from now on fails, counted from 1; 0: none does."""
+        self._library.device_memory_fail_read(u32(read))
+
+    def memory_content(self, count: int) -> bytes:
+        """First bytes of what a mount would find in raw flash, whatever fails."""
+        found = np.zeros(count, np.uint8)
+        assert self._library.device_memory_content(ctypes.c_void_p(found.ctypes.data), u32(count))
+        return found.tobytes()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that the store in memory has."""
+        return int(self._library.device_memory_bytes())
 
     def record_operations(self) -> None:
         """From now on operations of the memory are counted, and can be cut at."""

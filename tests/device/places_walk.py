@@ -12,9 +12,10 @@ from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE
 from device.runs import STEPS
 from device.structs import ActiveLog, Store
 from device.test_places_power_cuts import Line as TestLine
-from device.walk import EVERY, ROOM, UNKNOWN, Kept, Log, Run, Walk, given_weights, wanted
+from device.walk import EVERY, ROOM, UNKNOWN, FlashStore, Kept, Log, Run, Walk, given_weights, wanted
+from tflm_zo.core import fnv1a
 from tflm_zo.link import Link, LinkError, Load, PlaceKind, RefusedError, deploy, revert
-from tflm_zo.link.protocol import Hello
+from tflm_zo.link.protocol import Hello, StepAnswer
 from tflm_zo.link.protocol import Place as PlaceOnWire
 
 _RECORDS = 128
@@ -46,23 +47,38 @@ class Place:
 class PlacesWalk(Walk):
     """See `Walk`.
 
+    Args:
+        memory: that both places are in: "bytes", "units of 8" or "flash".
+
     Attributes:
         whole: the store with both places.
-        active: number, from 0, of the place that is active after a reset.
+        active: number, from 0, of the place that is active after a reset,
+        is_active_sure: or else of the other one.
         now: number of the active place; None: there is no link.
         measures: whether the program keeps its best state in each run.
+        in_fleet: whether the link serves a fleet.
+        answers: to a fleet, after a step of a run.
     """
 
-    def __init__(self, name: str, seed: int) -> None:
-        self.whole = self._store((1, 8)[seed % 2])
-        log = ActiveLog(self.whole)
-        self.places = [Place(Kept(log), {PlaceKind.OWN}), Place(Kept(log), {PlaceKind.VOID})]
-        self.active, self.measures, self.adoptions, self.may_fail_twice = 0, False, 0, False
+    def __init__(self, name: str, seed: int, memory: str, in_c: bool = False) -> None:
+        self.memory = memory
+        self.active, self.is_active_sure = 0, True
+        self.measures, self.adoptions, self.may_fail_twice, self.may_stay = False, 0, False, False
         self.weights = [Load(PlaceKind.WEIGHTS, given_weights(name, None, number)) for number in (1, 2)]
-        super().__init__(name, seed)
+        self.answers: dict[tuple[Run, int], StepAnswer] = {}
+        super().__init__(name, seed, in_c)
         self.made.reset = self.reset  # type: ignore[method-assign]
         self.line = Line(self.made)
         self.link = Link(lambda: self.line, timeout=2)
+
+    def _stores(self) -> list[Store]:
+        flash = self.memory == "flash"
+        self.whole = (
+            FlashStore(self.made) if flash else self._store({"bytes": 1, "units of 8": 8}[self.memory])
+        )
+        log = ActiveLog(self.whole)
+        self.places = [Place(Kept(log), {PlaceKind.OWN}), Place(Kept(log), {PlaceKind.VOID})]
+        return [self._store(1), self._store(8)]
 
     def parts(self) -> list[Store]:
         return [*super().parts(), self.whole]
@@ -73,6 +89,7 @@ class PlacesWalk(Walk):
     def forget(self) -> None:
         super().forget()
         self.now: int | None = None
+        self.in_fleet = False
 
     def reset(self) -> int:
         status = self.made.init()
@@ -90,9 +107,9 @@ class PlacesWalk(Walk):
 
     def resume(self, now: int, given: int) -> None:
         """The trainer was set up anew, and goes on with the run of a place."""
-        data, place = self.run.data, self.places[now]
+        data, place, in_fleet = self.run.data, self.places[now], self.in_fleet
         self.forget()
-        self.now, self.log = now, place.kept
+        self.now, self.log, self.in_fleet = now, place.kept, in_fleet
         self.is_begun_up = self.ready = True
         self.run = Run(self.name, data, self.measures, given)
         fitting = [log for log in place.kept.logs if log and log.run.has_header_of(self.run)]
@@ -123,12 +140,16 @@ class PlacesWalk(Walk):
             return
         self.adoptions = 0
         hello = self.hello()
+        in_fleet = self.by_weights and self.rng.randrange(4) > 0
+        assert not in_fleet or self.made.join_fleet() == OK
         now = hello.active - 1
-        assert now == self.active, f"place {now}, not {self.active}"
+        assert now == self.active or not self.is_active_sure, f"place {now}, not {self.active}"
+        self.active, self.is_active_sure = now, True
         for place, found in zip(self.places, hello.places, strict=True):
             self.check_kind(place, found.kind)
             place.kinds = {found.kind}
         self.resume(now, self.given_of(hello.places[now]))
+        self.in_fleet = in_fleet
 
     def check_kind(self, place: Place, kind: PlaceKind) -> None:
         """Another run may have begun in the place of a log."""
@@ -150,7 +171,10 @@ class PlacesWalk(Walk):
             refused = error if isinstance(error, RefusedError) else error.__cause__
             assert isinstance(refused, RefusedError), error
             status = refused.status
-        self.may_fail_twice = self.fault == "invoke"
+        writes, flash = self.fault == "write", self.memory == "flash"
+        # A part without power cannot be read; what fails again cannot take a switch back.
+        self.may_fail_twice = self.fault == "invoke" or (writes and flash)
+        self.may_stay = writes and (flash or self.whole.c.failing_writes > 1)
         self.told(call, status, *allowed)
         self.disarm()
         return status
@@ -201,9 +225,10 @@ class PlacesWalk(Walk):
         if status == OK:
             now = self.hello().active - 1
             assert now == other
-            self.active = other
+            self.active, self.is_active_sure = other, True
         else:
             now = self.now
+            self.is_active_sure = self.is_active_sure and not self.may_stay
             if self.may_fail_twice and adoptions:
                 # Perhaps the device could not go back. Whatever its program does, nothing is lost.
                 kept = self.places[now].kept
@@ -250,13 +275,15 @@ class PlacesWalk(Walk):
         room = hello.place_bytes - (0 if number else hello.log_at)
         offset = self.rng.choice((self.rng.randrange(room), room - count, room - 1, 1 << 31, (1 << 32) - 1))
         found: list[bytes | int] = []
+        call, request = self.rng.choice((("read", self.link.read), ("check", self.link.check)))
         self.ask(
-            "read",
-            lambda: found.append(self.link.read(number, offset, count)),
+            call,
+            lambda: found.append(request(number, offset, count)),
             OK if offset + count <= room else LOG,
         )
         if found:
-            assert found[0] == self.whole.content(ROOM)[begin + offset :][:count]
+            there = self.whole.content(ROOM)[begin + offset :][:count]
+            assert found[0] == (there if call == "read" else fnv1a(there))
 
     def activate(self) -> None:
         """Asks for what was never written there."""
@@ -267,6 +294,41 @@ class PlacesWalk(Walk):
         what = replace(self.hello().places[other], kind=kind, checksum=1)
         self.ask("activate", lambda: self.link.activate(other + 1, what), ARGUMENT, STORE)
         assert self.made.adoptions == self.adoptions
+
+    def wrote(self, kept: Kept, status: int) -> None:
+        super().wrote(kept, status)
+        if self.now is not None and kept is self.places[self.now].kept and status == OK:
+            self.is_active_sure = True  # what is kept is gone on with after a reset
+
+    # --- a fleet -----------------------------------------------------------------------------------
+
+    def give_record(self, record: bytes) -> int:
+        if not self.in_fleet or self.rng.randrange(2):
+            return super().give_record(record)
+        try:
+            self.link.fleet_records(record, len(record))
+        except RefusedError as error:
+            return error.status
+        return OK
+
+    def evaluate_slice(self) -> tuple[int, int]:
+        if not self.in_fleet or self.rng.randrange(2):
+            return super().evaluate_slice()
+        try:
+            state = self.link.fleet_state()
+            assert state.step == self.step
+            at = (state.step, state.checksum)
+            answer = self.link.fleet_evaluate(*at)
+            is_known = answer is not None
+            if not is_known:
+                self.made.work()
+                answer = self.link.fleet_evaluate(*at)
+        except RefusedError as error:
+            return error.status, 0
+        if answer is None:
+            return OK, 0
+        assert self.answers.setdefault((self.run, self.step), answer) == answer, "another answer"
+        return super().evaluate_slice() if is_known else (OK, answer.samples)
 
     def choices(self) -> list[tuple[int, Callable[[], object]]]:
         linked = self.now is not None

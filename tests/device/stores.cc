@@ -154,4 +154,16 @@ bool Clear() {
 
 const tflm_zo::LogStore& Log() { return log_store; }
 
+bool Content(uint8_t* bytes, uint32_t count) {
+  static zo_flash_store other;
+  static uint16_t pages[UINT16_MAX];
+  const flash_part before = part;
+  part.is_off = 0;
+  part.failing_read = 0;
+  const bool found = zo_flash_store_mount(&other, &part.flash, pages) == ZO_OK &&
+                     zo_flash_store_read(&other, 0, bytes, count) == static_cast<int32_t>(count);
+  part = before;
+  return found;
+}
+
 }  // namespace stores

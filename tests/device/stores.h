@@ -37,6 +37,9 @@ bool Clear();
 // Once it is mounted.
 const tflm_zo::LogStore& Log();
 
+// What a mount would find in raw flash, whatever fails; false: a fault of the store.
+bool Content(uint8_t* bytes, uint32_t count);
+
 }  // namespace stores
 
 #endif  // TFLM_ZO_TESTS_DEVICE_STORES_H_

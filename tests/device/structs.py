@@ -58,7 +58,9 @@ class _Store(ctypes.Structure):
         ("failing_read", u32),
         ("writes", u32),
         ("failing_write", u32),
+        ("failing_writes", u32),
         ("arrives", u32),
+        ("in_part", u32),
         ("tell", _Tell),
     ]
 
@@ -147,9 +149,12 @@ class Store:
         )
         self.c = _Store(self.bytes.ctypes.data, size, size, unit, tell=self._tell)
 
-    def fail_at(self, write: int, arrives: int = 0) -> None:
-        """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does."""
-        self.c.writes, self.c.failing_write, self.c.arrives = 0, write, arrives
+    def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:
+        """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does.
+        So do those behind it, of so many in all, of which nothing arrives.
+        """
+        self.c.writes, self.c.failing_write, self.c.failing_writes = 0, write, writes
+        self.c.arrives = arrives
 
     def fail_read_at(self, read: int) -> None:
         """The read of this number from now on fails, counted from 1; 0: none does."""

@@ -110,3 +110,23 @@ def test_a_device_that_can_go_neither_over_nor_back_does_no_step_without_a_log(n
             assert made.init() == OK
             assert line.begin_link(whole) == OK
     assert failing > stopped > 0
+
+
+def test_steps_behind_a_place_that_could_not_be_gone_over_to_are_gone_on_with() -> None:
+    """Though its record has arrived, and what was to take it back has not."""
+    log, failed = desktop("weight").log, 0
+    for number in range(1, 30):
+        made, whole, line = begun("weight")
+        with Link(lambda: line, timeout=2) as link:  # noqa: B023
+            whole.fail_at(number, 1 << 16, 2)
+            try:
+                deploy(link, link.hello(), Load(PlaceKind.LOG, log))
+                break
+            except LinkError:
+                failed += 1
+            whole.fail_at(0)
+            assert made.train_step()[0] == OK
+            assert made.init() == OK
+            assert line.begin_link(whole) == OK
+            assert (link.hello().active, made.step) == (1, 1)
+    assert failed > 2

@@ -54,6 +54,12 @@ def test_calls_in_any_order(name: str) -> None:
     check(walk(Walk(name, SEED), CALLS))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["weight", "residual, exact tail"])
+def test_calls_in_c(name: str) -> None:
+    check(walk(Walk(name, SEED, in_c=True), CALLS))
+
+
 def test_some_calls_around_a_choice_of_a_block() -> None:
     found = walk(BlockWalk(1), 400)
     assert found["probe", OK] and found["resume", OK] and found["import_log", OK]
@@ -66,17 +72,24 @@ def test_calls_around_a_choice_of_a_block() -> None:
 
 @pytest.mark.parametrize("name", ["weight", "node"])
 def test_some_calls_with_two_places(name: str) -> None:
-    found = walk(PlacesWalk(name, 1), 400)
+    found = walk(PlacesWalk(name, 1, "flash"), 400)
     assert found["connect", OK] and found["deploy", OK] and found["revert", OK]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["weight", "weight, momentum", "node", "exact head", "residual, biases alone"]
+    ("name", "memory"),
+    [
+        ("weight", "flash"),
+        ("weight, momentum", "units of 8"),
+        ("node", "bytes"),
+        ("exact head", "units of 8"),
+        ("residual, biases alone", "flash"),
+    ],
 )
-def test_calls_with_two_places(name: str) -> None:
-    found = walk(PlacesWalk(name, SEED), CALLS)
+def test_calls_with_two_places(name: str, memory: str) -> None:
+    found = walk(PlacesWalk(name, SEED, memory), CALLS)
     if CALLS >= 3000:
-        for call in ("connect", "deploy", "revert", "read", "write"):
+        for call in ("connect", "deploy", "revert", "read", "check", "write"):
             assert found[call, OK], call
         assert found["deploy", STORE] + found["revert", STORE]

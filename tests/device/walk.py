@@ -22,10 +22,12 @@ from device.emulation import (
     MEMORY,
     OK,
     ORDER,
+    RING,
     RUNTIME_FAILED,
     SAMPLE,
     STORE,
     Device,
+    Memory,
     Samples,
     Store,
 )
@@ -148,30 +150,64 @@ class Kept:
     logs: set[Log | None] = field(default_factory=lambda: {None})
 
 
+class FlashStore(Store):
+    """A store on a device's flash, whose power fails while units are programmed and sectors erased."""
+
+    def __init__(self, made: Device) -> None:
+        made.begin_memory(Memory(RING, 32, 2048, 128, 8))
+        assert made.mount() == OK
+        super().__init__(0, unit=8)
+        self.c.in_part, self.made = 1, made
+
+    def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:
+        """Power fails at an operation of this number, or the part for a moment."""
+        self.made.power_on()
+        self.made.fail_memory(0, 0)
+        if write and arrives % 2:
+            self.made.cut_power_in(write)
+        elif write:
+            self.made.fail_memory(write - 1, writes * (1 + arrives % 3))
+
+    def fail_read_at(self, read: int) -> None:
+        """A read of the part."""
+        self.made.fail_memory_read(read)
+
+    def content(self, count: int) -> bytes:
+        """As a mount would find it."""
+        return self.made.memory_content(min(count, self.made.memory_bytes))
+
+
 class Walk:
     """A device, its stores, and the model of both.
 
     Args:
         name: of `device.runs`.
         seed: of the walk.
+        in_c: the trainer's functions in C are called.
 
     Attributes:
         calls: how often each call was made with each status.
     """
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, in_c: bool = False) -> None:
         self.rng = random.Random(f"{name} {seed}")
         self.made = self._device(name)
+        self.made.in_c = in_c
         self.name, self.calls, self.trace = name, Counter[tuple[str, int]](), list[str]()
         self.by_weights = name in WEIGHT_RUNS
-        units = (1, 8)
-        self.stores = [Kept(self._store(unit)) for unit in units]
+        self.stores = [Kept(store) for store in self._stores()]
         self.know_weights()
         self.yardstick = Samples(yardstick())
         self.snapshots: list[tuple[Run, Store, int, int]] = []
         self.fault = ""
         self.forget()
-        self.init()
+        if in_c:
+            self.init()
+        else:
+            self.made.power_up()
+
+    def _stores(self) -> list[Store]:
+        return [self._store(1), self._store(8), FlashStore(self.made)]
 
     def _device(self, name: str) -> Device:
         model = zo_model(name)
@@ -216,7 +252,7 @@ class Walk:
         number = 1 + int(self.rng.expovariate(0.2))
         store = (self.log or self.rng.choice(self.stores)).store
         if kind == "write":
-            store.fail_at(number, self.rng.choice((0, 1, 7, 40, 1000)))
+            store.fail_at(number, self.rng.choice((0, 1, 7, 40, 1000)), self.rng.choice((1, 1, 2, 100)))
         elif kind == "read":
             for one in self.parts():
                 one.fail_read_at(number)
@@ -233,7 +269,11 @@ class Walk:
 
     def parts(self) -> list[Store]:
         """What can fail."""
-        return [*(kept.store for kept in self.stores), self.given]
+        return [
+            *(kept.store for kept in self.stores),
+            self.given,
+            *(weights for _, weights, *_ in self.snapshots),
+        ]
 
     def reachable(self) -> list[Kept]:
         """Stores that a program can give its trainer."""
@@ -273,6 +313,9 @@ class Walk:
         self.forget()
         data = self.rng.randrange(2) if data is None else data
         self.made.samples = Samples(data_of(data))
+        has_flash = any(isinstance(part, FlashStore) for part in self.parts())
+        if has_flash and self.rng.randrange(2):  # else it was not without power
+            self.told("mount", self.made.mount(), OK)
         status = self.made.init()
         if self.told(f"init {data}", status, OK) == OK:
             self.is_begun_up = self.ready = True
@@ -635,7 +678,7 @@ class Walk:
         if damaged:
             record[8] ^= 1
         kept = self.log
-        status = self.made.take_record(bytes(record))
+        status = self.give_record(bytes(record))
         if not self.is_begun_up or not self.ready:
             self.told("take_record", status, ORDER)
             return
@@ -677,7 +720,7 @@ class Walk:
             return
         begins = not self.in_step and self.has_begun is not True
         kept = self.log
-        status, count = self.made.answer_slice()
+        status, count = self.evaluate_slice()
         if not self.is_begun_up or not self.ready or self.run.measures or (self.step == STEPS):
             self.told("answer_slice", status, ORDER)
             return
@@ -697,6 +740,28 @@ class Walk:
             self.in_step = count == 0
         else:
             self.in_step = False
+
+    def give_record(self, record: bytes) -> int:
+        """Its status."""
+        return self.made.take_record(record)
+
+    def evaluate_slice(self) -> tuple[int, int]:
+        """Its status, and the answer's samples."""
+        return self.made.answer_slice()
+
+    def damage(self) -> None:
+        """Something else changes a store that the run has nothing to do with."""
+        kept = self.rng.choice(self.stores)
+        self.disarm()
+        if kept in (self.log, self.at):
+            return
+        if isinstance(kept.store, FlashStore):
+            assert self.made.clear() == OK
+            kept.logs = {None}
+            return
+        begin = self.rng.randrange(1500)
+        kept.store.bytes[begin : begin + self.rng.choice((1, 40, 1500))] ^= self.rng.randrange(1, 256)
+        kept.logs = {None, *(log and replace(log, least=0) for log in kept.logs)}
 
     # --- the walk ----------------------------------------------------------------------------------
 
@@ -720,8 +785,8 @@ class Walk:
             (2, self.init),
             (1, self.init_in_vain),
             (4, self.boot),
-            (4, self.take_record),
-            (4, self.answer),
+            (1, self.damage),
+            *([] if self.made.in_c else [(4, self.take_record), (4, self.answer)]),
         ]
 
     def go(self, calls: int) -> None:

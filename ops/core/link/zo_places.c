@@ -190,7 +190,8 @@ static bool write_places(zo_places* self) {
 }
 
 /* A header is that of a run which begins here: what was sent as a log is none any longer, and the
- * record says so before the first byte of it changes. */
+ * record says so before the first byte of it changes. What is written here is found again: a record
+ * that could not be written, of another place perhaps, is superseded first. */
 static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   zo_places* self = (zo_places*)context;
   zo_place* place = &self->place[self->active - 1u];
@@ -202,6 +203,8 @@ static bool write_active_log(void* context, uint32_t offset, const uint8_t* byte
       *place = before;
       return false;
     }
+  } else if (self->is_unsure && !write_places(self)) {
+    return false;
   }
   return write_place(self, self->active, self->log_at + offset, bytes, count);
 }
