@@ -18,7 +18,7 @@ from device.runs import STEPS, desktop, device, yardstick
 from helpers.commands import invoke, result_of
 from helpers.examples import slow_but
 from link.board import board, board_on_line
-from link.direct import DirectPort, HostKilledError
+from link.direct import CLOCK, DirectPort, HostKilledError
 from logs.test_padding import padded
 from tflm_zo.link import Link, LinkError, collect
 from tflm_zo.logs import SeedLog, SnapshotLog
@@ -52,6 +52,23 @@ def follow(port: DirectPort, path: Path, host: random.Random) -> int:
             if path.exists():
                 whole(path)
     raise AssertionError("it never ends")
+
+
+def test_what_has_come_while_the_host_slept_is_not_asked_for_again(no_waiting: None) -> None:
+    del no_waiting
+    port = DirectPort(device("weight"), Store())
+    write, asked = port.write, []
+
+    def write_and_sleep(data: bytes) -> int:
+        asked.append(data)
+        write(data)
+        CLOCK.sleep(60.0)
+        return len(data)
+
+    port.write = write_and_sleep  # type: ignore[method-assign, assignment]
+    with Link(lambda: port, timeout=2) as link:
+        link.hello()
+        assert (len(asked), link.repeated) == (1, 0)
 
 
 def whole(path: Path) -> int:

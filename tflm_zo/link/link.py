@@ -314,7 +314,10 @@ class Link:
         if self._port is None:
             self._port = self._connect()
         self._port.write(to_frame(content))
-        while time.monotonic() < until:
+        is_late = False
+        while not is_late:
+            # What has come while this program slept is read, though it is late.
+            is_late = time.monotonic() >= until
             received = self._port.read(1)
             if received and (waiting := self._port.in_waiting):
                 received += self._port.read(waiting)
