@@ -17,6 +17,7 @@ from operator_instructions import training
 
 from cortex_m.costs import node_costs, weight_op_costs
 from cortex_m.emulator import CORES, each
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import KERNELS, require
 from helpers.models import MODELS
@@ -67,7 +68,7 @@ def test_invoke_overhead(model: Path) -> None:
     assert all(0 < own < 1000 for own in result["weights_ns"].values())
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("kernels", slow_but(KERNELS[:1], KERNELS))
 def test_exactness_speed(model: Path, kernels: str) -> None:
     try:
         exact_delegate(kernels=kernels)
@@ -92,6 +93,7 @@ def test_exactness_speed(model: Path, kernels: str) -> None:
             assert 0 < row["of_peak"] < 1
 
 
+@pytest.mark.slow
 def test_training_throughput_of_what_is_not_simulated(tmp_path: Path) -> None:
     pytest.importorskip("threadpoolctl")
     path = tmp_path / "small.tflite"

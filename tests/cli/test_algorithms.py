@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import ALGORITHMS
 
@@ -48,7 +49,7 @@ def test_list(cli: Any) -> None:
     assert f"no 'adam'; there are {', '.join(ALGORITHMS)}" in refused.stderr
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", slow_but(("node", "weight", "elastic-zo", "fqt"), ALGORITHMS))
 def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -> None:
     """By each, with nothing but its name; what was made says what for, and its defaults fit it again."""
     command = ["train", model_file("lenet5"), data, "-o", "a.tflite", "--algorithm", name, "--json"]

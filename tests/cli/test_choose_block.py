@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import invoke
+from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
@@ -154,7 +155,7 @@ class Interrupted(Callback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("limit", [("--steps", 6), ("--budget", 1000)])
+@pytest.mark.parametrize("limit", slow_but([("--steps", 6)], [("--steps", 6), ("--budget", 1000)]))
 def test_a_resumed_run_does_not_probe_again(
     limit: tuple[Any, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import tflm_zo
 from helpers.commands import parsed
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS
@@ -145,7 +146,9 @@ def test_inspect_plain(cli: Any, model_file: Any) -> None:
     assert costs["pool1"] == (0, 0)
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize(
+    "name", slow_but(("small_cnn", "residual", "two_inputs", "float_edges"), list(MODELS))
+)
 def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str) -> None:
     plain = parsed(cli("inspect", model_file(name), "--json"))
     assert cli(*INJECT, model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import invoke
+from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from helpers.injection import inject_all
 from helpers.models import MODELS
@@ -59,7 +60,7 @@ def define(folder: Path, name: str) -> str:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("name", ["node", "weight"])
+@pytest.mark.parametrize("name", slow_but(["node"], ["node", "weight"]))
 def test_every_platform_is_written(platform: str, name: str, files: Path) -> None:
     found = as_json(f"{name}.zo.tflite", "-o", "out", "--platform", platform)
     written = sorted(p.relative_to("out").as_posix() for p in Path("out").rglob("*") if p.is_file())

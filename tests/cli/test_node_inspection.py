@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.commands import parsed
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import load_model, read_metadata
@@ -84,7 +85,9 @@ def test_tables(cli: Any, model_file: Any) -> None:
     assert "Layers that carry nodes" not in cli("inspect", model_file("lenet5")).stdout
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS)
+)
 def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> None:
     """What auto takes is what inject takes; a layer that can be named can be injected, another one cannot,
     for the reason given."""
@@ -147,7 +150,9 @@ def test_the_way_of_every_layer_is_said(
         assert {layer: first[layer] for layer in expected} == expected
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS)
+)
 def test_a_layer_is_trained_or_not(cli: Any, model_file: Any, name: str) -> None:
     """Of a layer that no table had, nobody would know."""
     cli("inject", model_file(name), "-o", "o.zo.tflite")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import files_of, initial_export, result_of, run
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import require, run_plain
 from helpers.models import MODELS, GraphBuilder
@@ -128,7 +129,7 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     assert "b.zo.tflite: ZO model" in table
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "two_inputs"), MODELS))
 def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) -> None:
     """With the defaults; replay gives the same model, and verify agrees."""
     require("tflm")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import invoke
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.processes import command, start, wait_until
@@ -66,7 +67,9 @@ def same(folder: Path, a: str, b: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda s: s.name
+)
 def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
     """Twice, then to the end: exit code 130 (SIGTERM: 143, SIGHUP: 129), the last whole step on the disk, the
     bits of one go."""

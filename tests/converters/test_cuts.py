@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
 from helpers.models.running import random_inputs, run
@@ -60,7 +61,7 @@ def check(data: bytes, cuts: list[str], batch: int = 1) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", slow_but(("dense_after_4d", "two_outputs", "two_inputs"), SMALL))
 def test_all_cuts_into_two_to_four_segments(name: str) -> None:
     data = MODELS[name]()
     model = load_model(data)

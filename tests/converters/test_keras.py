@@ -49,10 +49,15 @@ def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> N
     [
         ("activity_cnn", 9_942, 9_376),
         ("lenet5", 61_706, 61_470),
-        ("digits_cnn", 3_818, 3_784),
-        ("ds_cnn", 24_908, 22_016),
-        ("mobilenet_v1", 219_058, 208_112),
-        ("resnet8", 78_666, 77_360),
+        *(
+            pytest.param(*large, marks=pytest.mark.slow)
+            for large in (
+                ("digits_cnn", 3_818, 3_784),
+                ("ds_cnn", 24_908, 22_016),
+                ("mobilenet_v1", 219_058, 208_112),
+                ("resnet8", 78_666, 77_360),
+            )
+        ),
     ],
 )
 def test_reference_models(name: str, parameters: int, weights: int, tmp_path: Path) -> None:

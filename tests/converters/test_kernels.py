@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.kernel_runs import KernelRuns
 from helpers.models.operator_changes import Change, apply, changes
@@ -64,7 +65,7 @@ def holds(runs: KernelRuns, name: str, *wanted: Change) -> str:
     return "" if litert == tflm else f"LiteRT {litert.reached}, other bits"
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", slow_but(TAKEN[::3], TAKEN))
 def test_one_change(runs: KernelRuns, name: str) -> None:
     model = load_model(SINGLE_OPERATORS[name])
     assert changed(name) is not None or not model.subgraphs[0].inputs

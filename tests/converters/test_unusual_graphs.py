@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.commands import invoke
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import depthwise_separable, lenet5, small_cnn
 from tflm_zo.cli import app
@@ -42,7 +43,7 @@ def inspect(path: Path, *options: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("at", slow_but((0, 3), range(5)))
 def test_operators_without_inputs(tmp_path: Path, kind: str, at: int) -> None:
     model = load_model(small_cnn())
     if at >= len(model.subgraphs[0].operators):

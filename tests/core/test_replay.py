@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import core
+from helpers.examples import slow_but
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, native, seeds, steps
 from helpers.oracle.stream import Dist
@@ -27,7 +28,7 @@ def pairs(step):
     return [(int(s), int(c)) for s, c in step]
 
 
-@pytest.mark.parametrize("queries", [1, 2, 3, 8, 32])
+@pytest.mark.parametrize("queries", slow_but((1, 8), (1, 2, 3, 8, 32)))
 @pytest.mark.parametrize("with_multiplier", [False, True])
 @pytest.mark.parametrize("has_fraction", [False, True])
 @pytest.mark.parametrize("masked", [False, True])

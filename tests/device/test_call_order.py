@@ -29,6 +29,7 @@ from device.runs import (
     yardstick,
 )
 from device.test_weights import run_from
+from helpers.examples import slow_but
 from tflm_zo.data import Data
 
 pytestmark = needs_compiler
@@ -160,7 +161,7 @@ def test_an_older_run_never_goes_on_from_a_newer_one(name: str, every: int) -> N
     assert tried
 
 
-@pytest.mark.parametrize("name", [*WEIGHT_RUNS[:2], "node", "exact head"])
+@pytest.mark.parametrize("name", slow_but(("weight", "node"), [*WEIGHT_RUNS[:2], "node", "exact head"]))
 def test_a_log_that_other_samples_have_measured_is_refused(name: str) -> None:
     made, store, content = device(name), Store(), []
     data = yardstick()
@@ -184,7 +185,9 @@ def test_a_log_that_other_samples_have_measured_is_refused(name: str) -> None:
                 assert (made.step, made.export_weights()) == (0, own)
 
 
-@pytest.mark.parametrize("name", ["weight", "weight, 16 bits", "node", "exact head"])
+@pytest.mark.parametrize(
+    "name", slow_but(("weight", "node"), ["weight", "weight, 16 bits", "node", "exact head"])
+)
 def test_weights_of_no_step_are_nobodys(name: str) -> None:
     """A best state of which only a part could be read, or a log: every use is refused until it is whole."""
     wanted, made, store = desktop(name, 1, 2), device(name), Store()

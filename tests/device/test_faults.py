@@ -136,7 +136,7 @@ def test_a_pending_update_needs_no_invoke(name: str) -> None:
         check(made, name, step)
 
 
-@pytest.mark.parametrize("name", SEGMENTED_WEIGHTS)
+@pytest.mark.parametrize("name", slow_but(["weight, segments"], SEGMENTED_WEIGHTS))
 def test_every_place_where_an_evaluation_fails(name: str) -> None:
     made = device(name)
     for number in range(1, 8):

@@ -9,6 +9,7 @@ import pytest
 
 from device.emulation import OK, Device, Store, needs_compiler
 from device.runs import RUNS, STEPS, generated, run_on_desktop, samples, zo_model
+from helpers.examples import slow_but
 from tflm_zo.converters import read_metadata
 from tflm_zo.firmware import Firmware
 
@@ -30,7 +31,7 @@ def firmware(name: str, layers: tuple[str, ...] | None) -> Firmware:
     return generated(zo_model(name), dataclasses.replace(RUNS[name][1], layers=layers), samples())
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", slow_but(("exact head", "residual, exact tail"), SOME))
 def test_the_run_is_the_desktops(name: str) -> None:
     settings = dataclasses.replace(RUNS[name][1], layers=SOME[name])
     expected = run_on_desktop(zo_model(name), settings, samples())
@@ -48,7 +49,7 @@ def test_the_run_is_the_desktops(name: str) -> None:
     assert made.checksum() == expected.states[made.step].checksum
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", slow_but(("exact head", "residual, exact tail"), SOME))
 def test_ram_of_layers_that_are_left_out(name: str) -> None:
     whole, part = firmware(name, None), firmware(name, SOME[name])
     metadata = read_metadata(zo_model(name))

@@ -271,7 +271,9 @@ def test_commands(page: Path, folder: Path) -> None:
         assert (folder / one).read_bytes() == (folder / other).read_bytes()
 
 
-@pytest.mark.parametrize("page", but_slow(("docs/how-to/many-machines.md",), WALKS), ids=relative)
+@pytest.mark.parametrize(
+    "page", but_slow(("docs/tutorial.md", "docs/how-to/many-machines.md"), WALKS), ids=relative
+)
 def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page in their order; of C, those that compile."""
     found = blocks(page, "python", "sh", "c")

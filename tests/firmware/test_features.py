@@ -98,7 +98,7 @@ def test_what_the_run_needs(name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
 def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     injection, settings, needed = RUNS[name]
     zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})

@@ -212,6 +212,7 @@ def test_make_lists_every_file(kind: str, tmp_path: Path) -> None:
     assert "STRIP" not in plain and "SMALL_ZO_DEFINES=-DTF_LITE_STATIC_MEMORY" in plain
 
 
+@pytest.mark.slow
 @needs_make
 @needs_arm
 def test_make_builds_the_c_sources(tmp_path: Path) -> None:

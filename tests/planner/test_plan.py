@@ -15,6 +15,7 @@ import pytest
 
 import tflm_zo as zo
 from helpers.counting import calls_of
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.data import Data
@@ -126,7 +127,9 @@ def test_a_zo_model_is_refused() -> None:
         zo.plan(inject_all(MODELS["small_cnn"]()))
 
 
-@pytest.mark.parametrize("network", sorted(MODELS))
+@pytest.mark.parametrize(
+    "network", slow_but(("autoencoder", "depthwise_separable", "residual", "two_inputs"), sorted(MODELS))
+)
 def test_every_network_that_can_be_trained_has_a_plan(network: str) -> None:
     model = zo.load_model(MODELS[network]())
     try:

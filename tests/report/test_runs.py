@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.oracle.scalar import direction
@@ -61,7 +62,7 @@ def report_of(run: RecordedRun, data: TestData | None = None) -> RunReport:
     return found
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", slow_but(list(SETTINGS)[::3], SETTINGS))
 def test_costs_and_losses_are_the_trainers(name: str, tmp_path: Path) -> None:
     trainer, history, run = trained(tmp_path, SETTINGS[name])
     found = report_of(run)

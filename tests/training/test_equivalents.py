@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.moments import At, stop
 from helpers.runs import random_samples
 from helpers.weight_runs import SETTINGS, X, Y, zo_model
@@ -82,7 +83,7 @@ def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
 CONV, FC = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
 
 
-@pytest.mark.parametrize("forgets_half_after", [0.1, 5.0, 100.0])
+@pytest.mark.parametrize("forgets_half_after", slow_but([5.0], [0.1, 5.0, 100.0]))
 @pytest.mark.parametrize("length", [{"steps": 3}, {"budget": 4000}], ids=["steps", "budget"])
 @pytest.mark.parametrize(
     "task, model",

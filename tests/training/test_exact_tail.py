@@ -46,7 +46,14 @@ TAILS = {
 }
 
 
-@pytest.mark.parametrize(("name", "last"), [(n, last) for n, tails in TAILS.items() for last in tails])
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        pytest.param(name, last, marks=[pytest.mark.slow] * (last != tails[-1]))
+        for name, tails in TAILS.items()
+        for last in tails
+    ],
+)
 def test_errors_are_the_gradients(name, last, monkeypatch):
     check_gradients(SOURCES[name](), last, monkeypatch)
 

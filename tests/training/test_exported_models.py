@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
@@ -125,7 +126,7 @@ def test_same_outputs_in_plain_litert(name: str, in_plain_litert: Any) -> None:
         assert away.max() <= (0.05 if a.dtype.kind == "f" else 4)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", slow_but(list(CLASSIFIERS)[::3], CLASSIFIERS))
 def test_same_outputs_in_plain_tflm(name: str) -> None:
     """TFLM's own interpreter, without custom operators: the same bits."""
     require("tflm")

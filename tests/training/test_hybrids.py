@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import lenet5
 from helpers.moments import At, interrupt
@@ -110,7 +111,7 @@ def run(
     return trainer, b"".join(weights[t.name].tobytes() for t in trainer.runtime.metadata.trainable)
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
+@pytest.mark.parametrize("name", slow_but(list(HYBRIDS)[::3], HYBRIDS))
 def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -> None:
     whole, weights = run(name, "litert", tmp_path / "a.zolog")
     _, again = run(name, "tflm", tmp_path / "b.zolog")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.killed_runs import kill_and_resume
 from helpers.moments import At, interrupt, interrupt_at_call, interrupt_at_line, stop
@@ -39,7 +40,7 @@ from tflm_zo.training.setting_names import changed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("step", [0, 2, 3, 4, 8, STEPS - 2, STEPS - 1])
+@pytest.mark.parametrize("step", slow_but((0, 3, 8), (0, 2, 3, 4, 8, STEPS - 2, STEPS - 1)))
 @pytest.mark.parametrize("action", [stop, interrupt])
 def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path) -> None:
     trainer = train(tmp_path / "log", kind, callbacks=[At(step, action)])
@@ -47,7 +48,7 @@ def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", slow_but(["before"], ["before", "after"]))
 @pytest.mark.parametrize(
     "place, calls",
     [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
@@ -138,7 +139,7 @@ def data_of(metadata: ZoMetadata, model: bytes, samples: int = SAMPLES) -> tuple
     return x, y
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=slow_but(list(CASES)[::3], CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 

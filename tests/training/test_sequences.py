@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.exact_gradients import check_gradients, samples
+from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation
@@ -49,7 +50,9 @@ def pooled(outputs: np.ndarray, geometry: dict[str, int]) -> np.ndarray:
     return nodes
 
 
-@pytest.mark.parametrize("name", POOLED)
+@pytest.mark.parametrize(
+    "name", slow_but(("mean", "maximum", "overlapping maxima", "squeeze and excitation"), POOLED)
+)
 def test_nodes_are_what_a_pooling_leaves(name):
     """A layer's geometry makes its nodes of its outputs, as the network has computed both."""
     plain = load_model(sequence_network(name))
@@ -77,8 +80,8 @@ def _real(values, tensor):
     return (values.astype(np.float64) - tensor.quantization.zero_point) * float(tensor.quantization.scale)
 
 
-@pytest.mark.parametrize("last", ["two", "all"])
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("last", slow_but(["all"], ["two", "all"]))
+@pytest.mark.parametrize("name", slow_but(list(FORMS)[::3], FORMS))
 def test_errors_are_the_gradients(name, last, monkeypatch):
     model = sequence_network(name)
     count = len(read_metadata(inject(model, trainable="all")).trainable)
@@ -104,7 +107,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("loss", ENDS)
+@pytest.mark.parametrize("loss", slow_but(["cross_entropy"], ENDS))
 @pytest.mark.parametrize("run", RUNS)
 def test_the_same_bits_in_tflm(run, loss, tmp_path):
     require("tflm")

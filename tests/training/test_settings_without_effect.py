@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples, state
@@ -157,7 +158,7 @@ def forced(settings: Settings, name: str, value: Any) -> Settings:
     return changed
 
 
-@pytest.mark.parametrize("name", CONTEXTS)
+@pytest.mark.parametrize("name", slow_but(list(CONTEXTS)[::3], CONTEXTS))
 def test_what_is_named_changes_nothing_and_what_is_not_does(name: str) -> None:
     model, settings = CONTEXTS[name]
     trainer = trainer_of(model, settings.is_layerwise)

@@ -20,7 +20,10 @@ from tflm_zo.training.setting_names import changed
 THREADS = (2, 3, 7)
 SAMPLES = 23
 
-MADE = [pytest.param(MODELS[name], id=name) for name in ("small_cnn", "residual", "depthwise_separable")]
+MADE = [
+    pytest.param(MODELS[name], id=name, marks=[pytest.mark.slow] * (name != "residual"))
+    for name in ("small_cnn", "residual", "depthwise_separable")
+]
 
 
 def _data(trainer: Trainer) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.killed_runs import kill_and_resume
 from helpers.moments import At, interrupt, interrupt_at_call, stop
 from helpers.runs import state
@@ -61,7 +62,7 @@ def check_interrupted(trainer: Trainer, log: Path, kind: str = "16") -> int:
 
 
 @pytest.mark.parametrize("kind", SETTINGS_OF)
-@pytest.mark.parametrize("step", [0, 2, 3, 8, STEPS - 1])
+@pytest.mark.parametrize("step", slow_but((0, 3), (0, 2, 3, 8, STEPS - 1)))
 @pytest.mark.parametrize("action", [stop, interrupt])
 def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path) -> None:
     trainer = make(kind)
@@ -70,7 +71,7 @@ def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", SETTINGS_OF)
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", slow_but(["after"], ["before", "after"]))
 @pytest.mark.parametrize("place, most", [("invoke", 60), ("report", 60), ("append", STEPS), ("settle", 4)])
 def test_interrupted_anywhere(
     kind: str, when: Any, place: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +117,7 @@ def killed(folder: Path, kills: int, steps: int) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed(tmp_path: Path) -> None:
     assert killed(tmp_path, 3, 2000) >= 2

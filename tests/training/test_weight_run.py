@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.oracle.weights import checksum
 from helpers.runs import state
@@ -57,7 +58,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
 def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
     kind, settings = RUNS[name]
     model = zo_model(kind)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
@@ -50,7 +51,7 @@ def made(name: str) -> tuple[Model, Settings]:
     return model, weight_settings(**{"batch_size": 4, **changes})
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", slow_but(list(VARIANTS)[::3], VARIANTS))
 def test_resumed_at_any_step(name: str, tmp_path: Path) -> None:
     """The same weights and the same bytes as those of a run that was never interrupted."""
     model, changes = made(name)

@@ -323,6 +323,7 @@ def test_a_worker_that_cannot_be_connected_to(monkeypatch: pytest.MonkeyPatch) -
             workers.call("wait", [(0.0,)], lambda _: (0.0,))
 
 
+@pytest.mark.slow
 def test_a_machine_that_belongs_to_a_cluster() -> None:
     """Workers that no cluster was named for have one of their own."""
     program = (

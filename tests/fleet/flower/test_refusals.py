@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from helpers.examples import slow_but
 from helpers.flower_fleets import KEPT, OWN, Fleet, zo_model
 from helpers.injection import inject_all
 from helpers.models import MODELS
@@ -86,7 +87,7 @@ REPLIES: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@pytest.mark.parametrize("name", slow_but(list(REPLIES)[::3], REPLIES))
 def test_a_reply_that_does_not_fit(name: str, tmp_path: Path) -> None:
     change, reason = REPLIES[name]
     good, bad = (
