@@ -137,7 +137,7 @@ def test_nohup(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [("--resume",), ("--force",)])
-@pytest.mark.parametrize("kind", ["weight", "node"])
+@pytest.mark.parametrize("kind", slow_but(["weight"], ["weight", "node"]))
 def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> None:
     """The second is refused and changes nothing; the first ends as if there had been none."""
     steps = 200
@@ -161,7 +161,9 @@ def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> 
     finish("cut.tflite", steps, *more)
 
 
-@pytest.mark.parametrize("room", [100, HEADER + 37 * RECORD + 5, HEADER + 60 * RECORD])
+@pytest.mark.parametrize(
+    "room", slow_but([HEADER + 37 * RECORD + 5], [100, HEADER + 37 * RECORD + 5, HEADER + 60 * RECORD])
+)
 def test_no_room_left(room: int, folder: Path) -> None:
     """The operating system refuses to let files grow: while the log is written, or, where that just fits,
     while the larger model is."""

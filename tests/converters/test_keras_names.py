@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import invoke
+from helpers.examples import slow_but
 from tflm_zo.converters import ConversionError, convert
 from tflm_zo.converters.keras_names import all_layers
 from tflm_zo.converters.summary import summarize
@@ -126,7 +127,7 @@ def converted(model: Any) -> Any:
     return convert(model, np.random.default_rng(0).normal(size=shape).astype(np.float32)).model
 
 
-@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", slow_but(MODELS[:1], MODELS), ids=lambda make: make.__name__)
 def test_one_name_everywhere(make: Callable[[], tuple[Any, list[str]]]) -> None:
     """Of what is trained, recalibrated and inspected, plain and as ZO model; Keras' model keeps its names."""
     model, names = make()

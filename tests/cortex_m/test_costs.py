@@ -96,6 +96,7 @@ def test_sizes_of_what_signs_need(tmp_path):
     assert 1024 < fast.total - ops.total < 2560
 
 
+@pytest.mark.slow
 @needs_arm
 def test_sizes_of_everything(tmp_path):
     core = CORES["cortex-m4"]

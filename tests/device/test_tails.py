@@ -8,6 +8,7 @@ import pytest
 from device.emulation import OK, Device, Store, needs_compiler
 from device.runs import STEPS, generated, run_on_desktop
 from helpers.exact_gradients import samples
+from helpers.examples import slow_but
 from helpers.models import MODELS
 from helpers.models.backward_networks import attention, other_operators, parts
 from tflm_zo import load_model
@@ -26,7 +27,7 @@ TAILS = {
 }
 
 
-@pytest.mark.parametrize("name", TAILS)
+@pytest.mark.parametrize("name", slow_but(("parts", "regression"), TAILS))
 def test_the_run_is_the_desktops(name: str) -> None:
     network, loss, last = TAILS[name]
     plain = load_model(network())

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from helpers.models import lenet5
 from tflm_zo import inject
@@ -101,7 +102,7 @@ def test_memory_is_that_of_the_largest_block(model: Model) -> None:
     assert max(alone) <= made.ram.workspace < everything
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", slow_but(list(PLATFORMS)[:2], PLATFORMS))
 def test_the_example_chooses(platform: str, model: Model) -> None:
     made = generated(model, platform=platform)
     example = [made.files[path] for path in made.example if "TrainStep" in made.files[path]]

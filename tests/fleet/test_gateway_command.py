@@ -31,7 +31,7 @@ def model(tmp_path: Path) -> Path:
 def test_it_says_who_is_there(model: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         boards = {}
-        for name, run in (("a", "weight"), ("b", "weight"), ("other", "weight, blocks")):
+        for name, run in (("a", "weight"), ("b", "weight"), ("other", "weight, segments")):
             (tmp_path / name).mkdir()
             boards[name] = stack.enter_context(board(tmp_path / name, run, "--fleet"))
         (tmp_path / "alone").mkdir()

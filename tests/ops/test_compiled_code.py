@@ -131,6 +131,7 @@ def test_host_uses_general_registers_only(tmp_path, level):
     assert_public_names("nm", objects)
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="knows the mnemonics of x86-64 only")
 def test_host_as_it_ships(tmp_path):
@@ -155,7 +156,7 @@ def test_the_host_check_would_notice(tmp_path):
 
 @needs_arm
 @pytest.mark.parametrize("level", ["-O2", pytest.param("-Os", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("core", each(CORES, fast=("cortex-m4", "cortex-m55-mve")))
+@pytest.mark.parametrize("core", each(CORES, fast=("cortex-m55-mve",)))
 def test_cortex_m(tmp_path, core, level):
     objects = compile_core(ARM + "gcc", tmp_path, level, "-ffreestanding", *CORES[core])
     nm = ARM + "nm"
@@ -172,7 +173,7 @@ def test_cortex_m(tmp_path, core, level):
 
 
 @needs_clang
-@pytest.mark.parametrize("core", each(CLANG_TARGETS, fast=("cortex-m55-mve",)))
+@pytest.mark.parametrize("core", each(CLANG_TARGETS, fast=("cortex-m4",)))
 def test_clang_for_cortex_m_has_no_warning(tmp_path, core):
     headers = [word for folder in NEWLIB for word in ("-isystem", folder)]
     target = [f"--target={CLANG_TARGETS[core]}", *CORES[core]]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message
 
+from helpers.examples import slow_but
 from helpers.models import MODELS
 from tflm_zo.converters import load_model
 from tflm_zo.fleet import FleetError
@@ -48,8 +49,8 @@ def grid_of(network: str, new: np.ndarray, forgets: bool = False, **options: Any
     return LocalGrid(passed, [{"part": k} for k in range(3)], **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("forgets", [False, True])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("forgets", slow_but([True], [False, True]))
+@pytest.mark.parametrize("network", slow_but(NETWORKS[:1], NETWORKS))
 def test_the_model_is_the_same(network: str, forgets: bool) -> None:
     model, old, new = data_of(network)
     alone = recalibrate(model, new, source=old)
