@@ -174,7 +174,8 @@ class Kill(Callback):
             self.killed += 1
 
 
-@pytest.mark.parametrize("name", slow_but(["nodes"], ["chain", "nodes"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["chain", "nodes"])
 def test_dead_workers_are_replaced(name: str, tmp_path: Path) -> None:
     alone, kill = outcome(name, tmp_path / "0.zolog", 0), Kill()
     assert outcome(name, tmp_path / "2.zolog", 2, (kill,)) == alone
@@ -254,6 +255,7 @@ def test_interrupted_at_any_line(
             assert shared == own and 0 <= step < STEPS and not ended
 
 
+@pytest.mark.slow
 def test_workers_of_the_caller_stay(tmp_path: Path) -> None:
     alone = outcome("chain", tmp_path / "0.zolog", 0)
     with Workers(2) as workers:
