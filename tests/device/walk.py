@@ -144,10 +144,15 @@ class Log:
 
 @dataclass
 class Kept:
-    """A store, and what it may have; None: nothing that a device goes on from."""
+    """A store, and what it may have; None: nothing that a device goes on from.
+
+    Attributes:
+        is_damaged: something else has changed its bytes, since when no run has begun in it.
+    """
 
     store: Store
     logs: set[Log | None] = field(default_factory=lambda: {None})
+    is_damaged: bool = False
 
 
 class FlashStore(Store):
@@ -406,7 +411,7 @@ class Walk:
                 kept.logs = {log and replace(log, least=0) for log in kept.logs}
             elif status == OK or (begins and (status != SAMPLE or self.by_weights)):
                 self.at, self.is_at_sure = kept, True
-                kept.logs = {Log(self.run, 0, 0)}
+                kept.logs, kept.is_damaged = {Log(self.run, 0, 0)}, False
             else:  # a sample for the checksum of the data, perhaps
                 self.is_at_sure = False
                 kept.logs = {log and replace(log, least=0) for log in kept.logs}
@@ -535,7 +540,9 @@ class Walk:
         leads = {
             log.run
             for log in fitting
-            if log.least <= self.step <= log.most and wanted(log.run).states[self.step].weights == state
+            # Once the run has mended a measurement that was damaged, what comes behind it is whole again.
+            if log.least <= self.step <= (STEPS if kept.is_damaged else log.most)
+            and wanted(log.run).states[self.step].weights == state
         }
         assert leads, f"step {self.step} of {fitting}: not where the log led to"
         run = self.run if self.run in leads else min(leads, key=repr)
@@ -628,6 +635,8 @@ class Walk:
             allowed = [ORDER]
         else:
             allowed = [OK, ORDER]
+        if self.log is not None and self.log.is_damaged:
+            allowed.append(LOG)  # nothing has changed
         self.told("restore_best", status, *allowed)
         if status == OK:
             self.is_best = self.ready = True
@@ -732,7 +741,7 @@ class Walk:
                 kept.logs = {log and replace(log, least=0) for log in kept.logs}
             else:
                 self.at, self.is_at_sure = kept, True
-                kept.logs = {Log(self.run, 0, 0)}
+                kept.logs, kept.is_damaged = {Log(self.run, 0, 0)}, False
         if status == OK:
             if not begins and not self.in_step:
                 self.in_step = True
@@ -761,7 +770,7 @@ class Walk:
             return
         begin = self.rng.randrange(1500)
         kept.store.bytes[begin : begin + self.rng.choice((1, 40, 1500))] ^= self.rng.randrange(1, 256)
-        kept.logs = {None, *(log and replace(log, least=0) for log in kept.logs)}
+        kept.logs, kept.is_damaged = {None, *(log and replace(log, least=0) for log in kept.logs)}, True
 
     # --- the walk ----------------------------------------------------------------------------------
 
