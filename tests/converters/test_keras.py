@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.keras_networks import check_full_int8, check_trainable, data, keras, layers, small, two_inputs
@@ -177,7 +178,7 @@ def residual() -> Any:
     return keras.Model(inputs, layers.Dense(3, activation="softmax", name="fc")(x))
 
 
-@pytest.mark.parametrize("make", [residual, two_inputs, small])
+@pytest.mark.parametrize("make", slow_but([small], [residual, two_inputs, small]))
 def test_headroom_of_activations(make: Any) -> None:
     model = make()
     keras.utils.set_random_seed(2)

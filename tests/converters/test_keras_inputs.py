@@ -126,6 +126,7 @@ def test_data_without_a_range_are_warned_about() -> None:
     assert warning == "representative data of input `image`: every value is 0, which tells no range"
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     """Standard output is JSON and nothing else; a failure is one line and leaves no file."""
     small().save(tmp_path / "good.keras")

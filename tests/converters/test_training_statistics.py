@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.keras_networks import data, keras, layers
 from tflm_zo.converters import Model, convert, load_model
 from tflm_zo.converters.channel_statistics import Statistics, read_statistics, with_statistics
@@ -177,7 +178,10 @@ def of_one_sample() -> Any:
     return model
 
 
-@pytest.mark.parametrize("build", [network, frozen, fine_tuned, without_batch_norm, of_one_sample])
+@pytest.mark.parametrize(
+    "build",
+    slow_but([network, without_batch_norm], [network, frozen, fine_tuned, without_batch_norm, of_one_sample]),
+)
 def test_where_batch_norm_knows_nothing_the_data_count(build: Any) -> None:
     x = shifted(images(2, 60))
     result = convert(build(), x).model
@@ -239,7 +243,7 @@ def shared() -> tuple[Any, Any]:
     return model, [data(6, samples=40), 2 * data(6, samples=40, seed=1)]
 
 
-@pytest.mark.parametrize("build", [constant_channel, dead_in_training, shared])
+@pytest.mark.parametrize("build", slow_but([constant_channel], [constant_channel, dead_in_training, shared]))
 def test_unusual_models_keep_finite_statistics(build: Any) -> None:
     model, x = build()
     result = convert(model, x).model

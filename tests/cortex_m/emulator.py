@@ -198,7 +198,7 @@ CORES = MappingProxyType(
 )
 
 
-# The fast suite runs the M4, the M55 and RISC-V. The M7 and the M33 have the M4's code, with its DSP
+# The fast suite runs the M4, the M55 and RISC-V at most. The M7 and the M33 have the M4's code, with its DSP
 # extension; the M0+ and the M3 have few kernels of their own: tests of them are slow ones.
 _FAST = ("cortex-m4", "cortex-m55", "cortex-m55-mve", "rv32imc")
 

@@ -83,6 +83,7 @@ def test_what_printf_takes_is_what_a_plan_says(tmp_path):
     assert [kilobytes(name, "--specs=nano.specs") for name in cores] == pytest.approx([nano] * 3, abs=1)
 
 
+@pytest.mark.slow
 @needs_arm
 def test_sizes_of_what_signs_need(tmp_path):
     """Without rare features (zo_features.h): what a run with the default settings reaches."""

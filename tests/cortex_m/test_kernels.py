@@ -50,7 +50,7 @@ def program_with_both(core, folder, level, sources=SOURCES, features=()):
 @pytest.mark.parametrize(
     ("name", "level"),
     [
-        *each(CORES, "-O2"),
+        *each(CORES, "-O2", fast=("cortex-m55",)),
         *each(("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", "rv32imc"), "-Os", fast=()),
         *each(("cortex-m55",), "-O3", fast=()),
     ],

@@ -8,6 +8,7 @@ import pytest
 
 from device.emulation import OK, ORDER, RUNTIME_FAILED, Device, Samples, Store, needs_compiler
 from device.runs import EACH_RUN, EACH_WEIGHT_RUN, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
+from helpers.examples import slow_but
 
 pytestmark = needs_compiler
 
@@ -57,7 +58,7 @@ def test_slices_lead_where_steps_do(name: str) -> None:
     print(f"{name}: {slices} slices")
 
 
-@pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
+@pytest.mark.parametrize("name", slow_but(["weight, segments"], WEIGHT_RUNS))
 def test_invokes_that_fail_between_slices(name: str) -> None:
     made, store = device(name), Store()
     made.set_log(store)

@@ -272,7 +272,16 @@ def test_commands(page: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", but_slow(("docs/tutorial.md", "docs/how-to/many-machines.md"), WALKS), ids=relative
+    "page",
+    but_slow(
+        (
+            "docs/tutorial.md",
+            "docs/how-to/many-machines.md",
+            "docs/how-to/from-pytorch-onnx-or-float-tflite.md",
+        ),
+        WALKS,
+    ),
+    ids=relative,
 )
 def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page in their order; of C, those that compile."""

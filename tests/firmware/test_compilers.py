@@ -112,7 +112,9 @@ def compile_c(compiler: str, core: str | None, kind: str, folder: Path, *flags: 
 
 
 # The optimizer alone sees a value that has no beginning.
-@pytest.mark.parametrize(("compiler", "core"), [("gcc", None), ("clang", "cortex-m55")])
+@pytest.mark.parametrize(
+    ("compiler", "core"), [("gcc", None), pytest.param("clang", "cortex-m55", marks=pytest.mark.slow)]
+)
 def test_c_sources(compiler: str, core: str | None, kind: str, tmp_path: Path) -> None:
     compile_c(compiler, core, kind, tmp_path, "-O2", *ABI)
 

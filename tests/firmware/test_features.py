@@ -118,7 +118,7 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
 @pytest.mark.parametrize(
     "core", slow_but(["cortex-m55"], ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"])
 )
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
 def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
     """With the loops of each core: all functions of a folder are in one file, where names meet."""
     compiled = CORES[core]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from device.emulation import needs_compiler
-from device.runs import EACH_WEIGHT_RUN
+from device.runs import WEIGHT_RUNS
 from fleet.devices import STEPS, Fleet, fleet
 from helpers.examples import slow_but
 from link.damage import Damage
@@ -30,7 +30,7 @@ def do_steps(made: Fleet, gateway: Gateway, count: int) -> None:
         gateway.take(made.server.decide([gateway.answer()]))
 
 
-@pytest.mark.parametrize("run", EACH_WEIGHT_RUN)
+@pytest.mark.parametrize("run", slow_but(["weight"], WEIGHT_RUNS))
 def test_devices_answer_as_desktop_clients_do(run: str, tmp_path: Path) -> None:
     with fleet(tmp_path, run) as made, made.gateway() as gateway:
         replicas = made.replicas()

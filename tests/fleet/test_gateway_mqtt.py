@@ -44,6 +44,7 @@ def gateway(lines: MqttLines, server: FleetLog, folder: Path, **options: float) 
         yield made
 
 
+@pytest.mark.slow
 def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
     model = zo_model(RUN)
     server = FleetLog(model, RUNS[RUN][1], STEPS, SAMPLES, tmp_path / "server.zolog")

@@ -257,7 +257,8 @@ def command(url: str, path: Path, *options: Any) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize(("name", "unit"), [("weight", 8), pytest.param("node", 1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "unit"), [("weight", 8), ("node", 1)])
 def test_processes_on_both_ends_are_killed(name: str, unit: int, tmp_path: Path) -> None:
     path = tmp_path / "run.zolog"
     options = ("--pace", 0.03, "--steps", 60, "--unit", unit)

@@ -42,6 +42,7 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "processor", "sets", "missing"),
     [
@@ -52,7 +53,6 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
             ["neon", "portable"],
             ["neon-dot"],
             id="arm-without-dot-products",
-            marks=pytest.mark.slow,
         ),
         pytest.param(
             X86,
@@ -60,7 +60,6 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
             ["portable"],
             ["avx512-vnni", "avx2"],
             id="x86-without-avx2",
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -188,6 +188,7 @@ def killed(folder: Path, kills: int, steps: int, every: int) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed(tmp_path: Path) -> None:
     assert killed(tmp_path, 3, 1500, 20) >= 2
