@@ -37,6 +37,7 @@ from tflm_zo.logs.padding import unpadded
 
 LIBRARY = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and lib.cmsis_nn)
 ALGORITHMS = ("node", "weight")
+pytestmark = pytest.mark.slow
 
 
 def is_installation(block: Block) -> bool:

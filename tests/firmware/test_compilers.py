@@ -128,9 +128,10 @@ def test_c_sources_at_every_level(
     compile_c(compiler, core, kind, tmp_path, *flags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compiler", "core"),
-    [("gcc", "cortex-m55"), pytest.param("clang", "cortex-m4", marks=pytest.mark.slow)],
+    [("gcc", "cortex-m55"), ("clang", "cortex-m4")],
 )
 def test_macros_that_are_0_mean_no_extension(compiler: str, core: str, kind: str, tmp_path: Path) -> None:
     # Instructions of an extension are asked for by one macro, and not by its being defined.

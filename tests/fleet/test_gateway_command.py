@@ -27,6 +27,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_it_says_who_is_there(model: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
