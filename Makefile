@@ -1,5 +1,5 @@
 # make demo    the main job on real data, from nothing
-# make test    every test but the long ones (under ten minutes), which are `make test-slow`; .ci/run has both
+# make test    every test but the long ones (under ten minutes), which are `make test-slow`
 # make lint    formatting, style and types
 # make docs    the documentation's site, in build/docs; `make docs-links` asks the web for pages that it links to
 # make wheel   dist/*.whl of this machine, which installs without a compiler
