@@ -87,7 +87,7 @@ def trained(events: list[Any], *callbacks: Callback, step: int = 0) -> tuple[Any
         steps_per_epoch=PER_EPOCH,
         interrupted=False,
         stop_training=False,
-        runtime=SimpleNamespace(metadata=SimpleNamespace(loss=None)),
+        runtime=SimpleNamespace(metadata=SimpleNamespace(loss_unit=1.0)),
     )
     run: Any = ScriptedRun(events, step)
     session = Session(trainer, run, None, None, may_end=False)

@@ -280,6 +280,7 @@ class Mortal:
         raise SettingsError("no")
 
 
+@pytest.mark.slow
 def test_workers_that_keep_dying() -> None:
     with Workers(1) as workers:
         workers.start(Mortal)
@@ -299,6 +300,7 @@ def test_a_call_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
         assert workers.call("wait", [(0.0,), (0.1,)], lambda _: (0.0,)) == first
 
 
+@pytest.mark.slow
 def test_what_a_call_raises_is_raised_here() -> None:
     with Workers(2) as workers:
         workers.start(Mortal)
