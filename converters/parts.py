@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Final
 
 import numpy as np
@@ -51,7 +50,10 @@ def part_in_int8(graph: Subgraph) -> list[Operator]:
         found.append(op)
         op.replace_input(before.outputs[0], source)
         for part in op.outputs:
-            part.type, part.quantization = source.type, copy.deepcopy(source.quantization)
+            part.type, part.quantization = (
+                source.type,
+                source.quantization.copy() if source.quantization else None,
+            )
         useless = [o for o in readers if o.outputs[0] not in graph.outputs]
         useless = [o for o in useless if quantization_of(o.outputs[0]) == quantization_of(source)]
         for reader in useless:

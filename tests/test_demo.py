@@ -46,6 +46,7 @@ def check_story(result: DemoResult, said: list[str]) -> None:
     assert said[-1] == "repeating the run in TFLM"
 
 
+@pytest.mark.slow
 def test_story(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 from pathlib import Path
@@ -14,6 +13,7 @@ from .metadata_entry import Metadata
 from .operator_code import OperatorCode
 from .signature import Signature
 from .subgraph import Subgraph
+from .tensor import Tensor
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -81,11 +81,34 @@ class Model:
 
     def copy(self) -> Model:
         """Returns a copy that shares nothing with this model that could be changed."""
-        # Half of the time goes to what is not modelled, which nobody changes: the writer completes copies.
-        tensors = [t for graph in self.subgraphs for t in graph.all_tensors()]
-        kept = [t.raw for t in tensors]
-        kept += [t.quantization.raw for t in tensors if t.quantization is not None]
-        return copy.deepcopy(self, {id(raw): raw for raw in kept})
+        buffers: dict[Buffer, Buffer] = {}
+
+        def own(buffer: Buffer) -> Buffer:
+            if buffer not in buffers:
+                buffers[buffer] = Buffer(buffer.data)
+            return buffers[buffer]
+
+        graphs: dict[Subgraph, Subgraph] = {}
+        tensors: dict[Tensor, Tensor] = {}
+        codes = {code: dataclasses.replace(code) for code in self.operator_codes}
+        result = dataclasses.replace(
+            self, buffers=[own(b) for b in self.buffers], operator_codes=[*codes.values()]
+        )
+        for graph in self.subgraphs:
+            for tensor in graph.all_tensors():
+                copied = tensors[tensor] = tensor.copy()
+                copied.buffer = own(tensor.buffer)
+            graphs[graph] = graph.copy(tensors)
+            for op in graphs[graph].operators:
+                op.code = codes.setdefault(op.code, dataclasses.replace(op.code))
+        result.subgraphs = list(graphs.values())
+        if self.signatures is not None:
+            result.signatures = [s.copy(graphs, tensors) for s in self.signatures]
+        if self.metadata is not None:
+            result.metadata = [Metadata(m.name, own(m.buffer)) for m in self.metadata]
+        if self.metadata_buffers is not None:
+            result.metadata_buffers = [own(b) for b in self.metadata_buffers]
+        return result
 
     def to_bytes(self) -> bytes:
         """Returns the model as the bytes of a .tflite file, deterministic, with buffers aligned to 16.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConversionError
@@ -75,8 +76,10 @@ class Operator:
         """Replaces ``old`` by ``new`` wherever it is an input."""
         self.inputs = [new if t is old else t for t in self.inputs]
 
-    def copy(self, tensors: dict[Tensor, Tensor]) -> Operator:
+    def copy(self, tensors: Mapping[Tensor, Tensor]) -> Operator:
         """Returns a copy that refers to ``tensors[t]`` wherever this operator refers to t."""
+        raw = copy.copy(self.raw)  # the writer completes a copy; passes change the options
+        raw.builtinOptions = copy.deepcopy(self.raw.builtinOptions)
         return dataclasses.replace(
             self,
             inputs=[None if t is None else tensors[t] for t in self.inputs],
@@ -84,5 +87,5 @@ class Operator:
             intermediates=None
             if self.intermediates is None
             else [None if t is None else tensors[t] for t in self.intermediates],
-            raw=copy.deepcopy(self.raw),
+            raw=raw,
         )

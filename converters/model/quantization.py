@@ -43,3 +43,7 @@ class Quantization:
     def zero_point(self) -> int:
         """The zero point that belongs to ``scale``; 0 where none is stored."""
         return int(self.zero_points[0]) if len(self.zero_points) else 0
+
+    def copy(self) -> Quantization:
+        """Returns a copy with arrays of its own."""
+        return dataclasses.replace(self, scales=self.scales.copy(), zero_points=self.zero_points.copy())

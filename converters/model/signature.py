@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from .subgraph import Subgraph
 from .tensor import Tensor
@@ -24,3 +25,8 @@ class Signature:
     subgraph: Subgraph
     inputs: list[tuple[str, Tensor]] = dataclasses.field(default_factory=list)
     outputs: list[tuple[str, Tensor]] = dataclasses.field(default_factory=list)
+
+    def copy(self, subgraphs: Mapping[Subgraph, Subgraph], tensors: Mapping[Tensor, Tensor]) -> Signature:
+        """Returns a copy that refers to ``subgraphs[g]`` and ``tensors[t]`` where this one has g and t."""
+        inputs, outputs = ([(name, tensors[t]) for name, t in side] for side in (self.inputs, self.outputs))
+        return Signature(self.key, subgraphs[self.subgraph], inputs, outputs)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .operator import Operator
@@ -43,6 +43,16 @@ class Subgraph:
             if tensor is not None and tensor not in seen:
                 seen.add(tensor)
                 yield tensor
+
+    def copy(self, tensors: Mapping[Tensor, Tensor]) -> Subgraph:
+        """Returns a copy that refers to ``tensors[t]`` wherever this subgraph refers to t."""
+        return dataclasses.replace(
+            self,
+            tensors=[tensors[t] for t in self.tensors],
+            inputs=[tensors[t] for t in self.inputs],
+            outputs=[tensors[t] for t in self.outputs],
+            operators=[op.copy(tensors) for op in self.operators],
+        )
 
     def _mentions(self) -> Iterator[Tensor | None]:
         yield from self.tensors

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from typing import Any
@@ -89,7 +88,6 @@ class Tensor:
         self.buffer = Buffer(array.tobytes())
 
     def copy(self) -> Tensor:
-        """Returns a copy that shares the buffer."""
-        return dataclasses.replace(
-            self, quantization=copy.deepcopy(self.quantization), raw=copy.deepcopy(self.raw)
-        )
+        """Returns a copy that shares the buffer and ``raw``, of which the writer completes a copy."""
+        quantization = None if self.quantization is None else self.quantization.copy()
+        return dataclasses.replace(self, quantization=quantization)

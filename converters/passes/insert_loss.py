@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import struct
 from typing import Final
@@ -39,7 +38,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
             loss.tensor.shape,
             TensorType.INT8,
             model.empty_buffer,
-            copy.deepcopy(loss.tensor.quantization),
+            loss.tensor.quantization.copy() if loss.tensor.quantization else None,
         )
     else:
         shape = (batch,) if loss.kind in SOFTMAX_KINDS else (batch, loss.elements)

@@ -35,6 +35,7 @@ def report(path: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)["digits"]
 
 
+@pytest.mark.slow
 def test_report_of_complete_results(tmp_path: Path) -> None:
     """Nothing is measured again; the third seed and third run are not asked for."""
     pytest.importorskip("tensorflow")

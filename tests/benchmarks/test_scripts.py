@@ -43,6 +43,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_training_throughput(model: Path) -> None:
     pytest.importorskip("threadpoolctl")
     result = run("training_throughput", model, "--rounds", 1, "--seconds", 0.05, "--batch", 8)
@@ -122,6 +123,7 @@ def test_no_classifier() -> None:
         random_data(runtime, 4)
 
 
+@pytest.mark.slow
 def test_commands(model: Path) -> None:
     result = run("commands", model, "--rounds", 1, "--steps", 100)
     assert list(result) == ["start_s", "plan", "report"] and min(result.values()) > 0

@@ -50,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_snapshot_of_a_state_that_no_run_has(folder: Path, tmp_path: Path) -> None:
     """A slot is whole and its running mean is none: it is taken for damaged before any weight is set."""
     data = bytearray((folder / "node.zolog").read_bytes())

@@ -13,6 +13,7 @@ import pytest
 
 import tflm_zo as zo
 from helpers.commands import invoke
+from helpers.examples import slow_but
 from helpers.models import MODELS
 from helpers.refusals import refused, wrong_usage
 from tflm_zo.firmware import BlockSearch
@@ -80,7 +81,7 @@ def test_the_table_of_the_firmware_has_the_ram_of_the_plan() -> None:
     assert cells[-1] == found.best.ram == sum(cells[:-1])
 
 
-@pytest.mark.parametrize("options", [(), ("--power", "30m", "--choose-block", "2")])
+@pytest.mark.parametrize("options", slow_but([()], [(), ("--power", "30m", "--choose-block", "2")]))
 def test_it_is_one_screen(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """40 lines of 80 characters, tables within them, and the bytes and times of each way."""
     monkeypatch.setenv("COLUMNS", "80")

@@ -136,7 +136,7 @@ def test_nohup(folder: Path) -> None:
     assert len(SeedLog.read(folder / "cut.zolog").steps) == 3000
 
 
-@pytest.mark.parametrize("more", [("--resume",), ("--force",)])
+@pytest.mark.parametrize("more", slow_but([("--resume",)], [("--resume",), ("--force",)]))
 @pytest.mark.parametrize("kind", slow_but(["weight"], ["weight", "node"]))
 def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> None:
     """The second is refused and changes nothing; the first ends as if there had been none."""

@@ -36,6 +36,7 @@ def biases_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     return {t.name: t.numpy() for t in found if t is not None and t.type_name == "INT32"}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(sorted(NETWORKS)),

@@ -277,8 +277,8 @@ def test_softmax_however_it_is_written(end: Any) -> None:
     ("kind", "options"),
     [
         ("GRU", {}),
-        ("GRU", {"reset_after": False, "return_sequences": True}),
-        ("LSTM", {"return_sequences": True}),
+        pytest.param("GRU", {"reset_after": False, "return_sequences": True}, marks=pytest.mark.slow),
+        pytest.param("LSTM", {"return_sequences": True}, marks=pytest.mark.slow),
     ],
 )
 def test_unrolled_layers_over_a_window(kind: str, options: dict[str, bool], tmp_path: Path) -> None:
@@ -327,6 +327,7 @@ def test_tensorflow_is_imported_late() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_pretraining() -> None:
     x, y = data(8, 8, 1), np.arange(60) % 4
     weights = []

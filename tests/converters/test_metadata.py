@@ -102,6 +102,7 @@ def test_what_was_written_is_read(kind: str) -> None:
     use(load_model(model_of(kind)))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32 - 1), st.integers(1, 3))
 @example("nodes", 1, 1)

@@ -75,6 +75,7 @@ def test_the_same_data_give_the_same_bytes() -> None:
     assert quantize(made, x).model.to_bytes() == quantize(load_model(made), x).model.to_bytes()
 
 
+@pytest.mark.slow
 def test_it_is_trained_from_the_command_line(tmp_path: Path) -> None:
     """As the page has it: digits, upright before and turned after."""
     datasets = pytest.importorskip("sklearn.datasets", reason="NO scikit-learn: NOTHING WAS TRAINED")

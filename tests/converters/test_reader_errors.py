@@ -185,6 +185,7 @@ def test_byte_flips(model: bytes, flips: list[tuple[int, int]]) -> None:
     use(bytes(data))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(position=st.integers(0, 2**20), value=st.sampled_from([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]))
 @example(position=144, value=1)  # a signature that names a filter

@@ -77,7 +77,7 @@ def as_measured(model: Model, x: Any) -> bytes:
     return with_statistics(model, channel_statistics_of(model, x)).to_bytes()
 
 
-@pytest.mark.parametrize("size", [1, 0.05])
+@pytest.mark.parametrize("size", slow_but([1], [1, 0.05]))
 def test_statistics_are_those_of_the_training_data(size: float) -> None:
     """Of small values batch norm's epsilon is a good part."""
     old = images(1) * np.float32(size)
@@ -188,6 +188,7 @@ def test_where_batch_norm_knows_nothing_the_data_count(build: Any) -> None:
     assert result.to_bytes() == as_measured(result, x)
 
 
+@pytest.mark.slow
 def test_a_part_that_was_trained_with_the_rest_counts() -> None:
     body = trained_on(network(), images(1))
     image = keras.Input((10, 10, 2))

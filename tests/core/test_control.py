@@ -317,6 +317,7 @@ class Ledger:
             body = body[4 + 2 * len(pairs) :]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 8), st.floats(0.01, 0.6))
 def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):

@@ -19,6 +19,7 @@ def test_without_data_it_says_what_is_missing(tmp_path: Path) -> None:
     assert not (tmp_path / "voice").exists()
 
 
+@pytest.mark.slow
 def test_no_utterance_is_in_two_parts() -> None:
     data("TFLM_ZO_DATA", "fsdd.npz")
     module = program("new_voice")

@@ -53,7 +53,7 @@ def test_devices_answer_as_desktop_clients_do(run: str, tmp_path: Path) -> None:
             gateway.answer()
 
 
-@pytest.mark.parametrize("unit", [1, 8])
+@pytest.mark.parametrize("unit", slow_but([1], [1, 8]))
 def test_lines_that_lose_double_and_change_bytes(unit: int, tmp_path: Path) -> None:
     with fleet(tmp_path, "weight", 2, unit=unit) as made, made.gateway(deadline=60) as gateway:
         replicas = made.replicas()
@@ -71,6 +71,7 @@ def test_lines_that_lose_double_and_change_bytes(unit: int, tmp_path: Path) -> N
         assert all(port.damage.count > 3 for port in made.ports.values())
 
 
+@pytest.mark.slow
 def test_a_device_that_sleeps_gets_what_it_has_missed(tmp_path: Path, caplog: Any) -> None:
     with fleet(tmp_path, "weight", 3) as made, made.gateway(deadline=3) as gateway:
         do_steps(made, gateway, 2)
@@ -94,6 +95,7 @@ def test_a_device_that_sleeps_gets_what_it_has_missed(tmp_path: Path, caplog: An
             assert made.checksums == {made.server.weights_checksum}
 
 
+@pytest.mark.slow
 def test_a_device_that_loses_its_power_at_any_request(tmp_path: Path) -> None:
     with fleet(tmp_path, "weight", 2) as made, made.gateway(deadline=20) as gateway:
         replicas = made.replicas()
@@ -310,6 +312,7 @@ def test_a_sample_that_cannot_be_read(tmp_path: Path) -> None:
 # --- devices that are slow, looked at, or cut off within a write ------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_straggler_is_left_out_and_gives_its_evaluation_up(tmp_path: Path) -> None:
     with fleet(tmp_path, "weight", 2) as made, made.gateway(deadline=1.5) as gateway:
         do_steps(made, gateway, 1)

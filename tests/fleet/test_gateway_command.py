@@ -129,6 +129,7 @@ def said(url: str, data: bytes) -> bytes:
         port.close()
 
 
+@pytest.mark.slow
 def test_a_port_stays_open_while_programs_come_and_go() -> None:
     one, other = Echo(), Echo()
     with kept_ports({"a": one.open, "b": other.open}) as kept:

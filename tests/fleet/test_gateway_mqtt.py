@@ -115,6 +115,7 @@ def test_a_broker_that_stays_away(tmp_path: Path) -> None:
     server.close()
 
 
+@pytest.mark.slow
 @needs_certificates
 def test_a_broker_that_asks_for_a_password_and_speaks_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

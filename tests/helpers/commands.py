@@ -7,14 +7,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+import typer
+from click.testing import CliRunner
 
 from tflm_zo.cli.app import app
+
+#: Built once: that takes longer than most commands.
+COMMAND = typer.main.get_command(app)
 
 
 def invoke(*arguments: Any) -> Any:
     """``tflm-zo ARGUMENTS``, however it ends."""
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(COMMAND, [str(argument) for argument in arguments])
 
 
 def run(*arguments: Any, code: int = 0) -> Any:

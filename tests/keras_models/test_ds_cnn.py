@@ -41,6 +41,7 @@ def test_embedding_none_is_as_wide_as_the_rest() -> None:
     assert [w.shape for w in plain.weights] == [w.shape for w in wide.weights]
 
 
+@pytest.mark.slow
 def test_embedding_carries_nodes_and_is_trained() -> None:
     """Converted to int8, a node for each channel of the embedding and each class, both layers moving."""
     from tflm_zo.converters import read_metadata

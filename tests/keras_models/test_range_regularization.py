@@ -79,6 +79,7 @@ def test_fit_pays_for_it_inside_the_block_only() -> None:
     assert losses() == pytest.approx(plain, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_ranges_become_narrower() -> None:
     def trained(weight: float | None) -> float:
         keras.utils.set_random_seed(3)

@@ -281,6 +281,7 @@ def test_processes_on_both_ends_are_killed(name: str, unit: int, tmp_path: Path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["flash.bin", "run.zolog"]
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "run.zolog"
     with board(tmp_path, "weight", "--steps", 5) as made:

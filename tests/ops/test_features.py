@@ -143,6 +143,7 @@ def test_without_anything(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_one_back(tmp_path):
     found = refusals(tmp_path, "-DZO_FEATURES=0", "-DZO_WITH_MASKS=1", "-DZO_WITH_GAUSSIAN=1")
     assert found[0] == [0, 6, 0, 6]

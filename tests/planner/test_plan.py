@@ -166,7 +166,7 @@ def test_a_chosen_block_is_one_more_way() -> None:
     assert way["layers"] == ["conv2", "fc1"]  # the one with the most weights
 
 
-@pytest.mark.parametrize("blocks", [2, 4])
+@pytest.mark.parametrize("blocks", slow_but([2], [2, 4]))
 def test_what_a_block_takes_is_what_firmware_says(blocks: int) -> None:
     search = dataclasses.replace(BLOCKS, blocks=blocks)
     found = zo.plan(MODELS["lenet5"](), search=search)
@@ -207,7 +207,10 @@ def test_more_blocks_than_layers_are_refused() -> None:
         zo.plan(MODELS["lenet5"](), search=BlockSearch(blocks=9))
 
 
-@pytest.mark.parametrize(("name", "most"), [("lenet5", 2_000_000), ("vww_96_int8.tflite", 4_500_000)])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("lenet5", 2_000_000), pytest.param("vww_96_int8.tflite", 4_500_000, marks=pytest.mark.slow)],
+)
 def test_what_a_plan_costs(name: str, most: int) -> None:
     """In calls: that of MLPerf Tiny's largest network has half again as many as today, at most."""
     if name in MODELS:

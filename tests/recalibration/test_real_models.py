@@ -95,6 +95,7 @@ def test_resnet_8_gains_from_16_images_or_is_left_as_it_was(resnet: Any, name: s
     assert found.uneven == (name == "turned")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "gain"), [("clean", 0.02)])
 def test_statistics_of_the_training_data_are_worth_more_than_those_of_images_at_hand(
     resnet: Any, name: str, gain: float

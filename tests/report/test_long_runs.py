@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pytest
+
 from helpers.commands import run
 from helpers.counting import calls_of
 from helpers.long_logs import seed_log
@@ -35,6 +37,7 @@ def test_what_a_step_costs(runs: Path, tmp_path: Path) -> None:
     assert calls[0] < 700_000
 
 
+@pytest.mark.slow
 def test_the_largest_pages(runs: Path) -> None:
     """As many runs as there can be, of a network with 60 layers and 1,000 classes."""
     (found,) = report_runs([read_run(runs / "long.zolog", [])]).runs

@@ -82,7 +82,10 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/weights_minus_128": ("", {}),
     "made/zip_at_end": ("", {}),
 }
-SLOW = {"openmv-blazeface_front_128", "openmv-face_landmarks_192", "openmv-fomo_face_detection"}
+SLOW = {
+    *("openmv-blazeface_front_128", "openmv-face_landmarks_192", "openmv-fomo_face_detection"),
+    *("mlonmcu-models-CNN_full_quantized", "tinyengine-detection", "tinyengine-vww"),
+}
 
 
 def test_every_file_is_in_the_table() -> None:

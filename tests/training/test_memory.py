@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
@@ -22,7 +23,7 @@ X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, len(X))
 
 
-@pytest.mark.parametrize("kind", ["weight", "node"])
+@pytest.mark.parametrize("kind", slow_but(["node"], ["weight", "node"]))
 def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A float and what refers to it are 32 bytes; here losses lie in a file from the first step on."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 64)

@@ -188,6 +188,7 @@ class Die(Callback):
             raise MemoryError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -290,6 +291,7 @@ def test_workers_that_keep_dying() -> None:
         assert workers.call("wait", [(0.0,)], lambda _: (0.0,)) != [process]
 
 
+@pytest.mark.slow
 def test_a_call_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray is asked now and then whether the worker is there."""
     monkeypatch.setattr("tflm_zo.training.workers._PATIENCE", 0.02)
@@ -317,6 +319,7 @@ class Elsewhere(_Holder):
         return "127.0.0.1", 9
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_be_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tflm_zo.training.workers._Holder", Elsewhere)
     with Workers(1) as workers:
@@ -363,6 +366,7 @@ def test_refused() -> None:
         trainer.fit(*samples(trainer), steps=2)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model.tflite").write_bytes(MODELS["small_cnn"]())
@@ -380,6 +384,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]), ids=lambda s: s.name
 )
@@ -406,6 +411,7 @@ def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None
     )
 
 
+@pytest.mark.slow
 def test_blocks_are_probed_alike(tmp_path: Path) -> None:
     model, settings = made("nodes, residual")
     x, y = samples(Trainer(model, settings))
@@ -430,6 +436,7 @@ def test_blocks_are_probed_alike(tmp_path: Path) -> None:
     assert [block for block, _, _ in told] == [1, 2] and told[-1][1] == told[-1][2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", slow_but([2], [1, 2, 4]))
 def test_recalibration_is_the_same(count: int) -> None:
     model = load_model(MODELS["residual"]())

@@ -12,6 +12,7 @@ from flwr.app import Context, RecordDict
 from device.emulation import needs_compiler
 from device.runs import RUNS, SAMPLES, samples, zo_model
 from fleet.devices import fleet
+from helpers.examples import slow_but
 from tflm_zo.fleet import FleetLog, Replica
 from tflm_zo.fleet.flower import FleetClient, FleetStrategy, GatewayClient, LocalGrid, client_app, gateway_of
 
@@ -32,7 +33,9 @@ def alone(path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("lost", ["the node's state", "the node's state and the log"])
+@pytest.mark.parametrize(
+    "lost", slow_but(["the node's state and the log"], ["the node's state", "the node's state and the log"])
+)
 def test_a_gateway_beside_a_desktop_client(lost: str, tmp_path: Path) -> None:
     with fleet(tmp_path, RUN, 2, steps=STEPS) as made:
         lines = {name: (lambda port=port: port) for name, port in made.ports.items()}

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 import tflm_zo
-from tflm_zo.cli import app
+from helpers.commands import COMMAND
 from tflm_zo.converters import ConversionError
 from tflm_zo.core import NativeError
 from tflm_zo.data import DataError
@@ -30,7 +30,6 @@ DOCUMENTED = (
     *(ConversionError, DataError, LogError, SettingsError, ModelError, InvokeError, NativeError),
     *(RuntimeUnavailableError, MemoryError, typer.BadParameter),
 )
-COMMAND = typer.main.get_command(app)  # built once: that takes longer than most commands
 PACKAGE = str(Path(tflm_zo.__file__).parent)
 CONVERTERS = str(Path(sys.modules["tflm_zo.converters"].__file__ or "").parent)
 
