@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .data import Array
+from ..io.arrays import Array
 from .keras_names import all_layers
 from .keras_source import FixedModel
 

@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ..io.arrays import Array
+from ..io.errors import DataError
 from .channel_statistics import Statistics, with_statistics
-from .data import Array
-from .errors import ConversionError, DataError
+from .errors import ConversionError
 from .grow_classes import grow_classes
 from .model import Model, Operator, Tensor
 from .model.schema import BuiltinOperator, TensorType

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..io.arrays import Array
+from ..io.errors import DataError
 from .channel_statistics import Statistics
 from .conversion import (
     ConversionReport,
@@ -25,8 +27,7 @@ from .conversion import (
     warning_of_training,
     warnings_of,
 )
-from .data import Array
-from .errors import ConversionError, DataError
+from .errors import ConversionError
 from .keras_names import KerasNames, order_and_name
 from .keras_source import FixedModel, first_line, load_keras, quiet, tensorflow_and_keras, with_fixed_batch
 from .model import Model, load_model

@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from ..io.text import one_line
 from .check_kernel import MOST_CLASSES
-from .errors import ConversionError, ConversionWarning, one_line
+from .errors import ConversionError, ConversionWarning
 from .kernels import CONVERSIONS, FILTER_OPERATORS
 from .model import Model, Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator as B

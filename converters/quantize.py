@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..io.arrays import Array
+from ..io.errors import DataError
 from .conversion import (
     ConversionResult,
     accuracy,
@@ -27,8 +29,7 @@ from .conversion import (
     warning_of_training,
     warnings_of,
 )
-from .data import Array
-from .errors import ConversionError, DataError
+from .errors import ConversionError
 from .keras_source import first_line, quiet
 from .model import Buffer, Model, Signature, Subgraph, Tensor, load_model
 from .model.schema import BuiltinOperator, TensorType

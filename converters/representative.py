@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .data import (
+from ..io.arrays import (
     Array,
     as_array,
     check_count,
@@ -21,7 +21,7 @@ from .data import (
     sizes,
     unmasked,
 )
-from .errors import DataError
+from ..io.errors import DataError
 
 __all__ = ["representative_labels", "representative_samples"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
+from ..io.table import table
 from .channel_statistics import read_statistics
 from .constants import ETHOS_U, METADATA_NAME
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Tensor
 from .operator_costs import filter_of, macs
 from .passes.layer_names import operator_names, shown_name
-from .table import table
 
 __all__ = ["render_summary", "summarize", "trained_by"]
 

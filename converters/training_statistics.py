@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..io.arrays import Array
 from .batch_norm import normalized_by, remembering_layers
 from .channel_statistics import Statistics
-from .data import Array
 from .keras_names import order_and_name
 from .keras_source import FixedModel, quiet
 from .model import Model, Operator, load_model

@@ -30,8 +30,8 @@ from tasks import TASKS
 
 from tflm_zo import load_model
 from tflm_zo.converters import InjectSettings, Model
-from tflm_zo.converters.table import table, table_console
 from tflm_zo.data import prepare
+from tflm_zo.io.table import table, table_console
 from tflm_zo.recalibration import recalibrate
 from tflm_zo.runtime import load
 from tflm_zo.training.evaluation import evaluate

@@ -7,7 +7,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from ..files import write_output
+from ...io.files import write_output
 from .buffer import Buffer
 from .metadata_entry import Metadata
 from .operator_code import OperatorCode
@@ -58,8 +58,8 @@ class Model:
         """Prints the tables of ``tflm-zo inspect``: inputs and outputs, operators, and a ZO model's trainable
         filters.
         """
+        from ...io.table import table_console
         from ..summary import render_summary, summarize
-        from ..table import table_console
 
         render_summary(table_console(), summarize(self, len(self.to_bytes())), "model")
 

@@ -77,11 +77,6 @@ def text(raw: bytes | str | None) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
 
 
-def printable(name: str) -> str:
-    """Returns a name in which bytes that are no UTF-8 in the file are replaced by U+FFFD."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def raw_text(value: str, original: bytes | str | None = None) -> bytes | None:
     """Returns the bytes to store for a string; None (field absent) if it is empty and was absent before."""
     if not value and original is None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ...io.text import printable
 from .. import constants
 from ..model import Model, Tensor
-from ..model.schema import printable
 from ..settings import InjectSettings
 from .plan import Plan
 

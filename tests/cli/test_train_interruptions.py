@@ -21,7 +21,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.processes import command, start, wait_until
 from tflm_zo.converters import export_model, load_model
-from tflm_zo.converters.files import NewFile
+from tflm_zo.io.files import NewFile
 from tflm_zo.logs import SeedLog, SnapshotLog
 from tflm_zo.training import replay_log
 

@@ -25,7 +25,7 @@ from helpers.keras_networks import (
     two_inputs,
 )
 from tflm_zo.converters import ConversionError, convert, load_model
-from tflm_zo.converters.errors import DataError
+from tflm_zo.io.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("keras_seed")
 

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.keras_networks import check_full_int8, data, keras, layers, small, tf
 from tflm_zo.converters import ConversionError, convert
-from tflm_zo.converters.errors import DataError
+from tflm_zo.io.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("keras_seed")
 

@@ -25,7 +25,7 @@ from helpers.keras_networks import (
 )
 from helpers.refusals import refused
 from tflm_zo.converters import ConversionError, Model, convert, load_model, quantize
-from tflm_zo.converters.errors import DataError
+from tflm_zo.io.errors import DataError
 from tflm_zo.training import Trainer, algorithms
 
 pytest.importorskip(

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from helpers.weight_runs import SETTINGS, X, Y, zo_model
-from tflm_zo.converters.files import NewFile
+from tflm_zo.io.files import NewFile
 from tflm_zo.training import Callback, CSVLogger, EarlyStopping, ProgressBar, Trainer
 
 

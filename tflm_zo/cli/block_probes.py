@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ..converters.table import table
+from ..io.table import table
 from ..logs import IncompleteHeaderError
 from ..training import BlockProbes, Workers
 from .progress import counting_bar

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from ..converters.model.schema import printable
 from ..converters.passes.layer_names import shown_name
+from ..io.text import printable
 from .option_names import in_option_syntax, options_of
 
 __all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "warn"]

@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table
 
 from ..converters import Model, read_metadata
-from ..converters.table import table
 from ..core import NodeLayer
+from ..io.table import table
 from ..training import algorithm_for
 from ..training.costs import Costs, NodeCosts
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from ..converters.files import check_output, claim_name, write_output
+from ..io.files import check_output, claim_name, write_output
 
 __all__ = ["check_different", "check_output", "claim_outputs", "write_files", "write_output"]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..converters import InjectSettings, Model, read_metadata
 from ..converters.channel_statistics import read_statistics
-from ..converters.data import read_arrays
+from ..io.arrays import read_arrays
 from ..recalibration import Recalibration, recalibrate
 from ..training import Workers
 from ..training.injection import inject_plain

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from ..converters.model.schema import printable
-from ..converters.table import table_console
+from ..io.table import table_console
+from ..io.text import printable
 from .output_file import write_output
 
 __all__ = ["show", "write_report"]

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-from ..converters.table import table
+from ..io.table import table
 from ..training import Callback, Trainer
 from ..training.length import most_budget_steps
 from .block_probes import choice_table

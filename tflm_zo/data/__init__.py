@@ -5,8 +5,8 @@ data = prepare(runtime, "digits.npz")  # or arrays: prepare(runtime, x, y)
 trainer.fit(data)
 """
 
-from ..converters.data import read_arrays
-from ..converters.errors import DataError
+from ..io.arrays import read_arrays
+from ..io.errors import DataError
 from .levels import DataWarning, to_levels, to_real
 from .prepare import Data, Labels, Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
 

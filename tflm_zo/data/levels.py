@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..converters.errors import DataError
+from ..io.errors import DataError
 
 __all__ = ["DataWarning", "quantize", "real_samples", "to_levels", "to_real", "warn_implausible"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..converters import ZoLoss
-from ..converters.data import (
+from ..io.arrays import (
     Gathered,
     as_array,
     check_count,
@@ -23,7 +23,7 @@ from ..converters.data import (
     naming,
     read_labels,
 )
-from ..converters.errors import DataError
+from ..io.errors import DataError
 from .levels import quantize, real_samples, warn_implausible
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ..converters.files import claim_name, hidden_name, lock, remove_stale
+from ..io.files import claim_name, hidden_name, lock, remove_stale
 
 #: The file that tells a generated folder, and what in it was changed: ``sha256sum -c`` reads it.
 CHECKSUMS: Final = "zo_files.sha256"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model, WeightArray, initial_weights, read_metadata
-from ..converters.files import write_output
+from ..io.files import write_output
 from ..logs import fingerprint
 from .errors import FleetError
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ..converters.files import write_output
+from ..io.files import write_output
 from ..logs.live_log import LiveLog
 from ..logs.padding import padded, unpadded
 from .errors import LinkError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..converters.files import lock_file, new_file, write_output
+from ..io.files import lock_file, new_file, write_output
 from .padding import is_padded, unpadded
 
 __all__ = ["LogFile", "log_exists"]

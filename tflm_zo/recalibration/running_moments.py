@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, load_model
-from ..converters.files import write_output
 from ..converters.model import Operator, Subgraph
 from ..converters.passes.layer_names import layers_of
 from ..converters.rescale_channels import layers_with_filters, why_fixed
 from ..data import DataError, Samples, read_arrays
+from ..io.files import write_output
 from .layer_walk import outputs_of, prepared
 from .moments import Moments, moments_of
 

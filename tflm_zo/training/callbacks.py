@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..converters.files import NewFile
+from ..io.files import NewFile
 
 if TYPE_CHECKING:
     from .trainer import Trainer

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, WeightArray, export_model, initial_weights, load_model, with_initial_weights
-from ..converters.files import write_output
 from ..data import Data, Labels, Samples, prepare, prepare_samples
+from ..io.files import write_output
 from ..runtime import load
 from .algorithms import usual_settings
 from .best_state import measured_samples, measuring_interval

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from ...converters import InjectSettings
-from ...converters.table import table
+from ...io.table import table
 from ...training import ALGORITHMS, algorithm, inject_settings
 from ...training.algorithms import summary
 from ...training.setting_texts import written, written_settings

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ...converters import load_model, read_metadata
-from ...converters.files import claim_name
+from ...io.files import claim_name
 from ...logs.live_log import LiveLog
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
 from ..options import Force, Json

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ...converters.passes.layer_names import shown_name
-from ...converters.table import table
+from ...io.table import table
 from ..failures import warn
 from ..options import Force, Json, OutputModel
 from ..output_file import check_output, write_output

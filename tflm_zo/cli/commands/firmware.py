@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 
 from ...converters import Model, load_model, read_metadata
-from ...converters.table import table
 from ...data import Data, DataError, prepare
 from ...firmware import (
     PLATFORMS,
@@ -27,6 +26,7 @@ from ...firmware import (
     generate_firmware,
     name_of,
 )
+from ...io.table import table
 from ...runtime import Inputs
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
 from ...training.algorithms import algorithm_of

@@ -19,7 +19,7 @@ from ...converters.settings import (
     QUANTIZATION_AWARE,
 )
 from ...converters.summary import trained_by
-from ...converters.table import table
+from ...io.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT

@@ -10,7 +10,7 @@ import typer
 from rich import box
 from rich.console import Console
 
-from ...converters.table import table, table_console
+from ...io.table import table, table_console
 from ...planner import Cost, Plan, Target, boards, cores
 from ...planner import plan as make_plan
 from ...training import SettingsError

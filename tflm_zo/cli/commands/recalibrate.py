@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ...converters import load_model
-from ...converters.table import table
+from ...io.table import table
 from ...recalibration import recalibrate as recalibrate_model
 from ..failures import warn
 from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads

@@ -10,8 +10,8 @@ import typer
 
 from ... import runtime as runtimes
 from ...converters import load_model, read_metadata
-from ...converters.table import table
 from ...data import prepare
+from ...io.table import table
 from ...training import algorithm_for, algorithm_of, compare_runtimes
 from ..options import DataFile, Force, Json, LabelsFile, OutputReport, ZoModelFile
 from ..output_file import check_output

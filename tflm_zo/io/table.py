@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .model.schema import printable
+from .text import printable
 
 __all__ = ["table", "table_console"]
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data as people have them, files, arrays, lists and dictionaries, as one array for each input of a model.
 
 Every way into the package that takes data goes through `gather`, so all of them take and refuse the same.

@@ -12,14 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tflm_zo.converters.files import (
-    FileInUseError,
-    NewFile,
-    check_output,
-    claim_name,
-    lock_file,
-    write_output,
-)
+from tflm_zo.io.files import FileInUseError, NewFile, check_output, claim_name, lock_file, write_output
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nameless files and locks of Linux")
 
@@ -123,7 +116,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tflm_zo.converters.files import NewFile
+from tflm_zo.io.files import NewFile
 if sys.argv[2] == "hidden name":
     del os.O_TMPFILE
 new = NewFile(Path(sys.argv[1]))
@@ -173,7 +166,7 @@ def test_a_file_that_is_being_written(system: str, tmp_path: Path) -> None:
 
 CLAIMED = """
 import os, signal, sys
-from tflm_zo.converters.files import claim_name
+from tflm_zo.io.files import claim_name
 with claim_name(sys.argv[1]):
     print("claimed", flush=True)
     sys.stdin.read()

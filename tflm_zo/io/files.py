@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Files that appear under their names whole or not at all, whatever ends the program that writes them.
 
 Everything that the package writes goes through this module: models, logs, reports, firmware.
