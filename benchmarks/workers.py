@@ -3,13 +3,12 @@
 
     python benchmarks/workers.py MODELS…
 
-Steps of weight perturbation have four queries; those of node perturbation are the default's. They are done
-by this process alone, by one worker and by two, by turns; times are those of the fastest of some rounds, as a
-step's wall clock and as a share of what is possible: a run alone, divided by workers. A call is one of each
-worker that does nothing. Of weight perturbation, the script says from it and from the time of a step alone
-what more workers would do where there are cores for them: each does an equal share of the step's invokes, as
-far as invokes can be divided, and then waits for the call, which is taken to cost as much for each worker
-more.
+Steps of weight perturbation with four queries are done by this process alone, by one worker and by two, by
+turns. Times are those of the fastest of some rounds, as a step's wall clock and as a share of the possible: a
+run alone, divided by workers. A call is one of each worker that does nothing. From it and from the time of a
+step alone the script estimates the speed of more workers on as many cores: each does an equal share of the
+step's invokes, as far as invokes can be divided, and then waits for the call, whose cost is taken to grow
+with the number of workers.
 
 Needs Ray, and a core for each worker.
 """
@@ -32,9 +31,7 @@ from rich.table import Table
 from tflm_zo import algorithms, inject, load_model
 from tflm_zo.runtime import load
 from tflm_zo.training import Workers, inject_settings
-from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.run import Run
-from tflm_zo.training.shared_node_run import SharedNodeRun
 from tflm_zo.training.shared_weight_run import SharedWeightRun
 from tflm_zo.training.weight_run import WeightRun
 
@@ -52,13 +49,9 @@ def step_time(run: Run) -> float:
     return spent / steps
 
 
-def measure(path: Path, algorithm: str, batch_size: int, counts: list[int]) -> dict[str, Any]:
+def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
     """Seconds of a step by number of workers."""
-    if algorithm == "weight":
-        settings = algorithms.weight(batch_size=batch_size, seed=1, learning_rate=0.5, queries=QUERIES)
-    else:
-        settings = algorithms.node(batch_size=batch_size, seed=1)
-    kind, shared = (WeightRun, SharedWeightRun) if algorithm == "weight" else (NodeRun, SharedNodeRun)
+    settings = algorithms.weight(batch_size=batch_size, seed=1, learning_rate=0.5, queries=QUERIES)
     model = inject(load_model(path.read_bytes()), inject_settings(settings, batch=min(batch_size, 32)))
     runtime = load(model)
     loss = runtime.metadata.loss
@@ -76,9 +69,9 @@ def measure(path: Path, algorithm: str, batch_size: int, counts: list[int]) -> d
     pools = [Workers(count) for count in counts]
     try:
         given = (model, settings, 1 << 20, [x], y)
-        runs[ALONE] = kind(runtime, *given)
+        runs[ALONE] = WeightRun(runtime, *given)
         for pool, count in zip(pools, counts, strict=True):
-            runs[count] = shared(load(model), *given, pool)
+            runs[count] = SharedWeightRun(load(model), *given, pool)
         for run in runs.values():
             run.begin()
             run.advance()
@@ -86,7 +79,7 @@ def measure(path: Path, algorithm: str, batch_size: int, counts: list[int]) -> d
             for count, run in runs.items():
                 best[count] = min(best.get(count, 1e9), step_time(run))
         call = call_time(pools[0])
-        invokes = runs[counts[0]].invokes if algorithm == "weight" else 0
+        invokes = runs[counts[0]].invokes
     finally:
         for pool in reversed(pools):
             pool.stop()
@@ -96,7 +89,7 @@ def measure(path: Path, algorithm: str, batch_size: int, counts: list[int]) -> d
         "step_seconds": best,
         "call_seconds": call,
         "efficiency": {count: best[ALONE] / count / best[count] for count in counts},
-        "foretold": {n: best[ALONE] / foretold(best[ALONE], invokes, call, n) for n in FORETOLD if invokes},
+        "foretold": {n: best[ALONE] / foretold(best[ALONE], invokes, call, n) for n in FORETOLD},
     }
 
 
@@ -121,7 +114,6 @@ def main() -> None:
     )
     parser.add_argument("models", nargs="*", type=Path, metavar="MODELS", help=".tflite files")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 512], help="samples of a minibatch")
-    parser.add_argument("--algorithm", choices=("weight", "node"), default="weight")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     try:
@@ -145,13 +137,12 @@ def main() -> None:
     cases = [(path, size) for path in arguments.models for size in arguments.batch_size]
     with progress("models", len(cases)) as advance:
         for path, size in cases:
-            results.setdefault(path.stem, []).append(measure(path, arguments.algorithm, size, counts))
+            results.setdefault(path.stem, []).append(measure(path, size, counts))
             advance(1)
     if arguments.json:
         json.dump(results, sys.stdout, indent=2)
         return
-    of_weights = arguments.algorithm == "weight"
-    table = Table(title=f"Weight perturbation, {QUERIES} queries" if of_weights else "Node perturbation")
+    table = Table(title=f"Weight perturbation, {QUERIES} queries")
     for column in (
         "model",
         "minibatch",
@@ -160,7 +151,7 @@ def main() -> None:
         "2 workers",
         "2 / possible",
         "a call",
-        *(f"{n}, foretold" for n in FORETOLD if of_weights),
+        *(f"{n}, foretold" for n in FORETOLD),
     ):
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, rows in results.items():

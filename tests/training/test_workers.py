@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +26,20 @@ from helpers.models import MODELS
 from helpers.moments import interrupt_at_line
 from helpers.processes import start, wait_until
 from helpers.settings import weight_settings
-from tflm_zo.converters import Model, load_model
+from tflm_zo.converters import Model
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.data import prepare
 from tflm_zo.logs import SeedLog
-from tflm_zo.recalibration import recalibrate
 from tflm_zo.training import (
-    BlockChoice,
     Callback,
-    Exact,
     Settings,
     SettingsError,
     Trainer,
     Workers,
     WorkersError,
     algorithms,
-    choose_block,
-    inject_for,
 )
 from tflm_zo.training.evaluation import evaluate
-from tflm_zo.training.run import Run
-from tflm_zo.training.shared_node_run import SharedNodeRun
 from tflm_zo.training.shared_weight_run import SharedWeightRun
 from tflm_zo.training.workers import _Holder
 
@@ -75,21 +67,6 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-# Layer-wise ones; minibatches have six parts of 4.
-NODES = algorithms.node(batch_size=24, queries=2)
-NODE_RUNS: dict[str, tuple[str, Settings]] = {
-    "nodes": ("small_cnn", NODES),
-    "nodes, residual": ("residual", NODES),
-    "nodes, one-sided": ("small_cnn", replace(NODES, estimator="one-sided")),
-    "nodes, exact head": ("small_cnn", replace(NODES, tasks=(*NODES.tasks, Exact()))),
-    "exact, some outputs": ("small_cnn", algorithms.fqt(batch_size=24, last=1)),
-    "weights of layers": ("small_cnn", algorithms.poor_mans_training(batch_size=24, queries=2)),
-    "weights, exact head": ("depthwise_separable", algorithms.elastic_zo(batch_size=24)),
-    "weights, one-sided": ("small_cnn", replace(algorithms.layer(batch_size=24), estimator="one-sided")),
-    "exact, a block": ("residual", replace(NODES, tasks=(*NODES.tasks, Exact(last="block")))),
-}
-
-
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One for all tests: it takes seconds to start."""
@@ -102,9 +79,6 @@ def cluster() -> Iterator[None]:
 
 
 def made(name: str) -> tuple[Model, Settings]:
-    if name in NODE_RUNS:
-        network, settings = NODE_RUNS[name]
-        return inject_for(load_model(MODELS[network]()), settings, batch=4), settings
     network, injection, changes = RUNS[name]
     model = inject_all(MODELS[network](), **{"batch": 4, "command_words": 1000, **injection})
     return model, weight_settings(**{"batch_size": 4, **changes})
@@ -137,9 +111,9 @@ def outcome(
     ("name", "workers"),
     [
         pytest.param(name, workers, marks=() if name in kept and workers == 2 else pytest.mark.slow)
-        for kept in [("chain", "momentum, blocks", "nodes, exact head")]
-        for name in (*RUNS, *NODE_RUNS)
-        for workers in ((1, 2, 4) if name in ("chain", "nodes") else (2,))
+        for kept in [("chain", "momentum, blocks")]
+        for name in RUNS
+        for workers in ((1, 2, 4) if name == "chain" else (2,))
     ],
 )
 def test_the_run_is_the_same(name: str, workers: int, tmp_path: Path) -> None:
@@ -175,10 +149,9 @@ class Kill(Callback):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["chain", "nodes"])
-def test_dead_workers_are_replaced(name: str, tmp_path: Path) -> None:
-    alone, kill = outcome(name, tmp_path / "0.zolog", 0), Kill()
-    assert outcome(name, tmp_path / "2.zolog", 2, (kill,)) == alone
+def test_dead_workers_are_replaced(tmp_path: Path) -> None:
+    alone, kill = outcome("chain", tmp_path / "0.zolog", 0), Kill()
+    assert outcome("chain", tmp_path / "2.zolog", 2, (kill,)) == alone
     assert kill.killed == 3
 
 
@@ -189,38 +162,25 @@ class Die(Callback):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [
-        ("chain", 0, 2),
-        ("nodes", 2, 0),
-        *(
-            pytest.param(*more, marks=pytest.mark.slow)
-            for more in (("chain", 2, 0), ("nodes", 0, 2), ("chain", 2, 3), ("nodes", 2, 3))
-        ),
-    ],
-)
-def test_the_run_goes_on_from_its_log(name: str, before: int, after: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3)])
+def test_the_run_goes_on_from_its_log(before: int, after: int, tmp_path: Path) -> None:
     """With other workers, or without any."""
-    alone, log = outcome(name, tmp_path / "0.zolog", 0), tmp_path / "1.zolog"
+    alone, log = outcome("chain", tmp_path / "0.zolog", 0), tmp_path / "1.zolog"
     with pytest.raises(MemoryError):
-        outcome(name, log, before, (Die(),))
-    went_on = outcome(name, log, after, resume=True)
+        outcome("chain", log, before, (Die(),))
+    went_on = outcome("chain", log, after, resume=True)
     assert (went_on[0], went_on[1]) == (alone[0], alone[1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), [("chain", SharedWeightRun), ("nodes", SharedNodeRun)])
-def test_interrupted_at_any_line(
-    name: str, kind: type[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C before random lines of Python that a step consists of. The workers, which may have got half a
     message or have answers that nobody wants any more, then evaluate the weights of the last whole step.
     """
-    files = ("shares.py", "training/workers.py", "shared_weight_run.py", "shared_node_run.py")
+    files = ("shares.py", "training/workers.py", "shared_weight_run.py")
     ended: list[tuple[int, Any, Any]] = []
 
-    model, settings = made(name)
+    model, settings = made("chain")
     x, y = samples(Trainer(model, settings))
     data = prepare(Trainer(model, settings).runtime, x, y)
 
@@ -230,8 +190,8 @@ def test_interrupted_at_any_line(
         return log.read_bytes()
 
     alone = fit(0)
-    left = interrupt_at_line(monkeypatch, kind, "advance", files)
-    traced = kind.advance
+    left = interrupt_at_line(monkeypatch, SharedWeightRun, "advance", files)
+    traced = SharedWeightRun.advance
 
     def advance(run: Any) -> Any:
         try:
@@ -241,17 +201,16 @@ def test_interrupted_at_any_line(
             ended.append((run.step, run.evaluate(data), evaluate(run._runtime, data)))
             raise
 
-    monkeypatch.setattr(kind, "advance", advance)
+    monkeypatch.setattr(SharedWeightRun, "advance", advance)
     with Workers(2) as workers:
         assert fit(workers) == alone and not ended
         lines = 2**62 - left[0]
         assert lines > 30 * STEPS
-        rng = np.random.default_rng(len(name))
+        rng = np.random.default_rng(5)
         for line in (0, *rng.integers(lines // 2, lines, 3)):
             left[0] = int(line) + 20
             log = fit(workers)
-            if name == "chain":  # logs of layer-wise runs end with a snapshot
-                assert alone.startswith(log) and len(log) < len(alone)
+            assert alone.startswith(log) and len(log) < len(alone)
             step, shared, own = ended.pop()
             assert shared == own and 0 <= step < STEPS and not ended
 
@@ -350,16 +309,9 @@ def test_a_machine_that_belongs_to_a_cluster() -> None:
 def test_refused() -> None:
     with pytest.raises(ValueError, match="workers: expected a number >= 1, got 0"):
         Workers(0)
-    for settings, reason in [
-        (
-            algorithms.node(batch_size=8),
-            "one of 8 samples is one batch of the model's 8: choose batch_size=16",
-        ),
-        (algorithms.elastic_zo(batch_size=8), "choose batch_size=16 or more"),
-    ]:
-        trainer = Trainer(MODELS["small_cnn"](), settings, workers=2)
-        with pytest.raises(SettingsError, match=f"workers: .*{reason}"):
-            trainer.fit(*samples(trainer), steps=2)
+    for settings in (algorithms.node(batch_size=24), algorithms.elastic_zo(batch_size=24)):
+        with pytest.raises(SettingsError, match="`workers` must be 0 for a layer-wise run"):
+            Trainer(MODELS["small_cnn"](), settings, workers=2)
     model = inject_all(MODELS["small_cnn"](), batch=4, headroom=4)
     trainer = Trainer(model, weight_settings(batch_size=4, sharpness=True), workers=2)
     with pytest.raises(SettingsError, match="workers: sharpness-aware"):
@@ -376,12 +328,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("train", *given, "-o", "alone.tflite")
     run("train", *given, "-o", "shared.tflite", "--workers", 2)
     assert files_of("alone") == files_of("shared")
-    blocks = ("--algorithm", "layer", "--batch-size", 64, "--choose-block", 2, "--steps", 3)
-    for name, workers in (("a", ()), ("b", ("--workers", 2))):
-        run("train", *given[:2], *blocks, "--held-out", 0.2, "-o", f"{name}.tflite", *workers)
-    assert files_of("a") == files_of("b")
     refused = run("train", *given[:2], "-o", "nodes.tflite", "--workers", 2, code=1)
-    assert "choose --batch-size 64 or more" in refused.output and not Path("nodes.tflite").exists()
+    assert "must be 0 for a layer-wise run" in refused.output and not Path("nodes.tflite").exists()
 
 
 @pytest.mark.slow
@@ -409,43 +357,3 @@ def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None
     assert stderr.splitlines()[-1].startswith(
         f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of the "
     )
-
-
-@pytest.mark.slow
-def test_blocks_are_probed_alike(tmp_path: Path) -> None:
-    model, settings = made("nodes, residual")
-    x, y = samples(Trainer(model, settings))
-    told: list[tuple[int, int, int]] = []
-
-    def choose(workers: Workers | None = None) -> BlockChoice:
-        return choose_block(
-            model,
-            settings,
-            x,
-            y,
-            blocks=3,
-            held_out=0.3,
-            progress=lambda *now: told.append(now),
-            workers=workers,
-        )
-
-    alone = choose()
-    told.clear()
-    with Workers(2) as workers:
-        assert choose(workers) == alone
-    assert [block for block, _, _ in told] == [1, 2] and told[-1][1] == told[-1][2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", slow_but([2], [1, 2, 4]))
-def test_recalibration_is_the_same(count: int) -> None:
-    model = load_model(MODELS["residual"]())
-    rng = np.random.default_rng(5)
-    shape = model.subgraphs[0].inputs[0].shape[1:]
-    old = rng.integers(-80, 80, (40, *shape)).astype(np.int8)
-    new = (rng.integers(-40, 90, (23, *shape)) // 2 + 20).astype(np.int8)
-    alone = recalibrate(model, new, source=old)
-    assert any(layer.corrected for layer in alone.layers)
-    with Workers(count) as workers:
-        shared = recalibrate(model, new, source=old, workers=workers)
-    assert shared.model.to_bytes() == alone.model.to_bytes() and shared.layers == alone.layers

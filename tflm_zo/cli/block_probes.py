@@ -10,19 +10,18 @@ from rich.table import Table
 
 from ..io.table import table
 from ..logs import IncompleteHeaderError
-from ..training import BlockProbes, Workers
+from ..training import BlockProbes
 from .progress import counting_bar
 
 __all__ = ["choice_table", "choose"]
 
 
-def choose(probes: BlockProbes, log: Path | None, workers: Workers | None) -> dict[str, Any]:
+def choose(probes: BlockProbes, log: Path | None) -> dict[str, Any]:
     """The block to train, with what the probes found.
 
     Args:
         probes: all is well with them.
         log: log of the run that is resumed; the block that it trains, if any, is chosen again.
-        workers: workers that share the probes, or None.
 
     Returns:
         best (number of the block), layers (its names), blocks (a list of names each), equivalents (of the
@@ -44,7 +43,7 @@ def choose(probes: BlockProbes, log: Path | None, workers: Workers | None) -> di
             pass  # the run begins anew, and the trainer says so
     if best is not None:
         return {"best": best, "layers": list(probes.blocks[best]), "probed": False, **result}
-    found = _run(probes, workers)
+    found = _run(probes)
     before, values = found.value(found.before), [found.value(score) for score in found.scores]
     sign = 1 if found.of_classes else -1
     return {
@@ -60,14 +59,13 @@ def choose(probes: BlockProbes, log: Path | None, workers: Workers | None) -> di
     }
 
 
-def _run(probes: BlockProbes, workers: Workers | None) -> Any:
+def _run(probes: BlockProbes) -> Any:
     with counting_bar() as bar:
         task = bar.add_task("probe of block 1", total=None)
         return probes.run(
             lambda block, done, total: bar.update(
                 task, completed=done, total=total, description=f"probe of block {block + 1}"
-            ),
-            workers,
+            )
         )
 
 

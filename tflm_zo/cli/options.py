@@ -176,7 +176,7 @@ WorkerCount = Annotated[
         "--workers",
         min=1,
         metavar="N",
-        help="Processes that share the invokes, to the same bits.",
+        help="Processes that share steps of weight perturbation.",
         show_default=False,
         rich_help_panel="Run",
     ),

@@ -11,7 +11,6 @@ from ..converters import InjectSettings, Model, read_metadata
 from ..converters.channel_statistics import read_statistics
 from ..io.arrays import read_arrays
 from ..recalibration import Recalibration, recalibrate
-from ..training import Workers
 from ..training.injection import inject_plain
 from .failures import note, warn
 from .injection import parse_loss_output
@@ -36,16 +35,13 @@ def sentence(found: Recalibration) -> str:
     )
 
 
-def recalibrated(
-    model: Model, data: Path, runtime: str, threads: int, workers: Workers | None = None
-) -> Model:
+def recalibrated(model: Model, data: Path, runtime: str, threads: int) -> Model:
     """Returns a plain model recalibrated to a data file, and says what was done."""
     found = recalibrate(
         model,
         data,
         runtime=runtime,
         threads=threads,
-        workers=workers,
         watch=lambda layers: progress(layers, len(layers), "recalibrating"),
     )
     if found.uneven:

@@ -240,7 +240,7 @@ class TrainingRun:
         probes = BlockProbes(trainer, None, self._data, None, self._search)
         if budget is not None:
             budget = probes.rest_of(budget, count)
-        found = choose(probes, self._files.log if self._resume else None, self._workers)
+        found = choose(probes, self._files.log if self._resume else None)
         best = probes.settings_of(found["best"])
         self._zo = with_found(self._zo, "block", written(tuple(found["layers"])))
         self._trainer = Trainer(

@@ -93,15 +93,9 @@ class NodeControl:
         self.tasks, self.rules = tuple(tasks), NodeRules() if rules is None else rules
         self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
-        self.sums: list[NDArray[np.int64]] = []
-        # What an update reads, and the axis of its samples.
-        self._evidence: list[tuple[NDArray[Any], int]] = []
         self._backward = None if program is None else Backward(program, self._samples)
         self._led_back = -1  # step in which errors were led back last
         of_tasks = {} if program is None else program.of_tasks
-        for field in sorted(set(of_tasks.values())):
-            assert self._backward is not None
-            self._evidence += [(values, 0) for values in self._backward.fields[field]]
         for i, (c, task) in enumerate(zip(self._tasks, tasks, strict=False)):
             self._fill(c, task, of_tasks.get(i))
         self._run, self._request, self._report = (
@@ -127,11 +121,6 @@ class NodeControl:
             self._buffers.append(array)
             return int(array.ctypes.data)
 
-        def evidence(shape: tuple[int, ...], dtype: type[np.generic], axis: int = 0) -> int:
-            at = buffer(shape, dtype)
-            self._evidence.append((self._buffers[-1], axis))
-            return at
-
         c.start_segment, c.queries = task.start_segment, task.queries
         c.mu, c.rate = task.mu, task.rate
         c.gain = task.gain.struct
@@ -140,41 +129,31 @@ class NodeControl:
         if layer is None:
             c.boundary_bytes = task.boundary_bytes
             c.sums = buffer((max(1, task.queries),), np.int64)
-            self.sums.append(self._buffers[-1])
             if task.boundary_bytes:
                 c.nodes = buffer((self._batch, task.boundary_bytes), np.int8)
             return
         c.layer = layer.struct
         if task.keeps_inputs:
-            c.inputs = evidence((samples, layer.input_bytes), np.int8)
+            c.inputs = buffer((samples, layer.input_bytes), np.int8)
         if field is not None:
             assert self._backward is not None
             errors, exponents = self._backward.fields[field]
             c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
         if task.in_tail:
             return
-        c.routes = evidence((samples, layer.route_bytes), np.uint8)
+        c.routes = buffer((samples, layer.route_bytes), np.uint8)
         if task.shared:
             return
         c.nodes = buffer((self._batch, layer.nodes), np.int8)
         if task.queries:
-            c.differences = evidence((task.queries, samples), np.int32, 1)
+            c.differences = buffer((task.queries, samples), np.int32)
         elif field is None:
-            c.errors = evidence((samples, layer.nodes), np.int16)
+            c.errors = buffer((samples, layer.nodes), np.int16)
 
     @property
     def minibatch(self) -> int:
         """Samples of a minibatch."""
         return self._samples
-
-    def evidence(self, rows: slice) -> list[NDArray[Any]]:
-        """What an update reads of samples of the minibatch, as views: inputs, routes, differences and errors
-        of the tasks. Of perturbed weights, `sums` has what their update reads.
-
-        Args:
-            rows: the samples, by their places in the minibatch.
-        """
-        return [values[rows] if axis == 0 else values[:, rows] for values, axis in self._evidence]
 
     @property
     def buffer_bytes(self) -> int:

@@ -22,13 +22,11 @@ from ..converters.model import Operator
 from ..converters.passes.layer_names import layers_of
 from ..converters.rescale_channels import is_per_channel, rescale_channels, why_fixed
 from ..data import DataError, Samples
-from ..training.workers import Workers
 from .correction import Shift, is_uneven, shift_between
 from .layer_walk import prepared
 from .moments import Moments, channel_statistics, layout_of
 from .running_moments import RunningMoments, corrected_layers, layer_outputs
-from .sample_walk import Walk
-from .shared_walk import walk_of
+from .sample_walk import SampleWalk, Walk
 
 __all__ = ["LayerChange", "Recalibration", "channel_statistics_of", "recalibrate"]
 
@@ -127,7 +125,6 @@ def recalibrate(
     source: Samples | None = None,
     runtime: str = "litert",
     threads: int = 1,
-    workers: Workers | None = None,
     watch: Watch = iter,
 ) -> Recalibration:
     """Leads a model's channels back to the means and deviations that they have on the data it was made for.
@@ -152,7 +149,6 @@ def recalibrate(
             model keeps, as `convert` and `recalibrate` leave them.
         runtime: name of the runtime that runs the model.
         threads: number of threads of the runtime; the result is the same for any number.
-        workers: workers that share the new samples, to the same result; None: none but this process.
         watch: function that passes the layers on, for a progress bar.
 
     Returns:
@@ -162,7 +158,6 @@ def recalibrate(
         ConversionError: the model keeps no statistics and there is no source, or it cannot be recalibrated.
         DataError: the samples or moments cannot be used.
         OSError: a file cannot be read.
-        WorkersError: workers cannot be started, or keep dying.
 
     Example:
         >>> tflm_zo.recalibrate("model.tflite", x).save("recalibrated.tflite")  # doctest: +SKIP
@@ -197,7 +192,7 @@ def recalibrate(
         _, corrected = _correct(layer, x.layer, shift, x.moments, np.ones(len(was.mean)), rescale)
         changes[layer] = shift, int(corrected.sum())
     else:
-        walk = x(result) if callable(x) else walk_of(result, prepared(loaded, x), runtime, threads, workers)
+        walk = x(result) if callable(x) else SampleWalk(result, prepared(loaded, x), runtime, threads)
         samples = walk.samples
         for number, layer in enumerate(watch(layers)):
             now = walk.moments(number)

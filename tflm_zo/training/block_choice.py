@@ -26,7 +26,6 @@ from .missing_classes import warn_of_missing_classes
 from .rate import with_measured_rate
 from .settings import Settings
 from .trainer import Trainer
-from .workers import Workers
 
 __all__ = ["BlockChoice", "BlockProbes", "choose_block"]
 
@@ -127,16 +126,6 @@ class _Probe:
             assert found.accuracy is not None
             return round(found.accuracy * found.labelled)
         return -found.loss_sum
-
-
-class _Prober:
-    """A worker that does probes."""
-
-    def __init__(self, model: bytes, runtime: str, probe: _Probe) -> None:
-        self._trainer, self._probe = Trainer(model, probe.settings, runtime=runtime), probe
-
-    def score(self, block: int) -> int:
-        return self._probe.run(self._trainer, block)
 
 
 class BlockProbes:
@@ -244,17 +233,15 @@ class BlockProbes:
             )
         return self.blocks.index(layers)
 
-    def run(self, progress: ProbeProgress | None = None, workers: Workers | None = None) -> BlockChoice:
+    def run(self, progress: ProbeProgress | None = None) -> BlockChoice:
         """Trains and judges each block, and returns the choice.
 
         Args:
             progress: function called after each step with its block, the steps done in all probes, and their
-                total; with workers after each probe.
-            workers: workers, each of which does a probe at a time; the choice is the same.
+                total.
 
         Raises:
             KeyboardInterrupt: Ctrl-C ended a probe.
-            WorkersError: workers cannot be started, or keep dying.
         """
         control, total = BlockControl(len(self.blocks)), self._steps * len(self.blocks)
         runtime = self._trainer.runtime
@@ -263,12 +250,11 @@ class BlockProbes:
         warn_of_missing_classes(self._probe.train, self._probe.judge, loss)
         runtime.invoke(runtime.command(loss=False).restore())
         before = self._probe.score(self._trainer)
-        scores = [] if workers is None else self._shared_scores(workers, progress, total)
+        scores: list[int] = []
         steps = _Steps(progress, total)
         while (block := control.next()) is not None:
-            if workers is None:
-                steps.block = block
-                scores.append(self._probe.run(self._trainer, block, steps))
+            steps.block = block
+            scores.append(self._probe.run(self._trainer, block, steps))
             control.report(scores[block])
         return BlockChoice(
             best=control.best,
@@ -280,17 +266,6 @@ class BlockProbes:
             equivalents=self.equivalents,
             unit=loss.unit,
         )
-
-    def _shared_scores(self, workers: Workers, progress: ProbeProgress | None, total: int) -> list[int]:
-        workers.start(_Prober, self._trainer.model.to_bytes(), self._trainer.runtime.name, self._probe)
-        scores: list[int] = []
-        while len(scores) < len(self.blocks):
-            last = min(len(scores) + workers.count, len(self.blocks))
-            calls = [(block,) for block in range(len(scores), last)]
-            scores += workers.call("score", calls, calls.__getitem__)
-            if progress is not None:
-                progress(last - 1, self._steps * last, total)
-        return scores
 
 
 def choose_block(
@@ -304,7 +279,6 @@ def choose_block(
     epochs: int = BlockSearch.epochs,
     runtime: str | None = None,
     progress: ProbeProgress | None = None,
-    workers: Workers | None = None,
 ) -> BlockChoice:
     """Finds the block of layers that is best trained alone (Poor Man's Training, sec. 3.3).
 
@@ -328,8 +302,7 @@ def choose_block(
         epochs: epochs of each probe, >= 1.
         runtime: name of the runtime; None: the trainer's, or "litert".
         progress: function called after each step with its block, the steps done in all probes, and their
-            total; with workers after each probe.
-        workers: workers, each of which does a probe at a time; the choice is the same.
+            total.
 
     Raises:
         SettingsError: the settings do not fit the model or are those of weight perturbation, there are more
@@ -338,4 +311,4 @@ def choose_block(
         KeyboardInterrupt: Ctrl-C ended a probe.
     """
     search = BlockSearch(blocks, held_out, epochs)
-    return BlockProbes(trainer_or_model, settings, x, y, search, runtime=runtime).run(progress, workers)
+    return BlockProbes(trainer_or_model, settings, x, y, search, runtime=runtime).run(progress)

@@ -253,13 +253,6 @@ class NodeRun(Run):
         """Does a task's update; returns the step's report where that was the last one."""
         return self._control.update(self._weights_of(request.task))
 
-    def _pass_over(self, request: NodeRequest) -> None:
-        """Reports no losses for the evaluations that are asked for, which are another one's."""
-        control = self._control
-        if self._plan[request.task].nodes is None:
-            control.perturb_weights(self._weights_of(request.task))
-        control.report(np.zeros(control.evaluations * self._runtime.batch, np.int32))
-
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
         self._runtime.invoke(self._words, start=start, boundary=entering, keep=False, checked=True)
         self.forwards += self._runtime.batch if entering is None else len(entering)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from typing import Any
@@ -14,7 +13,7 @@ from ..data import Data
 from .evaluation import Evaluation
 from .workers import Workers
 
-__all__ = ["Replica", "Shares"]
+__all__ = ["Shares"]
 
 
 class Shares:
@@ -86,24 +85,3 @@ class Shares:
             raise
         self._seen[:shares] = [step] * shares
         return found
-
-
-class Replica(ABC):
-    """A worker's replica of a run: the part that evaluations of any kind of run share."""
-
-    _judge: Data  # that it has evaluated last
-
-    @abstractmethod
-    def _take(self, news: Any) -> None:
-        """Goes to where news lead."""
-
-    @abstractmethod
-    def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights where the replica is."""
-
-    def evaluate_part(self, news: Any, data: Data | None) -> Evaluation:
-        """Evaluates the weights where news lead on samples; None: on those of the last call."""
-        self._take(news)
-        if data is not None:
-            self._judge = data
-        return self.evaluate(self._judge)

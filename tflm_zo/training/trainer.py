@@ -33,7 +33,6 @@ from .run import Run
 from .session import Session, check_log, prepare_log
 from .setting_texts import with_found, written
 from .settings import Settings
-from .shared_node_run import SharedNodeRun
 from .shared_weight_run import SharedWeightRun
 from .weight_run import WeightRun
 from .workers import Workers
@@ -56,8 +55,8 @@ class Trainer:
         runtime: name of the runtime that runs the model.
         threads: number of threads that divide the samples of an invoke among them; a run is the same, bit for
             bit, for any number. The runtime tflm has one.
-        workers: number of processes of this machine that share the invokes of a step, or `Workers` on others;
-            a run is the same, bit for bit, for any number. 0: none but this one.
+        workers: number of processes of this machine that share the invokes of a step of weight perturbation,
+            or `Workers` on others; a run is the same, bit for bit, for any number. 0: none but this one.
 
     Attributes:
         settings: settings of the runs.
@@ -103,6 +102,11 @@ class Trainer:
         self.settings = settings or usual_settings(metadata)
         check_model(self.settings, metadata)
         if self.settings.is_layerwise:
+            if workers:
+                raise SettingsError(
+                    "`workers` must be 0 for a layer-wise run, whose steps are too short to share. "
+                    "Use `threads`, or weight perturbation"
+                )
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
         self.stop_training = False
         self.forwards, self.equivalents = 0, 0.0
@@ -234,7 +238,7 @@ class Trainer:
         given = (self.runtime, self.model, settings, total, list(data.inputs), data.labels)
         run: Run
         if settings.is_layerwise:
-            run = NodeRun(*given) if workers is None else SharedNodeRun(*given, workers)
+            run = NodeRun(*given)
         else:
             run = WeightRun(*given) if workers is None else SharedWeightRun(*given, workers)
         self.steps_per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total

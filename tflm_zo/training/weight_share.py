@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from ..converters import Model
 from ..core import CSettings, without_losses
+from ..data import Data
 from ..logs import SeedLog
 from ..runtime import Runtime
+from .evaluation import Evaluation
 from .replay import Replay
 from .run import Arrays
-from .shares import Replica
 from .weight_run import WeightRun
 
 __all__ = ["Follower", "Steps", "WeightShare"]
@@ -65,12 +66,13 @@ class Follower:
             self._replay.add(SeedLog.from_steps(self._settings, b"", steps.coefficients, steps.first))
 
 
-class WeightShare(WeightRun, Replica):
+class WeightShare(WeightRun):
     """A replica of a run, at weights of whole steps. It does those invokes of a step that it is told to, and
     moves its weights by the records of steps that were put together elsewhere. See `WeightRun` for arguments.
     """
 
     _follower: Follower | None = None
+    _evaluated: Data  # by the last call of `evaluate_part`
 
     def losses(self, steps: Steps, first: int, last: int) -> list[NDArray[np.int32]]:
         """Losses of the samples of some invokes of the step that comes after `steps`.
@@ -99,6 +101,13 @@ class WeightShare(WeightRun, Replica):
         self._runtime.execute(self._control.abandon(executed=True))
         self._invokes.end_step()
         return found
+
+    def evaluate_part(self, steps: Steps, data: Data | None) -> Evaluation:
+        """Evaluates the weights after `steps` on samples; None: on those of the last call."""
+        self._take(steps)
+        if data is not None:
+            self._evaluated = data
+        return self.evaluate(self._evaluated)
 
     def _take(self, steps: Steps) -> None:
         if self._follower is None:

@@ -211,7 +211,7 @@ def train(
         recalibrate = plain and usually_recalibrated(source, data, labels, settings, loss_output)
     with Workers(worker_count, ray) if worker_count or ray else nullcontext() as workers:
         if recalibrate:
-            source = recalibrated(source, data, runtime, threads, workers)
+            source = recalibrated(source, data, runtime, threads)
         made = zo_source(
             source,
             model,
