@@ -21,7 +21,8 @@ from rich.table import Table
 
 from tflm_zo import algorithms, inject, load_model
 from tflm_zo.fleet import FleetLog, Replica
-from tflm_zo.training import inject_settings, replay_log
+from tflm_zo.logs import replay_log
+from tflm_zo.training import inject_settings
 
 MINIBATCH = 16
 

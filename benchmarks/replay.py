@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tflm_zo.converters import Model, export_model, load_model
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Callback, Settings, Trainer, Weights, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Callback, Settings, Trainer, Weights
 
 #: Steps after which a run says how far it is: seldom enough to cost nothing.
 REPORT_EVERY = 50

@@ -16,6 +16,7 @@ pack's arithmetic. ARCHITECTURE.md has the contract between them.
 from __future__ import annotations
 
 from . import converters, core, runtime, training
+from ._version import __version__
 from .converters import ConversionError, InjectSettings, Model, inject, load_model
 from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
 from .data import DataError
@@ -39,8 +40,6 @@ from .training import (
     algorithms,
     choose_block,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CSVLogger",

@@ -22,8 +22,7 @@ from helpers.models import MODELS
 from helpers.processes import command, start, wait_until
 from tflm_zo.converters import export_model, load_model
 from tflm_zo.io.files import NewFile
-from tflm_zo.logs import SeedLog, SnapshotLog
-from tflm_zo.training import replay_log
+from tflm_zo.logs import SeedLog, SnapshotLog, replay_log
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 

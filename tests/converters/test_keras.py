@@ -18,8 +18,8 @@ from helpers.keras_networks import check_full_int8, check_trainable, data, keras
 from tflm_zo import keras_models
 from tflm_zo.converters import ConversionError, ConversionResult, convert, initial_weights, read_metadata
 from tflm_zo.io.errors import DataError
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, Trainer, Weights, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Settings, Trainer, Weights
 
 pytestmark = pytest.mark.usefixtures("keras_seed")
 

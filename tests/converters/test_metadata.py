@@ -33,9 +33,9 @@ from tflm_zo.converters import (
 from tflm_zo.converters.layer_metadata import ZoTail
 from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
-from tflm_zo.core import NodeLayer
 from tflm_zo.runtime import load
 from tflm_zo.training import Exact, Settings, Trainer
+from tflm_zo.training.from_metadata import node_layer
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("residual", {"batch": 2}),
@@ -78,7 +78,7 @@ def use(model: Model) -> None:
     export_model(model)
     try:
         for nodes in metadata.nodes:
-            NodeLayer.of(nodes)
+            node_layer(nodes)
         if metadata.tail is not None:
             lead_back(model, metadata.tail)
     except NativeError:

@@ -19,8 +19,9 @@ from helpers.models.single_operators import SINGLE_OPERATORS, WITHOUT_SPECIMEN
 from tflm_zo.converters import ConversionError, load_model, set_batch
 from tflm_zo.converters.kernels import CONTROL_FLOW, KERNELS, STATEFUL
 from tflm_zo.converters.model import Model, Subgraph
+from tflm_zo.data import ModelError
 from tflm_zo.firmware.resolver import _adder
-from tflm_zo.runtime import ModelError, load
+from tflm_zo.runtime import load
 
 NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if isinstance(number, int)}
 TAKEN = {NAMES[number] for number in KERNELS}

@@ -14,8 +14,7 @@ from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.inputs import BUILT, Example, model
 from helpers.models import MODELS
-from tflm_zo.data import DataError, prepare
-from tflm_zo.runtime import Inputs
+from tflm_zo.data import DataError, Inputs, prepare
 from tflm_zo.training import Settings, Trainer, Weights
 
 RNG = np.random.default_rng(0)

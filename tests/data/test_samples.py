@@ -20,9 +20,8 @@ from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.inputs import BUILT, Example, model, pixel_model
 from helpers.models import MODELS
-from tflm_zo.data import Data, DataError, DataWarning, labelled, prepare, prepare_samples
+from tflm_zo.data import Data, DataError, DataWarning, Inputs, labelled, prepare, prepare_samples
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.runtime import Inputs
 from tflm_zo.training import Settings, Trainer, Weights
 
 

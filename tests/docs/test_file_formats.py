@@ -129,7 +129,7 @@ def test_logs(said: dict[str, int], kind: str, folder: Path, tmp_path: Path) -> 
         older = version < min(written)
         assert ("of an older version" if older else "of this version, or its header is") in done.output
         with pytest.raises(LogError):
-            zo.training.replay_log(folder / f"{kind}.zo.tflite", path)
+            zo.logs.replay_log(folder / f"{kind}.zo.tflite", path)
 
 
 @needs_compiler

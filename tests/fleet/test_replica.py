@@ -17,8 +17,8 @@ from tflm_zo.converters import Model
 from tflm_zo.core import Gaussian
 from tflm_zo.fleet import FleetError, FleetLog, Replica, sum_of
 from tflm_zo.fleet.answer import mean_of
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, SettingsError, Trainer, algorithms, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Settings, SettingsError, Trainer, algorithms
 
 CLIENTS, OWN, STEPS = 3, 8, 7
 

@@ -13,8 +13,7 @@ import numpy as np
 from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
-from tflm_zo.data import Data
-from tflm_zo.runtime import Inputs
+from tflm_zo.data import Data, Inputs
 
 SAMPLES = 9
 

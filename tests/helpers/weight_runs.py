@@ -13,8 +13,8 @@ from helpers.models import MODELS
 from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import Model
 from tflm_zo.core import Gaussian
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, Trainer, Weights, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Settings, Trainer, Weights
 
 X, Y = random_samples(3)
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)

@@ -27,8 +27,7 @@ from logs.test_padding import padded
 from tflm_zo.converters import export_model
 from tflm_zo.core import fnv1a
 from tflm_zo.link import Link, LinkError, Load, PlaceKind, collect, deploy, load_of, revert
-from tflm_zo.logs import LogError
-from tflm_zo.training import replay_log
+from tflm_zo.logs import LogError, replay_log
 
 pytestmark = needs_compiler
 

@@ -17,7 +17,8 @@ from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
 from tflm_zo import ConversionError, NativeError, Rademacher
 from tflm_zo.core import Status
-from tflm_zo.runtime import InvokeError, ModelError, Runtime, RuntimeUnavailableError, load
+from tflm_zo.data import ModelError
+from tflm_zo.runtime import InvokeError, Runtime, RuntimeUnavailableError, load
 from tflm_zo.runtime.tflm import REGISTERER, WHEEL_VERSION, TflmRuntime, arena_upper_bound
 
 Z = Rademacher(2)

@@ -18,9 +18,9 @@ from helpers.settings import weight_settings
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 from tflm_zo.core import Gaussian, Rademacher
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import SeedLog, replay_log
 from tflm_zo.runtime import Runtime, load
-from tflm_zo.training import Settings, SettingsError, Trainer, Weights, replay_log
+from tflm_zo.training import Settings, SettingsError, Trainer, Weights
 
 # Last layers per channel and per tensor, with a bias and without; all of an MLP's, with RELU.
 LAYERS = {

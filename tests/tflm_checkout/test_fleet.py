@@ -25,8 +25,8 @@ from tflm_zo.firmware import generate_firmware
 from tflm_zo.fleet import FleetLog, Gateway, Replica, sum_of
 from tflm_zo.fleet.mqtt import MqttLines
 from tflm_zo.link import Link
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, Weights, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Settings, Weights
 
 HERE = Path(__file__).parent
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")

@@ -17,8 +17,7 @@ from helpers.commands import invoke
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_checkout.test_firmware import log_of
 from tflm_zo import load_model
-from tflm_zo.data import prepare
-from tflm_zo.runtime import Inputs
+from tflm_zo.data import Inputs, prepare
 from tflm_zo.training import Trainer, algorithm, choose_block
 from tflm_zo.training.setting_names import changed
 

@@ -14,7 +14,7 @@ from helpers.models import MODELS
 from helpers.settings import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import InjectSettings, read_metadata
-from tflm_zo.logs import LogError, SnapshotLog
+from tflm_zo.logs import LogError, SnapshotLog, replay_log
 from tflm_zo.training import (
     ALGORITHMS,
     Nodes,
@@ -26,7 +26,6 @@ from tflm_zo.training import (
     algorithm_of,
     algorithms,
     inject_settings,
-    replay_log,
 )
 from tflm_zo.training.algorithms import summary
 

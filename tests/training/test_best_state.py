@@ -18,8 +18,8 @@ from helpers.moments import At, interrupt, stop
 from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
-from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter
-from tflm_zo.training import Settings, Trainer, Weights, best_state, node_run, replay_log, weight_run
+from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter, replay_log
+from tflm_zo.training import Settings, Trainer, Weights, best_state, node_run, weight_run
 from tflm_zo.training.best_state import measuring_interval
 
 RNG = np.random.default_rng(8)

@@ -14,6 +14,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo.converters import Model, export_model, initial_weights, load_model, read_metadata
 from tflm_zo.logs import SnapshotLog
+from tflm_zo.logs.replay import replay_log
 from tflm_zo.training import (
     Exact,
     Nodes,
@@ -26,7 +27,6 @@ from tflm_zo.training import (
     inject_settings,
     trained_layers,
 )
-from tflm_zo.training.replay import replay_log
 
 SAMPLES, CLASSES = 24, 6
 RNG = np.random.default_rng(2)

@@ -21,8 +21,8 @@ from helpers.models import MODELS
 from helpers.moments import interrupt_at_call
 from helpers.runs import packed, random_samples, state
 from tflm_zo.core import Control
-from tflm_zo.logs import LogError, LogWarning, SeedLog, SeedLogWriter
-from tflm_zo.training import Settings, Trainer, Weights, replay_log
+from tflm_zo.logs import LogError, LogWarning, SeedLog, SeedLogWriter, replay_log
+from tflm_zo.training import Settings, Trainer, Weights
 from tflm_zo.training.integers import weight_integers
 
 X, Y = random_samples(3)

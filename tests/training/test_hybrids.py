@@ -20,9 +20,10 @@ from helpers.oracle.scalar import query_seed
 from helpers.settings import layerwise_settings
 from tflm_zo import inject
 from tflm_zo.converters import read_metadata
-from tflm_zo.core import Coordinate, NodeLayer, Rademacher, SparseUniform
+from tflm_zo.core import Coordinate, Rademacher, SparseUniform
 from tflm_zo.runtime import Runtime
 from tflm_zo.training import Nodes, Settings, Trainer
+from tflm_zo.training.from_metadata import node_layer
 from tflm_zo.training.settings import SettingsError
 
 RNG = np.random.default_rng(7)
@@ -152,7 +153,7 @@ def gradient_of_the_paper(fresh: Runtime, zero_point: int) -> NDArray[np.float64
         zero_point: of the inputs of fc3.
     """
     nodes = fresh.metadata.nodes[0]
-    layer = NodeLayer.of(nodes)
+    layer = node_layer(nodes)
     fresh.invoke(fresh.command(loss=False).restore())
     words = fresh.command().words
     order = [sample_at(3, 24, position) for position in range(8)]

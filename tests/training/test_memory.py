@@ -15,8 +15,8 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from tflm_zo.core import Gaussian
-from tflm_zo.logs import SeedLog, seed_log
-from tflm_zo.training import Nodes, Settings, Trainer, Weights, replay_log, weight_run
+from tflm_zo.logs import SeedLog, replay_log, seed_log
+from tflm_zo.training import Nodes, Settings, Trainer, Weights, weight_run
 
 RNG = np.random.default_rng(5)
 X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)

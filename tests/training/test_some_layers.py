@@ -14,8 +14,8 @@ from helpers.injection import inject_all
 from helpers.layerwise_runs import X, Y, mixed, poor_mans
 from helpers.models import lenet5
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.logs import SnapshotLog
-from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights, replay_log
+from tflm_zo.logs import SnapshotLog, replay_log
+from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
 
 LAYERS = ["conv1", "conv2", "fc1", "fc2", "fc3"]
 

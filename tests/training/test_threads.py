@@ -13,7 +13,7 @@ from helpers.models import MODELS
 from helpers.real_models import REAL_MODELS
 from tflm_zo import recalibrate
 from tflm_zo.converters import load_model
-from tflm_zo.runtime import Inputs
+from tflm_zo.data import Inputs
 from tflm_zo.training import ALGORITHMS, Trainer, algorithm
 from tflm_zo.training.setting_names import changed
 

@@ -21,8 +21,8 @@ from helpers.settings import weight_settings
 from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control
-from tflm_zo.logs import LogError, SeedLog, SeedLogWriter
-from tflm_zo.training import Callback, Settings, Trainer, replay_log
+from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, replay_log
+from tflm_zo.training import Callback, Settings, Trainer
 
 STEPS, HEADER, RECORD = 17, 132, 28
 SETTINGS_OF: dict[str, Settings] = {

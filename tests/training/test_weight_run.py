@@ -16,8 +16,8 @@ from helpers.runs import state
 from helpers.settings import weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Settings, Trainer, minibatch_parts, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Settings, Trainer, minibatch_parts
 
 
 def run(model: str, batch_size: int = 8, **given: Any) -> tuple[str, Settings]:

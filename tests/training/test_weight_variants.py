@@ -19,9 +19,9 @@ from helpers.runs import packed, random_samples, state
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Coordinate, Gaussian
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import SeedLog, replay_log
 from tflm_zo.runtime import load
-from tflm_zo.training import Settings, Trainer, Weights, replay_log
+from tflm_zo.training import Settings, Trainer, Weights
 
 X, Y = random_samples(4)
 STEPS = 23

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
+from .._version import __version__
 from . import commands
 from .failures import one_line_errors, show_tracebacks
 

@@ -9,10 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from ..converters import Model, read_metadata
-from ..core import NodeLayer
 from ..io.table import table
 from ..training import algorithm_for
 from ..training.costs import Costs, NodeCosts
+from ..training.from_metadata import node_layer
 
 __all__ = ["node_rows", "node_table"]
 
@@ -32,7 +32,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
     rows = []
     for n in metadata.nodes:
         trainable = metadata.trainable[n.trainable]
-        layer = NodeLayer.of(n)
+        layer = node_layer(n)
         rows.append(
             {
                 "layer": trainable.layer,

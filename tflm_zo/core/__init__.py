@@ -8,7 +8,7 @@ runtimes' custom ops and the firmware call.
 from __future__ import annotations
 
 from .arguments import QUERY_DTYPE
-from .backward import Backward, BackwardProgram, BackwardStep
+from .backward import Backward, BackwardProgram, BackwardStep, ErrorField
 from .block_control import BlockControl
 from .command import (
     ALL_BLOCKS,
@@ -83,6 +83,7 @@ __all__ = [
     "Control",
     "Directory",
     "Distribution",
+    "ErrorField",
     "FINGERPRINT_BYTES",
     "LogitScale",
     "ModelLoss",

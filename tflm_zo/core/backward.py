@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import ZoField
 from .arguments import address
 from .loader import call, constants, library, structs
 from .node_layer import NodeLayer
 
-__all__ = ["Backward", "BackwardProgram", "BackwardStep"]
+__all__ = ["Backward", "BackwardProgram", "BackwardStep", "ErrorField"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,20 @@ class BackwardStep:
 
 
 @dataclass(frozen=True)
+class ErrorField:
+    """Errors of a tensor, or of several that have the same, ``zo_error_field``.
+
+    Attributes:
+        count: number of errors of a sample.
+        at: place in the memory that fields share while a sample is led back, in errors; None: the field is
+            kept for each sample of the minibatch.
+    """
+
+    count: int
+    at: int | None
+
+
+@dataclass(frozen=True)
 class BackwardProgram:
     """A program of a run.
 
@@ -91,7 +104,7 @@ class BackwardProgram:
     """
 
     steps: tuple[BackwardStep, ...]
-    fields: tuple[ZoField, ...]
+    fields: tuple[ErrorField, ...]
     of_tasks: Mapping[int, int]
 
     @property

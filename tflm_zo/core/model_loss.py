@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..converters import ZoLoss
 from .declarations import Struct
 from .loader import structs
 
@@ -54,11 +53,6 @@ class ModelLoss:
     kind: str
     scale: float
     zero_point: int
-
-    @classmethod
-    def of(cls, loss: ZoLoss) -> ModelLoss:
-        """Returns the loss of a ZO model."""
-        return cls(loss.kind, loss.scale, loss.zero_point)
 
     @property
     def number(self) -> int:

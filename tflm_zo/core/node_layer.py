@@ -8,7 +8,6 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
-from ..converters import ZoNodes
 from .declarations import Struct
 from .loader import call, constants, library, structs
 
@@ -82,11 +81,6 @@ class NodeLayer:
             object.__setattr__(self, "node_h", 1 if mean else self.out_h)
             object.__setattr__(self, "node_w", 1 if mean else self.out_w)
         call("zo_node_layer_check", self.struct)
-
-    @classmethod
-    def of(cls, nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
-        """The layer that a ZO model's metadata describe."""
-        return cls(form=NodeForm[nodes.form.upper()], unmasked=unmasked, **nodes.geometry)
 
     @cached_property
     def struct(self) -> Struct:

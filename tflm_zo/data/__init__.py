@@ -7,6 +7,7 @@ trainer.fit(data)
 
 from ..io.arrays import read_arrays
 from ..io.errors import DataError
+from .inputs import Inputs, ModelError
 from .levels import DataWarning, to_levels, to_real
 from .prepare import Data, Labels, Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
 
@@ -14,7 +15,9 @@ __all__ = [
     "Data",
     "DataError",
     "DataWarning",
+    "Inputs",
     "Labels",
+    "ModelError",
     "Samples",
     "labelled",
     "prepare",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,10 +24,8 @@ from ..io.arrays import (
     read_labels,
 )
 from ..io.errors import DataError
+from .inputs import Inputs
 from .levels import quantize, real_samples, warn_implausible
-
-if TYPE_CHECKING:
-    from ..runtime import Inputs
 
 __all__ = ["Data", "Samples", "labelled", "prepare", "prepare_input", "prepare_labels", "prepare_samples"]
 

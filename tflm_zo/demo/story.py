@@ -15,8 +15,9 @@ import numpy as np
 from ..converters import Model, inject
 from ..firmware import generate_firmware
 from ..firmware.arena import arenas_of
+from ..logs import replay_log
 from ..runtime import available
-from ..training import ALGORITHMS, Callback, Trainer, inject_settings, replay_log
+from ..training import ALGORITHMS, Callback, Trainer, inject_settings
 from .memory import backpropagation_bytes
 from .scenarios import SCENARIOS, Scenario
 

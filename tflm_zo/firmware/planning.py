@@ -15,8 +15,8 @@ import numpy as np
 
 from ..converters import ConversionError, Model, load_model, read_metadata
 from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, NodeTask, SeedLogRecord
-from ..data import Data, Samples, prepare
-from ..runtime import Inputs, load_fastest
+from ..data import Data, Inputs, Samples, prepare
+from ..runtime import load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError

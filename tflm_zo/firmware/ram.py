@@ -10,7 +10,8 @@ import numpy as np
 
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..core import NODE_TAIL, BackwardProgram, ModelLoss, TaskKind
+from ..core import NODE_TAIL, BackwardProgram, TaskKind
+from ..training.from_metadata import model_loss
 from .arena import Arena, arenas_of
 from .boundaries import Boundaries
 from .device_model import DeviceModel
@@ -136,7 +137,7 @@ def _run_bytes(metadata: ZoMetadata, plan: NodeRunPlan) -> int:
     scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
-    values, kind = ModelLoss.of(loss).labels(loss.elements)
+    values, kind = model_loss(loss).labels(loss.elements)
     for task in plan.tasks:
         queries = task.values["queries"]
         if task.perturbs_weights:

@@ -15,7 +15,8 @@ from ..converters import constants
 from ..converters.metadata import ZoMetadata, ZoPort, read_metadata, with_metadata
 from ..converters.model import Model, Operator, Tensor
 from ..converters.passes.layer_names import shown_name
-from ..runtime import InvokeError, ModelError, RuntimeUnavailableError, load_fastest
+from ..data import ModelError
+from ..runtime import InvokeError, RuntimeUnavailableError, load_fastest
 from .device_model import DeviceModel
 from .source_text import string
 

@@ -12,9 +12,10 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.step_multipliers import step_multipliers
 from ..converters.update_masks import update_masks
-from ..core import NODE_HEAD, NODE_TAIL, CSettings, ModelLoss, SeedLogHeader, TaskKind
+from ..core import NODE_HEAD, NODE_TAIL, CSettings, SeedLogHeader, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint
+from ..training.from_metadata import model_loss
 from .backward_tables import backward_tables
 from .boundaries import Boundaries, bytes_of_sample
 from .device_model import DeviceModel
@@ -338,7 +339,7 @@ def model_source(
         f"{hexadecimal(fingerprint(model))}\n}};\n\n"
     )
     header = _log_header(plan, model, own(name)["ZO"]) if isinstance(plan, WeightRunPlan) else ""
-    c_loss = ModelLoss.of(loss).struct
+    c_loss = model_loss(loss).struct
     c_scale = f"{{{c_loss.scale.scale_log2e}u, {c_loss.scale.scale}u}}"
     tables, infos = [], []
     for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):

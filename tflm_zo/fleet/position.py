@@ -13,8 +13,7 @@ from ..converters import Model, read_metadata
 from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
 from ..logs import MAGIC, SeedLog, fingerprint
 from ..logs.beginning import SEED_LOG, ending
-from ..training.replay import Replay
-from ..training.run import Arrays
+from ..logs.replay import Arrays, Replay
 from .errors import FleetError
 
 __all__ = ["Position"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..converters import Model, ZoMetadata, export_model, load_model, read_metadata
 from ..core import fnv1a
 from ..core.loader import constants
-from ..logs import MAGIC, LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
+from ..logs import MAGIC, LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log, replay_log
 from ..logs.live_log import LiveLog
 from ..logs.padding import filled_up, padded, unpadded
 from .errors import LinkError, RefusedError
@@ -122,8 +122,6 @@ def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
 
 
 def _of_log(zo: Model, path: Path) -> tuple[Arrays, Arrays]:
-    from ..training import replay_log
-
     return replay_log(zo, SnapshotLog.read(path) if is_snapshot_log(path) else path)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .beginning import MAGIC, fingerprint, is_snapshot_log
 from .errors import IncompleteHeaderError, LogError, LogWarning
 from .open_log import open_log
+from .replay import replay_log
 from .seed_log import SeedLog
 from .seed_log_writer import SeedLogWriter
 from .snapshot_log import SnapshotLog, data_checksum
@@ -26,4 +27,5 @@ __all__ = [
     "fingerprint",
     "is_snapshot_log",
     "open_log",
+    "replay_log",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, read_metadata
-from ..runtime import ModelError, available, load
+from ..data import ModelError
+from ..runtime import available, load
 
 __all__ = ["USUAL", "clamped_shares"]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from .. import runtime as runtimes
 from ..converters import ConversionError, InjectSettings, Model
 from ..converters.model import Operator, Subgraph, Tensor
-from ..data import Samples, prepare_samples
-from ..runtime import Inputs
+from ..data import Inputs, Samples, prepare_samples
 from ..training.evaluation import every_output
 from ..training.injection import inject_plain
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Data
+from ..logs.replay import Arrays
 from ..runtime import Runtime
 from ..training.evaluation import evaluate, predict
 from .document import Classes, Evaluated, Evaluation, Mistake
-from .recorded_run import Arrays, RecordedRun
+from .recorded_run import RecordedRun
 
 __all__ = ["MOST_CLASSES", "evaluation_of"]
 

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from ..core import Rademacher, replay
 from ..data import Data, labelled
+from ..logs.replay import Arrays
 from ..runtime import Runtime
 from ..training.evaluation import evaluate
 from .curve import rounded
 from .document import Landscape
 from .layers import ways_of
-from .recorded_run import Arrays, RecordedRun
+from .recorded_run import RecordedRun
 
 __all__ = ["landscape_of", "offsets"]
 

@@ -11,18 +11,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, WeightArray, ZoMetadata, initial_weights, load_model, read_metadata
+from ..converters import Model, ZoMetadata, initial_weights, load_model, read_metadata
 from ..converters.constants import METADATA_NAME
 from ..core import CSettings, Measurement
 from ..logs import LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
+from ..logs.replay import Arrays, replay_log
 from ..training.recorded_costs import recorded_costs, recorded_task_costs
-from ..training.replay import replay_log
 
 __all__ = ["RecordedRun", "ZoFile", "read_run"]
 
 _ENDING: Final = ".zo.tflite"
-
-Arrays = dict[str, WeightArray]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .. import runtime as runtimes
+from .._version import __version__
 from ..converters import export_model
 from ..data import Labels, Samples, prepare
 from ..logs import SeedLog, fingerprint
@@ -59,8 +60,6 @@ class TestData:
 
 def made_by() -> str:
     """Returns the program that makes a report."""
-    from .. import __version__  # not at the top: the package imports the trainer, which makes reports
-
     return f"tflm-zo {__version__}"
 
 

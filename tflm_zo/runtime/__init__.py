@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 
 from ..converters import Model
-from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from ..data import ModelError
+from .errors import InvokeError, RuntimeUnavailableError
 from .exact_delegate import exact_delegate
-from .inputs import Inputs
 from .litert import LiteRTRuntime
 from .runtime import Runtime
 from .status import Status
@@ -26,7 +26,6 @@ from .tflm import TflmRuntime
 
 __all__ = [
     "RUNTIMES",
-    "Inputs",
     "InvokeError",
     "ModelError",
     "Runtime",

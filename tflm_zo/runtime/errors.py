@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-__all__ = ["ModelError", "RuntimeUnavailableError", "InvokeError"]
+__all__ = ["RuntimeUnavailableError", "InvokeError"]
 
 
 class RuntimeUnavailableError(ImportError):
     """The runtime asked for is not installed; the message says what installs it."""
-
-
-class ModelError(ValueError):
-    """The model is not a ZO model, or one that this version cannot run."""
 
 
 class InvokeError(RuntimeError):

@@ -20,8 +20,9 @@ from ..converters import Model
 from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator
 from ..core import Directory
+from ..data.inputs import ModelError
 from .engine import Engine
-from .errors import InvokeError, ModelError, RuntimeUnavailableError
+from .errors import InvokeError, RuntimeUnavailableError
 from .exact_delegate import exact_delegate
 from .runtime import Runtime
 from .segment import Segment

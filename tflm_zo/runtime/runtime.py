@@ -20,10 +20,9 @@ from ..converters import (
 )
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
+from ..data.inputs import Inputs, ModelError
 from .beginning import begin_with
 from .engine import Engine
-from .errors import ModelError
-from .inputs import Inputs
 from .lane import Fed, Lane, Reader
 from .lanes import Lanes
 from .segment import Segment

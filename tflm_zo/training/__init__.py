@@ -11,7 +11,6 @@ from .checkpoint import Checkpoint
 from .checks import SettingsError
 from .history import History
 from .injection import TrainingWarning, inject_for, inject_settings
-from .replay import replay_log
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
 from .tensorboard import TensorBoard
@@ -50,6 +49,5 @@ __all__ = [
     "compare_runtimes",
     "inject_for",
     "inject_settings",
-    "replay_log",
     "trained_layers",
 ]

@@ -10,10 +10,11 @@ import numpy as np
 from ..core import Measurement, best_of, is_due, samples_in_order
 from ..data import Data, labelled
 from ..logs import data_checksum
+from ..logs.replay import Arrays
 from ..runtime import Runtime
 from .evaluation import Evaluation
 from .missing_classes import covered
-from .run import Arrays, Run
+from .run import Run
 
 __all__ = ["BestState", "measured_samples", "measuring_interval"]
 

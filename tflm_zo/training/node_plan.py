@@ -12,8 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, step_multipliers, update_masks
-from ..core import BackwardProgram, BackwardStep, ModelLoss, NodeLayer, NodeRules, NodeState, NodeTask
+from ..core import (
+    BackwardProgram,
+    BackwardStep,
+    ErrorField,
+    NodeRules,
+    NodeState,
+    NodeTask,
+)
 from .costs import Costs, NodeCosts
+from .from_metadata import model_loss, node_layer
 from .gains import channel_scales, task_gain
 from .integers import layerwise_integers
 from .plan import PlannedTask, backward_steps
@@ -53,7 +61,7 @@ def backward_program(
         layer, tensor, factors = None, None, np.array(step.factors)
         if step.layer is not None:
             nodes = tail.layers[step.layer]
-            layer, tensor = NodeLayer.of(nodes), nodes.trainable
+            layer, tensor = node_layer(nodes), nodes.trainable
             scales = channel_scales(model, metadata, tensor)
             factors = np.broadcast_to(scales, nodes.geometry["out_c"])
         mantissas, exponent = _mantissas(factors) if factors.size else (None, 0)
@@ -61,7 +69,9 @@ def backward_program(
         steps.append(BackwardStep(*own, layer, mantissas, exponent, tensor, step.segment))
     fields = zip(tail.layers, tail.of_layers, strict=True)
     return BackwardProgram(
-        tuple(steps), tail.fields, {exact[n.trainable]: f for n, f in fields if n.trainable in exact}
+        tuple(steps),
+        tuple(ErrorField(f.count, f.at) for f in tail.fields),
+        {exact[n.trainable]: f for n, f in fields if n.trainable in exact},
     )
 
 
@@ -107,7 +117,7 @@ def placed_task(
     """
     weights = task.kind is Weights
     return NodeTask(
-        None if task.nodes is None else NodeLayer.of(task.nodes, unmasked=unmasked),
+        None if task.nodes is None else node_layer(task.nodes, unmasked=unmasked),
         task.start_segment,
         task.asked,
         following=task.following,
@@ -172,7 +182,7 @@ class NodePlan:
         ]
         loss = metadata.loss
         assert loss is not None  # a trainer or generator has refused such a model
-        self.loss = ModelLoss.of(loss)
+        self.loss = model_loss(loss)
 
     def _task(self, task: PlannedTask, model: Model, metadata: ZoMetadata) -> NodeTask:
         settings, weights = self._settings, task.kind is Weights

@@ -28,13 +28,13 @@ from ..core import (
 )
 from ..data import Data
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
+from ..logs.replay import Arrays, replay_log
 from ..runtime import Runtime
 from .evaluation import Evaluation, evaluate
 from .minibatch_parts import together_at_most
 from .node_plan import NodePlan
 from .prefix import Prefix
-from .replay import replay_log
-from .run import Arrays, Run
+from .run import Run
 from .settings import Settings
 from .tasks import Exact
 

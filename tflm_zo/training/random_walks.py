@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from ..converters import Model
 from ..core import Rademacher, samples_in_order
 from ..data import Data, to_real
+from ..logs.replay import Replay
 from ..runtime import Runtime
 from .costs import Costs, NodeCosts
 from .evaluation import evaluate, predict
 from .node_run import NodeRun
 from .plan import trained_tensors
-from .replay import Replay
 from .settings import Settings
 from .tasks import Weights
 

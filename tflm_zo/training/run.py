@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import WeightArray
 from ..core import Measurement, StepReport
 from ..data import Data
 from ..logs import LogError
+from ..logs.replay import Arrays
 from .evaluation import Evaluation
 
 __all__ = ["Run"]
-
-Arrays = dict[str, WeightArray]
 
 
 class Run(ABC):

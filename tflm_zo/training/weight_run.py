@@ -13,12 +13,12 @@ from ..converters import Model
 from ..core import Control, Measurement, StepReport, best_of, without_checksum
 from ..data import Data
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
+from ..logs.replay import Arrays, Replay, replay_log
 from ..runtime import Runtime
 from .costs import Costs, WeightCosts, block_segments
 from .evaluation import Evaluation, evaluate
 from .integers import weight_integers
-from .replay import Replay, replay_log
-from .run import Arrays, Run
+from .run import Run
 from .settings import Settings
 from .weight_invokes import WeightInvokes
 

@@ -12,10 +12,9 @@ from ..converters import Model
 from ..core import CSettings, without_losses
 from ..data import Data
 from ..logs import SeedLog
+from ..logs.replay import Arrays, Replay
 from ..runtime import Runtime
 from .evaluation import Evaluation
-from .replay import Replay
-from .run import Arrays
 from .weight_run import WeightRun
 
 __all__ = ["Follower", "Steps", "WeightShare"]

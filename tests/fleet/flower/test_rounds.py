@@ -14,8 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from helpers.flower_fleets import OWN, STEPS, Fleet
 from tflm_zo.fleet import FleetError, FleetLog
-from tflm_zo.logs import SeedLog
-from tflm_zo.training import Trainer, replay_log
+from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.training import Trainer
 
 
 def test_with_the_mean_a_fleet_does_the_run_of_all_data_in_one_place(tmp_path: Path) -> None:

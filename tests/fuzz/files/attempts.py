@@ -19,9 +19,9 @@ import tflm_zo
 from helpers.commands import COMMAND
 from tflm_zo.converters import ConversionError
 from tflm_zo.core import NativeError
-from tflm_zo.data import DataError
+from tflm_zo.data import DataError, ModelError
 from tflm_zo.logs import LogError
-from tflm_zo.runtime import InvokeError, ModelError, RuntimeUnavailableError
+from tflm_zo.runtime import InvokeError, RuntimeUnavailableError
 from tflm_zo.training import SettingsError
 
 from .cases import Case

@@ -11,11 +11,9 @@ from random import Random
 
 import numpy as np
 
-from tflm_zo import runtime
 from tflm_zo.converters import load_model
-from tflm_zo.data import prepare, read_arrays
-from tflm_zo.logs import SeedLog, SnapshotLog, is_snapshot_log
-from tflm_zo.training import replay_log
+from tflm_zo.data import Inputs, prepare, read_arrays
+from tflm_zo.logs import SeedLog, SnapshotLog, is_snapshot_log, replay_log
 
 from . import arrays
 from .attempts import FaultError, attempt, cli, words
@@ -90,7 +88,7 @@ def drive_data(bases: Bases, case: Case, rng: Random) -> bool:
         files = ("out.tflite", "out.zolog", "out.zo.tflite")
         cli(case, "train", "model.tflite", "data.npz", *options, files=files)
     elif data is not None and zo:
-        inputs = runtime.Inputs(rng.choice(zo))
+        inputs = Inputs(rng.choice(zo))
         found = [words(case, lambda x=x: prepare(inputs, x)) for x in (data, "data.npz")]
         if isinstance(found[0], str):
             found[0] = f"data.npz: {found[0]}"

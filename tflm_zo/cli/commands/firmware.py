@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from ...converters import Model, load_model, read_metadata
-from ...data import Data, DataError, prepare
+from ...data import Data, DataError, Inputs, prepare
 from ...firmware import (
     PLATFORMS,
     BlockSearch,
@@ -27,7 +27,6 @@ from ...firmware import (
     name_of,
 )
 from ...io.table import table
-from ...runtime import Inputs
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
 from ...training.algorithms import algorithm_of
 from ...training.costs import RunCosts

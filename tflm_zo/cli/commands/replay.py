@@ -11,8 +11,7 @@ import typer
 
 from ...converters import export_model, load_model
 from ...core import Measurement, best_of
-from ...logs import LogError, SeedLog, SnapshotLog, open_log
-from ...training import replay_log
+from ...logs import LogError, SeedLog, SnapshotLog, open_log, replay_log
 from ..failures import warn
 from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
 from ..output_file import check_different, check_output, write_output

@@ -10,13 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
-from ..converters import Model, ZoTrainable, initial_weights, read_metadata, step_multipliers, update_masks
+from ..converters import (
+    Model,
+    WeightArray,
+    ZoTrainable,
+    initial_weights,
+    read_metadata,
+    step_multipliers,
+    update_masks,
+)
 from ..core import Distribution, best_of
 from ..core.arguments import Queries
-from ..logs import LogError, SeedLog, SnapshotLog, is_snapshot_log
-from .run import Arrays
+from .beginning import is_snapshot_log
+from .errors import LogError
+from .seed_log import SeedLog
+from .snapshot_log import SnapshotLog
 
-__all__ = ["Replay", "replay_log"]
+__all__ = ["Arrays", "Replay", "replay_log"]
+
+Arrays = dict[str, WeightArray]
 
 
 def replay_log(

@@ -12,9 +12,8 @@ from ..converters import ConversionError, Model, ZoMetadata, load_model, read_me
 from ..converters.model import Subgraph, Tensor
 from ..converters.model.schema import DTYPES
 from ..converters.model.schema import BuiltinOperator as B
-from .errors import ModelError
 
-__all__ = ["Inputs"]
+__all__ = ["Inputs", "ModelError"]
 
 _Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 
@@ -29,6 +28,10 @@ def _details(graph: Subgraph, tensor: Tensor) -> _Details:
     if quantization is None or not len(quantization.scales):
         return tensor.shape, dtype, 0.0, 0
     return tensor.shape, dtype, quantization.scale, quantization.zero_point
+
+
+class ModelError(ValueError):
+    """The model is not a ZO model, or one that this version cannot run."""
 
 
 class Inputs:
