@@ -24,7 +24,7 @@ FUZZ_RUNS ?= -1
 
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
-BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f)
+BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f ! -name README.md)
 C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks docs)
 # All but benchmarks/pretraining, which has a module of the same name as benchmarks/learning.

@@ -31,7 +31,7 @@ def inject(
         **overrides: settings that replace those of ``settings``, e.g. ``batch=32``.
 
     Returns:
-        The ZO model that ARCHITECTURE.md describes. ``to_bytes`` or ``save`` writes it.
+        The ZO model that converters/README.md describes. ``to_bytes`` or ``save`` writes it.
 
     Raises:
         ConversionError: the model or the settings cannot be used; the message says which of them, and why.

@@ -175,7 +175,7 @@ class ZoOriginal:
 
 @dataclasses.dataclass(frozen=True)
 class ZoMetadata:
-    """The metadata of a ZO model; ARCHITECTURE.md has their JSON.
+    """The metadata of a ZO model; converters/README.md has their JSON.
 
     Attributes:
         version: format of the metadata.

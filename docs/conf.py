@@ -14,9 +14,17 @@ project = "tflm_zo"
 author = copyright = "The tflm_zo Authors"
 html_title = "tflm_zo"
 
-include_patterns = ["*.md", "docs/**.md", "examples/*/README.md", "tests/fuzz/README.md"]
-# Folders that nothing of a page lies in, which need not be walked through.
-exclude_patterns = ["build", "tflm_zo", "benchmarks", ".*"]
+include_patterns = [
+    "*.md",
+    "docs/**.md",
+    "examples/*/README.md",
+    "tests/fuzz/README.md",
+    "ops/**/README.md",
+    "converters/README.md",
+    "tflm_zo/*/README.md",
+]
+# Folders without pages, and a link to a folder that is read under its own name.
+exclude_patterns = ["build", "tflm_zo/converters", "benchmarks", ".*"]
 root_doc = "docs/index"
 
 extensions = [

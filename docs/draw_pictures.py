@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Draws docs/pictures: what a ZO model, a training step and segments are, and the memory of docs/costs.md.
+"""Draws docs/pictures: a ZO model, its life, a step, segments, places of code, the memory of docs/costs.md.
 
 python docs/draw_pictures.py
 
@@ -255,7 +255,100 @@ def memory() -> Drawing:
     return d
 
 
-PICTURES = {"graph": graph, "step": step, "segments": segments, "memory": memory}
+def life() -> Drawing:
+    """Files from a plain model to a trained one, and the commands between them."""
+    d = Drawing(
+        "The life of a model",
+        "inject turns a plain int8 model into a ZO model. train runs the ZO model on samples and writes a "
+        "log. replay and export make a trained plain model from the ZO model and the log. firmware writes "
+        "the ZO model and the run as C and C++. The device trains on its own samples and writes a log, too. "
+        "collect brings it to the desktop; deploy sends runs to the device.",
+        500,
+    )
+    d.text(16, 28, "desktop", "soft")
+    d.text(464, 28, "device", "soft end")
+    d.box(16, 44, 190, 52, "plain", "plain model", "int8 .tflite")
+    d.arrow("111,96 111,140", "blue")
+    d.text(120, 123, "inject", "code")
+    d.box(16, 140, 190, 52, "zo", "ZO model", "infers and trains")
+    d.arrow("111,192 111,236", "blue")
+    d.text(120, 219, "train", "code")
+    d.box(16, 236, 190, 52, "kept", "log", "seeds, or snapshots")
+    d.arrow("111,288 111,332", "blue")
+    d.text(120, 315, "replay", "code")
+    d.box(16, 332, 190, 52, "zo", "trained ZO model", "resumes, or trains again")
+    d.arrow("111,384 111,428", "blue")
+    d.text(120, 411, "export", "code")
+    d.box(16, 428, 190, 52, "plain", "trained plain model", "int8 .tflite")
+    d.arrow("206,166 304,166", "blue")
+    d.text(255, 158, "firmware", "mid code")
+    d.box(304, 140, 160, 52, "zo", "firmware", "C and C++, tables")
+    d.arrow("384,192 384,236", "blue")
+    d.text(393, 219, "trains", "soft")
+    d.box(304, 236, 160, 52, "kept", "log in its store", "of the same kind")
+    d.arrow("304,262 206,262", "orange")
+    d.text(255, 254, "collect", "mid code")
+    d.arrow("206,358 384,358 384,288", "orange")
+    d.text(255, 350, "deploy", "mid code")
+    return d
+
+
+def places() -> Drawing:
+    """The layers of code on a desktop and on a device; the C core is the same on both."""
+    d = Drawing(
+        "Where code runs",
+        "On a desktop, the command line and Python call the trainer, which calls a runtime. The runtime runs "
+        "the graph and calls the operators of a delegate. On a device, the application calls the generated "
+        "trainer, which calls TFLM; TFLM calls the operators of the op pack. The trainers of both ask the "
+        "control unit of the C core for each invoke, and the operators of both call its arithmetic.",
+        416,
+    )
+    d.text(16, 28, "desktop", "soft")
+    d.text(464, 28, "device", "soft end")
+    for x, kind, rows in (
+        (
+            16,
+            "plain",
+            (
+                ("tflm-zo, import tflm_zo", "settings, data, reports"),
+                ("tflm_zo/training", "executes requests"),
+                ("tflm_zo/runtime", "LiteRT, tflite-runtime, TFLM"),
+            ),
+        ),
+        (
+            264,
+            "plain",
+            (
+                ("your application", "samples, store, serial line"),
+                ("ops/device, tables", "executes requests"),
+                ("TFLM", "MicroInterpreter"),
+            ),
+        ),
+    ):
+        for i, lines in enumerate(rows):
+            y = 44 + 78 * i
+            d.box(x, y, 200, 52, kind, *lines)
+            if i:
+                d.arrow(f"{x + 100},{y - 26} {x + 100},{y}")
+    d.box(16, 278, 200, 40, "zo", "ops/tflite, ops/tflm")
+    d.box(264, 278, 200, 40, "zo", "ops/tflm")
+    d.box(16, 344, 448, 56, "kept", "ops/core", "control units, arithmetic, logs, link: the same C")
+    for x in (116, 364):
+        d.arrow(f"{x},252 {x},278", "blue")
+        d.arrow(f"{x},318 {x},344", "blue")
+    d.arrow("216,148 232,148 232,344", "orange")
+    d.arrow("264,148 248,148 248,344", "orange")
+    return d
+
+
+PICTURES = {
+    "graph": graph,
+    "step": step,
+    "segments": segments,
+    "memory": memory,
+    "life": life,
+    "places": places,
+}
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():

@@ -10,7 +10,7 @@
 
 `training` has the trainer and what watches it, `converters` rewrites models, `runtime` runs them, `planner`
 foretells what training takes of a device, `firmware` writes what the device needs, and `core` is the op
-pack's arithmetic. ARCHITECTURE.md has the contract between them.
+pack's arithmetic. ARCHITECTURE.md describes how they work together.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         )
     )
     graph.tensors += [label, result]
-    # The order of ARCHITECTURE.md: label before command, loss before status.
+    # The order of converters/README.md: label before command, loss before status.
     at = next((i for i, p in enumerate(segment.inputs) if p.role == "command"), len(segment.inputs))
     segment.inputs.insert(at, Port("label", label, constants.LABEL))
     at = next((i for i, p in enumerate(segment.outputs) if p.role == "status"), len(segment.outputs))

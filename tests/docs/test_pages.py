@@ -19,6 +19,7 @@ from tflm_zo.training.setting_names import every_name
 
 PAGES = pages()
 ALGORITHMS = DOCS / "algorithms.md"
+ARCHITECTURE = REPOSITORY / "ARCHITECTURE.md"
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -28,6 +29,12 @@ def relative(page: Path) -> str:
 
 def test_the_first_page_is_short() -> None:
     assert len(README.read_bytes()) <= 8192
+
+
+def test_architecture_is_an_overview() -> None:
+    """With three pictures; the design of a folder is in the folder."""
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert len(text.encode()) <= 16384 and text.count("![") == 3
 
 
 def test_the_pages_of_algorithms_are_what_the_generator_makes() -> None:
@@ -116,8 +123,8 @@ def test_links(page: Path) -> None:
 
 
 def test_every_page_is_in_an_index() -> None:
-    """In docs/index.md, or in that of a folder, which is in it."""
-    indices = [page for page in PAGES if page.name == "index.md" or page == ALGORITHMS]
+    """In docs/index.md, or in an index that is in it."""
+    indices = [page for page in PAGES if page.name == "index.md" or page in (ALGORITHMS, ARCHITECTURE)]
     linked = {
         (page.parent / link).resolve()
         for page in indices
@@ -145,3 +152,6 @@ def test_files_between_backticks_exist() -> None:
             missing = [name for name in path.findall(text) if not (REPOSITORY / name).exists()]
             assert missing == [], relative(page)
         assert set(re.findall(r"`(zo_\w+\.(?:h|c|cc))`", text)) <= sources, relative(page)
+        if page.name == "README.md" and page.parts[len(REPOSITORY.parts)] in ("converters", "ops", "tflm_zo"):
+            own = {source.name for source in page.parent.rglob("*") if source.is_file()}
+            assert set(re.findall(r"`(\w+\.py)`", text)) <= own, relative(page)
