@@ -14,7 +14,8 @@ from helpers.models.graph_builder import Activation
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
-from tflm_zo.training.costs import Costs, NodeCosts, WeightCosts
+from tflm_zo.training.costs import RunCosts, SampleCosts, first_segment, run_costs
+from tflm_zo.training.plan import PlannedTask, plan_tasks
 
 # LeNet-5: outputs x weights of each.
 CONV1, CONV2 = 28 * 28 * 6 * 25, 10 * 10 * 16 * 150
@@ -22,9 +23,19 @@ FC1, FC2, FC3 = 400 * 120, 120 * 84, 84 * 10
 WHOLE = CONV1 + CONV2 + FC1 + FC2 + FC3
 
 
-def node_costs(model: Model, settings: Settings) -> NodeCosts:
+def costs_of(model: Model, settings: Settings) -> RunCosts:
+    return run_costs(settings, model, read_metadata(model))
+
+
+def tasks_of(model: Model, settings: Settings) -> list[PlannedTask]:
     metadata = read_metadata(model)
-    return NodeCosts(Costs(model, metadata), settings, metadata)
+    return plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
+
+
+def queries_of(model: Model, settings: Settings) -> list[int]:
+    """Queries that each layer with nodes asks for."""
+    tasks = tasks_of(model, settings)
+    return [next(t.asked for t in tasks if t.nodes == nodes) for nodes in read_metadata(model).nodes]
 
 
 def close(value: float, macs: float) -> bool:
@@ -34,7 +45,7 @@ def close(value: float, macs: float) -> bool:
 @pytest.mark.parametrize("batch", [1, 4])
 def test_shares_of_a_forward_pass(batch: int) -> None:
     model = inject_all(lenet5(), nodes="auto", batch=batch)
-    costs, metadata = Costs(model, read_metadata(model)), read_metadata(model)
+    costs, metadata = SampleCosts(model, read_metadata(model)), read_metadata(model)
     assert costs.forward == WHOLE == 416_520
     # conv1 | conv2 | pooling | fc1 | fc2 | fc3 | softmax
     suffixes = [WHOLE, WHOLE - CONV1, FC1 + FC2 + FC3, FC1 + FC2 + FC3, FC2 + FC3, FC3, 0]
@@ -47,8 +58,9 @@ def test_shares_of_a_forward_pass(batch: int) -> None:
 
 def test_a_step_of_node_perturbation() -> None:
     model = inject_all(lenet5(), nodes="auto", batch=2)
-    costs = node_costs(model, Settings(tasks=(Nodes(queries=3),), batch_size=6))
-    assert costs.first_segment == 1
+    settings = Settings(tasks=(Nodes(queries=3),), batch_size=6)
+    costs = costs_of(model, settings)
+    assert first_segment(tasks_of(model, settings)) == 1
     forward = CONV2 + FC1 + FC2 + FC3
     queries = 2 * 3 * ((FC1 + FC2 + FC3) + (FC2 + FC3) + FC3 + 0)
     updates = CONV2 / 4 + FC1 + FC2 + FC3
@@ -60,17 +72,14 @@ def test_a_step_of_node_perturbation() -> None:
 
 def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
     model = inject_all(lenet5(), nodes="auto")
-    metadata = read_metadata(model)
-    costs = node_costs(model, Settings())
     # FC3 / WHOLE is 1 / 495.9: 24 pairs of them are just below a tenth.
     assert 24 * 2 * FC3 <= 0.1 * WHOLE < 25 * 2 * FC3
-    assert [costs.queries(n) for n in metadata.nodes] == [2, 2, 24, 32]
-    exact = node_costs(model, Settings(tasks=(Nodes(), Exact())))
-    assert [exact.queries(n) for n in metadata.nodes] == [2, 2, 24, 0]
-    chosen = node_costs(model, Settings(tasks=(Nodes(queries={"fc2": 7, "fc3": 1}),)))
-    assert [chosen.queries(n) for n in metadata.nodes] == [2, 2, 7, 1]
+    exact, chosen = Settings(tasks=(Nodes(), Exact())), Settings(tasks=(Nodes(queries={"fc2": 7, "fc3": 1}),))
+    assert queries_of(model, Settings()) == [2, 2, 24, 32]
+    assert queries_of(model, exact) == [2, 2, 24, 0]
+    assert queries_of(model, chosen) == [2, 2, 7, 1]
     # Nothing that multiplies is re-run behind the head.
-    assert costs.until(1, 0) == exact.until(1, 0)
+    assert costs_of(model, Settings()).until(1, 0) == costs_of(model, exact).until(1, 0)
 
 
 def test_the_whole_network() -> None:
@@ -82,9 +91,10 @@ def test_the_whole_network() -> None:
         nodes="*",
     )
     conv, fc = 6 * 4 * 5 * 18, 15
-    costs = node_costs(model, Settings(tasks=(Nodes(queries=4),), batch_size=2))
+    settings = Settings(tasks=(Nodes(queries=4),), batch_size=2)
+    costs = costs_of(model, settings)
     expected = 2 * (conv + fc + 8 * fc + conv + fc) / (conv + fc)
-    assert costs.first_segment == 0
+    assert first_segment(tasks_of(model, settings)) == 0
     assert costs.until(1, 1000) == pytest.approx(expected)
 
 
@@ -99,10 +109,9 @@ def test_the_whole_network() -> None:
 )
 def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) -> None:
     model = inject_all(lenet5(), batch=4)
-    metadata = read_metadata(model)
-    costs = WeightCosts(Costs(model, metadata), weight_settings(batch_size=16, **changes), metadata)
-    assert costs.until(0) == 0
-    assert costs.until(7) == pytest.approx(7 * samples)
+    costs = costs_of(model, weight_settings(batch_size=16, **changes))
+    assert costs.until(0, 100) == 0
+    assert costs.until(7, 100) == pytest.approx(7 * samples)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -116,13 +125,10 @@ def test_a_step_of_a_block(batch: int) -> None:
         blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"},
         batch=batch,
     )
-    metadata = read_metadata(model)
-    costs = WeightCosts(
-        Costs(model, metadata), Settings(tasks=(Weights(scope="blocks"),), batch_size=2), metadata
-    )
+    costs = costs_of(model, Settings(tasks=(Weights(scope="blocks"),), batch_size=2))
     blocks = [WHOLE] * 3 if batch == 1 else [WHOLE, FC1 + FC2 + FC3, FC3]
     for steps in range(8):
-        assert close(costs.until(steps), sum(2 * (WHOLE + blocks[t % 3]) for t in range(steps)))
+        assert close(costs.until(steps, 100), sum(2 * (WHOLE + blocks[t % 3]) for t in range(steps)))
 
 
 # --- what is executed ---------------------------------------------------------------------------------------
@@ -200,7 +206,7 @@ def test_the_prefix_runs_for_samples_that_are_used(
 @pytest.mark.parametrize("model", [SMALL, HEAD], ids=["whole", "head"])
 def test_a_budget_is_used_up(model: Model) -> None:
     settings = Settings(tasks=(Nodes(queries=1),), batch_size=4, learning_rate=1.0)
-    costs = node_costs(model, settings)
+    costs = costs_of(model, settings)
     for steps in (1, 2, 9):
         cost = costs.until(steps, SAMPLES)
         for budget, expected in (

@@ -30,7 +30,8 @@ from tflm_zo.firmware.boundaries import Boundaries
 from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
 from tflm_zo.firmware.ram import workspace_bytes
 from tflm_zo.training import Exact, Nodes, Settings, Weights
-from tflm_zo.training.costs import Costs, NodeCosts, RunCosts, WeightCosts
+from tflm_zo.training.costs import SampleCosts, first_segment, run_costs
+from tflm_zo.training.plan import plan_tasks
 
 STEPS, SAMPLES = 10, 20
 NO_TASK = 0xFFFFFFFF  # nothing that errors come back through
@@ -168,7 +169,7 @@ def test_workspace() -> None:
 def test_costs_of_nodes() -> None:
     model = with_nodes()
     metadata = read_metadata(model)
-    costs = Costs(model, metadata)
+    costs = SampleCosts(model, metadata)
     assert costs.forward == 318
     assert [round(318 * costs.suffix(k)) for k in range(5)] == [318, 30, 30, 6, 0]
     forward = 318
@@ -179,20 +180,19 @@ def test_costs_of_nodes() -> None:
     sample = forward + conv_queries + fc1_queries + fc2_queries + updates
     assert sample == 564
     for settings in (NODES, EXACT):
-        run = NodeCosts(costs, settings, metadata)
+        run = run_costs(settings, model, metadata)
         assert run.until(1, SAMPLES) == pytest.approx(4 * 564 / 318)
         assert run.until(STEPS, SAMPLES) == pytest.approx(STEPS * 4 * 564 / 318)
-        assert RunCosts(settings, model, metadata, SAMPLES).steps(100.0) == 14  # 100 / 7.094 = 14.1
+        assert run.affordable(100.0, SAMPLES) == 14  # 100 / 7.094 = 14.1
 
 
 def test_costs_where_a_prefix_does_not_change() -> None:
     """fc2 alone: conv and fc1 are run once for each training sample, then only the head's 6."""
     model = with_nodes()
     metadata = read_metadata(model)
-    run = NodeCosts(
-        Costs(model, metadata), Settings(tasks=(Nodes(queries=2),), batch_size=4, layers=("fc2",)), metadata
-    )
-    assert run.first_segment == 3
+    settings = Settings(tasks=(Nodes(queries=2),), batch_size=4, layers=("fc2",))
+    run = run_costs(settings, model, metadata)
+    assert first_segment(plan_tasks(settings, metadata, lambda _: 1.0)) == 3
     once = SAMPLES * (318 - 6) / 318
     step = 4 * (6 + 2 * 2 * 0 + 2 * 3) / 318
     assert run.until(STEPS, SAMPLES) == pytest.approx(once + STEPS * step)
@@ -212,11 +212,12 @@ def test_blocks_of_weights() -> None:
     assert workspace_bytes(model, metadata, plan) == 16
     # Update of 8 seeds that restores one: 4 + 2 * 9; perturb one: 4 + 2; two words before them.
     assert metadata.command_words == 2 + 4 + 2 * 9 + 4 + 2
-    costs = WeightCosts(Costs(model, metadata), settings, metadata)
-    assert costs.until(5) == 5 * 4 * 2  # four invokes pass a minibatch forward, so each begins at the input
+    costs = run_costs(settings, model, metadata)
+    # Four invokes pass a minibatch forward, so each begins at the input.
+    assert costs.until(5, SAMPLES) == 5 * 4 * 2
     model = inject_all(network(), cuts="layers", batch=4)
     metadata = read_metadata(model)
-    costs = WeightCosts(Costs(model, metadata), settings, metadata)
+    costs = run_costs(settings, model, metadata)
     steps = [4 * (318 + macs) / 318 for macs in (318, 30, 6)]  # a whole pass and one more of four samples
-    assert costs.until(3) == pytest.approx(sum(steps))
-    assert costs.until(7) == pytest.approx(2 * sum(steps) + steps[0])
+    assert costs.until(3, SAMPLES) == pytest.approx(sum(steps))
+    assert costs.until(7, SAMPLES) == pytest.approx(2 * sum(steps) + steps[0])

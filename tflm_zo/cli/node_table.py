@@ -11,8 +11,9 @@ from rich.table import Table
 from ..converters import Model, read_metadata
 from ..io.table import table
 from ..training import algorithm_for
-from ..training.costs import Costs, NodeCosts
+from ..training.costs import SampleCosts
 from ..training.from_metadata import node_layer
+from ..training.plan import plan_tasks
 
 __all__ = ["node_rows", "node_table"]
 
@@ -27,8 +28,8 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
     metadata = read_metadata(zo)
     if not metadata.nodes:
         return []
-    costs = Costs(zo, metadata)
-    queries = NodeCosts(costs, algorithm_for(metadata, "node"), metadata).queries
+    costs = SampleCosts(zo, metadata)
+    tasks = plan_tasks(algorithm_for(metadata, "node"), metadata, costs.suffix)
     rows = []
     for n in metadata.nodes:
         trainable = metadata.trainable[n.trainable]
@@ -41,7 +42,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
                 "weights": trainable.size,
                 "segment": n.node_segment,
                 "suffix": round(costs.suffix(n.node_segment), 6),
-                "queries": queries(n),
+                "queries": next(t.asked for t in tasks if t.nodes == n),
                 "pair_bytes": (0 if trainable.bias else layer.input_bytes) + layer.route_bytes,
                 "head": n.head,
             }

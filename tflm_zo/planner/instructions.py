@@ -20,7 +20,7 @@ from typing import Any
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.constants import OP_PREFIX
 from ..converters.model import Operator
-from ..training.costs import Costs, later_starts
+from ..training.costs import SampleCosts, later_starts
 from ..training.plan import PlannedTask, backward_steps, credited, plan_tasks
 from ..training.settings import Settings
 from .clamped import USUAL
@@ -122,7 +122,7 @@ class Instructions:
     def _layerwise(
         self, model: Model, metadata: ZoMetadata, settings: Settings, clamped: Mapping[str, float]
     ) -> float:
-        tasks = plan_tasks(settings, metadata, Costs(model, metadata).suffix)
+        tasks = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
         sides = 2 if settings.estimator == "antithetic" else 1
         segments = len(model.subgraphs)
         sample = self.evaluation(model, metadata)

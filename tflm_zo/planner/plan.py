@@ -15,7 +15,7 @@ from typing import Any
 from ..converters import ConversionError, Model, load_model
 from ..training.block_search import BlockSearch
 from ..training.checks import SettingsError
-from ..training.costs import RunCosts
+from ..training.costs import run_costs
 from ..training.injection import is_zo
 from .backpropagation import Backpropagation, backpropagation
 from .boards import Board, Core, boards, find_board, find_core
@@ -341,7 +341,7 @@ def _cost(
         arena.bytes_mve if target.core.has_mve else arena.bytes,
         sizes,
         max(steps),
-        max(RunCosts(run, way.zo, way.metadata, SAMPLES).until(1) for run in way.blocks),
+        max(run_costs(run, way.zo, way.metadata).until(1, SAMPLES) for run in way.blocks),
         backpropagation(model, trained, way.settings.batch_size),
         choice,
     )

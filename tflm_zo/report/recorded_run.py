@@ -112,8 +112,7 @@ class RecordedRun:
         """
         if isinstance(self.log, SeedLog):
             return {}
-        found = recorded_task_costs(self.zo.model, self.log)
-        pairs = zip(found.tasks, found.of_tasks, strict=True)
+        pairs = recorded_task_costs(self.zo.model, self.log)
         return {self.metadata.trainable[i].name: cost for task, cost in pairs for i in task.tensors[:1]}
 
     @property

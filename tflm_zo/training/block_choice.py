@@ -18,7 +18,7 @@ from ..data import Data, DataWarning, Labels, Samples, prepare
 from ..logs import LogError, SnapshotLog
 from .block_search import BlockSearch, check_layerwise
 from .callbacks import Callback
-from .costs import Costs, NodeCosts
+from .costs import run_costs
 from .evaluation import evaluate
 from .held_out import held_out_samples, hold_out
 from .length import planned_steps
@@ -177,8 +177,7 @@ class BlockProbes:
         train, judge = hold_out(data, held_out_samples(data.labels, loss, search.held_out, settings.seed))
         samples = len(train)
         self._steps = planned_steps(settings, samples, search.epochs, None)
-        costs = Costs(trainer.model, metadata)
-        self._costs = [NodeCosts(costs, self.settings_of(b), metadata) for b in range(search.blocks)]
+        self._costs = [run_costs(self.settings_of(b), trainer.model, metadata) for b in range(search.blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
         # One rate for all probes, which differ in their blocks alone.
         probed, _, measuring = with_measured_rate(

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..converters import Model, ZoMetadata, ZoNodes
 from ..converters.operator_costs import macs
@@ -11,14 +12,15 @@ from .plan import PlannedTask, backward_steps, credited, plan_tasks
 from .settings import Settings
 
 __all__ = [
-    "Costs",
-    "NodeCosts",
-    "PassCosts",
     "RunCosts",
-    "TaskCosts",
-    "WeightCosts",
+    "SampleCosts",
     "block_segments",
+    "costs_of_passes",
+    "costs_of_tasks",
+    "first_segment",
     "later_starts",
+    "run_costs",
+    "task_costs",
 ]
 
 
@@ -43,7 +45,7 @@ def later_starts(metadata: ZoMetadata, blocks: bool, parts: int) -> list[int]:
     return block_segments(metadata) if blocks and parts == 1 else [0]
 
 
-class Costs:
+class SampleCosts:
     """Costs of one sample, as shares of its whole forward pass.
 
     Attributes:
@@ -63,132 +65,118 @@ class Costs:
         return credited(nodes) * nodes.geometry["out_c"] * nodes.row / self.forward
 
 
-class PassCosts:
-    """Costs of steps that are forward passes alone.
+@dataclass(frozen=True)
+class RunCosts:
+    """Cost of a run in forward equivalents.
 
-    Args:
-        costs: costs of a sample.
-        samples: samples of a minibatch.
-        passes: forward passes of each of them in a step.
-        starts: where they begin, see `later_starts`.
-    """
-
-    def __init__(self, costs: Costs, samples: int, passes: int, starts: Sequence[int]) -> None:
-        self._steps = [samples * (1 + (passes - 1) * costs.suffix(k)) for k in starts]
-
-    def until(self, steps: int) -> float:
-        """Returns the cost of a number of steps."""
-        rounds, rest = divmod(steps, len(self._steps))
-        return rounds * sum(self._steps) + sum(self._steps[:rest])
-
-
-class WeightCosts(PassCosts):
-    """Costs of weight perturbation, whose updates multiply nothing."""
-
-    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
-        blocks, parts = settings.weights.scope == "blocks", settings.batch_size // metadata.batch
-        super().__init__(costs, settings.batch_size, settings.forwards, later_starts(metadata, blocks, parts))
-
-
-class TaskCosts:
-    """Costs of a run of planned tasks.
-
-    Args:
-        costs: costs of a sample.
-        tasks: tasks of the run.
-        metadata: metadata of the ZO model.
-        batch_size: samples of a minibatch.
-        sides: forward passes of a query, 1 or 2.
+        until(n) = prefix * min(samples, n * minibatch) + steps[0] + ... + steps[n - 1]
 
     Attributes:
-        tasks: tasks of the run.
-        of_tasks: what each task takes of a sample beyond the forward pass: its queries, its update, and
-            errors that come back through the layer that follows.
-        first_segment: segment at which forward passes begin, since nothing before it is trained.
+        minibatch: samples of a minibatch.
+        steps: costs of consecutive steps, which repeat.
+        prefix: share of a forward pass that lies before the first trained layer; a run computes it once for
+            each sample that it uses.
+        queries: cost of a step's queries, which `steps` includes; 0 for weight perturbation.
     """
 
-    def __init__(
-        self, costs: Costs, tasks: list[PlannedTask], metadata: ZoMetadata, batch_size: int, sides: int
-    ) -> None:
-        self._costs, self.tasks = costs, tasks
-        self.first_segment = min(t.first_segment for t in self.tasks)
-        sample, queries, self.of_tasks = costs.suffix(self.first_segment), 0.0, list[float]()
-        for t in self.tasks:
-            asked, updates = sides * t.asked * costs.suffix(t.start_segment), list[float]()
-            if t.nodes is not None and t.trains_filter:
-                updates.append(costs.update(t.nodes))
-            # Errors come back through the layer that follows: as many products as it has weights.
-            if t.following is not None:
-                nodes = self.tasks[t.following].nodes
-                assert nodes is not None  # it is exact, too
-                updates.append(costs.update(nodes))
-            queries += asked
-            for update in updates:
-                sample += update
-            self.of_tasks.append(asked + sum(updates))
-        for step in backward_steps(self.tasks, metadata):
-            if step.layer is not None and metadata.tail is not None:
-                sample += costs.update(metadata.tail.layers[step.layer])
-        self._batch, self._step = batch_size, batch_size * (sample + queries)
-        self._queries = batch_size * queries
-
-    def queries(self, nodes: ZoNodes) -> int:
-        """Returns the queries that a layer asks for; 0 for one that is trained by its exact gradient, or by
-        the queries of a layer that shares its nodes.
-        """
-        return next(t.asked for t in self.tasks if t.nodes == nodes)
+    minibatch: int
+    steps: tuple[float, ...]
+    prefix: float = 0.0
+    queries: float = 0.0
 
     def until(self, steps: int, samples: int) -> float:
-        """Returns the cost of a number of steps, and of the prefix for each training sample that they use."""
-        used = min(samples, steps * self._batch)
-        return used * (1 - self._costs.suffix(self.first_segment)) + steps * self._step
+        """Returns the cost of a number of steps on a training set of so many samples."""
+        rounds, rest = divmod(steps, len(self.steps))
+        used = min(samples, steps * self.minibatch)
+        return used * self.prefix + rounds * sum(self.steps) + sum(self.steps[:rest])
 
-    def without_queries(self, steps: int, samples: int) -> float:
-        """Returns the cost of `until` of steps that run no query."""
-        return self.until(steps, samples) - steps * self._queries
-
-
-class NodeCosts(TaskCosts):
-    """Costs of a layer-wise run; see `TaskCosts`."""
-
-    def __init__(self, costs: Costs, settings: Settings, metadata: ZoMetadata) -> None:
-        tasks = plan_tasks(settings, metadata, costs.suffix)
-        sides = 2 if settings.estimator == "antithetic" else 1
-        super().__init__(costs, tasks, metadata, settings.batch_size, sides)
+    def affordable(self, budget: float, samples: int) -> int:
+        """Returns the largest number of steps whose cost is within a budget, possibly 0."""
+        low, high = 0, 1
+        while self.until(high, samples) <= budget:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.until(middle, samples) <= budget else (low, middle)
+        return low
 
 
-class RunCosts:
-    """Costs of a run of either kind.
+def run_costs(settings: Settings, model: Model, metadata: ZoMetadata) -> RunCosts:
+    """Returns the costs of a run.
 
     Args:
         settings: settings of the run.
         model: ZO model.
         metadata: metadata of the model.
-        samples: number of training samples.
     """
-
-    def __init__(self, settings: Settings, model: Model, metadata: ZoMetadata, samples: int) -> None:
-        costs, self._samples = Costs(model, metadata), samples
-        kind = NodeCosts if settings.is_layerwise else WeightCosts
-        self._costs = kind(costs, settings, metadata)
-
-    def until(self, steps: int) -> float:
-        """Returns the cost of a number of steps."""
-        if isinstance(self._costs, WeightCosts):
-            return self._costs.until(steps)
-        return self._costs.until(steps, self._samples)
-
-    def steps(self, budget: float) -> int:
-        """Returns the number of steps that a budget pays for."""
-        return _largest(budget, self.until)
+    costs, minibatch = SampleCosts(model, metadata), settings.batch_size
+    if settings.is_layerwise:
+        sides = 2 if settings.estimator == "antithetic" else 1
+        return costs_of_tasks(costs, plan_tasks(settings, metadata, costs.suffix), metadata, minibatch, sides)
+    blocks, parts = settings.weights.scope == "blocks", minibatch // metadata.batch
+    return costs_of_passes(costs, minibatch, settings.forwards, later_starts(metadata, blocks, parts))
 
 
-def _largest(budget: float, cost: Callable[[int], float]) -> int:
-    """Returns the most steps whose cost is within the budget; 0 if one step costs more."""
-    low, high = 0, 1
-    while cost(high) <= budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
-    return low
+def costs_of_passes(costs: SampleCosts, minibatch: int, passes: int, starts: Sequence[int]) -> RunCosts:
+    """Returns the costs of weight perturbation, whose steps are forward passes and whose updates multiply
+    nothing.
+
+    Args:
+        costs: costs of a sample.
+        minibatch: samples of a minibatch.
+        passes: forward passes of each of them in a step.
+        starts: segments at which later passes begin, see `later_starts`.
+    """
+    return RunCosts(minibatch, tuple(minibatch * (1 + (passes - 1) * costs.suffix(k)) for k in starts))
+
+
+def first_segment(tasks: Sequence[PlannedTask]) -> int:
+    """Returns the segment at which forward passes begin, since nothing before it is trained."""
+    return min(t.first_segment for t in tasks)
+
+
+def costs_of_tasks(
+    costs: SampleCosts, tasks: Sequence[PlannedTask], metadata: ZoMetadata, minibatch: int, sides: int
+) -> RunCosts:
+    """Returns the costs of a layer-wise run.
+
+    Args:
+        costs: costs of a sample.
+        tasks: tasks of the run.
+        metadata: metadata of the ZO model.
+        minibatch: samples of a minibatch.
+        sides: forward passes of a query, 1 or 2.
+    """
+    sample = suffix = costs.suffix(first_segment(tasks))
+    for update in (update for t in tasks for update in _updates(costs, t, tasks)):
+        sample += update
+    for step in backward_steps(tasks, metadata):
+        if step.layer is not None and metadata.tail is not None:
+            sample += costs.update(metadata.tail.layers[step.layer])
+    queries = sum(_queries(costs, t, sides) for t in tasks)
+    return RunCosts(minibatch, (minibatch * (sample + queries),), 1 - suffix, minibatch * queries)
+
+
+def task_costs(costs: SampleCosts, tasks: Sequence[PlannedTask], sides: int) -> list[float]:
+    """Returns the cost of each task for one sample, beyond the forward pass.
+
+    A task takes its queries, its update, and errors that come back through the layer that follows. For
+    arguments see `costs_of_tasks`.
+    """
+    return [_queries(costs, t, sides) + sum(_updates(costs, t, tasks)) for t in tasks]
+
+
+def _queries(costs: SampleCosts, task: PlannedTask, sides: int) -> float:
+    return sides * task.asked * costs.suffix(task.start_segment)
+
+
+def _updates(costs: SampleCosts, task: PlannedTask, tasks: Sequence[PlannedTask]) -> list[float]:
+    updates = []
+    if task.nodes is not None and task.trains_filter:
+        updates.append(costs.update(task.nodes))
+    # Errors come back through the layer that follows: as many products as it has weights.
+    if task.following is not None:
+        nodes = tasks[task.following].nodes
+        assert nodes is not None  # it is exact, too
+        updates.append(costs.update(nodes))
+    return updates

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..converters import Model, ZoMetadata
-from .costs import RunCosts
+from .costs import run_costs
 from .settings import Settings
 
 __all__ = ["affordable_steps", "check_length", "most_budget_steps", "planned_steps", "usual_epochs"]
@@ -95,8 +95,10 @@ def affordable_steps(
     """
     if not 0 < budget < 2**63:
         raise ValueError(f"budget: expected forward equivalents above 0 and below 2^63, got {budget:g}")
-    costs = RunCosts(settings, model, metadata, samples)
-    total = costs.steps(budget)
+    costs = run_costs(settings, model, metadata)
+    total = costs.affordable(budget, samples)
     if total < 1:
-        raise ValueError(f"budget: one step takes {costs.until(1):.0f} forward equivalents, got {budget:g}")
+        raise ValueError(
+            f"budget: one step takes {costs.until(1, samples):.0f} forward equivalents, got {budget:g}"
+        )
     return total

@@ -20,11 +20,11 @@ from ..core import (
     NodeState,
     NodeTask,
 )
-from .costs import Costs, NodeCosts
+from .costs import SampleCosts, first_segment
 from .from_metadata import model_loss, node_layer
 from .gains import channel_scales, task_gain
 from .integers import layerwise_integers
-from .plan import PlannedTask, backward_steps
+from .plan import PlannedTask, backward_steps, plan_tasks
 from .settings import Settings
 from .tasks import NODE_RULES, Exact, Nodes, Weights
 
@@ -141,7 +141,6 @@ class NodePlan:
         samples: number of samples in the training set.
 
     Attributes:
-        costs: costs of the run, in forward equivalents.
         tasks: tasks of the run, spread over the layers.
         first_segment: segment at which a forward pass begins, since nothing before it changes.
         program: program that leads errors back to the tasks of an exact tail; None without one, or for one of
@@ -165,8 +164,8 @@ class NodePlan:
         self, model: Model, metadata: ZoMetadata, settings: Settings, total: int, samples: int
     ) -> None:
         self._settings = settings
-        self.costs = NodeCosts(Costs(model, metadata), settings, metadata)
-        self.tasks, self.first_segment = self.costs.tasks, self.costs.first_segment
+        self.tasks = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
+        self.first_segment = first_segment(self.tasks)
         self.tensors = [metadata.trainable[i] for task in self.tasks for i in task.tensors]
         self.limit = 127 - metadata.headroom
         own, self.masks = step_multipliers(model), update_masks(model)

@@ -30,6 +30,7 @@ from ..data import Data
 from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
 from ..logs.replay import Arrays, replay_log
 from ..runtime import Runtime
+from .costs import run_costs
 from .evaluation import Evaluation, evaluate
 from .minibatch_parts import together_at_most
 from .node_plan import NodePlan
@@ -71,7 +72,8 @@ class NodeRun(Run):
         self._model = model
         self._inputs, self._labels = inputs, labels
         whole = NodePlan(model, metadata, settings, total, len(labels))
-        self._costs, self._plan, self._first = whole.costs, whole.tasks, whole.first_segment
+        self._costs = run_costs(settings, model, metadata)
+        self._plan, self._first = whole.tasks, whole.first_segment
         self._tensors, self._limit = whole.tensors, whole.limit
         self._multipliers, self._masks = whole.multipliers, whole.masks
         self._filter_scales, self._loss = whole.filter_scales, whole.loss

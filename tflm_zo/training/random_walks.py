@@ -15,7 +15,7 @@ from ..core import Rademacher, samples_in_order
 from ..data import Data, to_real
 from ..logs.replay import Replay
 from ..runtime import Runtime
-from .costs import Costs, NodeCosts
+from .costs import run_costs
 from .evaluation import evaluate, predict
 from .node_run import NodeRun
 from .plan import trained_tensors
@@ -140,8 +140,8 @@ class NodeWalks(RandomWalks):
         self._moved = data.take(samples_in_order(_DRAW, len(data), used))
         # Exact gradients read labels: those of other samples.
         self._labels = self._moved.labels[samples_in_order(_DRAW - 1, used, used)]
-        costs = NodeCosts(Costs(model, runtime.metadata), settings, runtime.metadata)
-        self._cost_of_walk = costs.without_queries(_STEPS, used)
+        costs = run_costs(settings, model, runtime.metadata)
+        self._cost_of_walk = costs.until(_STEPS, used) - _STEPS * costs.queries
 
     @property
     def cost(self) -> float:

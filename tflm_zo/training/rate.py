@@ -49,7 +49,7 @@ from ..converters import Model
 from ..data import Data
 from ..runtime import Runtime
 from .checks import SettingsError
-from .costs import RunCosts
+from .costs import run_costs
 from .length import most_budget_steps
 from .random_walks import NodeWalks, RandomWalks, WeightWalks
 from .settings import Settings
@@ -95,14 +95,14 @@ def with_measured_rate(
         return settings, steps, 0.0
     of_weights = settings.perturbs_weights_alone
     walks = (WeightWalks if of_weights else NodeWalks)(runtime, model, settings, data)
-    costs = RunCosts(settings, model, runtime.metadata, len(data))
+    costs = run_costs(settings, model, runtime.metadata)
     if budget is not None and budget < _LEAST_BUDGET * walks.most(1 + _HALVINGS):
         return settings, steps, 0.0
     longest = _LONGEST_OF_WEIGHTS if of_weights else _LONGEST
     borne = _borne(walks, longest)
     if budget is not None:
         most = most_budget_steps(settings, len(data), careful=borne < longest)
-        steps = max(1, min(steps, most, costs.steps(budget - walks.equivalents)))
+        steps = max(1, min(steps, most, costs.affordable(budget - walks.equivalents, len(data))))
     rate = settings.chosen_rate(steps, max(1, len(runtime.metadata.blocks)))
     if borne < longest:
         exact = all(isinstance(task, Exact) for task in settings.tasks)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
 from ..core import CSettings, TaskEntry, TaskKind
 from ..logs import SeedLog, SnapshotLog
-from .costs import Costs, PassCosts, TaskCosts, later_starts
+from .costs import SampleCosts, costs_of_passes, costs_of_tasks, later_starts, task_costs
 from .plan import PlannedTask
 from .settings import ESTIMATORS
 from .tasks import Exact, Nodes, Weights
@@ -18,27 +18,29 @@ __all__ = ["recorded_costs", "recorded_task_costs", "recorded_tasks", "task_of"]
 
 
 def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], float]:
-    """Returns the function from a number of steps to what they cost, in forward equivalents.
+    """Returns the function from a number of steps to their cost, in forward equivalents.
 
-    What a run has paid for measuring its learning rate, before the first step, is in no log, and not counted.
+    The cost of measuring the learning rate, before the first step, is in no log, and not counted.
 
     Args:
         model: the ZO model that the log was recorded on.
         log: the log, or any part of it.
     """
-    settings = log.settings
+    settings, metadata = log.settings, read_metadata(model)
+    costs, minibatch, sides = SampleCosts(model, metadata), _minibatch(settings), _sides(settings)
     if isinstance(log, SeedLog):
-        metadata = read_metadata(model)
         queries = int(settings.queries)
-        passes = queries + 1 if _sides(settings) == 1 else queries * (4 if settings.sharpness else 2)
+        passes = queries + 1 if sides == 1 else queries * (4 if settings.sharpness else 2)
         starts = later_starts(metadata, bool(settings.blocks), int(settings.parts))
-        return PassCosts(Costs(model, metadata), _minibatch(settings), passes, starts).until
-    tasks, samples = recorded_task_costs(model, log), int(settings.samples)
-    return lambda steps: tasks.until(steps, samples)
+        found = costs_of_passes(costs, minibatch, passes, starts)
+    else:
+        found = costs_of_tasks(costs, recorded_tasks(log.tasks, metadata), metadata, minibatch, sides)
+    return lambda steps: found.until(steps, int(settings.samples))
 
 
-def recorded_task_costs(model: Model, log: SnapshotLog) -> TaskCosts:
-    """Returns the costs of the tasks of a layer-wise run, in forward equivalents.
+def recorded_task_costs(model: Model, log: SnapshotLog) -> list[tuple[PlannedTask, float]]:
+    """Returns the tasks of a layer-wise run, each with its cost for a sample beyond the forward pass, in
+    forward equivalents.
 
     Args:
         model: the ZO model that the log was recorded on.
@@ -46,7 +48,8 @@ def recorded_task_costs(model: Model, log: SnapshotLog) -> TaskCosts:
     """
     metadata = read_metadata(model)
     tasks = recorded_tasks(log.tasks, metadata)
-    return TaskCosts(Costs(model, metadata), tasks, metadata, _minibatch(log.settings), _sides(log.settings))
+    costs = task_costs(SampleCosts(model, metadata), tasks, _sides(log.settings))
+    return list(zip(tasks, costs, strict=True))
 
 
 def task_of(entry: TaskEntry) -> type[Nodes | Exact | Weights]:

@@ -15,7 +15,7 @@ from ..data import Data
 from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
 from ..logs.replay import Arrays, Replay, replay_log
 from ..runtime import Runtime
-from .costs import Costs, WeightCosts, block_segments
+from .costs import block_segments, run_costs
 from .evaluation import Evaluation, evaluate
 from .integers import weight_integers
 from .run import Run
@@ -63,7 +63,7 @@ class WeightRun(Run):
             metadata.command_words,
             block_segments(metadata),
         )
-        self._costs = WeightCosts(Costs(model, metadata), settings, metadata)
+        self._costs = run_costs(settings, model, metadata)
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
@@ -79,7 +79,7 @@ class WeightRun(Run):
         return first + len(done)  # the control unit may be ahead: an interruption before the record counts
 
     def _cost_of_steps(self) -> float:
-        return self._costs.until(self.step)
+        return self._costs.until(self.step, int(self._control.settings.samples))
 
     def begin(self) -> None:
         """Sets the weights that the model starts with."""

@@ -29,7 +29,7 @@ from ...firmware import (
 from ...io.table import table
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
 from ...training.algorithms import algorithm_of
-from ...training.costs import RunCosts
+from ...training.costs import run_costs
 from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
 from ...training.setting_texts import run_of
@@ -281,7 +281,7 @@ def _step_forwards(
     metadata = read_metadata(model)
     blocks = [run.layers] if search is None else search.split(run, metadata)
     own = (dataclasses.replace(run, layers=layers) for layers in blocks)
-    return max(RunCosts(r, model, metadata, samples).until(steps) / steps for r in own)
+    return max(run_costs(r, model, metadata).until(steps, samples) / steps for r in own)
 
 
 def _described(made: Firmware) -> dict[str, Any]:
