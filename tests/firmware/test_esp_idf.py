@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import tflm_zo
 from helpers.build_systems import needs_cmake, run, yaml
 from helpers.firmware_folders import compiled, write
 
@@ -31,6 +32,7 @@ def test_esp_manifests(tmp_path: Path) -> None:
     manifest = yaml.safe_load((folder / "idf_component.yml").read_text())
     assert set(manifest) <= ESP_KEYS
     assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
+    assert manifest["version"] == tflm_zo.__version__
     dependencies = manifest["dependencies"]
     assert set(dependencies) == {"idf", "espressif/esp-tflite-micro"}
     for dependency in dependencies.values():

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import tflm_zo
 from cortex_m.emulator import CORES
 from helpers.build_systems import needs_cmake, run
 from helpers.firmware_folders import COMMAND, compiled, firmware, included, write
@@ -255,7 +256,7 @@ def test_arduino_library_properties(tmp_path: Path) -> None:
     name = found["name"]
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,62}", name) and re.search("[A-Za-z]", name)
     assert not name.lower().startswith("arduino") and "small" in name
-    assert re.fullmatch(r"\d+\.\d+\.\d+", found["version"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", found["version"]) and found["version"] == tflm_zo.__version__
     assert found["category"] in ARDUINO_CATEGORIES
     assert found["architectures"] == "*"
     assert found["url"].startswith("https://")

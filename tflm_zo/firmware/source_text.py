@@ -24,9 +24,16 @@ class _Text(Template):
 
 
 def fill(template: str, **values: object) -> str:
-    """Returns a file of ``templates`` with its places filled in."""
+    """Returns a file of ``templates`` with its places filled in; ``version`` is this package's."""
     text = files(__package__).joinpath(f"templates/{template}").read_text(encoding="utf-8")
-    return _Text(text).substitute({name: str(value) for name, value in values.items()})
+    return _Text(text).substitute({name: str(value) for name, value in values.items()}, version=version())
+
+
+def version() -> str:
+    """Returns the version of this package."""
+    from .. import __version__  # not at the top: the package imports the generator
+
+    return __version__
 
 
 def own(name: str) -> dict[str, str]:

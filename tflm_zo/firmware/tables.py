@@ -84,7 +84,10 @@ def _check_fed(
                 raise ConversionError(f"nothing feeds input {i}, `{tensor.name}`, of segment {k}")
 
 
-def _output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]:
+def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]:
+    """Returns the output that the loss belongs to: its segment, its number there, its number in the original
+    model, and its bytes per sample.
+    """
     assert metadata.loss is not None
     for k, segment in enumerate(metadata.segments):
         for i, port in enumerate(segment.outputs):
@@ -360,7 +363,7 @@ def model_source(
                 loss=f"{c_loss.kind}u, {c_loss.zero_point}, {c_scale}",
                 loss_name=loss.kind,
                 classes=loss.elements,
-                output=", ".join(map(str, _output(model, metadata))),
+                output=", ".join(map(str, loss_output(model, metadata))),
                 limit=127 - metadata.headroom,
                 least_arena=least,
             ).rstrip("\n")

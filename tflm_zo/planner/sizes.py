@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..converters import Model, ZoMetadata
-from ..core import SNAPSHOT_RECORD_BYTES, SeedLogRecord, SnapshotLogHeader
 from ..data import Data
 from ..firmware.device_model import DeviceModel, device_models
 from ..firmware.flash import flash_of_training
-from ..firmware.plan import BlockRunPlan, NodeRunPlan, RunPlan
+from ..firmware.log_size import log_size_of
+from ..firmware.plan import NodeRunPlan, RunPlan
 from ..firmware.planning import plan_blocks, plan_run
 from ..firmware.ram import Ram, arenas_of_devices, ram_of
 from ..firmware.resolver import operators_of
@@ -80,10 +80,5 @@ def _log_bytes(metadata: ZoMetadata, run: RunPlan) -> int:
     """Returns the bytes that a step adds to the log (docs/file-formats.md): a record, and, of a layer-wise
     run, its share of a snapshot.
     """
-    if isinstance(run, BlockRunPlan):
-        return max(_log_bytes(metadata, block.run) for block in run.blocks)
-    if not isinstance(run, NodeRunPlan):
-        return SeedLogRecord.size_of(run.value("queries"))
-    tensors = {i for task in run.tasks for i in range(task.first_tensor, task.first_tensor + task.tensors)}
-    snapshot = SnapshotLogHeader.slot_of(len(run.tasks), metadata.bytes_of(tensors))
-    return SNAPSHOT_RECORD_BYTES + -(-snapshot // run.interval)
+    log = log_size_of(metadata, run)
+    return log.record + (-(-log.slot // run.interval) if isinstance(run, NodeRunPlan) else 0)
