@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rewriter: turns int8 .tflite models into models that train themselves with forward passes only."""
 
-from .conversion import ConversionReport, ConversionResult
 from .errors import ConversionError
 from .export import export_model
 from .grow_classes import grow_classes
 from .initial_weights import WeightArray, initial_weights, with_initial_weights
 from .inject import inject
-from .keras import convert
 from .layer_metadata import ZoBackwardStep, ZoField, ZoNodes, ZoTail
 from .metadata import (
     ZoLoss,
@@ -20,7 +18,6 @@ from .metadata import (
 )
 from .model import Model, load_model
 from .passes.cut_segments import possible_cuts
-from .quantize import quantize
 from .rebatch import set_batch
 from .segments import can_change_batch, extract_segment
 from .settings import InjectSettings
@@ -29,8 +26,6 @@ from .update_masks import update_masks
 
 __all__ = [
     "ConversionError",
-    "ConversionReport",
-    "ConversionResult",
     "InjectSettings",
     "Model",
     "WeightArray",
@@ -45,7 +40,6 @@ __all__ = [
     "ZoTail",
     "ZoTrainable",
     "can_change_batch",
-    "convert",
     "export_model",
     "extract_segment",
     "grow_classes",
@@ -54,7 +48,6 @@ __all__ = [
     "inject",
     "load_model",
     "possible_cuts",
-    "quantize",
     "read_metadata",
     "set_batch",
     "step_multipliers",

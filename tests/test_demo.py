@@ -227,7 +227,7 @@ def test_spoken_digits_of_a_new_speaker(tmp_path: Path) -> None:
 def test_backpropagation_of_a_depthwise_separable_network() -> None:
     """Against a count by hand over Keras' layers: batch norm and ReLU are part of the convolutions."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    from tflm_zo.converters.keras import convert
+    from tflm_zo.conversion.keras import convert
     from tflm_zo.keras_models import ds_cnn
 
     model = ds_cnn((49, 20, 1), classes=10, filters=24, blocks=3, stride=(4, 2))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from . import converters, core, runtime, training
 from ._version import __version__
+from .conversion import convert, quantize
 from .converters import ConversionError, InjectSettings, Model, inject, load_model
 from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
 from .data import DataError
@@ -71,11 +72,13 @@ __all__ = [
     "algorithms",
     "choose_block",
     "converters",
+    "convert",
     "core",
     "exact_delegate",
     "inject",
     "load_model",
     "plan",
+    "quantize",
     "recalibrate",
     "runtime",
     "training",

@@ -249,7 +249,7 @@ def _backpropagate(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
 
-    from tflm_zo.converters.keras import accuracy, convert
+    from tflm_zo.conversion.keras import accuracy, convert
 
     if task.keras is None:
         raise ValueError(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tflm_zo.conversion.keras_source import load_keras, quiet, tensorflow_and_keras, with_fixed_batch
+from tflm_zo.conversion.representative import representative_samples
+from tflm_zo.conversion.training_statistics import training_statistics
 from tflm_zo.converters import Model
 from tflm_zo.converters.channel_statistics import with_statistics
-from tflm_zo.converters.keras_source import load_keras, quiet, tensorflow_and_keras, with_fixed_batch
-from tflm_zo.converters.representative import representative_samples
-from tflm_zo.converters.training_statistics import training_statistics
 from tflm_zo.recalibration import channel_statistics_of
 
 __all__ = ["with_old_statistics"]

@@ -40,7 +40,7 @@ class Task:
 
 def converted(keras_model: Any, path: Path, calibration: NDArray[Any], **options: Any) -> None:
     """Writes the Keras model beside `path`, and its int8 model to `path`."""
-    from tflm_zo.converters.keras import convert
+    from tflm_zo.conversion.keras import convert
 
     keras_model.save(path.with_suffix(".keras"))
     convert(keras_model, calibration, **options).save(path, force=True)

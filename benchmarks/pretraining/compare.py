@@ -76,7 +76,7 @@ def pretrained(recipe: Recipe, source: Source) -> Any:
 def converted(recipe: Recipe, data: Data, model: Any) -> Any:
     """The ZO model."""
     from tflm_zo import inject
-    from tflm_zo.converters.keras import convert
+    from tflm_zo.conversion.keras import convert
 
     int8 = convert(
         model,

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 import tflm_zo as zo
-from tflm_zo.converters import convert
 from tflm_zo.demo.scenarios import SCENARIOS
 from tflm_zo.training import inject_settings
 
@@ -36,7 +35,7 @@ def main() -> None:
     keras.utils.set_random_seed(0)
     network = digits.build()
     pretrain(network, *digits.pretrain, epochs=options.epochs)
-    plain = convert(network, digits.pretrain[0][:300]).model
+    plain = zo.convert(network, digits.pretrain[0][:300]).model
     settings = zo.algorithms.weight(batch_size=16, queries=32)
     options.output.mkdir(parents=True, exist_ok=True)
     zo.inject(plain, inject_settings(settings, batch=16)).save(

@@ -23,7 +23,6 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 import tflm_zo as zo
-from tflm_zo.converters import convert
 from tflm_zo.features import log_mel
 
 Floats = NDArray[np.float32]
@@ -157,7 +156,7 @@ def run(seed: int, epochs: int, folder: Path | None) -> dict[str, tuple[float, f
     x, held_out = clips[HELD_OUT:], clips[:HELD_OUT]
     new_test, old_test = test_sounds((NEW,), 1000 * seed + 10), test_sounds(KNOWN, 1000 * seed + 20)
     network = autoencoder(flat(old), epochs, seed)
-    model = convert(network, flat(old)[:500]).model
+    model = zo.convert(network, flat(old)[:500]).model
     node = zo.algorithms.node()
     models = {
         "nothing": model,

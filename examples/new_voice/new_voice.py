@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.table import Table
 
 import tflm_zo as zo
-from tflm_zo.converters import convert
 from tflm_zo.demo.spoken_digits import read_spoken_digits
 from tflm_zo.features import log_mel
 
@@ -105,7 +104,7 @@ def backpropagated(network: Any, data: dict[str, Part]) -> list[float]:
 def run(data: dict[str, Part], epochs: int, seed: int, folder: Path | None) -> dict[str, list[float]]:
     """Accuracies on the new speaker and on the five, by the way to adapt."""
     network = pretrained(data, epochs, seed)
-    model = convert(network, data["old"][0][:300]).model
+    model = zo.convert(network, data["old"][0][:300]).model
     recalibrated = zo.recalibrate(model, data["adapt"][0]).model
     models = {
         "nothing": model,

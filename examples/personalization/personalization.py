@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflm_zo import Model, inject
-from tflm_zo.converters import convert
+from tflm_zo import Model, convert, inject
 from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import load

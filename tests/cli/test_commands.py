@@ -253,8 +253,8 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
 @pytest.fixture
 def converter(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stands in for TensorFlow's converter; what it was given is in the dictionary."""
-    from tflm_zo.converters import ConversionReport, ConversionResult
-    from tflm_zo.converters import keras as module
+    from tflm_zo.conversion import ConversionReport, ConversionResult
+    from tflm_zo.conversion import keras as module
 
     given: dict[str, Any] = {}
 

@@ -17,11 +17,3 @@ def built(request: pytest.FixtureRequest) -> bytes:
 def real_model(request: pytest.FixtureRequest) -> bytes:
     """Every file of TFLM_ZO_MODELS."""
     return request.param()
-
-
-@pytest.fixture
-def keras_seed() -> None:
-    """Models of Keras have the same weights in every run."""
-    import keras
-
-    keras.utils.set_random_seed(1)

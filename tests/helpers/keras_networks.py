@@ -10,7 +10,8 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, run_plain
-from tflm_zo.converters import ConversionResult, Model, load_model
+from tflm_zo.conversion import ConversionResult
+from tflm_zo.converters import Model, load_model
 from tflm_zo.runtime import available, load
 
 keras: Any = pytest.importorskip("keras")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from tflm_zo.converters import convert
+from tflm_zo.conversion import convert
 
 keras: Any = pytest.importorskip("keras")
 L: Any = keras.layers

@@ -44,8 +44,8 @@ def test_embedding_none_is_as_wide_as_the_rest() -> None:
 @pytest.mark.slow
 def test_embedding_carries_nodes_and_is_trained() -> None:
     """Converted to int8, a node for each channel of the embedding and each class, both layers moving."""
+    from tflm_zo.conversion.keras import convert
     from tflm_zo.converters import read_metadata
-    from tflm_zo.converters.keras import convert
     from tflm_zo.keras_models import ds_cnn
 
     keras.utils.set_random_seed(0)

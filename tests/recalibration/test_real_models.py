@@ -13,7 +13,8 @@ import pytest
 
 from helpers.interpreters import require, run_plain
 from helpers.real_models import REAL_MODELS
-from tflm_zo.converters import convert, load_model
+from tflm_zo.conversion import convert
+from tflm_zo.converters import load_model
 from tflm_zo.recalibration import Recalibration, recalibrate
 from tflm_zo.recalibration.running_moments import corrected_layers
 from tflm_zo.runtime.arena import arena_bytes

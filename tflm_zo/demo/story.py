@@ -206,8 +206,8 @@ def run_demo(
 
 
 def _pretrained(scenario: Scenario, seed: int) -> Model:
-    from ..converters.keras import convert
-    from ..converters.keras_source import quiet
+    from ..conversion.keras import convert
+    from ..conversion.keras_source import quiet
     from ..keras_models import pretrain
 
     # TensorFlow has much to say when it is imported and first used.

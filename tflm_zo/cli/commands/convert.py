@@ -52,9 +52,9 @@ def convert(
 ) -> None:
     """Convert a Keras model (needs TensorFlow) or a float .tflite (needs ai-edge-quantizer) to full int8."""
     if model.suffix == ".tflite":
-        from ...converters.quantize import quantize as convert_model
+        from ...conversion.quantize import quantize as convert_model
     else:
-        from ...converters.keras import convert as convert_model
+        from ...conversion.keras import convert as convert_model
 
     check_output(output, force=force)
     for path in (model, representative):

@@ -24,7 +24,8 @@ from helpers.keras_networks import (
     two_inputs,
 )
 from helpers.refusals import refused
-from tflm_zo.converters import ConversionError, Model, convert, load_model, quantize
+from tflm_zo.conversion import convert, quantize
+from tflm_zo.converters import ConversionError, Model, load_model
 from tflm_zo.io.errors import DataError
 from tflm_zo.training import Trainer, algorithms
 

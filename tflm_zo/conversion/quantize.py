@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """From a float32 .tflite to a full-int8 model, by ai-edge-quantizer, which is needed once `quantize` is
 called.
 
@@ -15,9 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..converters.errors import ConversionError
+from ..converters.model import Buffer, Model, Signature, Subgraph, Tensor, load_model
+from ..converters.model.schema import BuiltinOperator, TensorType
+from ..converters.parts import part_in_int8
+from ..converters.passes.layer_names import shown_name
+from ..converters.passes.set_batch import rewrite_batch
+from ..converters.widen_activations import widen_activations
 from ..io.arrays import Array
 from ..io.errors import DataError
-from .conversion import (
+from ..recalibration import channel_statistics_of
+from .finish import (
     ConversionResult,
     accuracy,
     check_int8,
@@ -29,15 +37,8 @@ from .conversion import (
     warning_of_training,
     warnings_of,
 )
-from .errors import ConversionError
 from .keras_source import first_line, quiet
-from .model import Buffer, Model, Signature, Subgraph, Tensor, load_model
-from .model.schema import BuiltinOperator, TensorType
-from .parts import part_in_int8
-from .passes.layer_names import shown_name
-from .passes.set_batch import rewrite_batch
 from .representative import representative_labels, representative_samples
-from .widen_activations import widen_activations
 
 __all__ = ["quantize"]
 
@@ -246,9 +247,6 @@ def _name_ports(model: Model) -> None:
 
 
 def _statistics(model: Model, data: list[Array]) -> Any:
-    # Above the rewriter, which knows no runtime; only a conversion has the data at hand.
-    from ..recalibration import channel_statistics_of
-
     return channel_statistics_of(model, data)
 
 

@@ -24,7 +24,8 @@ from helpers.keras_networks import (
     tf,
     two_inputs,
 )
-from tflm_zo.converters import ConversionError, convert, load_model
+from tflm_zo.conversion import convert
+from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.io.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("keras_seed")

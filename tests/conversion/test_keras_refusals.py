@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from helpers.keras_networks import check_full_int8, data, keras, layers, small, tf
-from tflm_zo.converters import ConversionError, convert
+from tflm_zo.conversion import convert
+from tflm_zo.converters import ConversionError
 from tflm_zo.io.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("keras_seed")

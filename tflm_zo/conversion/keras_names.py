@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Names of a converted model: those of the Keras layers, without what the converter adds."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from .model import Model, Tensor
+from ..converters.model import Model, Tensor
 
 __all__ = ["KerasNames", "all_layers", "order_and_name"]
 

@@ -10,7 +10,8 @@ import pytest
 
 from helpers.examples import slow_but
 from helpers.keras_networks import data, keras, layers
-from tflm_zo.converters import Model, convert, load_model
+from tflm_zo.conversion import convert
+from tflm_zo.converters import Model, load_model
 from tflm_zo.converters.channel_statistics import Statistics, read_statistics, with_statistics
 from tflm_zo.recalibration import channel_statistics_of, recalibrate
 from tflm_zo.recalibration.running_moments import corrected_layers

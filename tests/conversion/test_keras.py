@@ -16,7 +16,8 @@ from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.keras_networks import check_full_int8, check_trainable, data, keras, layers, small, two_inputs
 from tflm_zo import keras_models
-from tflm_zo.converters import ConversionError, ConversionResult, convert, initial_weights, read_metadata
+from tflm_zo.conversion import ConversionResult, convert
+from tflm_zo.converters import ConversionError, initial_weights, read_metadata
 from tflm_zo.io.errors import DataError
 from tflm_zo.logs import SeedLog, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
@@ -133,7 +134,7 @@ def test_repeatable_in_other_processes(tmp_path: Path) -> None:
     model.save(tmp_path / "m.keras")
     np.save(tmp_path / "x.npy", x)
     code = (
-        "import sys; from tflm_zo.converters import convert; "
+        "import sys; from tflm_zo.conversion import convert; "
         "convert(sys.argv[1], sys.argv[2]).save(sys.argv[3])"
     )
     for k in "ab":

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Statistics of a converted model's channels on the data that the Keras model was trained on."""
 
 from __future__ import annotations
@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ..converters.channel_statistics import Statistics
+from ..converters.model import Model, Operator, load_model
+from ..converters.rescale_channels import layers_with_filters
 from ..io.arrays import Array
+from ..recalibration.recalibrate import statistics_of_outputs
+from ..recalibration.running_moments import corrected_layers
 from .batch_norm import normalized_by, remembering_layers
-from .channel_statistics import Statistics
 from .keras_names import order_and_name
 from .keras_source import FixedModel, quiet
-from .model import Model, Operator, load_model
-from .rescale_channels import layers_with_filters
 
 __all__ = ["training_statistics"]
 
@@ -41,10 +43,6 @@ def training_statistics(
     Raises:
         ConversionError: the model cannot be recalibrated.
     """
-    # Above the rewriter, which knows no runtime; only a conversion has the Keras model at hand.
-    from ..recalibration.recalibrate import statistics_of_outputs
-    from ..recalibration.running_moments import corrected_layers
-
     layers = corrected_layers(model)
     remembering = remembering_layers(keras, fixed.source)
     if not remembering or len(data[0]) < 2:

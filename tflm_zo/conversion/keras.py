@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """From a Keras model to a full-int8 model; TensorFlow is needed once `convert` is called."""
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..converters.channel_statistics import Statistics
+from ..converters.errors import ConversionError
+from ..converters.model import Model, load_model
+from ..converters.model.schema import BuiltinOperator
+from ..converters.parts import part_in_int8
+from ..converters.widen_activations import widen_activations
 from ..io.arrays import Array
 from ..io.errors import DataError
-from .channel_statistics import Statistics
-from .conversion import (
+from ..recalibration import channel_statistics_of
+from .finish import (
     ConversionReport,
     ConversionResult,
     Port,
@@ -27,15 +33,10 @@ from .conversion import (
     warning_of_training,
     warnings_of,
 )
-from .errors import ConversionError
 from .keras_names import KerasNames, order_and_name
 from .keras_source import FixedModel, first_line, load_keras, quiet, tensorflow_and_keras, with_fixed_batch
-from .model import Model, load_model
-from .model.schema import BuiltinOperator
-from .parts import part_in_int8
 from .representative import representative_labels, representative_samples
 from .training_statistics import training_statistics
-from .widen_activations import widen_activations
 
 __all__ = ["ConversionReport", "ConversionResult", "Port", "accuracy", "convert"]
 
@@ -147,9 +148,6 @@ def _explain(message: str, layers: KerasNames) -> str | None:
 
 def _statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Statistics:
     """Returns what recalibration leads back to, where there is enough data and a layer to lead back."""
-    # Above the rewriter, which knows no runtime; only a conversion has the data at hand.
-    from ..recalibration import channel_statistics_of
-
     return training_statistics(tf, keras, fixed, model, data) or channel_statistics_of(model, data)
 
 

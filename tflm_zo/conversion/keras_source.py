@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Keras models as the converter takes them: read, and rebuilt for one sample."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from .errors import ConversionError
+from ..converters.errors import ConversionError
 from .keras_names import KerasNames, all_layers
 
 __all__ = ["FixedModel", "first_line", "load_keras", "quiet", "tensorflow_and_keras", "with_fixed_batch"]

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Representative data: what calibrates the ranges of activations, and labels to measure accuracies by."""
 
 from __future__ import annotations

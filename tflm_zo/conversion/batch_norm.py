@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What batch normalization remembers of the data that a Keras model was trained on."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What every conversion to int8 ends with: checks of the model, its accuracy, a report."""
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ..converters.channel_statistics import Statistics, with_statistics
+from ..converters.errors import ConversionError
+from ..converters.grow_classes import grow_classes
+from ..converters.model import Model, Operator, Tensor
+from ..converters.model.schema import BuiltinOperator, TensorType
+from ..converters.passes.check_supported import check_supported
+from ..converters.passes.plan import Plan
+from ..converters.rebatch import set_batch
+from ..converters.settings import InjectSettings
 from ..io.arrays import Array
 from ..io.errors import DataError
-from .channel_statistics import Statistics, with_statistics
-from .errors import ConversionError
-from .grow_classes import grow_classes
-from .model import Model, Operator, Tensor
-from .model.schema import BuiltinOperator, TensorType
-from .passes.check_supported import check_supported
-from .passes.plan import Plan
-from .rebatch import set_batch
-from .settings import InjectSettings
+from ..runtime.exact_delegate import exact_delegate
 
 __all__ = [
     "ConversionReport",
@@ -97,10 +98,7 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
         inputs: [samples, ...], one array per input.
         labels: class numbers, integers [samples]; a sample with a label below 0 does not count.
     """
-    # Above the rewriter, which knows no runtime; and not needed to convert.
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    from ..runtime import exact_delegate
 
     arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
     if any(t.shape[:1] != (1,) for t in model.subgraphs[0].inputs):

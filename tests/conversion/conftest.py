@@ -1,0 +1,12 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def keras_seed() -> None:
+    """Models of Keras have the same weights in every run."""
+    import keras
+
+    keras.utils.set_random_seed(1)

@@ -1,0 +1,11 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Conversion: a Keras model or a float32 `.tflite` becomes a plain int8 `.tflite`, with a report.
+
+It stands above the recalibration, which measures the statistics that a converted model keeps of its channels.
+"""
+
+from .finish import ConversionReport, ConversionResult
+from .keras import convert
+from .quantize import quantize
+
+__all__ = ["ConversionReport", "ConversionResult", "convert", "quantize"]
