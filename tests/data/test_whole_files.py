@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Files that appear whole or not at all: with nameless files and on file systems that have none."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,24 +14,17 @@ import pytest
 
 from tflm_zo.io.files import FileInUseError, NewFile, check_output, claim_name, lock_file, write_output
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nameless files and locks of Linux")
-
-
-@pytest.fixture(params=["nameless", "hidden name"])
-def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "hidden name":
-        monkeypatch.delattr(os, "O_TMPFILE")
-    return str(request.param)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="locks of POSIX")
 
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-def test_no_name_before_it_is_whole(system: str, tmp_path: Path) -> None:
+def test_no_name_before_it_is_whole(tmp_path: Path) -> None:
     new = NewFile(tmp_path / "f")
     new.file.write(b"half")
-    assert "f" not in names(tmp_path) and len(names(tmp_path)) == (system == "hidden name")
+    assert "f" not in names(tmp_path) and len(names(tmp_path)) == 1
     new.publish(replace=False)
     assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"half"
     new.file.write(b" and whole")
@@ -40,7 +33,7 @@ def test_no_name_before_it_is_whole(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_discarded(system: str, exists: bool, tmp_path: Path) -> None:
+def test_discarded(exists: bool, tmp_path: Path) -> None:
     if exists:
         (tmp_path / "f").write_bytes(b"old")
     new = NewFile(tmp_path / "f")
@@ -53,7 +46,7 @@ def test_discarded(system: str, exists: bool, tmp_path: Path) -> None:
     assert not exists or (tmp_path / "f").read_bytes() == b"old"
 
 
-def test_replaces(system: str, tmp_path: Path) -> None:
+def test_replaces(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"old")
     assert write_output(tmp_path / "f", b"new", force=True) == tmp_path / "f"
     assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"new"
@@ -84,9 +77,7 @@ def test_what_cannot_be_written_is_said_before(
     assert names(tmp_path) == ["file", "folder"] and (tmp_path / "file").read_bytes() == b"old"
 
 
-def test_errors_name_the_file_that_was_asked_for(
-    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_name_the_file_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "hidden")
 
@@ -96,32 +87,19 @@ def test_errors_name_the_file_that_was_asked_for(
     assert refused.value.filename == str(tmp_path / "f") and names(tmp_path) == []
 
 
-def test_a_file_has_the_usual_permissions(system: str, tmp_path: Path) -> None:
+def test_a_file_has_the_usual_permissions(tmp_path: Path) -> None:
     write_output(tmp_path / "f", b"1", force=False)
     (tmp_path / "usual").write_bytes(b"1")
     assert (tmp_path / "f").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "O_TMPFILE")
-
-    def link(*_: object, **__: object) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", link)
-    write_output(tmp_path / "f", b"1", force=False)
-    assert names(tmp_path) == ["f"]
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tflm_zo.io.files import NewFile
-if sys.argv[2] == "hidden name":
-    del os.O_TMPFILE
 new = NewFile(Path(sys.argv[1]))
 new.file.write(b"half")
-if sys.argv[3] == "replacing":
+if sys.argv[2] == "replacing":
     os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     new.publish(replace=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -129,13 +107,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("moment", ["writing", "replacing"])
-def test_what_a_kill_leaves_goes_with_the_next_file(system: str, moment: str, tmp_path: Path) -> None:
+def test_what_a_kill_leaves_goes_with_the_next_file(moment: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"old")
-    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "f"), system, moment])
+    child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "f"), moment])
     assert child.returncode == -signal.SIGKILL
-    # Nothing but in the moment between two names.
     left = [name for name in names(tmp_path) if name != "f"]
-    assert len(left) == (moment == "replacing" or system == "hidden name")
+    assert len(left) == 1
     assert (tmp_path / "f").read_bytes() == b"old"
     (tmp_path / ".g.0123456789abcdef.part").write_bytes(b"of another file")
     live = NewFile(tmp_path / "f")  # of a run that goes on beside
@@ -146,7 +123,7 @@ def test_what_a_kill_leaves_goes_with_the_next_file(system: str, moment: str, tm
     assert names(tmp_path) == [".g.0123456789abcdef.part", "f"]
 
 
-def test_a_file_that_is_being_written(system: str, tmp_path: Path) -> None:
+def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     said = "another run is writing it; wait for its end or choose another name"
     first = NewFile(tmp_path / "f")
     first.publish(replace=False)
@@ -174,7 +151,7 @@ with claim_name(sys.argv[1]):
 
 
 def test_a_name_that_is_claimed(tmp_path: Path) -> None:
-    """By another program, by any path; without a file, and no longer than the program lives."""
+    """By another program, by any path; without a file beside, and no longer than the program lives."""
     (tmp_path / "link").symlink_to(tmp_path)
     command = [sys.executable, "-c", CLAIMED, str(tmp_path / "f")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

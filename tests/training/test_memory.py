@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Memory of a long run: nothing is kept for each of its steps."""
+"""Memory of a long run: a step leaves its loss in the history, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ Y = RNG.integers(0, 4, len(X))
 
 
 @pytest.mark.parametrize("kind", slow_but(["node"], ["weight", "node"]))
-def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A float and what refers to it are 32 bytes; here losses lie in a file from the first step on."""
+def test_a_step_leaves_its_loss_alone(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 bytes, in an array that is extended by an eighth; any object more would take 32."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 64)
-    monkeypatch.setattr("tflm_zo.training.history._IN_MEMORY", 1)
     if kind == "weight":
         trainer = Trainer(inject_all(MODELS["small_cnn"]()), Settings(tasks=(Weights(),), batch_size=1))
     else:
@@ -53,7 +52,7 @@ def test_memory_does_not_grow_with_steps(kind: str, tmp_path: Path, monkeypatch:
         )
     finally:
         tracemalloc.stop()
-    assert sizes[1] - sizes[0] < 8 * (last - first), sizes
+    assert sizes[1] - sizes[0] < 16 * (last - first), sizes
 
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 9, 16, 21])

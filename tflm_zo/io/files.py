@@ -13,11 +13,12 @@ import io
 import os
 import secrets
 import shutil
-import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+
+from filelock import FileLock, Timeout
 
 if sys.platform != "win32":
     import fcntl
@@ -34,9 +35,6 @@ __all__ = [
     "remove_stale",
     "write_output",
 ]
-
-# What a file system answers that has no nameless files, and a kernel that does not know them.
-_NO_NAMELESS: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
 
 class FileInUseError(OSError):
@@ -62,22 +60,18 @@ def _in_use(path: str | os.PathLike[str]) -> FileInUseError:
 def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
     """Claims the name of a file that is only written later, so that nobody else begins what would end there.
 
-    The claim is a name in the kernel's memory (an abstract socket of Linux): it leaves no file, and goes with
-    the program, however that ends. Elsewhere nothing is claimed, and who comes later is told when he writes.
+    The claim is a lock in the folder of temporary files, named after the real path. It ends with the program,
+    however that ends.
 
     Raises:
         FileInUseError: another process has claimed the name.
     """
-    with contextlib.ExitStack() as stack:
-        if sys.platform == "linux":
-            claim = stack.enter_context(socket.socket(socket.AF_UNIX))
-            name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
-            try:
-                claim.bind(f"\0tflm_zo {name}")
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    raise _in_use(path) from None
-        yield
+    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+    try:
+        with FileLock(Path(tempfile.gettempdir()) / f"tflm_zo-{name}.lock", timeout=0, mode=0o666):
+            yield
+    except Timeout:
+        raise _in_use(path) from None
 
 
 def hidden_name(path: Path) -> Path:
@@ -120,11 +114,9 @@ def lock(descriptor: int) -> bool:
 
 
 class NewFile:
-    """A file that is written before it has its name.
+    """A file that is written under a hidden name before it has its own.
 
-    Where the system can do that (Linux), it has no name at all until then, and a killed program leaves
-    nothing behind. Elsewhere, and for the moment in which it replaces another file, it has a hidden name
-    beside, and the next file of its name removes what a killed program has left of that.
+    What a killed program has left of it goes with the next file of that name.
 
     Attributes:
         file: open for reading and writing, and locked, see `lock_file`; it stays open when it has its name.
@@ -134,27 +126,11 @@ class NewFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._is_hidden = path, True
         remove_stale(path)
         self._hidden = hidden_name(path)
-        descriptor = self._nameless()
-        if descriptor is None:
-            descriptor = os.open(self._hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            self._is_nameless = False
-        else:
-            self._is_nameless = True
-        self.file = io.FileIO(descriptor, "r+")
-        lock(descriptor)
-
-    def _nameless(self) -> int | None:
-        if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
-            return None
-        try:
-            return os.open(self._path.parent, os.O_TMPFILE | os.O_RDWR, 0o666)
-        except OSError as error:
-            if error.errno in _NO_NAMELESS:
-                return None
-            raise
+        self.file = io.FileIO(os.open(self._hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+")
+        lock(self.file.fileno())
 
     def publish(self, *, replace: bool) -> None:
         """Brings the file to the disk and gives it its name.
@@ -168,40 +144,18 @@ class NewFile:
             OSError: the file cannot get its name, e.g. because the disk is full; `discard` it.
         """
         os.fsync(self.file.fileno())
-        try:
-            self._link(self._path)
-        except FileExistsError:
-            if not replace:
-                raise
-            with io.FileIO(self._path, "r") as old:
-                lock_file(old, self._path)
-                if self._is_nameless:
-                    self._link(self._hidden)
-                    self._is_nameless = False
-                os.replace(self._hidden, self._path)
-        else:
-            if not self._is_nameless:
-                self._hidden.unlink(missing_ok=True)
-        self._is_nameless = True
-
-    def _link(self, name: Path) -> None:
-        """Unlike a rename, a link fails where there is another file."""
-        if self._is_nameless:
-            descriptor = self.file.fileno()
-            # Only with a folder's descriptor, which an absolute path has no use for, is the link followed.
-            os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
-            return
-        try:
-            os.link(self._hidden, name)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links
-            os.replace(self._hidden, name)
+        with contextlib.ExitStack() as stack:
+            if self._path.exists():
+                if not replace:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(self._path))
+                lock_file(stack.enter_context(io.FileIO(self._path, "r")), self._path)
+            os.replace(self._hidden, self._path)
+            self._is_hidden = False
 
     def discard(self) -> None:
         """Closes the file, and removes it where it has no name of its own yet."""
         self.file.close()
-        if not self._is_nameless:
+        if self._is_hidden:
             self._hidden.unlink(missing_ok=True)
 
 

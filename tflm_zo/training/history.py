@@ -4,19 +4,9 @@
 from __future__ import annotations
 
 import array
-import tempfile
 from dataclasses import dataclass, field
-from typing import IO, Final
 
 __all__ = ["History"]
-
-
-# Of losses of steps that are kept in memory; more of them are kept in a file that has no name.
-_IN_MEMORY: Final = 2**18
-
-
-def _no_losses() -> IO[bytes]:
-    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
 
 @dataclass(repr=False)
@@ -45,27 +35,22 @@ class History:
     forwards: int = 0
     equivalents: float = 0.0
     seconds: float = 0.0
-    _losses: IO[bytes] = field(default_factory=_no_losses, compare=False)
+    # 8 bytes a step: a run may have millions.
+    _losses: array.array[float] = field(default_factory=lambda: array.array("d"), compare=False)
 
     def __repr__(self) -> str:
         losses = self.history.get("loss", [])
         change = f", loss {losses[0]:.4g} -> {losses[-1]:.4g}" if losses else ""
         return f"<History: {len(losses)} epochs{change}, weights of step {self.kept_step} kept>"
 
-    def __del__(self) -> None:
-        """Closes the file."""
-        self._losses.close()
-
     @property
     def steps(self) -> list[float]:
         """Mean loss of each step of this call of `fit`, in nats or the output's unit squared."""
-        self._losses.seek(0)
-        losses = array.array("d", self._losses.read())
-        return losses.tolist()
+        return self._losses.tolist()
 
     def append_step(self, loss: float) -> None:
         """Adds one step's mean loss."""
-        self._losses.write(array.array("d", [loss]).tobytes())
+        self._losses.append(loss)
 
     def append(self, **values: float) -> None:
         """Adds one epoch's values."""
