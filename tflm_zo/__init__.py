@@ -24,6 +24,7 @@ from .data import DataError
 from .logs import LogError
 from .planner import plan
 from .recalibration import RunningMoments, recalibrate
+from .report import write_report
 from .runtime import exact_delegate
 from .training import (
     Callback,
@@ -82,4 +83,5 @@ __all__ = [
     "recalibrate",
     "runtime",
     "training",
+    "write_report",
 ]

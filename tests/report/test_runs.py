@@ -22,7 +22,7 @@ from tflm_zo.core import Rademacher
 from tflm_zo.firmware import generate_firmware, plan_run
 from tflm_zo.firmware.flash import flash_of_training
 from tflm_zo.logs import LogError
-from tflm_zo.report import RecordedRun, TestData, ZoFile, read_run, report_runs
+from tflm_zo.report import RecordedRun, TestData, ZoFile, read_run, report_runs, write_report
 from tflm_zo.report.document import RunReport
 from tflm_zo.report.layers import _histogram
 from tflm_zo.training import Settings, Trainer
@@ -231,19 +231,22 @@ def test_models_that_are_named(tmp_path: Path) -> None:
 
 def test_from_the_trainer(tmp_path: Path) -> None:
     trainer = Trainer(MODELS["small_cnn"](), algorithms.node(batch_size=8))
-    with pytest.raises(ValueError, match="report: .* give fit a log"):
-        trainer.report(tmp_path / "none.html")
+    with pytest.raises(ValueError, match="run: .* give fit a log"):
+        write_report(tmp_path / "none.html", trainer)
     trainer.fit(X, Y, steps=5, log=tmp_path / "run.zolog")
-    trainer.report(tmp_path / "run.html", X, Y)
+    write_report(tmp_path / "run.html", trainer, X, Y)
     text = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert "Training run run" in text and "the data given" in text
     with pytest.raises(ValueError, match="landscape: .* give x, too"):
-        trainer.report(tmp_path / "run2.html", landscape=True)
+        write_report(tmp_path / "run2.html", trainer, landscape=True)
     with pytest.raises(FileExistsError):
-        trainer.report(tmp_path / "run.html")
+        write_report(tmp_path / "run.html", trainer)
+    trainer.model.save(tmp_path / "run.zo.tflite")
+    write_report(tmp_path / "of_log.html", tmp_path / "run.zolog", X, Y)
+    assert (tmp_path / "of_log.html").read_text(encoding="utf-8") == text
     # A second run begins with the weights that the first one led to: its log is of another model.
     trainer.fit(X, Y, steps=5, log=tmp_path / "second.zolog")
-    trainer.report(tmp_path / "run.html", force=True)
+    write_report(tmp_path / "run.html", trainer, force=True)
     assert "Training run second" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 

@@ -13,6 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from .._version import __version__
+
 # Libraries of Arduino are called by 63 characters at most, some of which are ours.
 _LONGEST: Final = 48
 
@@ -26,14 +28,7 @@ class _Text(Template):
 def fill(template: str, **values: object) -> str:
     """Returns a file of ``templates`` with its places filled in; ``version`` is this package's."""
     text = files(__package__).joinpath(f"templates/{template}").read_text(encoding="utf-8")
-    return _Text(text).substitute({name: str(value) for name, value in values.items()}, version=version())
-
-
-def version() -> str:
-    """Returns the version of this package."""
-    from .. import __version__  # not at the top: the package imports the generator
-
-    return __version__
+    return _Text(text).substitute({name: str(value) for name, value in values.items()}, version=__version__)
 
 
 def own(name: str) -> dict[str, str]:

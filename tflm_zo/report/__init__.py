@@ -10,6 +10,7 @@ html = page(report_runs([run]))
 from __future__ import annotations
 
 from .document import VERSION, ModelReport, RunsReport, as_data, as_json
+from .file import write_report
 from .model_explorer import node_data_of_model, node_data_of_run
 from .model_report import report_model
 from .page import page
@@ -32,4 +33,5 @@ __all__ = [
     "read_run",
     "report_model",
     "report_runs",
+    "write_report",
 ]

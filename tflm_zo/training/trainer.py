@@ -366,39 +366,3 @@ class Trainer:
         if path is not None:
             exported.save(path, force=force)
         return exported
-
-    def report(
-        self,
-        path: str | os.PathLike[str],
-        x: Samples | None = None,
-        y: Labels | None = None,
-        *,
-        landscape: bool = False,
-        force: bool = False,
-    ) -> None:
-        """Writes an HTML page of what the last run did, as ``tflm-zo report`` does.
-
-        Args:
-            path: path of the page.
-            x: samples, as `fit` takes them, on which the model before and after is compared; None compares
-                nothing.
-            y: labels, as `fit` takes them.
-            landscape: also shows the loss around the trained weights, on the samples.
-            force: replaces a file that exists.
-
-        Raises:
-            ValueError: the run has no log, from which the page is made, or a landscape has no samples.
-            DataError: the samples do not fit the model.
-            FileExistsError: the file exists and ``force`` is not set.
-            OSError: the log cannot be read, or the page cannot be written.
-        """
-        # A report reads what training wrote, so it is above it; the method is here for convenience.
-        from ..report import TestData, ZoFile, page, read_run, report_runs
-
-        if self.log is None:
-            raise ValueError("report: a page is made from the run's log; give fit a log")
-        if x is None and landscape:
-            raise ValueError("landscape: losses are measured on samples; give x, too")
-        run = read_run(self.log, [ZoFile(self.log.with_suffix(".zo.tflite"), self.model)])
-        on = None if x is None else TestData(x, y, runtime=self.runtime.name, landscape=landscape)
-        write_output(Path(path), page(report_runs([run], on)).encode(), force=force)
