@@ -32,23 +32,22 @@ HEAD = """# Algorithms
 
 {made}
 
-An algorithm says how a run trains: what is perturbed, what a step is made of, and with which settings. It is
-chosen by `--algorithm NAME` of `tflm-zo train`, `inject` and `firmware`, or in Python by a function of
-`tflm_zo.algorithms`. The default is `{default}`. `tflm-zo algorithms NAME` prints the settings of one.
+An algorithm defines the perturbation, the update and the settings of a run. Select it with `--algorithm NAME`
+of `tflm-zo train`, `inject` and `firmware`, or with a function of `tflm_zo.algorithms` in Python. The default
+is `{default}`. `tflm-zo algorithms NAME` prints the settings of an algorithm.
 
-Each has a page with its equation, its paper, what a step costs and what it learns. Below are
-[the settings](#the-settings) of all.
+Each algorithm has a page with its equation, paper, cost and accuracy. [The settings](#the-settings) of all
+algorithms are below.
 
-| `--algorithm` | what it does |
+| `--algorithm` | description |
 | --- | --- |
 """
 SETTINGS = """
 ## The settings
 
-A run has the settings of `Settings` and those of its tasks, each of which is a class in Python.
-`--set NAME=VALUE` of `train` and `firmware` gives a setting another value. The task's name and the dot may be
-left out where no other part of the run has a setting of that name. `auto` on the command line is `None` in
-Python.
+A run has the settings of `Settings` and of its tasks. Each of them is a class in Python. `--set NAME=VALUE`
+of `train` and `firmware` changes a setting. Omit the task's name and the dot if the setting's name is unique
+in the run. `auto` on the command line is `None` in Python.
 """
 PAGE = """# {name}
 
@@ -56,11 +55,11 @@ PAGE = """# {name}
 
 {text}
 In the equation, W and w are weights, y the outputs of a layer, a its inputs, z a random direction, mu its
-size, L a loss, and G an estimate of the gradient. An LSB is one level of an int8 weight or activation.
+size, L a loss, and G an estimated gradient. An LSB is one level of an int8 weight or activation.
 
 Paper: {paper}
 
-## How to run it
+## Usage
 
 ```sh
 tflm-zo train model.tflite adapt.npz -o trained.tflite --algorithm {name} --steps 2
@@ -73,26 +72,26 @@ trainer = zo.Trainer("model.tflite", zo.algorithms.{function}())
 trainer.fit("adapt.npz", steps=2)
 ```
 
-{own}It has the tasks {tasks}. Settings that are not [the tasks' defaults](../algorithms.md#the-settings):
+{own}Tasks: {tasks}. Settings that differ from [the tasks' defaults](../algorithms.md#the-settings):
 {values}.
 
-## What a step costs
+## Cost of a step
 
 On a LeNet-5 of 61,470 weights, with the settings above, a step
 
 * trains {share} of the weights,
 * takes a minibatch of {batch} samples and {equivalents} forward equivalents, {each} a sample,
-* keeps {kept} of the minibatch besides the arena,
+* keeps {kept} of the minibatch in addition to the arena,
 * adds {logged}.
 
-[What it costs](../costs.md) has time, RAM and flash on devices.
+[Costs](../costs.md) has time, RAM and flash on devices.
 
-## What it learns
+## Accuracy
 
 Test accuracies of LeNet-5 on rotated MNIST, in per cent:
 
 {learned}
-[What it learns](../results.md#{anchor}) says how this was measured, and compares all.
+[Results](../results.md#{anchor}) describes the measurement and compares all algorithms.
 
 Next: {next}.
 """
@@ -108,7 +107,7 @@ LEARNED = {
     "fqt": ("Rotated MNIST", "FQT, two"),
     "mezo": ("Rotated MNIST", "MeZO"),
     "deepzero": ("Rotated MNIST", "DeepZero"),
-    "qzo-ff-probe": ("What the papers claim", "QZO-FF, last layer alone"),
+    "qzo-ff-probe": ("Claims of the papers", "QZO-FF, last layer alone"),
 }
 KINDS: dict[str, type[Any]] = {"": Settings, "nodes": Nodes, "weights": Weights, "exact": Exact}
 NOT_SET = ("tasks", "algorithm")  # not by --set
@@ -127,7 +126,7 @@ def pages() -> dict[Path, str]:
 
 
 def algorithm_page(name: str) -> str:
-    """An algorithm: what it does, its equation and paper, how it is run, what it costs and what it learns."""
+    """An algorithm: its summary, equation, paper, use, cost and accuracy."""
     function, settings = ALGORITHMS[name], ALGORITHMS[name]()
     text, _, references = (inspect.getdoc(function) or "").partition("\n\nReferences:\n")
     own = [
@@ -150,7 +149,7 @@ def algorithm_page(name: str) -> str:
         values=", ".join(values) or "none",
         learned=table(section, begins),
         anchor=section.lower().replace(" ", "-"),
-        next=[*following, "[what it learns](../results.md)"][0],
+        next=[*following, "[results](../results.md)"][0],
         **costs(settings),
     )
 
@@ -221,7 +220,7 @@ def settings_section(task: str, kind: type[Any]) -> str:
     """The fields of a class of settings, by the names that they have on the command line."""
     text, _, rest = (inspect.getdoc(kind) or "").partition("\n\nAttributes:\n")
     described = attributes(rest.partition("\n\nRaises:")[0])
-    head = "| setting | default | what it is |\n| --- | --- | --- |\n"
+    head = "| setting | default | meaning |\n| --- | --- | --- |\n"
     rows = [f"\n### {kind.__name__}\n\n{paragraphs(text)}\n{head}"]
     for field in dataclasses.fields(kind):
         if field.name not in NOT_SET:

@@ -71,7 +71,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines if not line.startswith("---")]
 
 
-@pytest.mark.parametrize(("heading", "page"), [("What it learns", "results"), ("What it costs", "costs")])
+@pytest.mark.parametrize(("heading", "page"), [("Accuracy", "results"), ("Cost", "costs")])
 def test_the_first_page_has_rows_of_the_other_pages(heading: str, page: str) -> None:
     """Each row of README has cells of a row of the page, in their order."""
     section = README.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
