@@ -12,6 +12,7 @@ from rich.status import Status
 from ..io.table import table
 from ..training import Callback, Trainer
 from ..training.length import most_budget_steps
+from ..training.run_data import RunData
 from .block_probes import choice_table
 from .failures import note
 
@@ -33,12 +34,13 @@ def passed_over(result: dict[str, Any]) -> str:
     return " (a smaller loss came with fewer right outputs than before the first step)"
 
 
-def said_of_parts(samples: int, held_out: int | None) -> str:
-    """Returns what is said of samples of which nobody said how many to hold out; None: they are too few."""
-    if held_out is None:
+def said_of_parts(data: RunData) -> str:
+    """Returns the sentence on samples whose validation split is automatic."""
+    samples = len(data.train) + data.held_out
+    if data.too_few:
         few = "too few to hold some of every class out"
         return f"{samples:,} samples are {few}: the best weights are told by those that are trained on"
-    told = f"{held_out:,} of {samples:,} samples are held out and tell the best weights"
+    told = f"{data.held_out:,} of {samples:,} samples are held out and tell the best weights"
     return f"{told}; --held-out 0 trains on all"
 
 

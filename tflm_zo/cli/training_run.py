@@ -11,7 +11,6 @@ from typing import Any, Final
 import typer
 
 from ..converters import Model
-from ..data import prepare
 from ..logs import MAGIC, LogError, is_snapshot_log
 from ..training import (
     BlockProbes,
@@ -25,9 +24,8 @@ from ..training import (
     Workers,
     trained_layers,
 )
-from ..training.held_out import held_out_samples, hold_out, usual_held_out_samples
 from ..training.length import check_length, planned_steps, usual_epochs
-from ..training.missing_classes import covered
+from ..training.run_data import RunData, Split
 from ..training.setting_texts import with_found, written
 from .block_probes import choose
 from .failures import interruption_code, note, waiting_for, warn
@@ -156,30 +154,25 @@ class TrainingRun:
         files, runtime = self._files, self._trainer.runtime
         self._keep, held_out = measured.keep, measured.held_out
         self._search = None if measured.blocks is None else parse_block_search(measured.blocks, held_out)
-        own = prepare(runtime, files.data, files.labels)
-        validation = None if files.validation is None else prepare(runtime, files.validation)
-        loss, seed = runtime.metadata.loss, self._trainer.settings.seed
-        assert loss is not None  # the trainer has refused such a model
-        self._said_of_data = ""
-        self._samples = len(own)
-        data = own if files.rehearsal is None else own + prepare(runtime, files.rehearsal)
         # Probes of blocks hold samples out themselves.
-        judged = None
-        if held_out and self._search is None:
-            judged = held_out_samples(data.labels, loss, held_out, seed)
-        elif held_out is None and validation is None and self._search is None and measured.keep == "best":
-            judged = usual_held_out_samples(data.labels, loss, seed)
-            self._said_of_data = said_of_parts(len(data), None if judged is None else len(judged))
-        if judged is not None:
-            self._samples -= int((judged < len(own)).sum())
-            data, validation = hold_out(data, judged)
-        self._data, self._validation = data, validation
-        self._missing = covered(data, loss).missing
-        self._one_answer = covered(validation or data, loss).constant
+        judges = self._search is None
+        split: Split = 0.0 if held_out is None or not judges else held_out
+        if held_out is None and judges and files.validation is None and measured.keep == "best":
+            split = "auto"
+        self._data = found = RunData.of(
+            runtime,
+            files.data,
+            files.labels,
+            validation_data=files.validation,
+            validation_split=split,
+            rehearsal=files.rehearsal,
+            seed=self._trainer.settings.seed,
+        )
+        self._said_of_data = said_of_parts(found) if split == "auto" else ""
 
     def train(self, length: Length) -> None:
         """Does the run."""
-        files, count = self._files, len(self._data)
+        files, count = self._files, len(self._data.train)
         check_length(length.epochs, length.steps, length.budget)
         if length == Length(None, None, None):
             length = Length(usual_epochs(count, self._trainer.settings.batch_size), None, None)
@@ -198,17 +191,18 @@ class TrainingRun:
         waiting = waiting_for("measuring the learning rate")
         sentences = [text for text in (self._trained.sentence, self._said_of_data) if text]
         callbacks.insert(0, SayWhatIsTrained(sentences, waiting, budget, count))
-        self._on = self._validation or self._trainer.measured_samples(self._data)
+        data = self._data
+        self._on = data.validation or self._trainer.measured_samples(data.train)
         self._before = None if self._keep == "best" or self._resume else self._trainer.evaluate(self._on)
         if self._trainer.settings.measures_rate:
             waiting.start()
         try:
             self._history = self._trainer.fit(
-                self._data,
+                data.train,
                 epochs=length.epochs,
                 steps=length.steps,
                 budget=budget,
-                validation_data=self._validation,
+                validation_data=data.validation,
                 callbacks=callbacks,
                 log=files.log,
                 resume=self._resume,
@@ -233,11 +227,11 @@ class TrainingRun:
                 f"--choose-block is for layer-wise algorithms; {trainer.settings.algorithm} perturbs all "
                 "weights at once"
             )
-        count = len(self._data)
+        count = len(self._data.train)
         # What is wrong with the run to come is said before the probes, not after.
         if budget is None:
             planned_steps(trainer.settings, count, length.epochs, length.steps)
-        probes = BlockProbes(trainer, None, self._data, None, self._search)
+        probes = BlockProbes(trainer, None, self._data.train, None, self._search)
         if budget is not None:
             budget = probes.rest_of(budget, count)
         found = choose(probes, self._files.log if self._resume else None)
@@ -257,7 +251,7 @@ class TrainingRun:
         else:
             # Who has pressed Ctrl-C wants the prompt back.
             before, final = self._before or {}, {} if trainer.interrupted else trainer.evaluate(self._on)
-            for values in (before, final) if self._one_answer else ():
+            for values in (before, final) if self._data.constant else ():
                 values.pop("accuracy", None)
         result = self._result(before or None, final)
         show(result, as_json=as_json, render=lambda console: render(console, result))
@@ -272,7 +266,7 @@ class TrainingRun:
                 f"the result is worse than MODEL on {result['evaluated_on']}: {values_of(before)} before, "
                 f"{values_of(final)} after. Use --keep best, which keeps the best measured weights"
             )
-        if self._one_answer:
+        if self._data.constant:
             warn(
                 f"one constant answer is right for all of {result['evaluated_on']}, so nothing shows that "
                 f"{files.output} is better than {files.model}. Measure both with tflm-zo evaluate on samples "
@@ -313,9 +307,9 @@ class TrainingRun:
             "zo_model": str(files.zo_model or files.model),
             "runtime": self._runtime,
             "algorithm": trainer.settings.algorithm,
-            "samples": self._samples,
-            "rehearsal_samples": len(self._data) - self._samples,
-            "missing_classes": list(self._missing),
+            "samples": self._data.samples,
+            "rehearsal_samples": len(self._data.train) - self._data.samples,
+            "missing_classes": list(self._data.missing),
             "trains": dataclasses.asdict(self._trained),
             "trainable_weights": self._trained.weights,
             "buffer_bytes": trainer.buffer_bytes,
@@ -338,11 +332,11 @@ class TrainingRun:
 
     def _measured_on(self) -> str:
         """Name of the data that the result's loss is of."""
-        files, used, count = self._files, len(self._on), len(self._data)
+        files, used, count = self._files, len(self._on), len(self._data.train)
         what = f"{files.data} and {files.rehearsal}" if files.rehearsal is not None else str(files.data)
         if files.validation is not None:
             return str(files.validation)
-        if self._validation is not None:
+        if self._data.validation is not None:
             return f"{used:,} samples of {what}, held out"
         return what if used == count else f"{used:,} of the {count:,} samples of {what}"
 

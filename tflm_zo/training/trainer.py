@@ -23,13 +23,14 @@ from .checks import SettingsError, check_choice
 from .evaluation import evaluate, predict
 from .history import History
 from .injection import is_zo, trainable_model
-from .length import affordable_steps, check_length, most_budget_steps, planned_steps
+from .length import affordable_steps, check_length, most_budget_steps, planned_steps, usual_epochs
 from .missing_classes import warn_of_missing_classes
 from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
 from .rate import with_measured_rate
 from .run import Run
+from .run_data import Given, RunData, Split
 from .session import Session, check_log, prepare_log
 from .setting_texts import with_found, written
 from .settings import Settings
@@ -74,6 +75,7 @@ class Trainer:
         planned: steps of the whole run; one that a budget ends may do fewer.
         measured_rate: learning rate that the run measured, LSB; None where it was given or chosen.
         log: path of the run's log, or None.
+        data: samples of the run, those that are held out, and their classes; None before the first run.
         interrupted: True if Ctrl-C ended the run.
 
     Raises:
@@ -115,6 +117,7 @@ class Trainer:
         self.steps_per_epoch = self.planned = 0
         self.measured_rate: float | None = None
         self.log: Path | None = None
+        self.data: RunData | None = None
         self.interrupted = False
         self._run: Run | None = None  # in progress
 
@@ -125,10 +128,12 @@ class Trainer:
         x: Samples,
         y: Labels | None = None,
         *,
-        epochs: int | None = None,
+        epochs: int | Literal["auto"] | None = None,
         steps: int | None = None,
         budget: float | None = None,
-        validation_data: Samples | tuple[Samples, Labels | None] | None = None,
+        validation_data: Given | None = None,
+        validation_split: Split = 0.0,
+        rehearsal: Given | None = None,
         callbacks: Sequence[Callback] = (),
         log: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -150,13 +155,19 @@ class Trainer:
                 [samples, classes]; 0 and 1 [samples, outputs] for binary cross-entropy; -1 in either stands
                 for no label; targets shaped like the output for the mean squared error. None takes the
                 labels of the file or dictionary, and x itself for an autoencoder.
-            epochs: passes over the samples, >= 1; None stands for 1.
+            epochs: passes over the samples, >= 1; "auto": 10, or as many as take 300 steps where these are
+                more; None: 1.
             steps: number of steps.
             budget: forward equivalents that the run may cost; it does as many steps as they pay for, but no
                 more than 60 passes over the samples or, where that is more, 2,000 steps (weight perturbation:
                 50,000), and with keep="best" ends once three quarters of its measurements in a row have
                 brought nothing better.
             validation_data: (x, y), or samples that have their labels, evaluated after each epoch.
+            validation_split: share of the samples that is held out of training in every class alike and
+                evaluated in the place of `validation_data`, 0..1; "auto": a fifth, or none where that leaves
+                a class without samples on one side. The settings' seed chooses them.
+            rehearsal: (x, y), or samples that have their labels, of data that the model knows: they are mixed
+                in, against forgetting.
             callbacks: callbacks that are called after every step and epoch.
             log: path of the log to write, which must not exist unless `resume` or `replace` is set.
             resume: goes on from the log, which must be of the same model and settings, to the weights of a
@@ -182,10 +193,18 @@ class Trainer:
         Warns:
             DataWarning: the samples, or those of `validation_data`, have none of some class.
         """
-        data, validation = prepare(self.runtime, x, y), None
-        if validation_data is not None:
-            given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            validation = prepare(self.runtime, *given)
+        self.data = RunData.of(
+            self.runtime,
+            x,
+            y,
+            validation_data=validation_data,
+            validation_split=validation_split,
+            rehearsal=rehearsal,
+            seed=self.settings.seed,
+        )
+        data, validation = self.data.train, self.data.validation
+        if epochs == "auto":
+            epochs = usual_epochs(len(data), self.settings.batch_size)
         total = self._planned_steps(epochs, steps, budget, len(data))
         check_choice("keep", keep, KEEPS)
         check_log(log, resume=resume, replace=replace)
