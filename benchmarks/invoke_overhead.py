@@ -31,8 +31,9 @@ from harness import HEADROOM, add_models_argument, chosen_models, interpreter, n
 from rich.console import Console
 from rich.table import Table
 
-from tflm_zo import Command, Rademacher, inject
+from tflm_zo import Rademacher, inject
 from tflm_zo.converters import Model, read_metadata, set_batch
+from tflm_zo.core import Command
 from tflm_zo.runtime.arena import arena_bytes
 
 

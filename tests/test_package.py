@@ -3,23 +3,101 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import pkgutil
 import subprocess
 import sys
+from operator import attrgetter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tflm_zo as zo
+from tflm_zo.cli import app
 from tflm_zo.converters.settings import InjectChanges
 from tflm_zo.training.algorithms import RunSettings
+
+#: Names by the command that does the same.
+COMMANDS = {
+    "algorithms": ("algorithms",),
+    "collect": ("collect", "open_port"),
+    "convert": ("convert", "quantize"),
+    "demo": (),
+    "deploy": ("deploy", "open_port"),
+    "evaluate": ("Trainer.evaluate",),
+    "export": ("export_model",),
+    "firmware": ("generate_firmware",),
+    "gateway": ("fleet.Gateway",),
+    "inject": ("inject",),
+    "inspect": ("load_model",),
+    "plan": ("plan",),
+    "recalibrate": ("recalibrate",),
+    "replay": ("replay_log", "export_model"),
+    "report": ("write_report",),
+    "train": ("Trainer.fit", "choose_block"),
+    "verify": ("compare_runtimes",),
+}
+
+
+def fresh(program: str) -> str:
+    """What a program prints that an interpreter of its own runs."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def test_every_name_is_there() -> None:
     assert len(set(zo.__all__)) == len(zo.__all__)
+    assert set(zo.__all__) <= set(dir(zo))
     for name in zo.__all__:
         assert getattr(zo, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Trianer'"):
+        zo.Trianer  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_every_command_has_a_name_in_python() -> None:
+    commands = app.registered_commands
+    named = {
+        command.name or command.callback.__name__.replace("_", "-")
+        for command in commands
+        if command.callback
+    }
+    assert named == COMMANDS.keys()
+    for name in [name for names in COMMANDS.values() for name in names]:
+        assert callable(attrgetter(name)(zo)) or name == "algorithms"
+
+
+def test_type_checkers_see_the_names_that_are_imported() -> None:
+    """Type checkers read imports that no interpreter runs, the interpreter a table that they do not read."""
+    seen: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(Path(zo.__file__).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            seen.setdefault(node.module or "", set()).update(name.name for name in node.names)
+    packages, version = seen.pop(""), seen.pop("_version")
+    assert seen == {home: set(names) for home, names in zo._HOMES.items()}
+    assert packages.union(version, *seen.values()) == set(zo.__all__)
+
+
+def test_importing_imports_nothing_else() -> None:
+    """Neither NumPy nor the library, so that the command line answers at once."""
+    wanted = "import sys; before = set(sys.modules); import tflm_zo; print(sorted(set(sys.modules) - before))"
+    standard = sys.stdlib_module_names
+    there = [name for name in ast.literal_eval(fresh(wanted)) if name.partition(".")[0] not in standard]
+    assert there == ["tflm_zo", "tflm_zo._version"]
+
+
+def test_each_package_is_imported_alone() -> None:
+    """Whichever is the first, none needs another to have been imported before."""
+    fresh(
+        "import os\n"
+        f"for name in {[module.name for module in pkgutil.iter_modules(zo.__path__)]!r}:\n"
+        "    if not (child := os.fork()):\n"
+        "        __import__(f'tflm_zo.{name}')\n"
+        "        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0, name\n"
+    )
 
 
 def test_settings_are_tasks() -> None:
@@ -45,10 +123,9 @@ def test_distributions_are_written_as_they_are_made() -> None:
     assert len({zo.Rademacher(2), zo.Rademacher(2), zo.Coordinate(2)}) == 2
 
 
-def test_importing_needs_no_framework() -> None:
-    wanted = "import sys, tflm_zo; print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", wanted], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_training_needs_no_framework() -> None:
+    modules = "{'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)"
+    assert fresh(f"import sys, tflm_zo as zo; zo.Trainer; print({modules})") == "set()"
 
 
 def test_what_is_misspelt_is_refused() -> None:

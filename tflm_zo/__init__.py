@@ -8,45 +8,77 @@
     trainer.evaluate(x_test, y_test)
     trainer.export("adapted.tflite")
 
-`training` has the trainer and what watches it, `converters` rewrites models, `runtime` runs them, `planner`
-foretells what training takes of a device, `firmware` writes what the device needs, and `core` is the op
-pack's arithmetic. ARCHITECTURE.md describes how they work together.
+`training` has the trainer and its callbacks, `converters` rewrites models, `conversion` converts Keras
+models, `runtime` runs models, `planner` estimates the memory and time that training needs on a device,
+`firmware` writes the sources for a device, and `core` is the arithmetic of the op pack. ARCHITECTURE.md has
+the contract between them.
+
+Each name is imported when it is first used.
 """
 
 from __future__ import annotations
 
-from . import converters, core, runtime, training
+import importlib
+from typing import TYPE_CHECKING, Final
+
 from ._version import __version__
-from .conversion import convert, quantize
-from .converters import ConversionError, InjectSettings, Model, inject, load_model
-from .core import Command, Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
-from .data import DataError
-from .logs import LogError
-from .planner import plan
-from .recalibration import RunningMoments, recalibrate
-from .report import write_report
-from .runtime import exact_delegate
-from .training import (
-    Callback,
-    CSVLogger,
-    EarlyStopping,
-    Exact,
-    History,
-    Nodes,
-    ProgressBar,
-    Settings,
-    SettingsError,
-    TensorBoard,
-    Trainer,
-    Weights,
-    algorithms,
-    choose_block,
-)
+
+if TYPE_CHECKING:
+    from . import (
+        conversion,
+        converters,
+        core,
+        data,
+        features,
+        firmware,
+        fleet,
+        keras_models,
+        link,
+        logs,
+        planner,
+        recalibration,
+        report,
+        runtime,
+        training,
+    )
+    from .conversion.keras import convert
+    from .conversion.quantize import quantize
+    from .converters import ConversionError, InjectSettings, Model, export_model, inject, load_model
+    from .core import Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
+    from .data import DataError
+    from .firmware import generate_firmware
+    from .link import LinkError, open_port
+    from .link.collect import collect
+    from .link.deploy import deploy
+    from .logs import LogError, replay_log
+    from .planner.plan import plan
+    from .recalibration import RunningMoments
+    from .recalibration.recalibrate import recalibrate
+    from .report import write_report
+    from .runtime.exact_delegate import exact_delegate
+    from .training import (
+        Callback,
+        Checkpoint,
+        CSVLogger,
+        EarlyStopping,
+        Exact,
+        History,
+        Nodes,
+        ProgressBar,
+        Settings,
+        SettingsError,
+        TensorBoard,
+        Trainer,
+        Weights,
+        algorithms,
+        choose_block,
+        compare_runtimes,
+    )
 
 __all__ = [
     "CSVLogger",
     "Callback",
-    "Command",
+    "Checkpoint",
     "ConversionError",
     "Coordinate",
     "DataError",
@@ -56,6 +88,7 @@ __all__ = [
     "Gaussian",
     "History",
     "InjectSettings",
+    "LinkError",
     "LogError",
     "Model",
     "NativeError",
@@ -72,16 +105,88 @@ __all__ = [
     "__version__",
     "algorithms",
     "choose_block",
-    "converters",
+    "collect",
+    "compare_runtimes",
+    "conversion",
     "convert",
+    "converters",
     "core",
+    "data",
+    "deploy",
     "exact_delegate",
+    "export_model",
+    "features",
+    "firmware",
+    "fleet",
+    "generate_firmware",
     "inject",
+    "keras_models",
+    "link",
     "load_model",
+    "logs",
+    "open_port",
     "plan",
+    "planner",
     "quantize",
     "recalibrate",
+    "recalibration",
+    "replay_log",
+    "report",
     "runtime",
     "training",
     "write_report",
 ]
+
+# Modules of the names above that are no packages. The names above are for type checkers, which run no code.
+_HOMES: Final = {
+    "conversion.keras": ("convert",),
+    "conversion.quantize": ("quantize",),
+    "converters": ("ConversionError", "InjectSettings", "Model", "export_model", "inject", "load_model"),
+    "core": ("Coordinate", "Distribution", "Gaussian", "NativeError", "Rademacher", "SparseUniform"),
+    "data": ("DataError",),
+    "firmware": ("generate_firmware",),
+    "link": ("LinkError", "open_port"),
+    "link.collect": ("collect",),
+    "link.deploy": ("deploy",),
+    "logs": ("LogError", "replay_log"),
+    "planner.plan": ("plan",),
+    "recalibration": ("RunningMoments",),
+    "recalibration.recalibrate": ("recalibrate",),
+    "report": ("write_report",),
+    "runtime.exact_delegate": ("exact_delegate",),
+    "training": (
+        "CSVLogger",
+        "Callback",
+        "Checkpoint",
+        "EarlyStopping",
+        "Exact",
+        "History",
+        "Nodes",
+        "ProgressBar",
+        "Settings",
+        "SettingsError",
+        "TensorBoard",
+        "Trainer",
+        "Weights",
+        "algorithms",
+        "choose_block",
+        "compare_runtimes",
+    ),
+}
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = next((module for module, names in _HOMES.items() if name in names), None)
+        if home is None:
+            return importlib.import_module(f".{name}", __name__)
+        value = getattr(importlib.import_module(f".{home}", __name__), name)
+        globals()[name] = value  # so that the next use finds it
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
