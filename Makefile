@@ -1,6 +1,6 @@
 # make demo    the main job on real data, from nothing
 # make test    every test but the long ones (under ten minutes), which are `make test-slow`
-# make lint    formatting, style, types and prose
+# make lint    formatting, style, types, layers of packages and prose
 # make docs    the documentation's site, in build/docs; `make docs-links` asks the web for pages that it links to
 # make wheel   dist/*.whl of this machine, which installs without a compiler
 # make bench   the figures in docs/costs.md
@@ -149,6 +149,7 @@ lint: $(VENV)/.installed
 	$(PY) -m ruff check $(PYTHON_SOURCES)
 	$(PY) -m ruff format --check $(PYTHON_SOURCES)
 	$(PY) -m mypy --strict -p tflm_zo
+	$(VENV)/bin/lint-imports --no-cache --no-logo
 	$(PY) -m mypy --strict tests/test_package.py
 	$(PY) -m mypy --config-file tests/mypy.ini $(MYPY_SCRIPTS)
 	$(VENV)/bin/clang-format --dry-run -Werror $(C_SOURCES)
