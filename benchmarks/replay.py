@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tflm_zo.converters import Model, export_model, load_model
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Callback, Settings, Trainer, Weights
 
 #: Steps after which a run says how far it is: seldom enough to cost nothing.
@@ -62,7 +62,7 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 def replay_files(model: Path, log: Path, output: Path) -> None:
     """The model as trained, from the ZO model and its log."""
-    base, read = load_model(model), SeedLog.read(log)
+    base, read = load_model(model), Log.read(log)
     weights, _ = replay_log(base, read)
     export_model(base, weights).save(output, force=True)
 
@@ -81,7 +81,7 @@ def measure(
         advance(steps % REPORT_EVERY)
         reading, replaying, files = [], [], []
         for _ in range(rounds):
-            seconds, read = timed(lambda: SeedLog.read(log))
+            seconds, read = timed(lambda: Log.read(log))
             reading.append(seconds)
             seconds, (weights, fractions) = timed(lambda: replay_log(zo, read))  # noqa: B023
             replaying.append(seconds)

@@ -19,7 +19,7 @@ import numpy as np
 
 from tflm_zo import Exact, Nodes, Settings, Trainer, Weights
 from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
-from tflm_zo.logs import SeedLog, SnapshotLog, is_snapshot_log
+from tflm_zo.logs import Log, is_snapshot_log
 from tflm_zo.training import ALGORITHMS, trained_layers
 from tflm_zo.training.algorithms import DEFAULT, summary
 from tflm_zo.training.setting_names import full_name
@@ -171,11 +171,11 @@ def costs(settings: Settings) -> dict[str, str]:
             trainer = Trainer(MODELS["lenet5"](), given)
             trainer.fit(x, y, steps=1, keep="last", log=log, replace=True)
         if is_snapshot_log(log):
-            weights = SnapshotLog.read(log).weight_bytes
+            weights = Log.read(log).weight_bytes
             logged = f"{SNAPSHOT_RECORD_BYTES} bytes to the log, and {weights:,} bytes of weights"
             logged += f" every {settings.snapshot_every} steps"
         else:
-            logged = f"{SeedLog.read(log).whole_bytes - SEED_LOG_HEADER_BYTES} bytes to the log"
+            logged = f"{Log.read(log).whole_bytes - SEED_LOG_HEADER_BYTES} bytes to the log"
     trained = trained_layers(trainer.model, settings)
     return {
         "share": f"{100 * trained.weights / trained.of_weights:.0f} %",

@@ -28,7 +28,7 @@ from helpers.oracle.stream import direction
 from helpers.real_models import REAL_MODELS
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, export_model, load_model, set_batch
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Trainer
 
 BATCH = 4
@@ -176,7 +176,7 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
     trainer, x, y = random_run(name, chosen)
     zo, metadata = trainer.model, trainer.runtime.metadata
     trainer.fit(x, y, steps=steps, log=tmp_path / "run.zolog", keep="last")
-    recorded = SeedLog.read(tmp_path / "run.zolog").steps["coefficient"][:, 0].tolist()
+    recorded = Log.read(tmp_path / "run.zolog").steps["coefficient"][:, 0].tolist()
 
     def directions(step: int) -> Weights:
         seed = query_seed(chosen.seed, step, 0)

@@ -20,7 +20,7 @@ from tflm_zo import inject
 from tflm_zo.cli import training_run
 from tflm_zo.cli.commands import train as train_command
 from tflm_zo.converters import load_model, read_metadata
-from tflm_zo.logs import SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.training import (
     ALGORITHMS,
     BlockProbes,
@@ -75,7 +75,7 @@ def outputs(name: str, zo: str | None = None) -> list[bytes]:
 def layers_of(name: str) -> list[str]:
     """That the run's log says it trains."""
     trainable = read_metadata(load_model(f"{name}.zo.tflite")).trainable
-    log = SnapshotLog.read(f"{name}.zolog")
+    log = Log.read(f"{name}.zolog")
     return [trainable[i].layer for i in sorted(i for task in log.tasks for i in task.tensors)]
 
 

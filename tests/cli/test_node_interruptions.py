@@ -15,7 +15,7 @@ import pytest
 from helpers.commands import files_of, initial_export, result_of, run
 from helpers.moments import At, stop
 from helpers.processes import start, wait_until
-from tflm_zo.logs import SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Trainer
 
 STEPS, EVERY = 600, 50
@@ -27,7 +27,7 @@ def arguments(name: str, *more: Any) -> list[Any]:
 
 
 def wait_for_steps(log: Path, steps: int) -> None:
-    wait_until(lambda: log.exists() and len(SnapshotLog.read(log).losses) >= steps)
+    wait_until(lambda: log.exists() and len(Log.read(log).losses) >= steps)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -41,7 +41,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     child.send_signal(signal.SIGINT)
     _, stderr = child.communicate(timeout=60)
     assert child.returncode == 130, stderr
-    read = SnapshotLog.read(log)
+    read = Log.read(log)
     done = len(read.losses)
     assert read.snapshot is not None and read.snapshot.step == done
     assert EVERY < done < STEPS
@@ -62,7 +62,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     child.kill()
     child.communicate()
     assert child.returncode == -signal.SIGKILL
-    read = SnapshotLog.read(log)
+    read = Log.read(log)
     assert read.snapshot is not None and done < read.snapshot.step <= len(read.losses) < STEPS
 
     result = result_of(*arguments("cut", "--resume"))

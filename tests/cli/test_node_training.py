@@ -20,7 +20,7 @@ from tflm_zo import inject
 from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.converters.metadata import with_metadata
-from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights
 from tflm_zo.training.integers import layerwise_integers
 from tflm_zo.training.setting_texts import written
@@ -178,7 +178,7 @@ EVERY_OPTION = (
 def test_every_option_reaches_the_run(folder: Path) -> None:
     """The log's header has the settings."""
     run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 12, "--set", "queries=3", *EVERY_OPTION)
-    log = SnapshotLog.read("a.zolog")
+    log = Log.read("a.zolog")
     settings = Settings(
         tasks=(Nodes(perturbation=5),),
         schedule="step",
@@ -224,7 +224,7 @@ def test_queries_of_layers(options: tuple[str, ...], queries: list[int], folder:
     Path("p.tflite").write_bytes(MODELS["lenet5"]())
     patterns("lenet5", 10, {"d.npz": 32})
     run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 1, *options)
-    assert [t.queries for t in SnapshotLog.read("a.zolog").tasks] == queries
+    assert [t.queries for t in Log.read("a.zolog").tasks] == queries
 
 
 def test_budget(folder: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
         assert result["algorithm"] == algorithm
         assert result["zo_model"] == f"{model}.zo.tflite"
         assert not Path("a.zo.tflite").exists()
-        log: Any = SnapshotLog.read("a.zolog") if algorithm == "node" else SeedLog.read("a.zolog")
+        log: Any = Log.read("a.zolog") if algorithm == "node" else Log.read("a.zolog")
         usual: Any = Settings() if algorithm == "node" else Settings(tasks=(Weights(),), batch_size=64)
         assert log.settings.parts * log.settings.batch == usual.batch_size
         assert load_model("a.tflite").subgraphs[0].inputs[0].shape[0] == 8
@@ -292,8 +292,7 @@ def test_batch_of_a_plain_model(
     set_batch(load_model(MODELS["small_cnn"]()), own).save("own.tflite")
     run("train", "own.tflite", "d.npz", "-o", "a.tflite", "--steps", 1, *options)
     assert read_metadata(load_model("a.zo.tflite")).batch == batch
-    log: Any = SeedLog if "weight" in options else SnapshotLog
-    settings = log.read("a.zolog").settings
+    settings = Log.read("a.zolog", layerwise="weight" not in options).settings
     assert (settings.batch, settings.parts) == (batch, minibatch // batch)
     assert load_model("a.tflite").subgraphs[0].inputs[0].shape == (own, 8, 8, 1)
 

@@ -22,7 +22,7 @@ from helpers.models import MODELS
 from helpers.processes import command, start, wait_until
 from tflm_zo.converters import export_model, load_model
 from tflm_zo.io.files import NewFile
-from tflm_zo.logs import SeedLog, SnapshotLog, replay_log
+from tflm_zo.logs import Log, replay_log
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
@@ -81,7 +81,7 @@ def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
         child.send_signal(ending)
         stdout, stderr = child.communicate(timeout=60)
         assert child.returncode == 128 + ending, stderr
-        read = SeedLog.read(log)
+        read = Log.read(log)
         assert read.torn_bytes == 0 and done < len(read.steps) < steps
         done = len(read.steps)
         assert "Traceback" not in stderr
@@ -132,7 +132,7 @@ def test_nohup(folder: Path) -> None:
     child.send_signal(signal.SIGHUP)
     _, stderr = child.communicate(timeout=60)
     assert child.returncode == 0, stderr
-    assert len(SeedLog.read(folder / "cut.zolog").steps) == 3000
+    assert len(Log.read(folder / "cut.zolog").steps) == 3000
 
 
 @pytest.mark.parametrize("more", slow_but([("--resume",)], [("--resume",), ("--force",)]))
@@ -227,8 +227,8 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
             if kind == "weight":
                 assert whole.startswith(written) and written.startswith(before)
             elif written:
-                losses = SnapshotLog.read(log).losses.tolist()
-                assert losses == SnapshotLog.read(folder / "whole.zolog").losses[: len(losses)].tolist()
+                losses = Log.read(log).losses.tolist()
+                assert losses == Log.read(folder / "whole.zolog").losses[: len(losses)].tolist()
             if model.exists():  # whole or not at all
                 assert model.read_bytes() == (folder / "whole.tflite").read_bytes()
                 stages.append("after export")

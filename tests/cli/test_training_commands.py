@@ -16,7 +16,7 @@ from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control, SparseUniform
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Weights
 from tflm_zo.training.integers import weight_integers
 
@@ -133,7 +133,7 @@ EVERY_OPTION = (
 def test_every_option_reaches_the_run(files: Path) -> None:
     """The log's header has the settings."""
     assert run(files, *TRAIN, "-o", "@a.tflite", *EVERY_OPTION).exit_code == 0
-    actual = SeedLog.read(files / "a.zolog").settings
+    actual = Log.read(files / "a.zolog").settings
     settings = Settings(
         tasks=(
             Weights(

@@ -19,7 +19,7 @@ from tflm_zo import keras_models
 from tflm_zo.conversion import ConversionResult, convert
 from tflm_zo.converters import ConversionError, initial_weights, read_metadata
 from tflm_zo.io.errors import DataError
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
 
 pytestmark = pytest.mark.usefixtures("keras_seed")
@@ -40,7 +40,7 @@ def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> N
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
     assert history.forwards == 4
     before, after = initial_weights(zo), trainer.runtime.read_weights()
-    replayed, _ = replay_log(zo, SeedLog.read(log))
+    replayed, _ = replay_log(zo, Log.read(log))
     for name, values in after.items():
         np.testing.assert_array_equal(replayed[name], values)
         assert (before[name] != values).any()

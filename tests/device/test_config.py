@@ -15,7 +15,7 @@ from device.runs import CLASSES, EACH_RUN, RUNS, WEIGHT_RUNS, desktop, generated
 from helpers.models import MODELS
 from tflm_zo import load_model
 from tflm_zo.firmware import Firmware
-from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.logs.padding import padded
 
 pytestmark = needs_compiler
@@ -42,7 +42,7 @@ def test_log_bytes_are_those_of_the_runs_log(name: str, tmp_path: Path) -> None:
     plain, measured = desktop(name).log, desktop(name, measure_every=2).log
     path = tmp_path / "log"
     path.write_bytes(measured)
-    log = SeedLog.read(path) if name in WEIGHT_RUNS else SnapshotLog.read(path)
+    log = Log.read(path) if name in WEIGHT_RUNS else Log.read(path)
     count = len(log.measurements)
     assert printed(made, tmp_path, "@LOG_BYTES(1u, 0u)", f"@LOG_BYTES(1u, {count}u)") == [
         len(plain),

@@ -32,7 +32,7 @@ from tflm_zo.converters.metadata import read_metadata
 from tflm_zo.converters.model import Buffer, Model
 from tflm_zo.link import Link, LinkError
 from tflm_zo.link.protocol import Operation, request
-from tflm_zo.logs import LogError, SeedLog, SnapshotLog
+from tflm_zo.logs import Log, LogError
 from tflm_zo.recalibration import channel_statistics_of
 from tflm_zo.runtime import load
 
@@ -196,7 +196,7 @@ def values(data: bytes, begin: int, table: Fields) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["seed", "snapshot"])
 def test_bytes_of_a_header(kind: str, folder: Path) -> None:
     data = (folder / f"{kind}.zolog").read_bytes()
-    log: Any = (SeedLog if kind == "seed" else SnapshotLog).read(folder / f"{kind}.zolog")
+    log = Log.read(folder / f"{kind}.zolog", layerwise=kind != "seed")
     first, *own = tables("Header")
     found = values(data, 0, first)
     settings = dict(log.settings.numbers())
@@ -221,7 +221,7 @@ def test_bytes_of_a_header(kind: str, folder: Path) -> None:
 
 def test_bytes_of_a_seed_log(folder: Path) -> None:
     """Records and measurements fill what is behind the header; each checksum goes on from the one before."""
-    data, log = (folder / "seed.zolog").read_bytes(), SeedLog.read(folder / "seed.zolog")
+    data, log = (folder / "seed.zolog").read_bytes(), Log.read(folder / "seed.zolog")
     record, _, measurement = tables("Records")
     size = 20 + 4 * log.settings.queries
     at, checksum = 132, zlib.crc32(data[:128])
@@ -248,7 +248,7 @@ def test_bytes_of_a_seed_log(folder: Path) -> None:
 
 
 def test_bytes_of_a_snapshot_log(folder: Path) -> None:
-    data, log = (folder / "snapshot.zolog").read_bytes(), SnapshotLog.read(folder / "snapshot.zolog")
+    data, log = (folder / "snapshot.zolog").read_bytes(), Log.read(folder / "snapshot.zolog")
     assert log.snapshot is not None
     (slot,), (_, record, measurement) = tables("Slots"), tables("Records")
     header, tasks = 164 + 32 * len(log.tasks), len(log.tasks)

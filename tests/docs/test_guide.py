@@ -32,7 +32,7 @@ from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
 from tflm_zo import load_model
 from tflm_zo import runtime as runtimes
 from tflm_zo.data import prepare
-from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.logs.padding import unpadded
 
 LIBRARY = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and lib.cmsis_nn)
@@ -181,7 +181,7 @@ def test_the_log_becomes_a_model(walk: str, capsys: pytest.CaptureFixture[str]) 
 def test_the_desktop_measures_as_often_as_the_example(walk: str) -> None:
     """Measurements are in the log: where one of them measured, the logs could not be the same."""
     log = Path(f"{walk}.desktop.zolog")
-    found: Any = SeedLog.read(log) if walk == "weight" else SnapshotLog.read(log)
+    found: Any = Log.read(log) if walk == "weight" else Log.read(log)
     assert found.measure_every == 0
     assert "KeepBest" not in Path(f"{walk}.firmware/main.cc").read_text()
 

@@ -13,7 +13,7 @@ from helpers.settings import layerwise_settings, settings_of, weight_settings
 from tflm_zo.converters import load_model
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.recorded import device_memory
-from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Trainer
 from tflm_zo.training.injection import inject_for
 
@@ -39,8 +39,7 @@ def test_it_is_what_firmware_of_one_sample_an_invoke_says(name: str, tmp_path: P
     trainer = Trainer(model, settings)
     assert trainer.runtime.metadata.batch == 8 or settings.batch_size == 16
     trainer.fit(X, Y, steps=2, log=tmp_path / "run.zolog", keep="last")
-    kind = SnapshotLog if settings.is_layerwise else SeedLog
-    found = device_memory(trainer.model, kind.read(tmp_path / "run.zolog"))
+    found = device_memory(trainer.model, Log.read(tmp_path / "run.zolog", layerwise=settings.is_layerwise))
 
     one = inject_for(model, settings, batch=1)
     made = generate_firmware(one, settings, steps=2, samples=40)
@@ -54,7 +53,7 @@ def test_a_model_that_is_tied_to_its_batch_keeps_it(tmp_path: Path, monkeypatch:
     settings = SETTINGS["node"]
     trainer = Trainer(load_model(MODELS["lenet5"]()), settings)
     trainer.fit(X, Y, steps=2, log=tmp_path / "run.zolog", keep="last")
-    log = SnapshotLog.read(tmp_path / "run.zolog")
+    log = Log.read(tmp_path / "run.zolog")
     free = device_memory(trainer.model, log)
 
     def tied(*_: object) -> None:

@@ -17,7 +17,7 @@ from tflm_zo.converters import Model
 from tflm_zo.core import Gaussian
 from tflm_zo.fleet import FleetError, FleetLog, Replica, sum_of
 from tflm_zo.fleet.answer import mean_of
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, SettingsError, Trainer, algorithms
 
 CLIENTS, OWN, STEPS = 3, 8, 7
@@ -80,7 +80,7 @@ def test_a_fleet_does_the_run_of_all_data_in_one_place(name: str, tmp_path: Path
     model, settings = made(name)
     trainer = Trainer(model, replace(settings, batch_size=CLIENTS * OWN))
     trainer.fit(x, y, steps=STEPS, log=tmp_path / "pooled.zolog", keep="last")
-    ours, wanted = SeedLog.read(tmp_path / "fleet.zolog"), SeedLog.read(tmp_path / "pooled.zolog")
+    ours, wanted = Log.read(tmp_path / "fleet.zolog"), Log.read(tmp_path / "pooled.zolog")
     assert np.array_equal(ours.steps, wanted.steps)
     assert np.array_equal(ours.losses, wanted.losses)
     assert np.array_equal(ours.mean_squares, wanted.mean_squares)

@@ -16,7 +16,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
 from tflm_zo.converters import Model
-from tflm_zo.logs import SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Exact, History, Nodes, Settings, Trainer
 
 RNG = np.random.default_rng(3)
@@ -104,7 +104,7 @@ def check_interrupted(trainer: Trainer, log: Path, kind: str = "whole") -> int:
         Its steps.
     """
     slots, records = layout(kind)
-    data, read, whole = log.read_bytes(), SnapshotLog.read(log), uninterrupted(kind)
+    data, read, whole = log.read_bytes(), Log.read(log), uninterrupted(kind)
     steps = len(read.losses)
     assert trainer.step == steps
     assert data[:slots] == whole.log[:slots]

@@ -13,7 +13,7 @@ from helpers.models import MODELS
 from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import Model
 from tflm_zo.core import Gaussian
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
 
 X, Y = random_samples(3)
@@ -38,4 +38,4 @@ def zo_model(name: str = "16", **more: Any) -> Model:
 
 def is_replay(trainer: Trainer, log: Path) -> bool:
     """The trainer's weights and fractions are those that its model and a log lead to."""
-    return state(trainer) == packed(*replay_log(trainer.model, SeedLog.read(log)))
+    return state(trainer) == packed(*replay_log(trainer.model, Log.read(log)))

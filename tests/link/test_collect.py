@@ -21,7 +21,7 @@ from link.board import board, board_on_line
 from link.direct import CLOCK, DirectPort, HostKilledError
 from logs.test_padding import padded
 from tflm_zo.link import Link, LinkError, collect
-from tflm_zo.logs import SeedLog, SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.logs.padding import unpadded
 
 pytestmark = needs_compiler
@@ -74,9 +74,9 @@ def test_what_has_come_while_the_host_slept_is_not_asked_for_again(no_waiting: N
 def whole(path: Path) -> int:
     """Steps of a file that is a log."""
     try:
-        return len(SeedLog.read(path).steps)
+        return len(Log.read(path).steps)
     except ValueError:
-        return len(SnapshotLog.read(path).losses)
+        return len(Log.read(path).losses)
 
 
 @pytest.mark.parametrize("unit", UNITS)

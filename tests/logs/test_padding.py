@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from device.runs import RUNS, STEPS, desktop, samples, zo_model
 from tflm_zo import Trainer
 from tflm_zo.converters import read_metadata
-from tflm_zo.logs import LogError, SeedLog, SnapshotLog, replay_log
+from tflm_zo.logs import Log, LogError, replay_log
 from tflm_zo.logs.live_log import LiveLog
 from tflm_zo.logs.padding import padded as padded_by_us
 from tflm_zo.logs.padding import unit_of, unpadded
@@ -82,7 +82,6 @@ def same(a: Any, b: Any) -> None:
 def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
     """A padded log is read as one without padding, from wherever it ends."""
     log = desktop(name, measure_every=every).log
-    kind: Any = SnapshotLog if log[8] == 4 else SeedLog
     data, paths = padded(log, unit), (tmp_path / "plain.zolog", tmp_path / "padded.zolog")
     assert unpadded(data) == log and unpadded(log) == log
     torn = bytes([7]) * 9  # what an interrupted write has left
@@ -90,10 +89,10 @@ def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
         given = data[:end] + torn * (end == len(data))
         for path, content in zip(paths, (unpadded(given), given), strict=True):
             path.write_bytes(content)
-        same(*(kind.read(path) for path in paths))
+        same(*(Log.read(path) for path in paths))
         # A record whose padding alone is cut off is whole; behind the last step may be a measurement.
         is_whole = len(unpadded(given)) >= len(log) or every > 0
-        assert len(kind.read(paths[1]).losses) == STEPS - (0 if is_whole else 1)
+        assert len(Log.read(paths[1]).losses) == STEPS - (0 if is_whole else 1)
 
 
 @given(st.sampled_from(LOGS), st.sampled_from((1, *UNITS)), st.sampled_from(UNITS), st.data())
@@ -162,14 +161,13 @@ def test_replay_and_resume(name: str, every: int, unit: int, tmp_path: Path) -> 
 def test_every_bit_of_the_mark(name: str, every: int, tmp_path: Path) -> None:
     """A bit of the byte that says how a log is padded is damaged: no log of either kind."""
     log, path = desktop(name, measure_every=every).log, tmp_path / "run.zolog"
-    kind: Any = SnapshotLog if log[8] == 4 else SeedLog
     for unit in (1, *UNITS):
         data = bytearray(padded(log, unit) if unit > 1 else log)
         for bit in range(8):
             data[9] ^= 1 << bit
             path.write_bytes(data)
             with pytest.raises(LogError):
-                kind.read(path)
+                Log.read(path)
             data[9] ^= 1 << bit
 
 
@@ -179,4 +177,4 @@ def test_a_damaged_header(name: str, tmp_path: Path) -> None:
     data[40] ^= 1
     path.write_bytes(data)
     with pytest.raises(LogError, match="damaged"):
-        (SnapshotLog if name == "node" else SeedLog).read(path)
+        Log.read(path, layerwise=name == "node")

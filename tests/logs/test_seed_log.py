@@ -18,7 +18,7 @@ from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
 from tflm_zo.converters import load_model
 from tflm_zo.core import Control, CSettings, Measurement, SeedLogHeader, SparseUniform
-from tflm_zo.logs import IncompleteHeaderError, LogError, SeedLog, SeedLogWriter, SnapshotLog, fingerprint
+from tflm_zo.logs import IncompleteHeaderError, Log, LogError, SeedLogWriter, fingerprint
 
 MARK = bytes(range(100, 116))
 SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
@@ -36,7 +36,7 @@ def write(path, steps, resume=None, start=0, **changes):
     """A log of so many steps; returns what each record must hold."""
     control = Control(integers(**changes), 100, [])
     if start:
-        control.resume(start, SeedLog.read(path).mean_squares[-1])
+        control.resume(start, Log.read(path).mean_squares[-1])
     writer = SeedLogWriter(path, control, MARK, resume)
     rng, records = np.random.default_rng(start), []
     while len(records) < steps:
@@ -88,7 +88,7 @@ def test_the_distribution_of_a_header(word):
 def test_bytes(path):
     records = write(path, 9)
     assert path.read_bytes() == header_bytes() + record_bytes(records, header_bytes())
-    log = SeedLog.read(path)
+    log = Log.read(path)
     assert bytes(log.settings) == bytes(integers())
     assert log.fingerprint == MARK
     assert log.steps_of_block(0)[0][0] == SparseUniform(5, 0.25)
@@ -105,7 +105,7 @@ def test_sizes(path, queries):
     records = write(path, 4, queries=queries)
     header = header_bytes(queries, words)
     assert path.read_bytes() == header + record_bytes(records, header)
-    assert SeedLog.read(path).steps.shape == (4, queries)
+    assert Log.read(path).steps.shape == (4, queries)
 
 
 def test_truncated_everywhere(path):
@@ -115,9 +115,9 @@ def test_truncated_everywhere(path):
         path.write_bytes(data[:length])
         if length < 132:
             with pytest.raises(LogError):
-                SeedLog.read(path)
+                Log.read(path)
             continue
-        log = SeedLog.read(path)
+        log = Log.read(path)
         whole = (length - 132) // 32
         assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records[:whole]]
         assert (log.whole_bytes, log.torn_bytes) == (132 + 32 * whole, (length - 132) % 32)
@@ -133,9 +133,9 @@ def test_a_flipped_bit_anywhere(path):
             path.write_bytes(damaged)
             if at < 132:
                 with pytest.raises(LogError, match="header is damaged|of an older version"):
-                    SeedLog.read(path)
+                    Log.read(path)
                 continue
-            log = SeedLog.read(path)
+            log = Log.read(path)
             whole = (at - 132) // 32
             assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records[:whole]]
             assert log.torn_bytes == 32 * (3 - whole)
@@ -147,17 +147,17 @@ def test_garbage(tmp_path_factory, tail, header):
     path = tmp_path_factory.mktemp("log") / "x"
     path.write_bytes((header_bytes() if header else b"") + tail)
     if header:
-        log = SeedLog.read(path)
+        log = Log.read(path)
         assert (len(log.steps), log.torn_bytes) == (0, len(tail))
     else:
         with pytest.raises(LogError):
-            SeedLog.read(path)
+            Log.read(path)
 
 
 def test_records_out_of_order_are_not_of_this_run(path):
     a, b, c = write(path, 3)
     path.write_bytes(header_bytes() + record_bytes([a, c, b], header_bytes()))
-    assert len(SeedLog.read(path).steps) == 1
+    assert len(Log.read(path).steps) == 1
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_other_formats(path, at, value):
     struct.pack_into("<I", data, 128, zlib.crc32(data[:128]))
     path.write_bytes(data)
     with pytest.raises(LogError):
-        SeedLog.read(path)
+        Log.read(path)
 
 
 @pytest.mark.parametrize("queries", [0, 33, 1000, 16000])
@@ -179,7 +179,7 @@ def test_impossible_queries(path, queries):
     words = [queries if i == 5 else value for i, value in enumerate(SETTINGS)]
     path.write_bytes(header_bytes(queries, words) + bytes(4 * queries + 1000))
     with pytest.raises(LogError):
-        SeedLog.read(path)
+        Log.read(path)
 
 
 @pytest.mark.parametrize("torn", [0, 1, 31])
@@ -187,7 +187,7 @@ def test_resume_cuts_the_torn_record_off(path, torn):
     whole = write(path, 9)
     data = path.read_bytes()
     path.write_bytes(data[: 132 + 4 * 32 + torn])
-    log = SeedLog.read(path)
+    log = Log.read(path)
     assert len(log.steps) == 4
     more = write(path, 5, resume=log.whole_bytes, start=4)
     kept = data[: 132 + 4 * 32]
@@ -212,7 +212,7 @@ def test_keep(path):
     writer.keep(1, 0)
     writer.close()
     writer.close()
-    assert len(SeedLog.read(path).steps) == 1
+    assert len(Log.read(path).steps) == 1
 
 
 def test_an_existing_log_is_not_overwritten(path):
@@ -236,7 +236,7 @@ def test_fingerprint():
 def test_another_models_log(path):
     write(path, 1)
     with pytest.raises(LogError, match="another model"):
-        SeedLog.read(path).check_model(inject_all(MODELS["small_cnn"]()))
+        Log.read(path).check_model(inject_all(MODELS["small_cnn"]()))
 
 
 def test_the_beginning_of_another_kind_of_log_is_not_cut_short(tmp_path):
@@ -244,19 +244,19 @@ def test_the_beginning_of_another_kind_of_log_is_not_cut_short(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([4, 0]) + bytes(80))
     with pytest.raises(LogError) as error:
-        SeedLog.read(path)
+        Log.read(path, layerwise=False)
     assert not isinstance(error.value, IncompleteHeaderError)
     path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([3, 0]) + bytes(80))
     with pytest.raises(IncompleteHeaderError):
-        SeedLog.read(path)
+        Log.read(path)
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_log_of_an_older_version_is_named(path, version):
     path.write_bytes(b"ZOLOG\r\n\x1a" + bytes([version, 0]) + bytes(800))
-    for kind in (SeedLog, SnapshotLog):
+    for layerwise in (False, True):
         with pytest.raises(LogError, match=f"is a log in format {version}, of an older version of tflm-zo"):
-            kind.read(path)
+            Log.read(path, layerwise=layerwise)
 
 
 def test_records_of_an_older_run_do_not_go_on_a_newer_one(path):
@@ -268,7 +268,7 @@ def test_records_of_an_older_run_do_not_go_on_a_newer_one(path):
         write(path, 2, **({"clip": 9} | changes))
         data = path.read_bytes()
         path.write_bytes(data + old[len(data) :])
-        log = SeedLog.read(path)
+        log = Log.read(path)
         assert (len(log.steps), log.torn_bytes) == (2, 3 * 32)
 
 
@@ -302,7 +302,7 @@ def test_measurements_stand_among_the_steps(path, every):
         sizes.append((len(expected), step + 1, False))
     writer.close()
     assert path.read_bytes() == expected
-    log = SeedLog.read(path)
+    log = Log.read(path)
     assert (len(log.steps), log.measure_every, log.whole_bytes) == (9, every, len(expected))
     assert [m.step for m in log.measurements] == [step for _, step, is_one in sizes if is_one]
     assert log.best == measured(9, -(2**40))
@@ -313,7 +313,7 @@ def test_measurements_stand_among_the_steps(path, every):
         assert len(log.first(steps).measurements) == sum(is_one for _, _, is_one in there)
     for cut in range(132, len(expected)):
         path.write_bytes(expected[:cut])
-        log = SeedLog.read(path)
+        log = Log.read(path)
         whole = [entry for entry in sizes if entry[0] <= cut]
         assert log.whole_bytes == (whole[-1][0] if whole else 132)
         assert len(log.steps) == (whole[-1][1] if whole else 0)
@@ -329,7 +329,7 @@ def test_settings_that_no_run_has_are_refused(path, field, value):
     data = SeedLogHeader(integers(**{field: value}), MARK, 0).to_bytes()
     path.write_bytes(data + bytes(400))
     with pytest.raises(LogError, match="no seed log of this version, or its header is damaged"):
-        SeedLog.read(path)
+        Log.read(path)
 
 
 @pytest.mark.parametrize(
@@ -338,4 +338,4 @@ def test_settings_that_no_run_has_are_refused(path, field, value):
 def test_records_that_no_step_has_end_the_log(path, record):
     header = header_bytes()
     path.write_bytes(header + record_bytes([record], header))
-    assert len(SeedLog.read(path).steps) == 0
+    assert len(Log.read(path).steps) == 0

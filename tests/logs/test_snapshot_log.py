@@ -24,7 +24,7 @@ from tflm_zo.core import (
     Rademacher,
     TaskEntry,
 )
-from tflm_zo.logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint, open_log
+from tflm_zo.logs import Log, LogError, SnapshotLogWriter, data_checksum, fingerprint
 
 STEPS, INTERVAL, MARK, DATA = 9, 2, bytes(range(16)), 0xABCDEF
 LAYER = NodeLayer(in_c=3, out_c=2)
@@ -119,7 +119,7 @@ def test_bytes(steps: int, every: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("every", [0, 3])
 def test_reading(every: int, tmp_path: Path) -> None:
     write(tmp_path / "log", 7, every)
-    log = SnapshotLog.read(tmp_path / "log")
+    log = Log.read(tmp_path / "log")
     assert (log.fingerprint, log.interval, log.weight_bytes, log.data_checksum) == (MARK, INTERVAL, 6, DATA)
     assert (log.measure_every, log.first_segment, log.settings.steps) == (every, 0, STEPS)
     assert log.tasks == (TaskEntry((4,), 1, 2, 65536, NodeState(), False),)
@@ -140,7 +140,7 @@ def test_a_damaged_snapshot_leaves_the_one_before(at: int, tmp_path: Path) -> No
     data = bytearray((tmp_path / "log").read_bytes())
     data[HEADER + at] ^= 1  # the slot of numbers 1 and 3
     (tmp_path / "log").write_bytes(data)
-    found = SnapshotLog.read(tmp_path / "log").snapshot
+    found = Log.read(tmp_path / "log").snapshot
     assert found is not None and (found.number, found.step) == (2, 4)
 
 
@@ -153,7 +153,7 @@ def test_a_snapshot_that_no_run_writes_is_none(at: int, value: int, number: int,
     slot[at : at + 4] = struct.pack("<i", value)
     data[HEADER : HEADER + SLOT] = slot + struct.pack("<I", zlib.crc32(slot))
     (tmp_path / "log").write_bytes(data)
-    found = SnapshotLog.read(tmp_path / "log").snapshot
+    found = Log.read(tmp_path / "log").snapshot
     assert found is not None and found.number == number
 
 
@@ -165,7 +165,7 @@ def test_a_slot_of_another_run_is_none(other: int, number: int, tmp_path: Path) 
     owner = int.from_bytes(data[HEADER - 4 : HEADER], "little")
     data[HEADER : HEADER + SLOT] = slot_bytes(owner ^ other, 9, 6)
     (tmp_path / "log").write_bytes(data)
-    found = SnapshotLog.read(tmp_path / "log").snapshot
+    found = Log.read(tmp_path / "log").snapshot
     assert found is not None and found.number == number
 
 
@@ -174,7 +174,7 @@ def test_a_damaged_record_ends_the_log_and_what_is_behind_it(tmp_path: Path) -> 
     data = bytearray((tmp_path / "log").read_bytes())
     data[HEADER + 2 * SLOT + 12 * 4 + 1] ^= 1  # of the fifth step
     (tmp_path / "log").write_bytes(data)
-    log = SnapshotLog.read(tmp_path / "log")
+    log = Log.read(tmp_path / "log")
     assert len(log.losses) == 4
     assert log.snapshot is not None and log.snapshot.step == 4
 
@@ -186,7 +186,7 @@ def test_a_resumed_log_ends_with_the_same_bytes(steps: int, tmp_path: Path) -> N
     run = Run()
     run.at(steps)
     writer = run.writer(tmp_path / "log", resume=0)
-    assert len(SnapshotLog.read(tmp_path / "log").losses) == steps
+    assert len(Log.read(tmp_path / "log").losses) == steps
     assert writer.snapshot_step == steps
     for before, step in pairwise(range(steps, STEPS + 1)):
         writer.append(before, step / 4)
@@ -202,20 +202,20 @@ def test_a_log_belongs_to_its_model(tmp_path: Path) -> None:
     model = inject_all(MODELS["small_cnn"](), nodes="fc")
     write(tmp_path / "log", 3)
     with pytest.raises(LogError, match="of another model"):
-        SnapshotLog.read(tmp_path / "log").check_model(model)
+        Log.read(tmp_path / "log").check_model(model)
     run = Run()
     tasks = [TaskEntry.of(run.task, [40])]
     SnapshotLogWriter(tmp_path / "own", run.control, tasks, fingerprint(model), 2, 6, DATA).close()
     with pytest.raises(LogError, match="trainable tensor 40"):
-        SnapshotLog.read(tmp_path / "own").check_model(model)
+        Log.read(tmp_path / "own").check_model(model)
 
 
 def test_opened_by_what_it_begins_with(tmp_path: Path) -> None:
     write(tmp_path / "log", 3)
-    assert isinstance(open_log(tmp_path / "log"), SnapshotLog)
+    assert Log.read(tmp_path / "log").is_layerwise
     (tmp_path / "other").write_bytes(b"something else")
     with pytest.raises(LogError, match="no seed log of this version"):
-        list(open_log(tmp_path / "other"))  # type: ignore[arg-type]
+        Log.read(tmp_path / "other")
 
 
 def test_checksum_of_data() -> None:

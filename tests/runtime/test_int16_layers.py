@@ -18,7 +18,7 @@ from helpers.settings import weight_settings
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 from tflm_zo.core import Gaussian, Rademacher
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.runtime import Runtime, load
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights
 
@@ -184,7 +184,7 @@ def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Pat
     resumed.fit(X, Y, steps=STEPS, log=cut, resume=True, keep="last")
     assert state(resumed) == expected
 
-    log, runtime = SeedLog.read(path), load(model, "litert")
+    log, runtime = Log.read(path), load(model, "litert")
     for block in range(len(read_metadata(model).blocks)):
         for distribution, steps in log.steps_of_block(block):
             runtime.invoke(runtime.command(loss=False).replay(steps, distribution, block))

@@ -25,7 +25,7 @@ from tflm_zo.firmware import generate_firmware
 from tflm_zo.fleet import FleetLog, Gateway, Replica, sum_of
 from tflm_zo.fleet.mqtt import MqttLines
 from tflm_zo.link import Link
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Weights
 
 HERE = Path(__file__).parent
@@ -145,7 +145,7 @@ def test_four_boards_are_one_client_of_flower(tmp_path: Path) -> None:
         stack.enter_context(gateway_command(tmp_path, model, port, free_port(), *lines))
 
         def power_cycle() -> None:
-            while not log.exists() or len(SeedLog.read(log).steps) < STEPS // 2:
+            while not log.exists() or len(Log.read(log).steps) < STEPS // 2:
                 time.sleep(0.05)
             boards["c"].cut_power()
             boards["c"].begin()
@@ -159,7 +159,7 @@ def test_four_boards_are_one_client_of_flower(tmp_path: Path) -> None:
         assert boards["c"].first_line.split()[-1] in (str(STEPS // 2), str(STEPS // 2 - 1))
         assert "is left out" not in output, output
         known = log.read_bytes()
-        assert len(SeedLog.read(log).steps) == STEPS
+        assert len(Log.read(log).steps) == STEPS
         assert (tmp_path / "gateway.zolog").read_bytes() == known
         for board in boards.values():
             assert board.flash[: len(known)] == known

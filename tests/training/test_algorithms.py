@@ -14,7 +14,7 @@ from helpers.models import MODELS
 from helpers.settings import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import InjectSettings, read_metadata
-from tflm_zo.logs import LogError, SnapshotLog, replay_log
+from tflm_zo.logs import Log, LogError, replay_log
 from tflm_zo.training import (
     ALGORITHMS,
     Nodes,
@@ -78,7 +78,7 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
     before.invoke(before.command(loss=False).restore())
     initial = before.read_weights()
     trainer.fit(X, Y, steps=5, log=log, keep="last")
-    weights, fractions = replay_log(model, SnapshotLog.read(log))
+    weights, fractions = replay_log(model, Log.read(log))
     for found, expected in (
         (weights, trainer.runtime.read_weights()),
         (fractions, trainer.runtime.read_fractions()),
@@ -92,4 +92,4 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
 
     other = inject(MODELS["lenet5"](7), inject_settings(algorithm("node"), batch=8, **more))
     with pytest.raises(LogError, match="another model"):
-        replay_log(other, SnapshotLog.read(log))
+        replay_log(other, Log.read(log))

@@ -18,7 +18,7 @@ from helpers.moments import At, interrupt, stop
 from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
-from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, SnapshotLog, SnapshotLogWriter, replay_log
+from tflm_zo.logs import Log, LogError, SeedLogWriter, SnapshotLogWriter, replay_log
 from tflm_zo.training import Settings, Trainer, Weights, best_state, node_run, weight_run
 from tflm_zo.training.best_state import measuring_interval
 
@@ -102,7 +102,7 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
         last.fit(X, Y, steps=STEPS, keep="last", callbacks=[At(history.kept_step - 1, stop)])
         assert state(last) == state(trainer)
     assert of_log(kind, tmp_path / "log") == state(trainer)
-    log: Any = SeedLog.read(tmp_path / "log") if kind == "weight" else SnapshotLog.read(tmp_path / "log")
+    log: Any = Log.read(tmp_path / "log") if kind == "weight" else Log.read(tmp_path / "log")
     assert log.best is not None and log.best.step == history.kept_step and log.best.loss == best["loss"]
     assert [m.loss for m in log.measurements] == losses
 
@@ -264,12 +264,12 @@ def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
     """A power cut within slot 2 while the best is measured: what came before the last snapshot is there."""
     whole, history = run("node", tmp_path / "whole")
     data = (tmp_path / "whole").read_bytes()
-    read = SnapshotLog.read(tmp_path / "whole")
+    read = Log.read(tmp_path / "whole")
     assert read.best_slot is not None and read.best_slot.step == history.kept_step > 0
     at = data.rindex(read.best_slot.weights.tobytes())
     torn = tmp_path / "torn"
     torn.write_bytes(data[: at + 9] + b"\xa5" * 5 + data[at + 14 :])
-    left = SnapshotLog.read(torn)
+    left = Log.read(torn)
     assert left.best_slot is None
     # The best that there is: the first state, or the last snapshot where that was measured.
     there = {0, STEPS}

@@ -13,7 +13,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo.converters import Model, export_model, initial_weights, load_model, read_metadata
-from tflm_zo.logs import SnapshotLog
+from tflm_zo.logs import Log
 from tflm_zo.logs.replay import replay_log
 from tflm_zo.training import (
     Exact,
@@ -85,7 +85,7 @@ def test_what_moves(model: str, parameters: str, expected: Any, update_bits: int
     assert moved(trainer, initial_weights(zo)) == expected
     check_replay(zo, log, trainer, 7)
     # The log tells which tensors a task trains.
-    metadata, header = trainer.runtime.metadata, SnapshotLog.read(log)
+    metadata, header = trainer.runtime.metadata, Log.read(log)
     assert header.weight_bytes == metadata.bytes_of(i for task in header.tasks for i in task.tensors)
     kinds = [[metadata.trainable[i].bias for i in task.tensors] for task in header.tasks]
     wanted = {"all": [False, True], "biases": [True], "weights": [False]}[parameters]
@@ -235,7 +235,7 @@ def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(
     trainer.fit(X, Y, steps=3, log=log, keep="last")
     wanted = {"all": {False, True}, "biases": {True}}[parameters]
     assert moved(trainer, initial_weights(zo)) == {"moved": wanted, "still": set()}
-    metadata, tasks = trainer.runtime.metadata, SnapshotLog.read(log).tasks
+    metadata, tasks = trainer.runtime.metadata, Log.read(log).tasks
     assert len(tasks) == len({t.layer for t in metadata.trainable})
     assert all(len({metadata.trainable[i].layer for i in task.tensors}) == 1 for task in tasks)
     assert sum(len(task.tensors) for task in tasks) == len(metadata.trainable)

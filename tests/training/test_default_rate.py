@@ -14,7 +14,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.settings import weight_settings
 from tflm_zo.core import Control
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.integers import weight_integers
 
@@ -91,4 +91,4 @@ def test_the_log_has_it(tmp_path: Path) -> None:
     Trainer(model, Settings(tasks=(Weights(queries=4),), batch_size=8)).fit(
         x, y, steps=3, log=tmp_path / "log", keep="last"
     )
-    assert SeedLog.read(tmp_path / "log").settings.rate == 4 * 65536
+    assert Log.read(tmp_path / "log").settings.rate == 4 * 65536

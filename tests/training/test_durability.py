@@ -21,7 +21,7 @@ from helpers.models import MODELS
 from helpers.moments import interrupt_at_call
 from helpers.runs import packed, random_samples, state
 from tflm_zo.core import Control
-from tflm_zo.logs import LogError, LogWarning, SeedLog, SeedLogWriter, replay_log
+from tflm_zo.logs import Log, LogError, LogWarning, SeedLogWriter, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
 from tflm_zo.training.integers import weight_integers
 
@@ -62,7 +62,7 @@ def test_full_disk(free: int, whole: bytes, tmp_path: Path, monkeypatch: pytest.
     assert failure.value.filename == str(log)
     assert ("resumed" in failure.value.strerror) == (steps > 0)
     assert log.read_bytes() == whole[: HEADER + steps * RECORD]
-    assert state(trainer) == packed(*replay_log(MODEL, SeedLog.read(log)))
+    assert state(trainer) == packed(*replay_log(MODEL, Log.read(log)))
     train(log, resume=True)
     assert log.read_bytes() == whole
 
@@ -82,7 +82,7 @@ def test_the_log_alone_ends_with_a_whole_record(tmp_path: Path, monkeypatch: pyt
             writer.append()
         assert (tmp_path / "log").stat().st_size == HEADER + RECORD
     writer.close()
-    log = SeedLog.read(tmp_path / "log")
+    log = Log.read(tmp_path / "log")
     assert (len(log.steps), log.torn_bytes) == (1, 0)
 
 
@@ -201,7 +201,7 @@ def test_ctrl_c_at_the_record(
         interrupt_at_call(patch, SeedLogWriter, "append", 5, when)
         trainer = train(log)
     assert trainer.interrupted
-    assert trainer.step == len(SeedLog.read(log).steps) == 4
+    assert trainer.step == len(Log.read(log).steps) == 4
     train(log, resume=True)
     assert log.read_bytes() == whole
 
@@ -218,7 +218,7 @@ def test_what_a_power_failure_leaves(damage: str, whole: bytes, tmp_path: Path) 
     else:
         data[at:] = np.random.default_rng(0).bytes(len(data) - at)
     log.write_bytes(data)
-    assert len(SeedLog.read(log).steps) == 4
+    assert len(Log.read(log).steps) == 4
     train(log, resume=True)
     assert log.read_bytes() == whole
 
@@ -288,10 +288,10 @@ def test_replace(whole: bytes, tmp_path: Path) -> None:
 def test_first_steps(whole: bytes, tmp_path: Path) -> None:
     """The log after n steps is that of a run that was cut short."""
     (tmp_path / "log").write_bytes(whole)
-    log = SeedLog.read(tmp_path / "log")
+    log = Log.read(tmp_path / "log")
     for steps in (0, 1, 5, STEPS):
         (tmp_path / "cut").write_bytes(whole[: HEADER + steps * RECORD])
-        cut, first = SeedLog.read(tmp_path / "cut"), log.first(steps)
+        cut, first = Log.read(tmp_path / "cut"), log.first(steps)
         assert bytes(first.settings) == bytes(cut.settings)
         assert (first.fingerprint, first.whole_bytes, first.torn_bytes) == (
             cut.fingerprint,

@@ -16,7 +16,7 @@ from helpers.oracle.stream import Dist, direction
 from tflm_zo.converters import export_model, initial_weights, load_model, read_metadata
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import Log
 from tflm_zo.training import Exact, Settings, Trainer, Weights
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
@@ -92,7 +92,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     weights = initial_weights(zo)
     for step in range(steps):
         trainer.fit(x, y, steps=step + 1, log=log, keep="last")
-        record = SeedLog.read(log)
+        record = Log.read(log)
         log.unlink()
         # The rate is constant, so the first steps of a longer run are those of a shorter one.
         before, weights = weights, trainer.runtime.read_weights()

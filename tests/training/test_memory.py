@@ -15,7 +15,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from tflm_zo.core import Gaussian
-from tflm_zo.logs import SeedLog, replay_log, seed_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, weight_run
 
 RNG = np.random.default_rng(5)
@@ -66,14 +66,14 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
         batch_size=4,
     )
     Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")
-    whole, weights = SeedLog.read(log), replay_log(model, SeedLog.read(log))
+    whole, weights = Log.read(log), replay_log(model, Log.read(log))
     with log.open("ab") as file:
         file.write(b"torn")
-    monkeypatch.setattr(seed_log, "_STEPS_AT_ONCE", 4)
-    parts = list(SeedLog.parts(log))
+    monkeypatch.setattr("tflm_zo.logs.log._STEPS_AT_ONCE", 4)
+    parts = list(Log.parts(log))
     assert [p.first_step for p in parts] == list(range(0, steps + 1, 4))
     assert [p.torn_bytes for p in parts] == [0] * (len(parts) - 1) + [4]
-    read = SeedLog.read(log)
+    read = Log.read(log)
     for name in ("steps", "losses", "mean_squares"):
         np.testing.assert_array_equal(getattr(read, name), getattr(whole, name))
     assert (read.whole_bytes, read.torn_bytes) == (whole.whole_bytes, 4)

@@ -22,7 +22,7 @@ from helpers.node_runs import (
     train,
     uninterrupted,
 )
-from tflm_zo.logs import LogError, LogWarning, SnapshotLog
+from tflm_zo.logs import Log, LogError, LogWarning
 
 SLOTS, RECORDS = layout()
 SLOT = (RECORDS - SLOTS) // 2
@@ -46,7 +46,7 @@ def test_a_damaged_snapshot_costs_its_steps_only(steps: int, place: int, tmp_pat
     train(log, callbacks=[At(steps - 1, stop)])
     number = -(-steps // EVERY)
     log.write_bytes(damaged(log.read_bytes(), slot_of(number) + place))
-    read = SnapshotLog.read(log)
+    read = Log.read(log)
     assert read.snapshot is not None and read.snapshot.step == (number - 1) * EVERY
     assert len(read.losses) == steps
     check_resumed(log)
@@ -56,7 +56,7 @@ def test_an_older_snapshot_that_is_damaged_is_not_missed(tmp_path: Path) -> None
     log = tmp_path / "log"
     train(log, callbacks=[At(8, stop)])
     log.write_bytes(damaged(log.read_bytes(), slot_of(2) + 40))
-    read = SnapshotLog.read(log)
+    read = Log.read(log)
     assert read.snapshot is not None and read.snapshot.step == 9
     check_resumed(log)
 
@@ -65,7 +65,7 @@ def test_both_snapshots_damaged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     data = damaged(damaged(uninterrupted().log, slot_of(1) + 20), slot_of(2) + 20)
     log.write_bytes(data)
-    assert SnapshotLog.read(log).snapshot is None
+    assert Log.read(log).snapshot is None
     check_resumed(log)
 
 
@@ -74,7 +74,7 @@ def test_damaged_records(record: int, expected: int, tmp_path: Path) -> None:
     """A snapshot whose steps have lost their records is not used: the log would keep a hole."""
     log = tmp_path / "log"
     log.write_bytes(damaged(uninterrupted().log, RECORDS + RECORD * record + 5))
-    read = SnapshotLog.read(log)
+    read = Log.read(log)
     assert len(read.losses) == record
     assert (0 if read.snapshot is None else read.snapshot.step) == expected
     check_resumed(log)
@@ -85,7 +85,7 @@ def test_damaged_records(record: int, expected: int, tmp_path: Path) -> None:
 def test_cut_short_within_the_records(steps: int, torn: int, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(uninterrupted().log[: RECORDS + RECORD * steps + torn])
-    assert len(SnapshotLog.read(log).losses) == steps
+    assert len(Log.read(log).losses) == steps
     check_resumed(log)
 
 
@@ -94,7 +94,7 @@ def test_garbage_behind_the_records(tail: bytes, tmp_path: Path) -> None:
     log = tmp_path / "log"
     train(log, callbacks=[At(6, stop)])
     log.write_bytes(log.read_bytes() + tail)
-    assert len(SnapshotLog.read(log).losses) == 7
+    assert len(Log.read(log).losses) == 7
     check_resumed(log)
 
 

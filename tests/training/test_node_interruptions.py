@@ -33,7 +33,7 @@ from helpers.node_runs import (
     train,
 )
 from tflm_zo.core import NodeControl
-from tflm_zo.logs import SnapshotLog, SnapshotLogWriter
+from tflm_zo.logs import Log, SnapshotLogWriter
 from tflm_zo.training import EarlyStopping, Trainer
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.setting_names import changed
@@ -133,7 +133,7 @@ def test_interrupted_while_going_back(
         patch.setattr(owner, name, again)
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "log")
-    read = SnapshotLog.read(tmp_path / "log")
+    read = Log.read(tmp_path / "log")
     assert read.snapshot is not None and read.snapshot.step == 4
     check_resumed(tmp_path / "log")
 

@@ -14,7 +14,7 @@ from helpers.injection import inject_all
 from helpers.layerwise_runs import X, Y, mixed, poor_mans
 from helpers.models import lenet5
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.logs import SnapshotLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
 
 LAYERS = ["conv1", "conv2", "fc1", "fc2", "fc3"]
@@ -54,7 +54,7 @@ def test_only_these_layers_are_trained(
     trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
     assert changed(model, trainer) == layers
     # What the log says leads to the same weights.
-    log = SnapshotLog.read(tmp_path / "a.zolog")
+    log = Log.read(tmp_path / "a.zolog")
     names = [t.layer for t in read_metadata(model).trainable]
     assert sorted(names[i] for task in log.tasks for i in task.tensors) == sorted(layers)
     weights, _ = replay_log(model, log)
@@ -102,7 +102,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         trainer = Trainer(model, dataclasses.replace(settings, layers=only), runtime="litert")
         log = tmp_path / "log"
         trainer.fit(X, Y, steps=2, log=log, replace=True, keep="last")
-        read = SnapshotLog.read(log)
+        read = Log.read(log)
         assert [task.tensors for task in read.tasks] == expected
         weights, _ = replay_log(model, read)
         now = trainer.runtime.read_weights()

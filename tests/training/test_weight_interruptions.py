@@ -21,7 +21,7 @@ from helpers.settings import weight_settings
 from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control
-from tflm_zo.logs import LogError, SeedLog, SeedLogWriter, replay_log
+from tflm_zo.logs import Log, LogError, SeedLogWriter, replay_log
 from tflm_zo.training import Callback, Settings, Trainer
 
 STEPS, HEADER, RECORD = 17, 132, 28
@@ -51,7 +51,7 @@ def uninterrupted(kind: str = "16") -> tuple[bytes, dict[str, bytes]]:
 
 def check_interrupted(trainer: Trainer, log: Path, kind: str = "16") -> int:
     """The weights are those of the log, which has whole steps only; going on ends where it should."""
-    read = SeedLog.read(log)
+    read = Log.read(log)
     assert read.torn_bytes == 0
     assert uninterrupted(kind)[0].startswith(log.read_bytes())
     assert is_replay(trainer, log)
@@ -121,7 +121,7 @@ def killed(folder: Path, kills: int, steps: int) -> int:
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed(tmp_path: Path) -> None:
     assert killed(tmp_path, 3, 2000) >= 2
-    weights, _ = replay_log(zo_model(), SeedLog.read(tmp_path / "log"))
+    weights, _ = replay_log(zo_model(), Log.read(tmp_path / "log"))
     assert export_model(zo_model(), weights).to_bytes() == (tmp_path / "final.tflite").read_bytes()
 
 
@@ -156,7 +156,7 @@ def test_resume_of_what_is_not_this_run(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="another model"):
         fit(Trainer(zo_model("8"), SETTINGS), log=log, resume=True)
     with pytest.raises(LogError, match="another model"):
-        replay_log(zo_model("8"), SeedLog.read(log))
+        replay_log(zo_model("8"), Log.read(log))
     with pytest.raises(FileExistsError):
         fit(trainer, log=log)
     assert log.read_bytes() == data

@@ -16,7 +16,7 @@ from helpers.runs import state
 from helpers.settings import weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, minibatch_parts
 
 
@@ -75,8 +75,8 @@ def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
         results.append((state(trainer), log.read_bytes(), history.steps))
     assert results[0] == results[1]
     assert len(results[0][2]) == 40
-    whole = SeedLog.read(log)
-    weights, _ = replay_log(model, SeedLog.from_steps(whole.settings, whole.fingerprint, []))
+    whole = Log.read(log)
+    weights, _ = replay_log(model, Log.from_steps(whole.settings, whole.fingerprint, []))
     assert any((weights[k] != v).any() for k, v in trainer.runtime.read_weights().items())
 
 
@@ -115,7 +115,7 @@ def test_checksum_of_the_device_is_the_replays(tmp_path: Path) -> None:
     model = zo_model()
     trainer = Trainer(model, SETTINGS, "litert")
     trainer.fit(X, Y, steps=9, log=tmp_path / "log", keep="last")
-    weights, fractions = replay_log(model, SeedLog.read(tmp_path / "log"))
+    weights, fractions = replay_log(model, Log.read(tmp_path / "log"))
     total = sum(
         checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable
     )

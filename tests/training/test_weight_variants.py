@@ -19,7 +19,7 @@ from helpers.runs import packed, random_samples, state
 from helpers.settings import weight_settings
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Coordinate, Gaussian
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.runtime import load
 from tflm_zo.training import Settings, Trainer, Weights
 
@@ -72,7 +72,7 @@ def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
     model, changes = made(name)
     trainer, path = Trainer(model, changes), tmp_path / "run.zolog"
     trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
-    log, runtime = SeedLog.read(path), load(model, "litert")
+    log, runtime = Log.read(path), load(model, "litert")
     for block in range(len(read_metadata(model).blocks)):
         for distribution, steps in log.steps_of_block(block):
             runtime.invoke(runtime.command(loss=False, checksum=True).replay(steps, distribution, block))

@@ -29,7 +29,7 @@ from helpers.settings import weight_settings
 from tflm_zo.converters import Model
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.data import prepare
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import Log
 from tflm_zo.training import (
     Callback,
     Settings,
@@ -353,7 +353,7 @@ def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None
         child.send_signal(ending)
     _, stderr = child.communicate(timeout=120)
     assert child.returncode == 128 + ending, stderr
-    done = len(SeedLog.read(tmp_path / "cut.zolog").steps)
+    done = len(Log.read(tmp_path / "cut.zolog").steps)
     assert stderr.splitlines()[-1].startswith(
         f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of the "
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..converters import ConversionError, Model, read_metadata
 from ..converters.segments import with_batch
-from ..logs import SeedLog, SnapshotLog
+from ..logs import Log
 from ..training.costs import block_segments
 from ..training.node_plan import backward_program, placed_task
 from ..training.recorded_costs import recorded_tasks
@@ -39,7 +39,7 @@ class DeviceMemory:
     flash: int
 
 
-def device_memory(model: Model, log: SeedLog | SnapshotLog) -> DeviceMemory:
+def device_memory(model: Model, log: Log) -> DeviceMemory:
     """Returns what a device takes for a run, as firmware of the same model and settings would do it.
 
     Args:
@@ -57,7 +57,7 @@ def device_memory(model: Model, log: SeedLog | SnapshotLog) -> DeviceMemory:
     metadata = read_metadata(model)
     sizes = {"batch": metadata.batch, "parts": minibatch // metadata.batch}
     plan: RunPlan
-    if isinstance(log, SeedLog):
+    if not log.is_layerwise:
         sizes["blocks"] = int(log.settings.blocks)
         plan = WeightRunPlan(sizes, {}, {}, block_segments=tuple(block_segments(metadata)))
     else:

@@ -11,7 +11,7 @@ import numpy as np
 from .. import core
 from ..converters import Model, read_metadata
 from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
-from ..logs import MAGIC, SeedLog, fingerprint
+from ..logs import MAGIC, Log, fingerprint
 from ..logs.beginning import SEED_LOG, ending
 from ..logs.replay import Arrays, Replay
 from .errors import FleetError
@@ -95,7 +95,7 @@ class Position:
             raise FleetError(self._why_not(rest, self.step + len(steps)))
         if steps:
             coefficients = [s.coefficients for s in steps]
-            self._replay.add(SeedLog.from_steps(self.settings, b"", coefficients, self.step))
+            self._replay.add(Log.from_steps(self.settings, b"", coefficients, self.step))
             self.step, self.mean_square = self.step + len(steps), steps[-1].mean_square
             self.checksum = ending(records)
         return len(steps)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..converters import Model, ZoMetadata, export_model, load_model, read_metadata
 from ..core import fnv1a
 from ..core.loader import constants
-from ..logs import MAGIC, LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log, replay_log
+from ..logs import MAGIC, Log, LogError, fingerprint, is_snapshot_log, replay_log
 from ..logs.live_log import LiveLog
 from ..logs.padding import filled_up, padded, unpadded
 from .errors import LinkError, RefusedError
@@ -113,7 +113,7 @@ def check_model(hello: Hello, mark: bytes, name: str) -> None:
 
 def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
     """The whole records of a log, from which nothing is missing."""
-    log = SeedLog.read(path)
+    log = Log.read(path, layerwise=False)
     if log.fingerprint != hello.fingerprint:
         raise LogError(
             f"{path} is the log of another model than the device's, or of a run that began with other weights"
@@ -122,7 +122,7 @@ def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
 
 
 def _of_log(zo: Model, path: Path) -> tuple[Arrays, Arrays]:
-    return replay_log(zo, SnapshotLog.read(path) if is_snapshot_log(path) else path)
+    return replay_log(zo, path)
 
 
 def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:

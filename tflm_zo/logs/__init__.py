@@ -7,25 +7,21 @@ from __future__ import annotations
 
 from .beginning import MAGIC, fingerprint, is_snapshot_log
 from .errors import IncompleteHeaderError, LogError, LogWarning
-from .open_log import open_log
+from .log import Log, data_checksum
 from .replay import replay_log
-from .seed_log import SeedLog
 from .seed_log_writer import SeedLogWriter
-from .snapshot_log import SnapshotLog, data_checksum
 from .snapshot_log_writer import SnapshotLogWriter
 
 __all__ = [
     "IncompleteHeaderError",
+    "Log",
     "LogError",
     "LogWarning",
     "MAGIC",
-    "SeedLog",
     "SeedLogWriter",
-    "SnapshotLog",
     "SnapshotLogWriter",
     "data_checksum",
     "fingerprint",
     "is_snapshot_log",
-    "open_log",
     "replay_log",
 ]

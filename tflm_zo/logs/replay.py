@@ -21,10 +21,8 @@ from ..converters import (
 )
 from ..core import Distribution, best_of
 from ..core.arguments import Queries
-from .beginning import is_snapshot_log
 from .errors import LogError
-from .seed_log import SeedLog
-from .snapshot_log import SnapshotLog
+from .log import Log
 
 __all__ = ["Arrays", "Replay", "replay_log"]
 
@@ -32,13 +30,13 @@ Arrays = dict[str, WeightArray]
 
 
 def replay_log(
-    model: Model, log: SeedLog | SnapshotLog | str | os.PathLike[str], steps: int | None = None
+    model: Model, log: Log | str | os.PathLike[str], steps: int | None = None
 ) -> tuple[Arrays, Arrays]:
     """Returns the weights of a run, from its model and its log, without data or a forward pass.
 
     Args:
         model: the ZO model that the log was recorded on.
-        log: path of the log; or a `SeedLog`, which has all steps in memory at once, or a `SnapshotLog`.
+        log: path of the log; or the log, which has all steps in memory at once.
         steps: number of the run's steps after which the weights are wanted; a snapshot log has the weights
             after few of them. None stands for the best measurement, or, if the run did not measure, for all
             steps or the last snapshot.
@@ -51,10 +49,9 @@ def replay_log(
         LogError: the file is no log, or the log is of another model or has no snapshot after these steps.
         OSError: the log cannot be read.
     """
-    if not isinstance(log, SeedLog | SnapshotLog) and is_snapshot_log(log):
-        log = SnapshotLog.read(log)
-    if isinstance(log, SnapshotLog):
-        return _of_snapshot(model, log, steps)
+    first = next(iter(_parts(log)))
+    if first.is_layerwise:
+        return _of_snapshot(model, first, steps)
     if steps is None:
         best = best_of(m for part in _parts(log) for m in part.measurements)
         steps = None if best is None else best.step
@@ -81,8 +78,8 @@ class Replay:
         self._multipliers, self._masks = step_multipliers(model), update_masks(model)
         self.weights, self.fractions = _initial(model) if begin is None else begin
 
-    def add(self, log: SeedLog) -> None:
-        """Does the steps that follow."""
+    def add(self, log: Log) -> None:
+        """Does the steps of weight perturbation that follow."""
         for number, t in enumerate(self._metadata.trainable):
             for distribution, steps in log.steps_of_block(t.block):
                 self.move(number, distribution, steps)
@@ -112,8 +109,8 @@ class Replay:
         )
 
 
-def _parts(log: SeedLog | str | os.PathLike[str]) -> Iterable[SeedLog]:
-    return [log] if isinstance(log, SeedLog) else SeedLog.parts(log)
+def _parts(log: Log | str | os.PathLike[str]) -> Iterable[Log]:
+    return [log] if isinstance(log, Log) else Log.parts(log)
 
 
 def _initial(model: Model) -> tuple[Arrays, Arrays]:
@@ -122,7 +119,7 @@ def _initial(model: Model) -> tuple[Arrays, Arrays]:
     return initial_weights(model), {t.name: np.zeros(t.shape, np.int8) for t in tensors}
 
 
-def _of_snapshot(model: Model, log: SnapshotLog, step: int | None) -> tuple[Arrays, Arrays]:
+def _of_snapshot(model: Model, log: Log, step: int | None) -> tuple[Arrays, Arrays]:
     log.check_model(model)
     trainable = read_metadata(model).trainable
     weights, fractions = _initial(model)

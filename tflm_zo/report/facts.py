@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..core import Distribution
-from ..logs import SeedLog, SnapshotLog
 from ..training.algorithms import algorithm_of
 from ..training.settings import ESTIMATORS, SCHEDULES
 from ..training.tasks import WEIGHT_RULES
@@ -38,7 +37,7 @@ def _lines(run: RecordedRun) -> Iterator[tuple[str, str]]:
     each = f", {total / run.steps:,.1f} a step" if run.steps else ""
     yield "Cost", f"{total:,.0f} forward equivalents{each}"
     yield "Learning rate", _rate(run)
-    if isinstance(log, SeedLog):
+    if not log.is_layerwise:
         queries = int(settings.queries)
         yield (
             "Perturbation",
@@ -72,7 +71,7 @@ def _ways(run: RecordedRun) -> list[str]:
 
 def _rate(run: RecordedRun) -> str:
     settings = run.settings
-    unit = _UNITS.get(WEIGHT_RULES[int(settings.rule)], "LSB") if isinstance(run.log, SeedLog) else "LSB"
+    unit = "LSB" if run.log.is_layerwise else _UNITS.get(WEIGHT_RULES[int(settings.rule)], "LSB")
     rate, final = int(settings.rate) / 65536, int(settings.final_rate) / 65536
     schedule = SCHEDULES[int(settings.schedule)]
     if schedule == "constant":
@@ -92,7 +91,7 @@ def _kept(run: RecordedRun) -> str:
 def notes_of(run: RecordedRun) -> tuple[str, ...]:
     """Returns sentences about what the log lacks."""
     notes, planned, log = [], int(run.settings.steps), run.log
-    if isinstance(log, SeedLog) and log.torn_bytes:
+    if log.torn_bytes:
         notes.append(
             "The log ends within a record, as a write that was interrupted leaves it: it is read up to its "
             f"last whole step, {run.steps:,} of {planned:,}."
@@ -102,8 +101,8 @@ def notes_of(run: RecordedRun) -> tuple[str, ...]:
             f"The log ends after step {run.steps:,} of {planned:,}: the run was interrupted, is going on, or "
             "ended where nothing got better any more."
         )
-    if isinstance(log, SnapshotLog):
-        last = 0 if log.snapshot is None else log.snapshot.step
+    if log.is_layerwise:
+        last = log.whole_steps
         if not run.measurements and run.steps > last:
             notes.append(
                 f"Weights are those of the last snapshot, after step {last:,}: the log has the losses of "

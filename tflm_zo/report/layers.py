@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ZoTrainable
-from ..logs import SeedLog
 from ..training.recorded_costs import task_of
 from ..training.tasks import Exact, Nodes, Weights
 from .document import Histogram, LayerChange
@@ -34,7 +33,7 @@ def layer_changes(run: RecordedRun) -> tuple[LayerChange, ...]:
 
 def ways_of(run: RecordedRun) -> list[str]:
     """Returns how the run trained each trainable tensor of the model; "" where it left it as it was."""
-    if isinstance(run.log, SeedLog):
+    if not run.log.is_layerwise:
         return [_WAYS[Weights]] * len(run.metadata.trainable)
     of = {i: _WAYS[task_of(entry)] for entry in run.log.tasks for i in entry.tensors}
     return [of.get(i, "") for i in range(len(run.metadata.trainable))]

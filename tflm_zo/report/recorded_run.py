@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..converters import Model, ZoMetadata, initial_weights, load_model, read_metadata
 from ..converters.constants import METADATA_NAME
 from ..core import CSettings, Measurement
-from ..logs import LogError, SeedLog, SnapshotLog, fingerprint, is_snapshot_log
+from ..logs import Log, LogError, fingerprint
 from ..logs.replay import Arrays, replay_log
 from ..training.recorded_costs import recorded_costs, recorded_task_costs
 
@@ -65,7 +65,7 @@ class RecordedRun:
     path: Path
     zo: ZoFile
     metadata: ZoMetadata
-    log: SeedLog | SnapshotLog
+    log: Log
     weights: Arrays
     fractions: Arrays
     kept_step: int
@@ -110,7 +110,7 @@ class RecordedRun:
         """Forward equivalents that train each tensor in a step of one sample, beyond the forward pass, by its
         name; empty for weight perturbation, whose forward passes train all of them.
         """
-        if isinstance(self.log, SeedLog):
+        if not self.log.is_layerwise:
             return {}
         pairs = recorded_task_costs(self.zo.model, self.log)
         return {self.metadata.trainable[i].name: cost for task, cost in pairs for i in task.tensors[:1]}
@@ -134,14 +134,10 @@ def read_run(path: Path, given: Sequence[ZoFile]) -> RecordedRun:
         LogError: the file is no log, or there is no model, or the log is of another one.
         OSError: the log or its model cannot be read.
     """
-    log: SeedLog | SnapshotLog = SnapshotLog.read(path) if is_snapshot_log(path) else SeedLog.read(path)
+    log = Log.read(path)
     zo = _model_of(path, log.fingerprint, given)
     log.check_model(zo.model)
-    if isinstance(log, SnapshotLog):
-        last = 0 if log.snapshot is None else log.snapshot.step
-    else:
-        last = len(log.steps)
-    kept = last if log.best is None else log.best.step
+    kept = log.whole_steps if log.best is None else log.best.step
     weights, fractions = replay_log(zo.model, log, kept)
     return RecordedRun(path, zo, read_metadata(zo.model), log, weights, fractions, kept)
 

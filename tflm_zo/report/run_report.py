@@ -14,7 +14,7 @@ from .. import runtime as runtimes
 from .._version import __version__
 from ..converters import export_model
 from ..data import Labels, Samples, prepare
-from ..logs import SeedLog, fingerprint
+from ..logs import fingerprint
 from .accuracy import evaluation_of
 from .curve import curve_of
 from .document import Evaluation, Landscape, Measured, Replayed, RunReport, RunsReport
@@ -87,7 +87,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
         log=str(run.path),
         model=str(run.zo.path),
         fingerprint=fingerprint(run.zo.model).hex(),
-        kind="seed log" if isinstance(run.log, SeedLog) else "snapshot log",
+        kind="snapshot log" if run.log.is_layerwise else "seed log",
         steps=run.steps,
         planned_steps=int(run.settings.steps),
         kept_step=run.kept_step,

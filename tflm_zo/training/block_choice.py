@@ -15,7 +15,7 @@ from collections.abc import Callable
 from ..converters import Model, initial_weights
 from ..core import BlockControl
 from ..data import Data, DataWarning, Labels, Samples, prepare
-from ..logs import LogError, SnapshotLog
+from ..logs import Log, LogError
 from .block_search import BlockSearch, check_layerwise
 from .callbacks import Callback
 from .costs import run_costs
@@ -220,7 +220,7 @@ class BlockProbes:
                 block.
             OSError: the log cannot be read.
         """
-        found = SnapshotLog.read(log)
+        found = Log.read(log, layerwise=True)
         found.check_model(self._trainer.model)
         trainable = self._trainer.runtime.metadata.trainable
         tensors = sorted(i for task in found.tasks for i in task.tensors)

@@ -27,7 +27,7 @@ from ..core import (
     weight_tensors,
 )
 from ..data import Data
-from ..logs import LogError, SnapshotLog, SnapshotLogWriter, data_checksum, fingerprint
+from ..logs import Log, LogError, SnapshotLogWriter, data_checksum, fingerprint
 from ..logs.replay import Arrays, replay_log
 from ..runtime import Runtime
 from .costs import run_costs
@@ -185,7 +185,7 @@ class NodeRun(Run):
         """Returns the best measurement whose weights the log of a resumed run has, and these weights."""
         if self._resumed_log is None:
             return None
-        log = SnapshotLog.read(self._resumed_log)
+        log = Log.read(self._resumed_log, layerwise=True)
         best = log.best_until(self.step)
         return None if best is None else (best, *replay_log(self._model, log, best.step))
 
@@ -327,7 +327,7 @@ class NodeRun(Run):
     def _entries(self) -> list[TaskEntry]:
         return [TaskEntry.of(t, p.tensors) for t, p in zip(self._control.tasks, self._plan, strict=True)]
 
-    def _check(self, log: SnapshotLog) -> None:
+    def _check(self, log: Log) -> None:
         own = self._control
         log.check_model(self._model)
         if (
@@ -346,7 +346,7 @@ class NodeRun(Run):
 
     def resume(self, log: Path) -> int | None:
         """Sets weights and state to what a log leads to."""
-        old = SnapshotLog.read(log)
+        old = Log.read(log, layerwise=True)
         self._check(old)
         self._load(old.snapshot)
         # Without a snapshot the log is written anew.
@@ -359,7 +359,7 @@ class NodeRun(Run):
         """Mean losses of the steps from `first` on that were done before the run was resumed."""
         if self._resumed_log is None:
             return np.zeros(0)
-        return SnapshotLog.read(self._resumed_log).losses[first : self.step]
+        return Log.read(self._resumed_log, layerwise=True).losses[first : self.step]
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """`sync_every` is of no use here: snapshots are brought to the disk, and only they count."""
@@ -408,7 +408,7 @@ class NodeRun(Run):
 
     def steps_of_copy(self, log: Path) -> int:
         """Steps that an earlier copy of this run's log leads to."""
-        old = SnapshotLog.read(log)
+        old = Log.read(log, layerwise=True)
         self._check(old)
         kept = 0 if old.snapshot is None else old.snapshot.step
         # As many of this run's, and the same: it has done them.

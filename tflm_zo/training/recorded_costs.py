@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
 from ..core import CSettings, TaskEntry, TaskKind
-from ..logs import SeedLog, SnapshotLog
+from ..logs import Log
 from .costs import SampleCosts, costs_of_passes, costs_of_tasks, later_starts, task_costs
 from .plan import PlannedTask
 from .settings import ESTIMATORS
@@ -17,7 +17,7 @@ from .tasks import Exact, Nodes, Weights
 __all__ = ["recorded_costs", "recorded_task_costs", "recorded_tasks", "task_of"]
 
 
-def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], float]:
+def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
     """Returns the function from a number of steps to their cost, in forward equivalents.
 
     The cost of measuring the learning rate, before the first step, is in no log, and not counted.
@@ -28,7 +28,7 @@ def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], 
     """
     settings, metadata = log.settings, read_metadata(model)
     costs, minibatch, sides = SampleCosts(model, metadata), _minibatch(settings), _sides(settings)
-    if isinstance(log, SeedLog):
+    if not log.is_layerwise:
         queries = int(settings.queries)
         passes = queries + 1 if sides == 1 else queries * (4 if settings.sharpness else 2)
         starts = later_starts(metadata, bool(settings.blocks), int(settings.parts))
@@ -38,7 +38,7 @@ def recorded_costs(model: Model, log: SeedLog | SnapshotLog) -> Callable[[int], 
     return lambda steps: found.until(steps, int(settings.samples))
 
 
-def recorded_task_costs(model: Model, log: SnapshotLog) -> list[tuple[PlannedTask, float]]:
+def recorded_task_costs(model: Model, log: Log) -> list[tuple[PlannedTask, float]]:
     """Returns the tasks of a layer-wise run, each with its cost for a sample beyond the forward pass, in
     forward equivalents.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..converters import Model
 from ..core import Control, Measurement, StepReport, best_of, without_checksum
 from ..data import Data
-from ..logs import LogError, SeedLog, SeedLogWriter, fingerprint
+from ..logs import Log, LogError, SeedLogWriter, fingerprint
 from ..logs.replay import Arrays, Replay, replay_log
 from ..runtime import Runtime
 from .costs import block_segments, run_costs
@@ -90,7 +90,7 @@ class WeightRun(Run):
         """Sets weights and state to what a log leads to."""
         replay, mean_square = Replay(self._model), 0
         measurements: list[Measurement] = []
-        for part in SeedLog.parts(log):
+        for part in Log.parts(log, layerwise=False):
             if not part.first_step:
                 part.check_model(self._model)
                 if bytes(part.settings) != bytes(self._control.settings):
@@ -111,7 +111,7 @@ class WeightRun(Run):
         """Mean losses of the steps from `first` on that were done before the run was resumed."""
         if self._resumed_log is None:
             return np.zeros(0)
-        parts = SeedLog.parts(self._resumed_log)
+        parts = Log.parts(self._resumed_log, layerwise=False)
         return np.concatenate([p.losses[max(first - p.first_step, 0) :] for p in parts])
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
@@ -190,7 +190,7 @@ class WeightRun(Run):
         if begin is not None:
             begin = {n: w.copy() for n, w in begin[0].items()}, {n: f.copy() for n, f in begin[1].items()}
         replay = Replay(self._model, begin)
-        replay.add(SeedLog.from_steps(self._control.settings, self._mark, done, first))
+        replay.add(Log.from_steps(self._control.settings, self._mark, done, first))
         return replay.weights, replay.fractions
 
     def close_log(self) -> None:
@@ -211,7 +211,7 @@ class WeightRun(Run):
     def steps_of_copy(self, log: Path) -> int:
         """Steps that an earlier copy of this run's log leads to."""
         measured = 0
-        for last in SeedLog.parts(log):
+        for last in Log.parts(log, layerwise=False):
             steps = last.first_step + len(last.steps)
             measured += len(last.measurements)
         # The same bytes are the same model, settings and steps.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..converters import Model
 from ..core import CSettings, without_losses
 from ..data import Data
-from ..logs import SeedLog
+from ..logs import Log
 from ..logs.replay import Arrays, Replay
 from ..runtime import Runtime
 from .evaluation import Evaluation
@@ -62,7 +62,7 @@ class Follower:
         elif not steps.first:
             self._runtime.execute(self._runtime.command(loss=False).restore())
         if steps.coefficients:
-            self._replay.add(SeedLog.from_steps(self._settings, b"", steps.coefficients, steps.first))
+            self._replay.add(Log.from_steps(self._settings, b"", steps.coefficients, steps.first))
 
 
 class WeightShare(WeightRun):

@@ -17,7 +17,7 @@ from fleet.broker import bridge, broker, needs_broker
 from fleet.gateway_app import gateway_command, mqtt_lines, write_app
 from link.board import board
 from tflm_zo.fleet import FleetLog, Replica
-from tflm_zo.logs import SeedLog
+from tflm_zo.logs import Log
 
 pytestmark = [needs_compiler, needs_broker, pytest.mark.slow]
 RUN, STEPS, NAMES = "weight", 4, "ab"
@@ -54,7 +54,7 @@ def test_a_cohort_is_one_client_of_flower(tmp_path: Path) -> None:
         said = stack.enter_context(gateway_command(tmp_path, model, port, free_port(), *lines))
 
         def power_cycle() -> None:
-            while not log.exists() or len(SeedLog.read(log).steps) < STEPS // 2:
+            while not log.exists() or len(Log.read(log).steps) < STEPS // 2:
                 time.sleep(0.05)
             boards["b"].cut_power()
             boards["b"].begin()

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from helpers.flower_fleets import OWN, STEPS, Fleet
 from tflm_zo.fleet import FleetError, FleetLog
-from tflm_zo.logs import SeedLog, replay_log
+from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Trainer
 
 
@@ -27,7 +27,7 @@ def test_with_the_mean_a_fleet_does_the_run_of_all_data_in_one_place(tmp_path: P
     assert not fleet.reasons and fleet.log.step == STEPS
     trainer = Trainer(fleet.model, replace(fleet.settings, batch_size=fleet.clients * OWN))
     trainer.fit(fleet.x, fleet.y, steps=STEPS, log=tmp_path / "pooled.zolog", keep="last")
-    ours, wanted = SeedLog.read(tmp_path / "fleet.zolog"), SeedLog.read(tmp_path / "pooled.zolog")
+    ours, wanted = Log.read(tmp_path / "fleet.zolog"), Log.read(tmp_path / "pooled.zolog")
     assert np.array_equal(ours.steps, wanted.steps) and ours.steps["coefficient"].any()
     assert np.array_equal(ours.losses, wanted.losses)
     assert np.array_equal(ours.mean_squares, wanted.mean_squares)
@@ -205,7 +205,7 @@ def test_a_client_may_keep_its_loss_for_itself(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, client={"share_loss": False})
     fleet.run()
     fleet.log.close()
-    log = SeedLog.read(tmp_path / "fleet.zolog")
+    log = Log.read(tmp_path / "fleet.zolog")
     assert not log.losses.any() and log.steps["coefficient"].any()
 
 

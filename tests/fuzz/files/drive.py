@@ -13,7 +13,7 @@ import numpy as np
 
 from tflm_zo.converters import load_model
 from tflm_zo.data import Inputs, prepare, read_arrays
-from tflm_zo.logs import SeedLog, SnapshotLog, is_snapshot_log, replay_log
+from tflm_zo.logs import Log, replay_log
 
 from . import arrays
 from .attempts import FaultError, attempt, cli, words
@@ -41,8 +41,7 @@ def drive(bases: Bases, case: Case, rng: Random) -> bool:
 
 def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
     zo = load_model("model.tflite")
-    kind = SnapshotLog if is_snapshot_log("run.zolog") else SeedLog
-    log = attempt(case, f"{kind.__name__}.read", lambda: kind.read("run.zolog"))
+    log = attempt(case, "Log.read", lambda: Log.read("run.zolog"))
     if log is not None:
         attempt(case, "replay_log", lambda: replay_log(zo, log))
     if log is None and rng.random() < 0.8:

@@ -11,7 +11,7 @@ import typer
 
 from ...converters import export_model, load_model
 from ...core import Measurement, best_of
-from ...logs import LogError, SeedLog, SnapshotLog, open_log, replay_log
+from ...logs import Log, LogError, replay_log
 from ..failures import warn
 from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
 from ..output_file import check_different, check_output, write_output
@@ -19,7 +19,7 @@ from ..results import show
 
 EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
 
-Log = Annotated[
+LogFile = Annotated[
     Path,
     typer.Argument(metavar="LOG", help="A log, as train writes it.", show_default=False),
 ]
@@ -35,7 +35,7 @@ Steps = Annotated[
 
 def replay(
     model: ZoModelFile,
-    log: Log,
+    log: LogFile,
     output: OutputModel,
     steps: Steps = None,
     batch: ExportBatch = None,
@@ -51,13 +51,8 @@ def replay(
     """
     check_different({"MODEL": model, "LOG": log}, {"-o": output})
     check_output(output, force=force)
-    base, opened = load_model(model), open_log(log)
-    if isinstance(opened, SnapshotLog):
-        result = _snapshots(opened, steps)
-        weights, fractions = replay_log(base, opened, result["steps"])
-    else:
-        result = _whole_steps(opened, steps)
-        weights, fractions = replay_log(base, log, result["steps"])
+    base, result = load_model(model), _steps_of(Log.parts(log), steps)
+    weights, fractions = replay_log(base, log, result["steps"])
     rest = fractions if re_range else None
     data = export_model(base, weights, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
@@ -78,29 +73,19 @@ def replay(
     )
 
 
-def _whole_steps(parts: Iterator[SeedLog], steps: int | None) -> dict[str, Any]:
+def _steps_of(parts: Iterator[Log], steps: int | None) -> dict[str, Any]:
+    """Returns the steps after which weights are wanted, and the steps that the log has."""
     measurements: list[Measurement] = []
     for last in parts:
-        whole = last.first_step + len(last.steps)
         measurements += last.measurements
-    if steps is not None and not 0 <= steps <= whole:
+    whole = last.whole_steps
+    if steps is not None and not last.is_layerwise and not 0 <= steps <= whole:
         raise LogError(f"steps: the log has {whole} whole steps, got {steps}")
-    best = best_of(measurements)
+    best = last.best if last.is_layerwise else best_of(measurements)
     return {
         "steps": steps if steps is not None else whole if best is None else best.step,
         "whole_steps": whole,
         "steps_of_run": int(last.settings.steps),
-        "steps_beyond": 0,
+        "steps_beyond": 0 if steps is not None else max(last.first_step + len(last.losses) - whole, 0),
         "torn_bytes": last.torn_bytes if steps is None else 0,
-    }
-
-
-def _snapshots(log: SnapshotLog, steps: int | None) -> dict[str, Any]:
-    at = 0 if log.snapshot is None else log.snapshot.step
-    return {
-        "steps": steps if steps is not None else at if log.best is None else log.best.step,
-        "whole_steps": at,
-        "steps_of_run": int(log.settings.steps),
-        "steps_beyond": 0 if steps is not None else max(len(log.losses) - at, 0),
-        "torn_bytes": 0,
     }

@@ -1,0 +1,372 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The log (``.zolog``) of a run.
+
+Weight perturbation writes a seed log, which has every step (``ops/core/log/zo_log.h`` specifies its bytes). A
+layer-wise run, whose updates depend on data, writes a snapshot log, which has the loss of every step and the
+weights after some of them (``ops/core/log/zo_snapshot_log.h``).
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, load_model, read_metadata
+from ..core import (
+    BEST_SLOT,
+    MAX_QUERIES,
+    MEASUREMENT_BYTES,
+    QUERY_DTYPE,
+    SEED_LOG_HEADER_BYTES,
+    CSettings,
+    Distribution,
+    Measurement,
+    NodeRules,
+    SeedLogHeader,
+    SeedLogRecord,
+    Snapshot,
+    SnapshotLogHeader,
+    TaskEntry,
+    best_of,
+    distribution_at,
+    query_seeds,
+    write_items,
+)
+from .beginning import SEED_LOG, SNAPSHOT_LOG, check_version, ending, fingerprint, is_snapshot_log
+from .errors import IncompleteHeaderError, LogError
+from .padding import is_padded, unpadded
+from .records import SeedRecords, SnapshotRecords
+
+__all__ = ["Log", "data_checksum"]
+
+_STEPS_AT_ONCE = 8192  # of a seed log that is read in parts
+
+
+def data_checksum(arrays: Sequence[NDArray[Any]]) -> int:
+    """CRC-32 of training samples and labels, as the model reads them, one array after the other."""
+    crc = 0
+    for array in arrays:
+        crc = zlib.crc32(np.ascontiguousarray(array).tobytes(), crc)
+    return crc
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that was read, or consecutive steps of one.
+
+    Attributes:
+        settings: settings of the run.
+        fingerprint: fingerprint of the base model, 16 bytes.
+        measure_every: steps between measurements; 0: never.
+        losses: mean loss of each whole step, nats or `ZoLoss.unit`, float64 [steps]. In a snapshot log, steps
+            after the snapshot have losses, too; repeating these steps needs the data.
+        measurements: measurements of the run, in order, from the first of these steps on.
+        first_step: number of the first of these steps in the run.
+        whole_bytes: size of header and whole records of a seed log, up to the last of these steps and its
+            measurement.
+        torn_bytes: number of bytes after the last whole record of a seed log, the trace of an interrupted
+            write.
+        steps: (seed, coefficient) pairs of a seed log, `QUERY_DTYPE` [steps, queries].
+        mean_squares: the control unit's running mean after each step of a seed log, int64 [steps].
+        is_layerwise: True if the log is a snapshot log, that of a layer-wise run.
+        tasks: tasks of a layer-wise run; none in a seed log.
+        first_segment: segment at which forward passes of a layer-wise run begin.
+        rules: settings of a layer-wise run beyond those of every run.
+        interval: number of steps between snapshots.
+        weight_bytes: bytes of a snapshot's weights.
+        data_checksum: checksum of the training data of a layer-wise run.
+        snapshot: the last whole snapshot whose steps all have their records; None before the first.
+        best_slot: the last whole snapshot of a best state; None where no measurement was better than the
+            first.
+    """
+
+    settings: CSettings
+    fingerprint: bytes
+    measure_every: int
+    losses: NDArray[np.float64]
+    measurements: tuple[Measurement, ...] = ()
+    first_step: int = 0
+    whole_bytes: int = 0
+    torn_bytes: int = 0
+    steps: NDArray[np.void] = field(default_factory=lambda: np.zeros((0, 0), QUERY_DTYPE))
+    mean_squares: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    is_layerwise: bool = False
+    tasks: tuple[TaskEntry, ...] = ()
+    first_segment: int = 0
+    rules: NodeRules = field(default_factory=NodeRules)
+    interval: int = 0
+    weight_bytes: int = 0
+    data_checksum: int = 0
+    snapshot: Snapshot | None = None
+    best_slot: Snapshot | None = None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Log:
+        """Reads a log up to its last whole record.
+
+        Args:
+            path: path of the log.
+            layerwise: True or False where the log has to be that of a layer-wise run or of weight
+                perturbation; None takes both.
+
+        Raises:
+            IncompleteHeaderError: the file ends before its first record.
+            LogError: the file is no log of this kind or one of an older version, its header is damaged, or no
+                run has its settings.
+            OSError: the file cannot be read.
+        """
+        parts = list(cls.parts(path, layerwise=layerwise))
+        if len(parts) == 1:
+            return parts[0]
+        return replace(
+            parts[-1],
+            losses=np.concatenate([p.losses for p in parts]),
+            mean_squares=np.concatenate([p.mean_squares for p in parts]),
+            steps=np.concatenate([p.steps for p in parts]),
+            measurements=tuple(m for p in parts for m in p.measurements),
+            first_step=0,
+        )
+
+    @classmethod
+    def parts(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Iterator[Log]:
+        """Reads a log up to its last whole record, a seed log some thousand steps at a time: memory does not
+        grow with its length.
+
+        Args:
+            path: path of the log.
+            layerwise: see `read`.
+
+        Yields:
+            Consecutive parts, at least one, of a snapshot log one; the last one alone may be empty, and alone
+            knows torn bytes.
+
+        Raises:
+            LogError: see `read`, as for all others.
+        """
+        if is_snapshot_log(path) if layerwise is None else layerwise:
+            yield _read_snapshot_log(path)
+        else:
+            yield from _parts_of_seed_log(path)
+
+    @classmethod
+    def from_steps(
+        cls, settings: CSettings, mark: bytes, coefficients: list[list[int]], first: int = 0
+    ) -> Log:
+        """Returns a log that was never written: the coefficients of whole steps of weight perturbation, from
+        step `first` on.
+        """
+        none = np.zeros(len(coefficients))
+        steps = _with_seeds(settings, coefficients, first)
+        return cls(settings, mark, 0, none, first_step=first, steps=steps, mean_squares=none.astype(np.int64))
+
+    @property
+    def whole_steps(self) -> int:
+        """Number of the last step whose weights the log leads to; 0: none."""
+        if not self.is_layerwise:
+            return self.first_step + len(self.steps)
+        return 0 if self.snapshot is None else self.snapshot.step
+
+    def first(self, steps: int) -> Log:
+        """Returns the log of weight perturbation as it was after so many steps.
+
+        Raises:
+            LogError: the log has fewer steps.
+        """
+        if not 0 <= steps <= len(self.steps):
+            raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
+        size = SeedLogRecord.size(self.settings)
+        measurements = tuple(m for m in self.measurements if m.step <= self.first_step + steps)
+        cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (
+            len(self.measurements) - len(measurements)
+        )
+        return replace(
+            self,
+            losses=self.losses[:steps],
+            mean_squares=self.mean_squares[:steps],
+            steps=self.steps[:steps],
+            measurements=measurements,
+            whole_bytes=max(self.whole_bytes - cut, 0),
+            torn_bytes=0,
+        )
+
+    def _has(self, step: int) -> bool:
+        return not self.is_layerwise or self.after(step) is not None
+
+    def after(self, step: int) -> Snapshot | None:
+        """The snapshot after so many steps; None where there is none, as before the first step."""
+        return next((s for s in (self.snapshot, self.best_slot) if s is not None and s.step == step), None)
+
+    def best_until(self, step: int) -> Measurement | None:
+        """Returns the best measurement of the first steps whose weights the log, or the model, has: a power
+        failure may have damaged the best snapshot.
+        """
+        known = [m for m in self.measurements if m.step <= step and (not m.step or self._has(m.step))]
+        best, slot = best_of(known), self.best_slot
+        if best is not None and not best.step and slot is not None:
+            # Written when the loss alone said which state is the best: the one that the run handed over.
+            return next((m for m in known if m.step == slot.step), best)
+        return best
+
+    @property
+    def best(self) -> Measurement | None:
+        """The best measurement whose weights there are; None where nothing was measured."""
+        return self.best_until(int(self.settings.steps))
+
+    def check_model(self, model: Model | bytes) -> None:
+        """Raises LogError unless the log was recorded on this very ZO model, of tensors that it has."""
+        if fingerprint(model) != self.fingerprint:
+            raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
+        if not self.is_layerwise:
+            return
+        metadata = read_metadata(model if isinstance(model, Model) else load_model(model))
+        trainable, numbers = metadata.trainable, [i for task in self.tasks for i in task.tensors]
+        if beyond := [i for i in numbers if i >= len(trainable)]:
+            raise LogError(
+                f"the log is damaged: it is of trainable tensor {beyond[0]}, the model has {len(trainable)}"
+            )
+        size = metadata.bytes_of(numbers)
+        if size != self.weight_bytes:
+            raise LogError(
+                f"the log is damaged: its snapshots are of {self.weight_bytes} bytes of weights, and the "
+                f"tensors that it trains have {size}"
+            )
+
+    def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
+        """Returns the steps of a seed log that move a block, in order: those of each stage with their
+        distribution.
+
+        With momentum a query has one item for each seed of its direction, and items of coefficient 0 where
+        the first steps have fewer.
+        """
+        end_step = self.first_step + len(self.steps)
+        numbers = np.arange(self.first_step, end_step)
+        if blocks := self.settings.blocks:
+            numbers = numbers[numbers % blocks == block % blocks]
+        begins = [min(b, end_step) for b in self.settings.stage_steps if b]
+        found = []
+        for first, end in itertools.pairwise([0, *begins, end_step]):
+            own = numbers[(numbers >= first) & (numbers < end)]
+            if len(own):
+                found.append((distribution_at(self.settings, first), self._items(own)))
+        return found
+
+    def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
+        """Returns the (seed, coefficient) pairs by which these steps move the weights, [steps, items]."""
+        if not self.settings.chain:
+            return self.steps[numbers - self.first_step]
+        items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)
+        coefficients = np.ascontiguousarray(self.steps["coefficient"])
+        counts = [
+            write_items(self.settings, step, coefficients[step - self.first_step], row)
+            for row, step in zip(items, numbers.tolist(), strict=True)
+        ]
+        return items[:, : max(counts)]
+
+
+def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
+    with _open_unpadded(path) as file:
+        data = file.read(SEED_LOG_HEADER_BYTES)
+        if len(data) < SEED_LOG_HEADER_BYTES and data[: len(SEED_LOG)] == SEED_LOG[: len(data)]:
+            raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
+        check_version(path, data)
+        header = SeedLogHeader.from_bytes(data)
+        if header is None:
+            raise LogError(f"{path} is no seed log of this version, or its header is damaged")
+        settings, every = header.settings, header.measure_every
+        records = SeedRecords(settings, every, ending(data))
+        length, at, data = file.seek(0, os.SEEK_END), SEED_LOG_HEADER_BYTES, b""
+        file.seek(at)
+        at_once = _STEPS_AT_ONCE * records.size
+        while True:
+            more, first = file.read(at_once), records.step
+            steps, measurements, used = records.take(data + more)
+            data = (data + more)[used:]
+            at += used
+            is_last = len(more) < at_once or len(data) >= records.size + MEASUREMENT_BYTES
+            yield Log(
+                settings,
+                header.fingerprint,
+                every,
+                np.array([s.mean_loss / 65536 for s in steps], np.float64),
+                tuple(measurements),
+                first_step=first,
+                whole_bytes=at,
+                torn_bytes=length - at if is_last else 0,
+                steps=_with_seeds(settings, [s.coefficients for s in steps], first),
+                mean_squares=np.array([s.mean_square for s in steps], np.int64),
+            )
+            if is_last:
+                return
+
+
+def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
+    data = unpadded(Path(path).read_bytes())
+    check_version(path, data)
+    header = SnapshotLogHeader.from_bytes(data)
+    if header is None and _is_cut_short(data):
+        raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
+    if header is None:
+        raise LogError(f"{path} is no snapshot log of this version, or its header is damaged")
+    begin, slots, slot = header.size, header.slots, header.slot_bytes
+    records = begin + slots * slot
+    if len(data) < records:
+        raise IncompleteHeaderError(f"{path} ends within its first snapshots: there is no step in it")
+    owner = ending(data[:begin])
+    found = [Snapshot.read(data[at : at + slot], owner, header) for at in range(begin, records, slot)]
+    losses, measurements, _ = SnapshotRecords(header, owner).take(data[records:])
+    # Where records before a snapshot are damaged, an older one with all of its records counts.
+    snapshots = [s for s in found[:BEST_SLOT] if s is not None and s.step <= len(losses)]
+    return Log(
+        header.settings,
+        header.fingerprint,
+        header.measure_every,
+        np.array(losses, np.float64),
+        tuple(measurements),
+        is_layerwise=True,
+        tasks=header.tasks,
+        first_segment=int(header.node_settings.first_segment),
+        rules=header.rules,
+        interval=header.interval,
+        weight_bytes=header.weight_bytes,
+        data_checksum=header.data_checksum,
+        snapshot=max(snapshots, key=lambda s: s.step, default=None),
+        best_slot=found[BEST_SLOT] if slots > BEST_SLOT else None,
+    )
+
+
+def _is_cut_short(data: bytes) -> bool:
+    if data[: len(SNAPSHOT_LOG)] != SNAPSHOT_LOG[: len(data)]:
+        return False
+    if len(data) < SnapshotLogHeader.size_of(0):
+        return True
+    size, _, tasks = (int.from_bytes(data[at : at + 2], "little") for at in (10, 12, 14))
+    return len(data) < size == SnapshotLogHeader.size_of(tasks)
+
+
+def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a log; one that is padded, which a device's memory had room for, is read as a whole."""
+    file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+    if is_padded(file.read(SEED_LOG_HEADER_BYTES)):
+        with file:
+            file.seek(0)
+            return io.BytesIO(unpadded(file.read()))
+    file.seek(0)
+    return file
+
+
+def _with_seeds(settings: CSettings, coefficients: list[list[int]], first: int) -> NDArray[np.void]:
+    """(seed, coefficient) pairs of the steps from `first` on, [steps, queries]."""
+    steps = np.zeros((len(coefficients), settings.queries), QUERY_DTYPE)
+    if coefficients:
+        steps["coefficient"] = coefficients
+        steps["seed"] = query_seeds(settings.run_seed, first, len(steps), settings.queries)
+    return steps
