@@ -28,6 +28,31 @@ def run(words: Sequence[object], environment: Mapping[str, str] | None = None) -
     return done.stdout
 
 
+@pytest.mark.slow  # needs the network, for what builds
+def test_a_checkout_without_links_is_built(tmp_path: Path) -> None:
+    """Git on Windows writes a text file in the place of a link. The library is left out here."""
+    checkout = tmp_path / "checkout"
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        checkout.mkdir(exist_ok=True)
+        shutil.copy(REPOSITORY / name, checkout)
+    for folder in ("converters", "tflm_zo"):
+        shutil.copytree(REPOSITORY / folder, checkout / folder, symlinks=True)
+    link = checkout / "tflm_zo" / "converters"
+    target = os.readlink(link)
+    link.unlink()
+    link.write_text(target, encoding="utf-8")
+    run([sys.executable, "-m", "build", "-C", "wheel.cmake=false", "--outdir", tmp_path, checkout])
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        built = {name for name in archive.namelist() if name.startswith("tflm_zo/") and name.endswith(".py")}
+    folders = (REPOSITORY / "converters", REPOSITORY / "tflm_zo")
+    assert built == {
+        str(Path("tflm_zo", *(() if folder.name == "tflm_zo" else (folder.name,)), path.relative_to(folder)))
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+
+
 @pytest.mark.slow  # builds the library, and installs TensorFlow: needs the network
 def test_a_wheel_works_without_a_compiler(tmp_path: Path) -> None:
     environment = Path(sys.prefix)
