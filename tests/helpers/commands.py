@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from click.testing import CliRunner
+from typer.testing import CliRunner
 
 from tflm_zo.cli.app import app
 
@@ -18,7 +18,8 @@ COMMAND = typer.main.get_command(app)
 
 def invoke(*arguments: Any) -> Any:
     """``tflm-zo ARGUMENTS``, however it ends."""
-    return CliRunner().invoke(COMMAND, [str(argument) for argument in arguments])
+    # Typer's own `invoke` builds the command each time; that of its base class takes one.
+    return super(CliRunner, CliRunner()).invoke(COMMAND, [str(argument) for argument in arguments])
 
 
 def run(*arguments: Any, code: int = 0) -> Any:
