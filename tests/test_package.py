@@ -88,6 +88,7 @@ def test_importing_imports_nothing_else() -> None:
     assert there == ["tflm_zo", "tflm_zo._version"]
 
 
+@pytest.mark.slow
 def test_each_package_is_imported_alone() -> None:
     """Whichever is the first, none needs another to have been imported before."""
     fresh(

@@ -137,6 +137,7 @@ def test_memory_of_steps() -> None:
         assert result["grown_mb"] < 1 and 10 < result["first_mb"] and 10 < result["resumed_mb"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"), fast=("cortex-m4",))
 )

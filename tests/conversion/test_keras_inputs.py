@@ -31,6 +31,7 @@ from tflm_zo.io.errors import DataError
 pytestmark = pytest.mark.usefixtures("keras_seed")
 
 
+@pytest.mark.slow
 def test_formats_and_data_sources(tmp_path: Path, capfd: Any) -> None:
     model, x = small(), data(8, 8, 1)
     model.save(tmp_path / "m.keras")

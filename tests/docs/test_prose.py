@@ -89,6 +89,7 @@ def test_a_first_line_begins_with_a_verb(line: str, verb: bool) -> None:
     assert check["first_word_is_a_verb"](line) == verb
 
 
+@pytest.mark.slow  # reads every text of the project, as `make lint` does
 def test_a_rate_above_its_limit_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

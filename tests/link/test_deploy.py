@@ -304,6 +304,7 @@ def test_every_run_takes_what_it_has_exported() -> None:
 # --- processes ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1, pytest.param(16, marks=pytest.mark.slow)])
 def test_the_command_and_a_device_that_are_killed(unit: int, tmp_path: Path) -> None:
     zo, log = tmp_path / "m.zo.tflite", tmp_path / "r.zolog"

@@ -118,6 +118,7 @@ def assert_public_names(nm, objects):
     assert {name for name in names if not name.startswith("zo_")} == set()
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no such option on this machine")
 @pytest.mark.parametrize(
@@ -154,6 +155,7 @@ def test_the_host_check_would_notice(tmp_path):
     assert result.returncode != 0
 
 
+@pytest.mark.slow
 @needs_arm
 @pytest.mark.parametrize("level", ["-O2", pytest.param("-Os", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("core", each(CORES, fast=("cortex-m55-mve",)))
