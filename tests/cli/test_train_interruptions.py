@@ -189,7 +189,7 @@ def test_no_room_left(room: int, folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["weight", "node"])
 def test_killed_at_random_moments(kind: str, folder: Path) -> None:
     """SIGKILL at random moments of the process's life, start-up, training and export: no bit is lost, and no
-    file is left that does not belong there.
+    file is left in the end that does not belong there.
 
     Runs of five kills each, every one while --resume goes on from the last. TFLM_ZO_KILLS says how many kills
     there are in all, of each kind (default: 20).
@@ -222,7 +222,8 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
             child.kill()
             child.communicate()
             assert child.returncode == -signal.SIGKILL
-            assert not list(folder.glob(".*"))
+            # What a kill leaves of a file goes with the next file of its name.
+            assert all(p.match(f".{name}.*.part") for p in folder.glob(".*"))
             written = log.read_bytes() if log.exists() else b""
             if kind == "weight":
                 assert whole.startswith(written) and written.startswith(before)
