@@ -37,16 +37,16 @@ def train(kind: str, steps: int, folder: str) -> dict[str, float]:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from helpers.models import MODELS
     from tflm_zo import inject
-    from tflm_zo.training import ALGORITHMS, Callback, Trainer, inject_settings
+    from tflm_zo.training import ALGORITHMS, Callback, RunProgress, Trainer, inject_settings
 
     class Watch(Callback):
         def __init__(self) -> None:
             self.found: dict[str, float] = {}
 
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-            if step + 1 == min(FIRST, steps // 2):
+        def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+            if progress.step == min(FIRST, steps // 2):
                 self.found["first_mb"] = resident_mb()
-            if step + 1 == steps:
+            if progress.step == steps:
                 self.found["last_mb"] = resident_mb()
 
     rng = np.random.default_rng(0)

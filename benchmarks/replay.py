@@ -38,7 +38,7 @@ from rich.table import Table
 
 from tflm_zo.converters import Model, export_model, load_model
 from tflm_zo.logs import Log, replay_log
-from tflm_zo.training import Callback, Settings, Trainer, Weights
+from tflm_zo.training import Callback, RunProgress, Settings, Trainer, Weights
 
 #: Steps after which a run says how far it is: seldom enough to cost nothing.
 REPORT_EVERY = 50
@@ -48,8 +48,8 @@ class _Report(Callback):
     def __init__(self, advance: Callable[[int], None]) -> None:
         self._advance = advance
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if (step + 1) % REPORT_EVERY == 0:
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        if progress.step % REPORT_EVERY == 0:
             self._advance(REPORT_EVERY)
 
 

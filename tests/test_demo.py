@@ -18,7 +18,7 @@ from tflm_zo.demo import SCENARIOS, DemoResult, run_demo, story
 from tflm_zo.demo.memory import backpropagation_bytes
 from tflm_zo.demo.scenarios import fsdd
 from tflm_zo.demo.spoken_digits import read_spoken_digits
-from tflm_zo.training import Callback, Trainer
+from tflm_zo.training import Callback, RunProgress
 
 
 def pretrain_for(epochs: int, patch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
     class Interrupt(Callback):
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+        def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
             raise KeyboardInterrupt
 
     pretrain_for(1, monkeypatch)

@@ -215,11 +215,11 @@ def _fit_guarded(
 ) -> Any:
     """Trains, keeps the best state, and writes into `found` what came of it."""
     from tflm_zo.training import Callback
-    from tflm_zo.training.held_out import held_out_samples
+    from tflm_zo.training.run_data import held_out_samples
 
     class AtLast(Callback):
-        def on_train_end(self, trainer: Any) -> None:  # before the best state is put in place of the last
-            found["last"] = 100 * trainer.evaluate(*test)["accuracy"]
+        def on_train_end(self, progress: Any) -> None:  # before the best state is put in place of the last
+            found["last"] = 100 * progress.evaluate(*test)["accuracy"]
 
     if holds_out:
         held = held_out_samples(np.asarray(y), trainer.runtime.metadata.loss, HELD_OUT, 0)

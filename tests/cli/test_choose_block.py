@@ -25,14 +25,14 @@ from tflm_zo.training import (
     ALGORITHMS,
     BlockProbes,
     Callback,
+    RunProgress,
     Trainer,
     algorithm,
     choose_block,
     inject_settings,
 )
-from tflm_zo.training.block_search import BlockSearch
+from tflm_zo.training.block_choice import BlockSearch
 from tflm_zo.training.injection import inject_for
-from tflm_zo.training.session import Session
 from tflm_zo.training.setting_names import changed
 
 BATCH = 8
@@ -149,7 +149,7 @@ class Interrupted(Callback):
     def __init__(self, steps: int) -> None:
         self._left = steps
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
         self._left -= 1
         if self._left == 0:
             raise KeyboardInterrupt
@@ -198,7 +198,7 @@ def test_ctrl_c_in_a_probe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     before = sorted(folder.iterdir())
-    monkeypatch.setattr(Session, "_loop", interrupted)
+    monkeypatch.setattr(Trainer, "_loop", interrupted)
     done = run("-o", "a.tflite", "--steps", 2, "--choose-block", 3, code=130)
     assert "interrupted" in done.stderr
     assert sorted(folder.iterdir()) == before

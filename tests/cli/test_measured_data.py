@@ -13,7 +13,7 @@ from helpers.commands import files_of, result_of, run
 from tflm_zo.cli.training_report import passed_over
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import best_state
-from tflm_zo.training.held_out import held_out_samples
+from tflm_zo.training.run_data import held_out_samples
 
 
 @pytest.mark.parametrize("algorithm", ["node", "weight"])

@@ -14,7 +14,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data, DataWarning
 from tflm_zo.training import Settings, Trainer, Weights
-from tflm_zo.training.missing_classes import covered
+from tflm_zo.training.run_data import covered
 
 ONE = "samples of 1 of 4 classes; missing: 0, 1, 3"
 

@@ -22,7 +22,17 @@ from tflm_zo import Model, load_model
 from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
-from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer, Weights, algorithm, inject_settings
+from tflm_zo.training import (
+    Callback,
+    Exact,
+    Nodes,
+    RunProgress,
+    Settings,
+    Trainer,
+    Weights,
+    algorithm,
+    inject_settings,
+)
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
@@ -204,11 +214,11 @@ class _States(Callback):
     """Before the first step and after each."""
 
     def __init__(self, trainer: Trainer) -> None:
-        self.found = [state_of(trainer)]
+        self._trainer, self.found = trainer, [state_of(trainer)]
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        trainer._settle_run()
-        self.found.append(state_of(trainer))
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        self._trainer._settle_run()
+        self.found.append(state_of(self._trainer))
 
 
 def run_on_desktop(

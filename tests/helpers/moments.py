@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tflm_zo.training import Callback, Trainer
+from tflm_zo.training import Callback, RunProgress
 
 
 class At(Callback):
@@ -18,13 +18,13 @@ class At(Callback):
     def __init__(self, step: int, action: Any) -> None:
         self.step, self.action = step, action
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if step == self.step:
-            self.action(trainer)
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        if progress.step == self.step + 1:
+            self.action(progress)
 
 
-def stop(trainer: Trainer) -> None:
-    trainer.stop_training = True
+def stop(progress: RunProgress) -> None:
+    progress.stop()
 
 
 def interrupt(*_: Any) -> None:

@@ -19,7 +19,16 @@ from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import Log, LogError, SeedLogWriter, SnapshotLogWriter, replay_log
-from tflm_zo.training import Settings, Trainer, Weights, best_state, node_run, weight_run
+from tflm_zo.training import (
+    Callback,
+    RunProgress,
+    Settings,
+    Trainer,
+    Weights,
+    best_state,
+    node_run,
+    weight_run,
+)
 from tflm_zo.training.best_state import measuring_interval
 
 RNG = np.random.default_rng(8)
@@ -190,26 +199,34 @@ def test_of_states_that_are_as_good_the_first_is_kept(kind: str) -> None:
     assert history.kept_step == 0
 
 
+class Watch(Callback):
+    progress: RunProgress
+
+    def on_train_begin(self, progress: RunProgress) -> None:
+        self.progress = progress
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are the best ones that were measured, though no copy of them was made."""
     trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert"), []
+    watch = Watch()
     module = {"weight": weight_run, "node": node_run}[kind]
     real_evaluate, real_read = module.evaluate, trainer.runtime.read_weights
 
     def better_each_time(*arguments: Any) -> Any:
-        measured.append(trainer.step)
+        measured.append(watch.progress.step)
         return dataclasses.replace(real_evaluate(*arguments), loss_sum=1000 - len(measured))
 
     def interrupted_at_the_third() -> Any:
-        if len(measured) == 3 and trainer.step == measured[-1]:
+        if len(measured) == 3 and watch.progress.step == measured[-1]:
             monkeypatch.undo()
             raise KeyboardInterrupt
         return real_read()
 
     monkeypatch.setattr(module, "evaluate", better_each_time)
     monkeypatch.setattr(trainer.runtime, "read_weights", interrupted_at_the_third)
-    history = trainer.fit(X, Y, steps=STEPS)
+    history = trainer.fit(X, Y, steps=STEPS, callbacks=[watch])
     assert trainer.interrupted and history.kept_step == measured[2] == 6
     stopped = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     stopped.fit(X, Y, steps=STEPS, keep="last", callbacks=[At(5, stop)])

@@ -26,7 +26,7 @@ from tflm_zo.training import (
     choose_block,
     inject_settings,
 )
-from tflm_zo.training.block_search import BlockSearch
+from tflm_zo.training.block_choice import BlockSearch
 
 
 def test_against_training_each_block_alone() -> None:

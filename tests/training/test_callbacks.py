@@ -14,7 +14,7 @@ from rich.console import Console
 
 from helpers.weight_runs import SETTINGS, X, Y, zo_model
 from tflm_zo.io.files import NewFile
-from tflm_zo.training import Callback, CSVLogger, EarlyStopping, ProgressBar, Trainer
+from tflm_zo.training import Callback, CSVLogger, EarlyStopping, ProgressBar, RunProgress, Trainer
 
 
 def test_csv(tmp_path):
@@ -75,25 +75,25 @@ def test_what_callbacks_are_told():
     calls: list[Any] = []
 
     class Tell(Callback):
-        def on_train_begin(self, trainer: Trainer, steps: int) -> None:
-            calls.append(("begin", steps))
+        def on_train_begin(self, progress: RunProgress) -> None:
+            calls.append(("begin", progress.step, progress.total))
 
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-            calls.append(("step", step, trainer.step, sorted(logs)))
+        def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+            calls.append(("step", progress.step, progress.epoch, sorted(logs)))
 
-        def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-            calls.append(("epoch", epoch, sorted(logs)))
+        def on_epoch_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+            calls.append(("epoch", progress.epoch, sorted(logs)))
 
-        def on_train_end(self, trainer: Trainer) -> None:
-            calls.append(("end",))
+        def on_train_end(self, progress: RunProgress) -> None:
+            calls.append(("end", progress.step))
 
     Trainer(zo_model(), SETTINGS).fit(X[:16], Y[:16], steps=3, callbacks=[Tell()], keep="last")
     assert calls == [
-        ("begin", 3),
-        ("step", 0, 1, ["loss", "rate"]),
-        ("step", 1, 2, ["loss", "rate"]),
+        ("begin", 0, 3),
+        ("step", 1, 0, ["loss", "rate"]),
+        ("step", 2, 0, ["loss", "rate"]),
         ("epoch", 0, ["equivalents", "loss", "rate"]),
-        ("step", 2, 3, ["loss", "rate"]),
+        ("step", 3, 1, ["loss", "rate"]),
         ("epoch", 1, ["equivalents", "loss", "rate"]),
-        ("end",),
+        ("end", 3),
     ]

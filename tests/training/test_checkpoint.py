@@ -20,7 +20,7 @@ from helpers.moments import At, interrupt, stop
 from helpers.node_runs import make, train, uninterrupted
 from helpers.runs import random_samples
 from tflm_zo.logs import Log, LogError
-from tflm_zo.training import Callback, Checkpoint, CSVLogger, Settings, Trainer, Weights
+from tflm_zo.training import Callback, Checkpoint, CSVLogger, RunProgress, Settings, Trainer, Weights
 
 RNG = np.random.default_rng(3)
 X, Y = random_samples(RNG, 20)
@@ -57,7 +57,7 @@ def test_every(every: int, run: Any, tmp_path: Path) -> None:
     seen: list[int] = []
 
     class Look(Callback):
-        def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        def on_epoch_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
             there = (tmp_path / "kept").exists()
             seen.append(steps_of(tmp_path / "kept", run[0]) if there else 0)
 
@@ -218,7 +218,7 @@ def test_looking_at_a_checkpoint_does_not_change_what_an_interruption_goes_back_
     kept.write_bytes(data)
 
     class Now(Callback):
-        def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+        def on_train_begin(self, progress: RunProgress) -> None:
             raise KeyboardInterrupt
 
     callbacks = [Checkpoint(kept, every=3), Now()]

@@ -164,7 +164,7 @@ def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], 
 
 
 def test_an_error_of_a_callback(tmp_path: Path) -> None:
-    def fail(trainer: Trainer) -> None:
+    def fail(_: Any) -> None:
         raise RuntimeError("out of paper")
 
     trainer = make()

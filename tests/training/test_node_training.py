@@ -21,7 +21,7 @@ from helpers.oracle.node_training import NodeTraining
 from helpers.runs import state
 from tflm_zo.converters import Model, ZoMetadata, initial_weights, load_model
 from tflm_zo.converters.model.schema import TensorType
-from tflm_zo.training import Callback, Exact, Nodes, Settings, Trainer
+from tflm_zo.training import Callback, Exact, Nodes, RunProgress, Settings, Trainer
 from tflm_zo.training.setting_names import changed
 
 SAMPLES = 20
@@ -230,9 +230,11 @@ def test_looking_does_not_change_the_run() -> None:
     seen: list[Any] = []
 
     class Look(Callback):
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-            seen.append((trainer.evaluate(x[:7], y[:7]), trainer.predict(x).tobytes(), state(trainer)))
-            seen[-1] += (trainer.export().to_bytes(),)
+        def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+            evaluated = progress.evaluate(x[:7], y[:7])
+            assert watched.evaluate(x[:7], y[:7]) == evaluated
+            seen.append((evaluated, watched.predict(x).tobytes(), state(watched)))
+            seen[-1] += (watched.export().to_bytes(),)
 
     watched = Trainer(case.build(), case.settings)
     actual = watched.fit(x, y, steps=6, validation_data=(x[:9], y[:9]), callbacks=[Look()], keep="last")

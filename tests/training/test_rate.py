@@ -20,6 +20,7 @@ from tflm_zo.training import (
     Callback,
     Exact,
     Nodes,
+    RunProgress,
     Settings,
     SettingsError,
     Trainer,
@@ -212,8 +213,9 @@ def test_a_resumed_run_measures_the_same(tmp_path: Path) -> None:
         own = trainer()
 
         class Halfway(Callback):
-            def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-                trainer.stop_training = not resume and trainer.step == 6  # noqa: B023
+            def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+                if not resume and progress.step == 6:  # noqa: B023
+                    progress.stop()
 
         own.fit(*data(), steps=12, log=parts, resume=resume, callbacks=[Halfway()], keep="last")
     assert parts.read_bytes() == whole.read_bytes()
@@ -232,8 +234,8 @@ def test_runtimes_of_the_same_bits_measure_the_same() -> None:
 class Once(Callback):
     """Ends a run after its first step."""
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        trainer.stop_training = True
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        progress.stop()
 
 
 def test_the_rate_is_a_sixteenth_of_the_square_of_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from helpers.models import MODELS
 from helpers.runs import random_samples
 from helpers.settings import layerwise_settings
-from tflm_zo.training import Callback, TensorBoard, Trainer
+from tflm_zo.training import Callback, RunProgress, TensorBoard, Trainer
 
 X, Y = random_samples(5, 40)
 
@@ -95,8 +95,9 @@ def test_a_resumed_run_takes_the_place_of_its_steps(tmp_path: Path) -> None:
 class Stop(Callback):
     """Stops after six steps."""
 
-    def on_step_end(self, trainer: Any, step: int, logs: dict[str, float]) -> None:
-        trainer.stop_training = step == 5
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        if progress.step == 6:
+            progress.stop()
 
 
 def test_without_its_package_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,11 +89,12 @@ def test_recalibration_is_the_same(make: Any) -> None:
 def test_an_interrupted_run_goes_on_with_other_threads(tmp_path: Path) -> None:
     settings = changed(algorithm("node"), {"batch_size": 8, "snapshot_every": 2})
     whole = _run(MODELS["residual"](), settings, tmp_path / "whole.zolog", 1, 6)
-    from tflm_zo.training import Callback
+    from tflm_zo.training import Callback, RunProgress
 
     class Stop(Callback):
-        def on_step_end(self, trainer: Trainer, *_: Any) -> None:
-            trainer.stop_training = trainer.step == 4
+        def on_step_end(self, progress: RunProgress, *_: Any) -> None:
+            if progress.step == 4:
+                progress.stop()
 
     log = tmp_path / "parts.zolog"
     first = Trainer(MODELS["residual"](), settings, threads=3)

@@ -17,6 +17,7 @@ from tflm_zo.converters import ConversionError, initial_weights
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import (
     Callback,
+    RunProgress,
     Settings,
     SettingsError,
     Trainer,
@@ -93,9 +94,9 @@ def test_validation_and_evaluation_do_not_change_the_run():
     seen: list[Any] = []
 
     class Look(Callback):
-        def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-            seen.append((trainer.evaluate(X, Y), trainer.predict(X).tolist(), state(trainer)))
-            trainer.export()
+        def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+            seen.append((looked.evaluate(X, Y), looked.predict(X).tolist(), state(looked)))
+            looked.export()
 
     looked = Trainer(model, SETTINGS)
     assert looked.fit(X, Y, steps=STEPS, callbacks=[Look()], keep="last").steps == expected.steps

@@ -22,7 +22,7 @@ from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control
 from tflm_zo.logs import Log, LogError, SeedLogWriter, replay_log
-from tflm_zo.training import Callback, Settings, Trainer
+from tflm_zo.training import Callback, RunProgress, Settings, Trainer
 
 STEPS, HEADER, RECORD = 17, 132, 28
 SETTINGS_OF: dict[str, Settings] = {
@@ -95,14 +95,14 @@ def test_interrupted_anywhere(
 
 
 def test_an_error_of_a_callback_leaves_the_last_steps_weights(tmp_path: Path) -> None:
-    def fail(trainer: Trainer) -> None:
+    def fail(_: Any) -> None:
         raise RuntimeError("disk full")
 
     ended: list[int] = []
 
     class End(Callback):
-        def on_train_end(self, trainer: Trainer) -> None:
-            ended.append(trainer.step)
+        def on_train_end(self, progress: RunProgress) -> None:
+            ended.append(progress.step)
 
     trainer = make()
     with pytest.raises(RuntimeError, match="disk full"):

@@ -92,9 +92,9 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
         for k, v in start.items()
     }
 
-    def look(during: Any) -> None:
+    def look(_: Any) -> None:
         """Perturbations of the next step may be in force."""
-        for k, v in during.runtime.read_weights().items():
+        for k, v in trainer.runtime.read_weights().items():
             assert np.array_equal(v[~trained[k]], start[k][~trained[k]])
 
     trainer.fit(X, Y, steps=STEPS, callbacks=[At(step, look) for step in (0, 5, STEPS - 1)], keep="last")

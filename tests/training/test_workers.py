@@ -32,6 +32,7 @@ from tflm_zo.data import prepare
 from tflm_zo.logs import Log
 from tflm_zo.training import (
     Callback,
+    RunProgress,
     Settings,
     SettingsError,
     Trainer,
@@ -141,7 +142,8 @@ class Kill(Callback):
 
     killed = 0
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        step = progress.step - 1
         if step % 3 == 1:
             running = processes()
             os.kill(running[step % len(running)], signal.SIGKILL)
@@ -156,8 +158,8 @@ def test_dead_workers_are_replaced(tmp_path: Path) -> None:
 
 
 class Die(Callback):
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
-        if step == 4:
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
+        if progress.step == 5:
             raise MemoryError
 
 

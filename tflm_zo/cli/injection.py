@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..converters import ConversionError, Model, load_model, read_metadata
-from ..training import Callback, Trainer
+from ..training import Callback, RunProgress
 from ..training.setting_texts import FOUND, run_of, with_found
 from .failures import note
 from .output_file import write_output
@@ -87,10 +87,10 @@ class KeepZoModel(Callback):
                 "model and the options that it was made from"
             )
 
-    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+    def on_train_begin(self, progress: RunProgress) -> None:
         """Writes it, with what the run has found."""
         if not self._there:
-            write_output(self._path, trainer.model.to_bytes(), force=self._force)
+            write_output(self._path, progress.model.to_bytes(), force=self._force)
             self._written = True
 
     def withdraw(self) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from ..runtime import RUNTIMES
 from ..training import SettingsError
-from ..training.block_search import BlockSearch
+from ..training.block_choice import BlockSearch
 
 __all__ = [
     "BlockHeldOut",

@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
+from ..converters import read_metadata
 from ..io.table import table
-from ..training import Callback, Trainer
-from ..training.length import most_budget_steps
+from ..training import Callback, RunProgress
+from ..training.length import affordable_steps, most_budget_steps
 from ..training.run_data import RunData
 from .block_probes import choice_table
 from .failures import note
@@ -86,20 +87,21 @@ class SayWhatIsTrained(Callback):
         self._sentences, self._waiting = sentences, waiting
         self._budget, self._samples = budget, samples
 
-    def on_train_begin(self, trainer: Trainer, steps: int) -> None:
+    def on_train_begin(self, progress: RunProgress) -> None:
         """Ends the waiting, and says what is trained, at which rate, and what of a budget is left."""
         self._waiting.stop()
         for sentence in self._sentences:
             note(sentence)
-        if trainer.measured_rate is not None:
+        if progress.measured_rate is not None:
             note(
-                f"learning rate: {trainer.measured_rate:g} LSB at the first step, measured; --learning-rate "
+                f"learning rate: {progress.measured_rate:g} LSB at the first step, measured; --learning-rate "
                 "gives another"
             )
         if self._budget is None:
             return
-        affordable = trainer.affordable_steps(self._budget, self._samples)
-        most = [most_budget_steps(trainer.settings, self._samples, careful) for careful in (False, True)]
+        settings, model, steps = progress.settings, progress.model, progress.total
+        affordable = affordable_steps(settings, model, read_metadata(model), self._budget, self._samples)
+        most = [most_budget_steps(settings, self._samples, careful) for careful in (False, True)]
         if affordable > steps and steps in most:
             note(
                 f"--budget is a limit: it pays for {affordable:,} steps, of which the run does {steps:,} at "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Firmware: a ZO model as a folder of C and C++ that is added to a build of TensorFlow Lite Micro."""
 
-from ..training.block_search import BlockSearch
+from ..training.block_choice import BlockSearch
 from .fit import Fitted, fit
 from .folder import check_folder
 from .generate import Firmware

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from ..converters import Model, read_metadata
 from ..data import Data
-from ..training.block_search import BlockSearch
+from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.settings import Settings
 from ..training.trained_layers import trained_layers

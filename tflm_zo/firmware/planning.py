@@ -18,15 +18,15 @@ from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, No
 from ..data import Data, Inputs, Samples, prepare
 from ..runtime import load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
-from ..training.block_search import BlockSearch
+from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.costs import block_segments
-from ..training.held_out import held_out_samples
 from ..training.integers import weight_integers
 from ..training.model_fit import check_model
 from ..training.node_plan import NodePlan
 from ..training.plan import PlannedTask
 from ..training.rate import with_measured_rate
+from ..training.run_data import held_out_samples
 from ..training.settings import Settings
 from .generate import Firmware, generate
 from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan

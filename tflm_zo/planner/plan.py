@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..converters import ConversionError, Model, load_model
-from ..training.block_search import BlockSearch
+from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.costs import run_costs
 from ..training.injection import is_zo

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
 from ..converters.settings import NODES
 from ..training import algorithms
-from ..training.block_search import BlockSearch
+from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.injection import inject_plain, inject_settings
 from ..training.model_fit import check_model

@@ -6,14 +6,12 @@ from __future__ import annotations
 from . import algorithms
 from .algorithms import ALGORITHMS, algorithm, algorithm_for, algorithm_of
 from .block_choice import BlockChoice, BlockProbes, choose_block
-from .callbacks import Callback, CSVLogger, EarlyStopping, ProgressBar
-from .checkpoint import Checkpoint
+from .callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping, ProgressBar, TensorBoard
 from .checks import SettingsError
-from .history import History
 from .injection import TrainingWarning, inject_for, inject_settings
+from .progress import History, RunProgress
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
-from .tensorboard import TensorBoard
 from .trained_layers import TrainedLayers, trained_layers
 from .trainer import Trainer
 from .verify import RuntimeRun, compare_runtimes
@@ -31,6 +29,7 @@ __all__ = [
     "History",
     "Nodes",
     "ProgressBar",
+    "RunProgress",
     "RuntimeRun",
     "Settings",
     "SettingsError",

@@ -13,8 +13,8 @@ from ..logs import data_checksum
 from ..logs.replay import Arrays
 from ..runtime import Runtime
 from .evaluation import Evaluation
-from .missing_classes import covered
 from .run import Run
+from .run_data import covered
 
 __all__ = ["BestState", "measured_samples", "measuring_interval"]
 
@@ -57,10 +57,11 @@ class BestState:
         runtime: runtime of the run.
         run: the run, which begins or was resumed.
         data: samples and labels that the weights are measured on.
+        may_end: the run ends before its last step where nothing gets better any more.
     """
 
-    def __init__(self, runtime: Runtime, run: Run, data: Data) -> None:
-        self._runtime, self._run, self._data = runtime, run, data
+    def __init__(self, runtime: Runtime, run: Run, data: Data, *, may_end: bool) -> None:
+        self._runtime, self._run, self._data, self._may_end = runtime, run, data, may_end
         self._data_checksum = data_checksum([*data.inputs, data.labels])
         run.check_measured_data(self._data_checksum)
         # Measurement and weights of the best state whose weights are at hand.
@@ -83,8 +84,10 @@ class BestState:
             self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
 
     @property
-    def is_stuck(self) -> bool:
-        """Returns whether the last improvement is so long ago that none is to be expected."""
+    def is_over(self) -> bool:
+        """Returns whether the run ends, since its last improvement is long ago."""
+        if not self._may_end:
+            return False
         found = self._run.measurements
         best = best_of(found)
         return best is not None and len(found) - 1 - found.index(best) >= _PATIENCE

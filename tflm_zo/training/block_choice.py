@@ -12,25 +12,76 @@ import os
 import warnings
 from collections.abc import Callable
 
-from ..converters import Model, initial_weights
+import numpy as np
+
+from ..converters import Model, ZoMetadata, initial_weights
 from ..core import BlockControl
 from ..data import Data, DataWarning, Labels, Samples, prepare
 from ..logs import Log, LogError
-from .block_search import BlockSearch, check_layerwise
 from .callbacks import Callback
+from .checks import SettingsError, check_integer, check_number
 from .costs import run_costs
 from .evaluation import evaluate
-from .held_out import held_out_samples, hold_out
 from .length import planned_steps
-from .missing_classes import warn_of_missing_classes
+from .plan import trained_tensors
+from .progress import RunProgress
 from .rate import with_measured_rate
+from .run_data import held_out_samples, hold_out, warn_of_missing_classes
 from .settings import Settings
 from .trainer import Trainer
 
-__all__ = ["BlockChoice", "BlockProbes", "choose_block"]
+__all__ = ["BlockChoice", "BlockProbes", "BlockSearch", "check_layerwise", "choose_block"]
 
 ProbeProgress = Callable[[int, int, int], None]
 """Function called after each step of a probe: its block, the steps done in all probes, and their total."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSearch:
+    """A search for the best block; see `choose_block`.
+
+    Attributes:
+        blocks: number of blocks, 1 to the number of layers that are trained.
+        held_out: share of the labelled samples that judge the probes, 0..1.
+        epochs: epochs of each probe, >= 1.
+
+    Raises:
+        SettingsError: a value is out of range.
+    """
+
+    blocks: int = 4
+    held_out: float = 0.2
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks every range."""
+        check_integer("blocks", self.blocks, 1, 2**31)
+        check_integer("epochs", self.epochs, 1, 2**31)
+        check_number("held_out", self.held_out, 0.0, 1.0)
+
+    def split(self, settings: Settings, metadata: ZoMetadata) -> tuple[tuple[str, ...], ...]:
+        """Returns the names of the layers of each block: consecutive layers in execution order, in groups of
+        nearly equal number, the larger ones first.
+
+        Raises:
+            SettingsError: the settings are of weight perturbation, or there are more blocks than layers.
+        """
+        check_layerwise(settings)
+        tensors = trained_tensors(settings, metadata)
+        names = list(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
+        if self.blocks > len(names):
+            raise SettingsError(
+                f"blocks: expected 1..{len(names)}, the number of layers that are trained "
+                f"({', '.join(names)}), got {self.blocks}"
+            )
+        parts = np.array_split(np.arange(len(names)), self.blocks)
+        return tuple(tuple(names[i] for i in part) for part in parts)
+
+
+def check_layerwise(settings: Settings) -> None:
+    """Raises SettingsError where the settings are of weight perturbation."""
+    if not settings.is_layerwise:
+        raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +127,7 @@ class _Steps(Callback):
     def __init__(self, tell: ProbeProgress | None, total: int) -> None:
         self._tell, self._total, self._done, self.block = tell, total, 0, 0
 
-    def on_step_end(self, trainer: Trainer, step: int, logs: dict[str, float]) -> None:
+    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
         """Counts the step, and tells of it."""
         self._done += 1
         if self._tell is not None:

@@ -1,17 +1,31 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The samples of a run: those that it is trained on, and those that it is judged by."""
+"""The samples of a run: those that it is trained on, those that it is judged by, and their classes."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from ..data import Data, Labels, Samples, prepare
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters.metadata import ZoLoss
+from ..data import Data, DataWarning, Labels, Samples, labelled, prepare
 from ..runtime import Runtime
-from .held_out import held_out_samples, hold_out, usual_held_out_samples
-from .missing_classes import covered
+from .checks import SettingsError, check_number
 
-__all__ = ["Given", "RunData", "Split"]
+__all__ = [
+    "Coverage",
+    "Given",
+    "RunData",
+    "Split",
+    "covered",
+    "held_out_samples",
+    "hold_out",
+    "usual_held_out_samples",
+    "warn_of_missing_classes",
+]
 
 Given = Samples | tuple[Samples, Labels | None]
 """Samples that have their labels, or a tuple of samples and labels."""
@@ -19,6 +33,10 @@ Given = Samples | tuple[Samples, Labels | None]
 Split = float | Literal["auto"]
 """Share of the samples that is held out, 0..1; "auto": a fifth, or none where that leaves a class without
 samples on one side."""
+
+# Share of the samples that tells the best state of a run for which nobody gives other samples.
+_USUAL_SHARE: Final = 0.2
+_NAMED: Final = 10  # missing classes that a message names
 
 
 @dataclass(frozen=True)
@@ -102,3 +120,128 @@ class RunData:
 
 def _pair(given: Given) -> tuple[Samples, Labels | None]:
     return given if isinstance(given, tuple) else (given, None)
+
+
+def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
+    """Returns the numbers of the samples that are held out, rising.
+
+    Args:
+        labels: labels of all samples, as the model takes them.
+        loss: the model's loss.
+        share: share of the labelled samples, 0..1, in every class alike.
+        seed: seed of the choice.
+
+    Raises:
+        SettingsError: the share is out of range, or leaves one side without a labelled sample.
+    """
+    check_number("held_out", share, 0.0, 1.0)
+    numbers = np.flatnonzero(labelled(labels, loss.kind))
+    wanted = round(share * len(numbers))
+    if not 0 < wanted < len(numbers):
+        raise SettingsError(
+            f"held_out: expected a share that leaves samples to train on and samples to judge by, got "
+            f"{share:g} of {len(numbers)} labelled samples"
+        )
+    order = np.random.default_rng(seed).permutation(numbers)
+    strata = labels[order] if loss.of_classes else np.zeros(len(order), np.int32)
+    # Where each sample is in its class, 0..1: the first ones of all classes are held out.
+    place = np.empty(len(order))
+    for label in np.unique(strata):
+        own = np.flatnonzero(strata == label)
+        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.sort(order[np.argsort(place, kind="stable")[:wanted]])
+
+
+def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDArray[np.intp] | None:
+    """Returns the numbers of a fifth of the samples, as `held_out_samples` does; None where they are too few
+    for some of every class to be trained on and others of it to be held out.
+    """
+    try:
+        judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
+    except SettingsError:
+        return None
+    if loss.of_classes:
+        classes = set(labels[labelled(labels, loss.kind)].tolist())
+        if not all(classes <= set(part.tolist()) for part in (np.delete(labels, judged), labels[judged])):
+            return None
+    return judged
+
+
+def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:
+    """Splits samples into the training set and the held-out samples; both stay in their order.
+
+    Args:
+        data: data that is divided.
+        judged: numbers of the samples that are held out, rising.
+    """
+    return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The classes of a model that samples have.
+
+    Attributes:
+        present: number of classes with a sample; of binary outputs, 0 and 1 of each output count.
+        missing: names of the classes without a sample.
+        constant: one constant answer is right for all labelled samples, so accuracy says nothing.
+    """
+
+    present: int
+    missing: tuple[str, ...]
+    constant: bool
+
+    @property
+    def sentence(self) -> str:
+        """The classes that are there and those that are missing, such as "1 of 3 classes; missing: 0, 2"."""
+        more = len(self.missing) - _NAMED
+        named = ", ".join(self.missing[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"{self.present} of {self.present + len(self.missing)} classes; missing: {named}"
+
+
+def covered(data: Data, loss: ZoLoss) -> Coverage:
+    """Returns which classes of the model's loss some samples have; of targets, which have no classes, none is
+    missing.
+    """
+    if loss.kind == "mse":
+        return Coverage(0, (), constant=False)
+    outputs = 1 if loss.of_classes else loss.elements
+    values = loss.elements if loss.of_classes else 2
+    columns = data.labels.reshape(len(data), outputs).T
+    found = [(k, v) for k, column in enumerate(columns) for v in np.unique(column[column >= 0]).tolist()]
+    there = set(found)
+    missing = tuple(
+        f"{v} of output {k}" if outputs > 1 else str(v)
+        for k in range(outputs)
+        for v in range(values)
+        if (k, v) not in there
+    )
+    return Coverage(len(found), missing, constant=len(found) <= outputs)
+
+
+def warn_of_missing_classes(data: Data, validation: Data | None, loss: ZoLoss) -> None:
+    """Warns (`DataWarning`) of classes that the samples of a run do not have.
+
+    Args:
+        data: samples that the run is trained on.
+        validation: samples that it is measured on, where those are others.
+        loss: the model's loss.
+    """
+    of_data = covered(data, loss)
+    if of_data.missing:
+        _warn(
+            f"the training data have samples of {of_data.sentence}. The run can unlearn a class without "
+            "samples. Add some of each, for example as --rehearsal"
+        )
+    if validation is None:
+        return
+    of_validation = covered(validation, loss)
+    if set(of_validation.missing) - set(of_data.missing):
+        _warn(
+            f"the validation data have samples of {of_validation.sentence}. They cannot show that a missing "
+            "class gets worse. Add some of each"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=4)

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -14,24 +16,23 @@ from numpy.typing import NDArray
 
 from ..converters import Model, WeightArray, export_model, initial_weights, load_model, with_initial_weights
 from ..data import Data, Labels, Samples, prepare, prepare_samples
-from ..io.files import write_output
+from ..logs import IncompleteHeaderError, LogWarning
+from ..logs.log_file import log_exists
 from ..runtime import load
 from .algorithms import usual_settings
-from .best_state import measured_samples, measuring_interval
+from .best_state import BestState, measured_samples, measuring_interval
 from .callbacks import Callback
 from .checks import SettingsError, check_choice
 from .evaluation import evaluate, predict
-from .history import History
 from .injection import is_zo, trainable_model
 from .length import affordable_steps, check_length, most_budget_steps, planned_steps, usual_epochs
-from .missing_classes import warn_of_missing_classes
 from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
+from .progress import History, RunProgress
 from .rate import with_measured_rate
 from .run import Run
-from .run_data import Given, RunData, Split
-from .session import Session, check_log, prepare_log
+from .run_data import Given, RunData, Split, warn_of_missing_classes
 from .setting_texts import with_found, written
 from .settings import Settings
 from .shared_weight_run import SharedWeightRun
@@ -63,7 +64,6 @@ class Trainer:
         settings: settings of the runs.
         model: the ZO model that is trained; logs belong to it.
         runtime: the loaded model.
-        stop_training: True if a callback has asked that the run ends after the step.
         forwards: samples passed through the network by training, whole or from some layer on.
         equivalents: cost of the run's whole steps, those before it was resumed included, in forward
             equivalents: multiply-accumulates, those of updates included, divided by those of one sample's
@@ -71,7 +71,6 @@ class Trainer:
         buffer_bytes: bytes of a minibatch that a device keeps besides the arena; 0 before the first run, and
             for weight perturbation.
         step: number of whole steps of the run, those before it was resumed included.
-        steps_per_epoch: number of steps in an epoch of the run.
         planned: steps of the whole run; one that a budget ends may do fewer.
         measured_rate: learning rate that the run measured, LSB; None where it was given or chosen.
         log: path of the run's log, or None.
@@ -110,11 +109,8 @@ class Trainer:
                     "Use `threads`, or weight perturbation"
                 )
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
-        self.stop_training = False
         self.forwards, self.equivalents = 0, 0.0
-        self.step = 0
-        self.buffer_bytes = 0
-        self.steps_per_epoch = self.planned = 0
+        self.step = self.planned = self.buffer_bytes = 0
         self.measured_rate: float | None = None
         self.log: Path | None = None
         self.data: RunData | None = None
@@ -207,7 +203,7 @@ class Trainer:
             epochs = usual_epochs(len(data), self.settings.batch_size)
         total = self._planned_steps(epochs, steps, budget, len(data))
         check_choice("keep", keep, KEEPS)
-        check_log(log, resume=resume, replace=replace)
+        _check_log(log, resume=resume, replace=replace)
         loss = self.runtime.metadata.loss
         assert loss is not None  # the trainer has refused such a model
         warn_of_missing_classes(data, validation, loss)
@@ -224,18 +220,114 @@ class Trainer:
         with self._running_workers() as workers:
             run = self._new_run(settings, data, total, keep, workers)
             run.spent = spent
-            opened = prepare_log(
-                run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every
-            )
             self.log = None if log is None else Path(log)
-            self.stop_training = self.interrupted = False
+            progress = RunProgress(
+                run,
+                self.runtime,
+                self.model,
+                self.settings,
+                steps_per_epoch=-(-len(data) // self.settings.batch_size),
+                measured_rate=self.measured_rate,
+                log=self.log,
+            )
+            opened = _log_of(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
             measured = (validation or self.measured_samples(data)) if keep == "best" else None
-            session = Session(self, run, validation, measured, may_end=budget is not None)
-            self._run = run
             try:
-                return session.train(opened, callbacks)
+                return self._train(run, progress, opened, callbacks, measured, may_end=budget is not None)
             finally:
                 self._run = None
+
+    def _train(
+        self,
+        run: Run,
+        progress: RunProgress,
+        opened: AbstractContextManager[Callable[[], None]],
+        callbacks: Sequence[Callback],
+        measured: Data | None,
+        *,
+        may_end: bool,
+    ) -> History:
+        """Does a run's steps; the runtime then has the weights that are kept."""
+        history, begun, forwards, begin = History(), list[Callback](), self.forwards, time.perf_counter()
+        self.interrupted = False
+        try:
+            with opened as open_log:
+                self._run = run
+                best = None if measured is None else BestState(self.runtime, run, measured, may_end=may_end)
+                # A run that begins pays for what it does before its first step, too.
+                before = run.equivalents if run.step else 0.0
+                try:
+                    # A new log is made, and an old one replaced, when no callback has refused the run.
+                    if run.step:
+                        open_log()
+                    for callback in callbacks:
+                        begun.append(callback)
+                        callback.on_train_begin(progress)
+                    if not run.has_log:
+                        open_log()
+                    self._loop(run, progress, best, history, callbacks)
+                except BaseException as error:
+                    run.roll_back()
+                    if not isinstance(error, KeyboardInterrupt):
+                        raise
+                    self.interrupted = True
+        finally:
+            self.step, self.equivalents, self.forwards = run.step, run.equivalents, forwards + run.forwards
+            for callback in begun:
+                callback.on_train_end(progress)
+        history.kept_step = run.step
+        if best is not None:
+            step = best.restore()
+            history.kept_step = run.step if step is None else step
+            history.measurements = best.values()
+        history.forwards = run.forwards
+        history.equivalents = run.equivalents - before
+        history.seconds = time.perf_counter() - begin
+        return history
+
+    def _loop(
+        self,
+        run: Run,
+        progress: RunProgress,
+        best: BestState | None,
+        history: History,
+        callbacks: Sequence[Callback],
+    ) -> None:
+        per_epoch, unit = progress.steps_per_epoch, self.runtime.metadata.loss_unit
+        if best is not None:
+            best.measure_where_due()
+        # Of the epoch, also of one that was cut short and resumed: losses are whole multiples of 2^-16, so
+        # the sum is exact in any order.
+        resumed = run.resumed_losses(run.step // per_epoch * per_epoch)
+        total, count = float(resumed.sum()), len(resumed)
+        while run.step < run.total and not progress.stopped and not (best is not None and best.is_over):
+            report = run.advance()
+            history.append_step(report.loss * unit)
+            if best is not None:
+                best.measure_where_due()
+            total, count = total + report.loss, count + 1
+            for callback in callbacks:
+                callback.on_step_end(progress, {"loss": report.loss * unit, "rate": report.rate})
+            if run.step % per_epoch == 0 or run.step == run.total:
+                run.settle()
+                logs = {"loss": total / count * unit, "rate": report.rate, "equivalents": run.equivalents}
+                logs |= self._validate(run, best)
+                history.append(**logs)
+                for callback in callbacks:
+                    callback.on_epoch_end(progress, logs)
+                total, count = 0.0, 0
+        run.settle()
+
+    def _validate(self, run: Run, best: BestState | None) -> dict[str, float]:
+        """Returns "val_loss" and, if there is one, "val_accuracy" on the validation data; {} without data."""
+        assert self.data is not None
+        if self.data.validation is None:
+            return {}
+        found = best.last if best is not None else None
+        values = (found or run.evaluate(self.data.validation)).values()
+        if self.data.constant:
+            values.pop("accuracy", None)
+        return {f"val_{name}": value for name, value in values.items()}
 
     def _running_workers(self) -> AbstractContextManager[Workers | None]:
         """Those of a run: others than the caller's end with it."""
@@ -260,8 +352,8 @@ class Trainer:
             run = NodeRun(*given)
         else:
             run = WeightRun(*given) if workers is None else SharedWeightRun(*given, workers)
-        self.steps_per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
-        run.measure_every = measuring_interval(total, self.steps_per_epoch) if keep == "best" else 0
+        per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
+        run.measure_every = measuring_interval(total, per_epoch) if keep == "best" else 0
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
         return run
 
@@ -305,29 +397,6 @@ class Trainer:
         """Applies the step that waits for the next invoke, so that a callback sees the weights after it."""
         if self._run is not None:
             self._run.settle()
-
-    def steps_of_copy(self, log: str | os.PathLike[str]) -> int:
-        """Returns the number of steps in a copy of the run's log; for callbacks, before the first step.
-
-        Raises:
-            LogError: the file is no copy of this run's log.
-        """
-        assert self._run is not None
-        return self._run.steps_of_copy(Path(log))
-
-    def save_log(self, path: str | os.PathLike[str]) -> None:
-        """Copies the run's log up to the last whole step; for callbacks.
-
-        Args:
-            path: path of the copy, a log that can be replayed and resumed from; an older file is replaced.
-
-        Raises:
-            ValueError: no run is in progress, or the run has no log.
-            OSError: the copy cannot be written; an older file is as it was.
-        """
-        if self._run is None:
-            raise ValueError("no run is in progress, so there is no log to copy")
-        write_output(Path(path), self._run.log_bytes(), force=True)
 
     # --- using ----------------------------------------------------------------------------------------------
 
@@ -385,3 +454,40 @@ class Trainer:
         if path is not None:
             exported.save(path, force=force)
         return exported
+
+
+def _check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool) -> None:
+    if log is None:
+        if resume:
+            raise ValueError("resume: needs a log to go on from")
+    elif not resume and not replace and os.path.exists(log):
+        raise log_exists(log)
+
+
+@contextmanager
+def _log_of(
+    run: Run, log: str | os.PathLike[str] | None, *, resume: bool, replace: bool, sync_every: float | None
+) -> Iterator[Callable[[], None]]:
+    """Sets weights and control unit to the beginning of a run, and closes its log in the end.
+
+    Yields the function that opens the log, which is not touched before.
+    """
+    kept = None
+    try:
+        if log is None or not resume:
+            run.begin()
+        else:
+            kept = run.resume(Path(log))
+    except (FileNotFoundError, IncompleteHeaderError) as error:
+        what, kept = (f"{log}: no such log", None) if isinstance(error, FileNotFoundError) else (error, 0)
+        warnings.warn(f"{what}; training from the beginning", LogWarning, stacklevel=5)
+        run.begin()
+
+    def open_log() -> None:
+        if log is not None:
+            run.open_log(Path(log), kept, replace=replace, sync_every=sync_every)
+
+    try:
+        yield open_log
+    finally:
+        run.close_log()
