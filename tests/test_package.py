@@ -101,6 +101,19 @@ def test_each_package_is_imported_alone() -> None:
     )
 
 
+def test_no_module_of_training_imports_one_for_its_types_alone() -> None:
+    """That hides a cycle: who calls and who is called know each other."""
+    for path in sorted((Path(zo.__file__).parent / "training").glob("*.py")):
+        guarded = [
+            node
+            for branch in ast.walk(ast.parse(path.read_text()))
+            if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+            for node in branch.body
+            if isinstance(node, ast.ImportFrom) and node.level
+        ]
+        assert not guarded, f"{path.name}: {[ast.unparse(node) for node in guarded]}"
+
+
 def test_settings_are_tasks() -> None:
     nodes = zo.Settings(tasks=(zo.Nodes(queries=4),), batch_size=16, learning_rate=1.0)
     elastic = zo.Settings(tasks=(zo.Weights(perturbation=zo.Gaussian(1)), zo.Exact(last=2)))
