@@ -26,7 +26,7 @@ from harness import add_models_argument, chosen_models, trainable_model
 from tflm_zo.converters import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from helpers.long_logs import seed_log
+from helpers.long_runs import seed_log
 
 
 def processor_seconds(*arguments: Any, program: str = "from tflm_zo.cli import main; main()") -> float:

@@ -48,7 +48,7 @@ def uneven() -> bytes:
     x = g.depthwise(x, "depthwise", (3, 4), stride=2, multiplier=2, activation=Activation.NONE)
     x = g.conv(x, "conv", 7, (2, 3), activation=Activation.RELU6, per_channel=False)
     x = g.pool(x, "average", average=True)
-    pool = g._operators[-1].builtinOptions  # 3 x 3 with stride 2, padded: windows of 9, 6 and 4
+    pool = g.operators[-1].builtinOptions  # 3 x 3 with stride 2, padded: windows of 9, 6 and 4
     pool.padding, pool.filterHeight, pool.filterWidth = Padding.SAME, 3, 3
     x = g.depthwise(x, "last", (2, 2), padding=Padding.VALID)
     x = g.flatten(x, "flatten")

@@ -18,6 +18,7 @@ from numpy_simulation.fixed_point import Clamp, Multiplier
 from numpy_simulation.layers import Dense, Pool
 from numpy_simulation.windows import Windows
 
+from helpers.examples import REAL_MODELS
 from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, require, run_plain
 from helpers.models import MODELS, GraphBuilder
@@ -25,8 +26,7 @@ from helpers.models.graph_builder import Activation, Padding
 from helpers.oracle.draws import distribution_of
 from helpers.oracle.scalar import query_seed
 from helpers.oracle.stream import direction
-from helpers.real_models import REAL_MODELS
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.converters import Model, export_model, load_model, set_batch
 from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Trainer
@@ -42,7 +42,7 @@ def strided() -> bytes:
     x = g.conv(x, "conv", 7, (2, 3), stride=2, activation=Activation.RELU6, per_channel=False)
     x = g.depthwise(x, "last", (2, 2), padding=Padding.VALID)
     fine = g.value("fine", x.shape, x.scale / 9, x.zero_point, x.rms)
-    g._operators[-1].outputs = np.array([fine.index], np.int32)  # a scale that most values exceed
+    g.operators[-1].outputs = np.array([fine.index], np.int32)  # a scale that most values exceed
     return g.build([g.dense(fine, "fc", 3, Activation.NONE, bias=False)])
 
 

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
-from helpers.examples import slow_but
+from helpers.commands import invoke, refused
+from helpers.examples import REAL_MODELS, slow_but
 from helpers.interpreters import require
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
-from helpers.refusals import refused
 from tflm_zo import inject
 from tflm_zo.cli import training_run
 from tflm_zo.cli.commands import train as train_command

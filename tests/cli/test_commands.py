@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import tflm_zo
-from helpers.commands import parsed
+from helpers.commands import parsed, wrong_usage
 from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS
-from helpers.refusals import wrong_usage
 from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
 
 INJECT = ("inject", "--algorithm", "weight")

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
+from helpers.commands import invoke, refused, wrong_usage
 from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.refusals import refused, wrong_usage
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware

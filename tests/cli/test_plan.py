@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import tflm_zo as zo
-from helpers.commands import invoke
+from helpers.commands import invoke, refused, wrong_usage
 from helpers.examples import slow_but
 from helpers.models import MODELS
-from helpers.refusals import refused, wrong_usage
 from tflm_zo.firmware import BlockSearch
 
 BOARD = ("--board", "nano-33-ble")

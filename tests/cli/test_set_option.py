@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.settings import settings_of
+from helpers.runs import settings_of
 from tflm_zo.cli.set_option import parse_injection, split_set
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
-from helpers.disk import Disk
+from helpers.commands import invoke, refused, wrong_usage
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.refusals import refused, wrong_usage
+from helpers.moments import Disk
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import ALGORITHMS
 from tflm_zo.training.settings import ESTIMATORS, SCHEDULES

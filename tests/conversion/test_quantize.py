@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
+from helpers.commands import invoke, refused
 from helpers.interpreters import run_plain
 from helpers.keras_networks import (
     check_full_int8,
@@ -23,7 +23,6 @@ from helpers.keras_networks import (
     tf,
     two_inputs,
 )
-from helpers.refusals import refused
 from tflm_zo.conversion import convert, quantize
 from tflm_zo.converters import ConversionError, Model, load_model
 from tflm_zo.io.errors import DataError

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.examples import REAL_MODELS
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
 
 
 @pytest.fixture(params=[pytest.param(build, id=name) for name, build in MODELS.items()])

@@ -10,8 +10,8 @@ import pytest
 
 from helpers.examples import slow_but
 from helpers.injection import inject_all
+from helpers.interpreters import inputs_of, run
 from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
-from helpers.models.running import random_inputs, run
 from tflm_zo.converters import (
     ConversionError,
     Model,
@@ -56,7 +56,7 @@ def check(data: bytes, cuts: list[str], batch: int = 1) -> None:
     model = load_model(inject_all(data, trainable="none", loss="none", cuts=cuts, batch=batch).to_bytes())
     assert len(model.subgraphs) > len(cuts)
     whole = set_batch(load_model(data), batch).to_bytes()
-    inputs = random_inputs(whole)
+    inputs = inputs_of(whole)
     for a, b in zip(run_chained(model, inputs), run(whole, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -209,7 +209,7 @@ def test_segments_without_trainable_layers_have_no_custom_operator() -> None:
     model = inject_all(lenet5(), cuts=["flatten"], trainable="fc*")
     assert all(not op.code.name.startswith("TFLM_ZO") for op in model.subgraphs[0].operators)
     data = extract_segment(model, 0).to_bytes()
-    (boundary,) = run(data, random_inputs(data))
+    (boundary,) = run(data, inputs_of(data))
     assert boundary.shape == (1, 400)
 
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
-from helpers.interpreters import random_inputs, run_plain
+from helpers.interpreters import random_inputs, run, run_plain
 from helpers.models import MODELS, depthwise_separable, lenet5, small_cnn
-from helpers.models.running import run
 from tflm_zo.converters import (
     ConversionError,
     Model,

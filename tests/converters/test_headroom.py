@@ -116,7 +116,7 @@ def test_shared_buffers_and_biases(share_tensor: bool) -> None:
 def test_bias_with_one_scale_for_per_channel_filter() -> None:
     g = GraphBuilder(5)
     y = g.dense(g.input("x", [1, 8]), "a", 6, Activation.NONE)
-    bias = g._tensors[g._operators[0].inputs[2]]
+    bias = g.tensors[g.operators[0].inputs[2]]
     bias.quantization.scale = bias.quantization.scale[:1]
     bias.quantization.zeroPoint = bias.quantization.zeroPoint[:1]
     new = filters(inject_all(g.build([y]), headroom=60))[0].inputs[2]

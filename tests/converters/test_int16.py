@@ -57,7 +57,7 @@ def test_shared_filter() -> None:
     x = g.input("x", [1, 6], 1 / 64, 0)
     y = g.dense(x, "a", 6)
     z = g.dense(y, "b", 6, Activation.NONE)
-    g._operators[1].inputs = np.array([y.index, g._operators[0].inputs[1], -1], np.int32)
+    g.operators[1].inputs = np.array([y.index, g.operators[0].inputs[1], -1], np.int32)
     original = g.build([z])
     zo = inject_all(original, loss="mse", int16="last", headroom=0)
     first, second = int16_operators(zo)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.kernel_runs import KernelRuns
-from helpers.models.operator_changes import Change, apply, changes
-from helpers.models.single_operators import SINGLE_OPERATORS
+from helpers.models.single_operators import SINGLE_OPERATORS, Change, apply, changes
 from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.converters.check_graph import check_graph
 from tflm_zo.converters.check_kernel import MOST_CLASSES

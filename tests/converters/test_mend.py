@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
-from helpers.interpreters import require, run_plain
+from helpers.interpreters import inputs_of, require, run_plain
 from helpers.models import GraphBuilder, depthwise_separable, small_cnn
 from helpers.models.graph_builder import Activation
-from helpers.models.running import random_inputs
 from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata
 from tflm_zo.converters.errors import ConversionWarning
 from tflm_zo.converters.model import Signature, Tensor
@@ -78,7 +77,7 @@ def test_mended(change: Callable[[Model], None], message: str) -> None:
     zo = warned(data, message)
     assert load_model(data).to_bytes() == data
     plain = export_model(zo).to_bytes()
-    inputs = random_inputs(data, 0)
+    inputs = inputs_of(data, 0)
     for runtime in ("litert", "tflm"):
         np.testing.assert_array_equal(
             run_plain(plain, runtime, inputs)[0], run_plain(data, runtime, inputs)[0]
@@ -124,7 +123,7 @@ def test_parts_in_float_are_taken_in_int8() -> None:
     zo = warned(data, "SPLIT `part0` parts int8 values now")
     made = [op for graph in zo.subgraphs for op in graph.operators]
     assert [op.code.name for op in made if "QUANT" in op.code.name] == ["QUANTIZE"]
-    plain, inputs = export_model(zo).to_bytes(), random_inputs(data, 0)
+    plain, inputs = export_model(zo).to_bytes(), inputs_of(data, 0)
     for runtime in ("litert", "tflm"):
         for source in (data, plain):
             np.testing.assert_array_equal(
@@ -181,7 +180,7 @@ def test_softmax_of_many_classes(end: str) -> None:
     assert loss is not None and expected is not None
     assert (loss.kind, loss.elements) == ("cross_entropy", 512)
     assert loss.scale == pytest.approx(expected.scale, rel=0.5)
-    x, plain = random_inputs(data, 0), export_model(zo).to_bytes()
+    x, plain = inputs_of(data, 0), export_model(zo).to_bytes()
     found = run_plain(plain, "tflm", x)[0]
     np.testing.assert_array_equal(found, run_plain(plain, "litert", x)[0])
     output = load_model(plain).subgraphs[0].outputs[0]
@@ -214,7 +213,7 @@ def test_argmax_at_the_end() -> None:
         zo = inject_all(data)
     loss = read_metadata(zo).loss
     assert loss is not None and (loss.kind, loss.output, loss.elements) == ("cross_entropy", 1, 4)
-    x = random_inputs(data, 0)
+    x = inputs_of(data, 0)
     outputs = run_plain(export_model(zo).to_bytes(), "litert", x)
     np.testing.assert_array_equal(outputs[0], run_plain(data, "litert", x)[0])
     assert outputs[0][0] == outputs[1][0].argmax()
@@ -233,7 +232,7 @@ def test_float_behind_the_last_dequantize(name: str, kind: str) -> None:
     zo = inject_all(data)
     loss = read_metadata(zo).loss
     assert loss is not None and loss.kind == kind
-    plain, x = export_model(zo).to_bytes(), random_inputs(data, 0)
+    plain, x = export_model(zo).to_bytes(), inputs_of(data, 0)
     for runtime in ("litert", "tflm"):
         np.testing.assert_array_equal(run_plain(plain, runtime, x)[0], run_plain(data, runtime, x)[0])
     np.testing.assert_allclose(

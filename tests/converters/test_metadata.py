@@ -19,7 +19,7 @@ from fuzz.files.metadata import changed
 from helpers.examples import examples
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.models.backward_networks import attention, other_operators, parts
+from helpers.models.node_networks import attention, other_operators, parts
 from tflm_zo import NativeError
 from tflm_zo.converters import (
     ConversionError,

@@ -15,8 +15,8 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.interpreters import inputs_of, run
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
-from helpers.models.running import random_inputs, run
 from tflm_zo.converters import ConversionError, Model, export_model, extract_segment, inject, load_model
 from tflm_zo.converters.model import Buffer, Metadata
 
@@ -51,7 +51,7 @@ def test_round_trip_keeps_every_field_of_real_models(real_model: bytes) -> None:
         # Files from before 2020 have only the deprecated field, and are brought up to date.
         code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
     assert plain(generated(written)) == plain(original)
-    inputs = random_inputs(real_model)
+    inputs = inputs_of(real_model)
     for a, b in zip(run(real_model, inputs), run(written, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -66,7 +66,7 @@ def test_round_trip_runs_identically(name: str, seed: int) -> None:
     for graph, other in zip(model.subgraphs, again.subgraphs, strict=True):
         for a, b in zip(graph.tensors, other.tensors, strict=True):
             assert (a.name, a.shape, a.type, a.buffer.data) == (b.name, b.shape, b.type, b.buffer.data)
-    inputs = random_inputs(data, seed)
+    inputs = inputs_of(data, seed)
     for a, b in zip(run(data, inputs), run(written, inputs), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -41,8 +41,8 @@ def shared_filter() -> bytes:
     g = GraphBuilder(24)
     x = g.conv(g.input("image", [1, 6, 6, 3]), "first", 3)
     x = g.conv(x, "second", 3)
-    for op in g._operators:
-        op.inputs[1] = g._operators[0].inputs[1]
+    for op in g.operators:
+        op.inputs[1] = g.operators[0].inputs[1]
     return head(g, x)
 
 

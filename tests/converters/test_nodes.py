@@ -13,10 +13,10 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
 from helpers.injection import inject_all
+from helpers.interpreters import inputs_of, run
 from helpers.models import MODELS, GraphBuilder, lenet5, residual, small_cnn, two_inputs, two_outputs
 from helpers.models.graph_builder import Activation, Padding
 from helpers.models.node_networks import convolution, global_mean, pooled, sequence
-from helpers.models.running import random_inputs, run
 from helpers.nodes import route_nodes
 from tflm_zo import core
 from tflm_zo.converters import (
@@ -155,7 +155,7 @@ def test_geometry(case: Case) -> None:
     metadata = read_metadata(model)
     assert tuple(n.form for n in metadata.nodes) == case.forms
     whole = set_batch(load_model(data), BATCH).to_bytes()
-    inputs = random_inputs(whole, 5)
+    inputs = inputs_of(whole, 5)
     runtime = run_zo(model, inputs)
     for nodes in metadata.nodes:
         g = nodes.geometry
@@ -216,7 +216,7 @@ def test_outputs_are_those_of_the_uncut_model(case: Case) -> None:
     data = case.build()
     model = load_model(inject_all(data, nodes=case.nodes, headroom=0, batch=BATCH).to_bytes())
     whole = set_batch(load_model(data), BATCH).to_bytes()
-    inputs = random_inputs(whole, 6)
+    inputs = inputs_of(whole, 6)
     uncut = run_zo(inject_all(data, headroom=0, batch=BATCH), inputs)
     cut = run_zo(model, inputs)
     for a, b in zip(cut.outputs(), uncut.outputs(), strict=True):
@@ -245,7 +245,7 @@ def test_nodes_of_a_sum() -> None:
         projection.node_segment,
     )
     assert projection.input_segment == first.output_segment
-    inputs = random_inputs(set_batch(plain, BATCH).to_bytes(), 5)
+    inputs = inputs_of(set_batch(plain, BATCH).to_bytes(), 5)
     runtime = run_zo(model, inputs)
     # What the sums add, which enters segments of a model that is cut there.
     summands = ["stem", "block0/conv1", "block1/conv1", "block1/projection"]
@@ -313,7 +313,7 @@ def test_signatures_of_a_model_that_is_cut_at_its_output() -> None:
         experimental_delegates=[load_delegate(str(core.library_path()), {"exact": "1"})],
     )
     runners = [interpreter.get_signature_runner(f"segment_{k}") for k in range(3)]
-    (x,), label = random_inputs(small_cnn(), 7), np.array([2], np.int32)
+    (x,), label = inputs_of(small_cnn(), 7), np.array([2], np.int32)
     command = runtime.command()
     runtime.set_inputs(x)
     runtime.set_labels(label)

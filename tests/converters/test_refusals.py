@@ -277,7 +277,7 @@ def test_filter_that_is_read_as_something_else() -> None:
     g = GraphBuilder()
     x = g.input("x", [1, 8])
     y = g.dense(x, "fc", 8, Activation.NONE)
-    data = g.build([y, g._operators[0].inputs[1]])
+    data = g.build([y, g.operators[0].inputs[1]])
     with pytest.raises(ConversionError, match="fc/filter.*input or output"):
         inject_all(data, loss="mse")
 
@@ -287,9 +287,9 @@ def test_bias_that_is_no_constant() -> None:
         g = GraphBuilder()
         x = g.input("x", [1, 8])
         b = g.tensor("late_bias", [8], TensorType.INT32, scales=[0.01])
-        g._inputs.append(b)
+        g.inputs.append(b)
         y = g.dense(x, "fc", 8, Activation.NONE)
-        g._operators[0].inputs[2] = b
+        g.operators[0].inputs[2] = b
         model = load_model(g.build([y]))
         model.subgraphs[0].inputs[1].shape = (1, 8)
         return inject_all(model, loss="mse", headroom=headroom)

@@ -58,8 +58,8 @@ def test_tied_filter_is_one_trainable_tensor() -> None:
     x = g.input("x", [1, 6], 1 / 64, 0)
     y = g.dense(x, "a", 6)
     z = g.dense(y, "b", 6, Activation.NONE)
-    tied = g._operators[0].inputs[1]
-    g._operators[1].inputs = np.array([y.index, tied, -1], np.int32)
+    tied = g.operators[0].inputs[1]
+    g.operators[1].inputs = np.array([y.index, tied, -1], np.int32)
     model = inject_all(g.build([z]), loss="mse", headroom=30)
     assert [t.name for t in read_metadata(model).trainable] == ["a/filter"]
     readers = [op for op in model.subgraphs[0].operators if op.code.name == "FULLY_CONNECTED"]

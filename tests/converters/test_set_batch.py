@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.injection import inject_all
+from helpers.interpreters import inputs_of, run
 from helpers.models import MODELS, GraphBuilder, lenet5, small_cnn
 from helpers.models.graph_builder import Activation, Value
-from helpers.models.running import random_inputs, run
 from tflm_zo.converters import ConversionError, load_model, set_batch
 
 
 def check_equal_to_single_runs(data: bytes, batch: int, seed: int = 0) -> None:
     batched = set_batch(load_model(data), batch).to_bytes()
-    inputs = random_inputs(batched, seed)
+    inputs = inputs_of(batched, seed)
     together = run(batched, inputs)
     for i in range(batch):
         alone = run(data, [x[i : i + 1] for x in inputs])
@@ -174,8 +174,8 @@ def test_fully_connected_that_merges_axes() -> None:
     x = g.input("x", [1, 3, 8])
     row = Value(x.index, (1, 8), x.scale, x.zero_point, x.rms)
     g.dense(row, "y", 4)
-    g._tensors[-1].shape = np.array([3, 4], np.int32)
-    y = Value(len(g._tensors) - 1, (3, 4), 1.0, 0, 1.0)
+    g.tensors[-1].shape = np.array([3, 4], np.int32)
+    y = Value(len(g.tensors) - 1, (3, 4), 1.0, 0, 1.0)
     with pytest.raises(ConversionError, match="FULLY_CONNECTED `y`.*merges the batch"):
         set_batch(load_model(g.build([y])), 4)
 
@@ -185,8 +185,8 @@ def test_fully_connected_that_keeps_axes() -> None:
     x = g.input("x", [1, 3, 8])
     row = Value(x.index, (1, 8), x.scale, x.zero_point, x.rms)
     y = g.dense(row, "y", 4)
-    g._tensors[y.index].shape = np.array([1, 3, 4], np.int32)
-    g._operators[0].builtinOptions.keepNumDims = True
+    g.tensors[y.index].shape = np.array([1, 3, 4], np.int32)
+    g.operators[0].builtinOptions.keepNumDims = True
     check_equal_to_single_runs(g.build([y]), 4)
 
 
@@ -215,7 +215,7 @@ def test_operands_with_an_axis_where_the_batch_is() -> None:
             "table", [4, 6], schema.TensorType.INT8, data=bytes(24), scales=[0.05], zero_points=[1]
         )
         y = g.add(x, Value(constant, (4, 6), 0.05, 1, 1.0), "y")
-        g._tensors[y.index].shape = np.array([4, 6], np.int32)
+        g.tensors[y.index].shape = np.array([4, 6], np.int32)
         return y
 
     refused(add, "operand `table`")
@@ -228,8 +228,8 @@ def test_constants_that_others_use_too_are_left_alone() -> None:
     y = g.reshape(x, "y", [1, 12])
     z = g.dense(y, "fc", 12, Activation.NONE)
     w = g.reshape(z, "w", [1, 12])
-    shape = g._operators[0].inputs[1]
-    g._operators[2].inputs[1] = shape
+    shape = g.operators[0].inputs[1]
+    g.operators[2].inputs[1] = shape
     data = g.build([w, shape])
     model = load_model(set_batch(load_model(data), 4).to_bytes())
     np.testing.assert_array_equal(model.subgraphs[0].outputs[1].numpy(), [1, 12])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers import core
 from helpers.core import update_bits
-from helpers.oracle import bits as oracle
+from helpers.oracle import node_rules as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
 from tflm_zo.core import Coordinate, Gaussian, NativeError, Rademacher, SparseUniform, Status
 
@@ -41,7 +41,7 @@ COORDINATE = 3
 )
 def test_is_the_oracles(dist, seed, stream, size, sign, bits, limit):
     weights = np.random.default_rng(size).integers(-limit, limit + 1, size).astype(np.int8)
-    expected, saturated = oracle.update(weights.tolist(), dist, seed, stream, sign, bits, limit)
+    expected, saturated = oracle.update_bits(weights.tolist(), dist, seed, stream, sign, bits, limit)
     assert update_bits(weights, stream, limit, native(dist), seed, sign, bits) == saturated
     assert weights.tolist() == expected
 

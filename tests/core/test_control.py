@@ -13,17 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import core
-from helpers.controls import any_settings, integers, make, needed
 from helpers.oracle import chain as several_seeds
 from helpers.oracle import control as oracle
 from helpers.oracle.control import NORMALIZED, ONE, Settings
-from helpers.oracle.draws import native
+from helpers.oracle.draws import any_settings, integers, make, native, needed
 from helpers.oracle.stream import Dist, direction, perturbation
 from tflm_zo.core import Control, NativeError, Status, command_check
 
 
 def state(control: Control) -> bytes:
-    return bytes(control._control)
+    return bytes(control.struct)
 
 
 def random_losses(rng: np.random.Generator, count: int, kind: int) -> np.ndarray:
@@ -44,7 +43,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
     }
     record = []
     while model.step < s.steps:
-        before = control._control.mean_square
+        before = control.struct.mean_square
         step, report = model.step, None
         for expected in model.invokes():
             assert report is None
@@ -67,7 +66,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
         assert report.loss * ONE == control.mean_loss
         check_coefficients(s, model.differences(), control, report, before)
         model.finish(control.coefficients)
-        record.append((control.coefficients, control._control.mean_square))
+        record.append((control.coefficients, control.struct.mean_square))
         if model.step in settle:
             words = control.settle()
             expected_words = model.settle()
@@ -90,7 +89,7 @@ def check_coefficients(s, differences, control, report, before):
     means = [sign * min(size, 2**30) for sign, size in zip(signs, sizes, strict=True)]
     for d in means:  # rounded down at each query, so that zero is reached
         mean_square = d * d if mean_square == 0 else mean_square + (d * d - mean_square) // 32
-    after = control._control.mean_square
+    after = control.struct.mean_square
     assert after == mean_square
     rms = math.sqrt(after)
     step_rate = report.rate * ONE
@@ -339,7 +338,7 @@ def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
             key = [seed, request.first_sample, len(ledger.updates), *force]
             report = control.report(random_losses(np.random.default_rng(key), s.batch, 0))
             if report is not None:
-                whole.append((report, control.coefficients, control._control.mean_square))
+                whole.append((report, control.coefficients, control.struct.mean_square))
         if (words := control.settle()) is not None:
             ledger.execute(words)
         assert not any(ledger.in_force.values())

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.controls import any_settings, make
 from helpers.oracle.control import Settings
+from helpers.oracle.draws import any_settings, make
 from tflm_zo.core import Control, NativeError
 
 
@@ -33,7 +33,7 @@ def test_the_mean_of_several_runs_is_one_run_on_all_their_samples(s, seed, clien
     for step in range(s.steps):
         # Of each evaluation, client, part and sample.
         losses = rng.integers(0, 2**20, (s.evaluations, clients, s.parts, s.batch)).astype(np.int32)
-        before = deciding._control.mean_square
+        before = deciding.struct.mean_square
         for client, control in enumerate(others):
             control.resume(step, before)
             finish(control, list(losses[:, client].reshape(-1, s.batch)))
@@ -46,7 +46,7 @@ def test_the_mean_of_several_runs_is_one_run_on_all_their_samples(s, seed, clien
         assert (report.step, report.loss, deciding.mean_loss) == (step, 7 / 65536, 7)
         finish(pooled, list(losses.reshape(-1, s.batch)))
         assert pooled.coefficients == deciding.coefficients
-        assert pooled._control.mean_square == deciding._control.mean_square
+        assert pooled.struct.mean_square == deciding.struct.mean_square
     with pytest.raises(NativeError):
         deciding.decide(d, 0)
 
@@ -54,7 +54,7 @@ def test_the_mean_of_several_runs_is_one_run_on_all_their_samples(s, seed, clien
 @pytest.mark.parametrize("value", [2**30 + 1, -(2**30) - 1, 2**62])
 def test_what_is_out_of_range_changes_nothing(value):
     control = make(Settings(steps=2))
-    before = bytes(control._control)
+    before = bytes(control.struct)
     with pytest.raises(NativeError):
         control.decide(np.full(control.settings.queries, value, np.int64), 0)
-    assert bytes(control._control) == before
+    assert bytes(control.struct) == before

@@ -6,9 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.dense_updates import dense
-from helpers.nodes import NodeRule
-from helpers.oracle.bits import pseudo_stochastic
+from helpers.nodes import NodeRule, dense
+from helpers.oracle.node_rules import pseudo_stochastic
 
 
 def rounded_by_the_core(width, bits):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.dense_updates import ONE, dense
-from helpers.nodes import NodeRule, update_from_nodes
+from helpers.nodes import ONE, NodeRule, dense, update_from_nodes
 from tflm_zo.core import NodeForm, NodeLayer, NodeState
 
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.oracle import node_run as oracle
-from helpers.oracle import node_step
 from helpers.oracle import nodes as node_oracle
 from helpers.oracle.fixed_losses import cross_entropy_error
 from helpers.oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
@@ -227,13 +226,13 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
         inputs.reshape(-1, *layer.inputs).astype(np.int64),
         outputs.reshape(-1, *layer.outputs).astype(np.int64),
     )
-    mean = node_step.Scale(state.mantissa, state.exponent)
-    steps, mean = node_step.steps(g, shift, mean, s.task_rate(step, task), s.clip)
+    mean = oracle.Scale(state.mantissa, state.exponent)
+    steps, mean = oracle.steps(g, shift, mean, s.task_rate(step, task), s.clip)
     weights, fraction = world.weights[task], world.fractions[task]
     if steps is not None and fraction is not None:
-        node_step.move_16(weights, fraction, steps, LIMIT)
+        oracle.move_16(weights, fraction, steps, LIMIT)
     elif steps is not None:
-        node_step.move_8(weights, steps, LIMIT, s.rounding_seed(step, task), task, layer.outputs[2])
+        oracle.move_8(weights, steps, LIMIT, s.rounding_seed(step, task), task, layer.outputs[2])
     return NodeState(mean.mantissa, mean.exponent)
 
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.dense_updates import ONE, dense
 from helpers.examples import examples
-from helpers.nodes import NodeRule, route_nodes, update_from_nodes
+from helpers.nodes import ONE, NodeRule, dense, route_nodes, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle import nodes
 from helpers.oracle.node_draws import layers, native, outputs_of, random_evidence, stored, whole_of

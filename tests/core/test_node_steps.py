@@ -6,10 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.dense_updates import ONE, dense
-from helpers.nodes import NodeRule, update_from_nodes
+from helpers.nodes import ONE, NodeRule, dense, update_from_nodes
 from helpers.oracle import node_rules as oracle
-from helpers.oracle.bits import pseudo_stochastic
+from helpers.oracle.node_rules import pseudo_stochastic
 from tflm_zo.core import NodeLayer, NodeState
 
 

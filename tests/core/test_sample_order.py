@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.controls import make
 from helpers.oracle import control as oracle
 from helpers.oracle.control import Settings
-from helpers.oracle.draws import seeds
+from helpers.oracle.draws import make, seeds
 from tflm_zo.core import library
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.controls import any_settings, integers
 from helpers.oracle import control as oracle
 from helpers.oracle.control import COSINE, LINEAR, ONE, Settings
+from helpers.oracle.draws import any_settings, integers
 from tflm_zo.core import library
 from tflm_zo.core.loader import structs
 

@@ -10,7 +10,7 @@ from device.runs import STEPS, generated, run_on_desktop
 from helpers.exact_gradients import samples
 from helpers.examples import slow_but
 from helpers.models import MODELS
-from helpers.models.backward_networks import attention, other_operators, parts
+from helpers.models.node_networks import attention, other_operators, parts
 from tflm_zo import load_model
 from tflm_zo.data import Data
 from tflm_zo.training import Exact, Settings, inject_for

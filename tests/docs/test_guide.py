@@ -24,9 +24,9 @@ import pytest
 from cortex_m.emulator import ARM, CORES, run
 from device.emulation import OK, Device, needs_compiler
 from device.structs import Store
+from helpers.commands import refused
 from helpers.interpreters import require
 from helpers.pages import GUIDE, REPOSITORY, Block, blocks, run_command
-from helpers.refusals import refused
 from link.device_process import Line
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR
 from tflm_zo import load_model

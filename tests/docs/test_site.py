@@ -20,7 +20,7 @@ import pytest
 import typer
 
 import tflm_zo
-from helpers.chromium import Browser, browser
+from helpers.html_pages import Browser, browser
 from helpers.pages import DOCS, GUIDE, REPOSITORY, blocks
 from tflm_zo.cli.app import app
 

@@ -16,8 +16,7 @@ import pytest
 
 from cortex_m.emulator import ARM as CORTEX_M
 from cortex_m.emulator import CORES, missing
-from helpers.build_systems import run
-from helpers.firmware_folders import write
+from helpers.firmware_folders import run, write
 from tflm_zo.firmware.op_pack import of_model
 
 ARM = "arm-none-eabi-"

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.firmware_folders import ALGORITHMS, firmware, zo_model
-from helpers.generated_sources import define, initializer, rows
+from helpers.firmware_folders import ALGORITHMS, define, firmware, initializer, rows, zo_model
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import core, load_model

@@ -18,8 +18,7 @@ import pytest
 
 import tflm_zo
 from cortex_m.emulator import CORES
-from helpers.build_systems import needs_cmake, run
-from helpers.firmware_folders import COMMAND, compiled, firmware, included, write
+from helpers.firmware_folders import COMMAND, compiled, firmware, included, needs_cmake, run, write
 from tflm_zo.firmware import PLATFORMS
 from tflm_zo.firmware.op_pack import op_pack_folder
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.models import MODELS
-from helpers.settings import layerwise_settings, settings_of, weight_settings
+from helpers.runs import layerwise_settings, settings_of, weight_settings
 from tflm_zo.converters import load_model
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.recorded import device_memory

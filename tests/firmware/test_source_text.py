@@ -11,8 +11,7 @@ import pytest
 
 import tflm_zo
 from helpers.examples import slow_but
-from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, zo_model
-from helpers.generated_sources import define, uncommented
+from helpers.firmware_folders import ALGORITHMS, COMMAND, define, firmware, uncommented, zo_model
 from tflm_zo import load_model
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, generate_firmware, identifier

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.converters import Model
 from tflm_zo.core import Gaussian
 from tflm_zo.fleet import FleetError, FleetLog, Replica, sum_of

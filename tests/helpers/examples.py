@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,3 +21,15 @@ def slow_but(kept: Collection[Any], values: Iterable[Any]) -> list[Any]:
     values = list(values)
     assert all(value in values for value in kept), (kept, values)
     return [value if value in kept else pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+_folder = os.environ.get("TFLM_ZO_MODELS")
+_paths = sorted(Path(_folder).glob("*.tflite")) if _folder else []
+
+REAL_MODELS: list[Any] = [pytest.param(path.read_bytes, id=path.stem) for path in _paths] or [
+    pytest.param(
+        None,
+        id="none",
+        marks=pytest.mark.skip("TFLM_ZO_MODELS names no folder with .tflite files (MLPerf Tiny's, say)"),
+    )
+]

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated folders for tests: small models, every algorithm's kind of run, every platform."""
+"""Generated folders for tests: every kind of run, every platform, their text and their build systems."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
+
+import pytest
 
 from helpers.models import MODELS
 from tflm_zo import Model, inject, load_model
@@ -55,3 +60,36 @@ def included(source: Path) -> tuple[list[str], list[str]]:
         re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M),
         re.findall(r"^\s*#\s*include\s+<([^>]+)>", text, re.M),
     )
+
+
+def uncommented(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def initializer(text: str, name: str) -> str:
+    """What stands between the braces of a definition."""
+    found = re.findall(rf"\b{name}(?:\[\w*\])+ = \{{(.*?)\n?\}};", uncommented(text), re.S)
+    assert len(found) == 1, name
+    return str(found[0])
+
+
+def rows(text: str, name: str) -> list[list[str]]:
+    return [[v.strip() for v in row.split(",")] for row in re.findall(r"\{(.*?)\}", initializer(text, name))]
+
+
+def define(made: Firmware, name: str) -> str:
+    return re.findall(
+        rf"^#define \w+_{name} (.*)$",
+        next(t for p, t in made.files.items() if p.endswith("_zo_config.h")),
+        re.M,
+    )[0]
+
+
+needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="NO cmake: NO GLUE WAS EXECUTED")
+
+
+def run(*command: Any, folder: Path | None = None) -> str:
+    """What a tool prints, which succeeds."""
+    done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

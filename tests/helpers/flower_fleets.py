@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.converters import Model
 from tflm_zo.fleet import FleetLog, Replica
 from tflm_zo.fleet.flower import FleetClient, FleetStrategy, LocalGrid, client_app

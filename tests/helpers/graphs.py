@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from tflm_zo.converters import Model, load_model
-from tflm_zo.converters.model import Operator, Tensor
+from tflm_zo.converters.model import Buffer, Operator, Tensor
+from tflm_zo.converters.model.schema import TensorType
 
 
 def reload(model: Model) -> Model:
@@ -23,3 +28,17 @@ def find(model: Model, name: str, k: int = 0) -> Tensor:
 
 def operator(model: Model, kind: str, k: int = 0) -> Operator:
     return next(op for op in model.subgraphs[k].operators if op.code.name == kind)
+
+
+def with_filters_as_inputs(model: Model) -> tuple[Model, list[NDArray[Any]]]:
+    """A copy that takes its int8 filters as inputs, behind the others, and what it has to be given there."""
+    result = model.copy()
+    graph, filters = result.subgraphs[0], []
+    for op in graph.operators:
+        if op.code.name in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
+            tensor = op.inputs[1]
+            if tensor.is_constant and tensor.type == TensorType.INT8:
+                filters.append(tensor.numpy())
+                tensor.buffer = Buffer()
+                graph.inputs.append(tensor)
+    return result, filters

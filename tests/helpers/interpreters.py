@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tflm_zo.runtime import available, exact_delegate
-
-__all__ = ["KERNELS", "RUNTIMES", "random_inputs", "require", "run_plain"]
 
 # tflite-runtime needs NumPy 1 and so an environment of its own, where only the tests so marked run.
 _marks: dict[str, Any] = {"tflite-runtime": pytest.mark.tflite_runtime}
@@ -66,6 +65,19 @@ def run_plain(
         interpreter.set_tensor(details["index"], value)
     interpreter.invoke()
     return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+
+
+def run(model: bytes, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Outputs of a model in LiteRT's reference kernels."""
+    return run_plain(model, "litert-builtin-ref", list(inputs))
+
+
+def inputs_of(model: bytes, seed: int = 0) -> list[NDArray[Any]]:
+    """Random data for every input of a model."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    details = Interpreter(model_content=model).get_input_details()
+    return random_inputs([(d["shape"], d["dtype"]) for d in details], seed)
 
 
 def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from helpers.models import lenet5
-from helpers.settings import settings_of
+from helpers.runs import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import Model
 from tflm_zo.training import Settings, algorithm, inject_settings

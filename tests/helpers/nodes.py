@@ -15,8 +15,6 @@ from tflm_zo.core import MAX_QUERIES, NodeLayer, NodeState, make_tensor, weight_
 from tflm_zo.core.arguments import address, signed, unsigned
 from tflm_zo.core.loader import call, structs
 
-__all__ = ["NodeRule", "fc_backprop", "perturb_nodes", "route_nodes", "update_from_nodes"]
-
 
 class NodeRule(IntEnum):
     """What a step is made of a gradient estimate (``zo_node_rule``)."""
@@ -269,3 +267,25 @@ def fc_backprop(
         scratch.ctypes.data,
     )
     return result
+
+
+ONE = 65536
+
+
+def dense(inputs, errors, weights, rule, *, fraction=None, zero_point=0, **arguments):
+    """An update of a dense layer by given errors."""
+    layer = NodeLayer(in_c=inputs.shape[1], out_c=weights.shape[0], input_zero_point=zero_point)
+    defaults = {"rate": ONE, "clip": 2**24, "seed": 0, "errors": errors.astype(np.int16)}
+    return update_from_nodes(
+        layer,
+        NodeState(),
+        weights,
+        fraction,
+        None,
+        0,
+        127,
+        inputs.astype(np.int8),
+        None,
+        rule=rule,
+        **{**defaults, **arguments},
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,6 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflm_zo.converters import Model
+from tflm_zo.training import Settings, Trainer
 
 RUN = "import sys; from tflm_zo.cli import main; sys.argv[0] = 'tflm-zo'; "
 
@@ -79,3 +85,68 @@ def _not_ignored() -> None:
     """Shells have what they start in the background ignore SIGINT, and nohup SIGHUP."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_DFL)
+
+
+CHILD = """
+import pickle
+import sys
+from tflm_zo.training import Trainer
+folder, resume = sys.argv[1], sys.argv[2] == "resume"
+settings, x, y, steps = pickle.load(open(folder + "/run.pickle", "rb"))
+trainer = Trainer(folder + "/model.tflite", settings)
+trainer.fit(x, y, steps=steps, log=folder + "/log", resume=resume, keep="last")
+trainer.export().save(folder + "/final.tflite")
+"""
+
+
+def kill_and_resume(
+    folder: Path,
+    model: Model,
+    settings: Settings,
+    data: tuple[Any, Any],
+    *,
+    kills: int,
+    steps: int,
+    header: int,
+    record: int,
+) -> int:
+    """Log and exported model of a run that is killed at random moments are those of one that is not.
+
+    Args:
+        header: bytes of the log in front of its records.
+        record: bytes of a step's record.
+
+    Returns:
+        How often the run was killed before it had ended.
+    """
+    model.save(folder / "model.tflite")
+    (folder / "run.pickle").write_bytes(pickle.dumps((settings, *data, steps)))
+    # A log with snapshots is cut back to the last one as its run is resumed.
+    every = settings.snapshot_every if settings.is_layerwise else 1
+    rng, log = np.random.default_rng(kills), folder / "log"
+    marks = sorted(int(v) for v in rng.integers(1, steps, kills))
+    killed = before = 0
+    for i, mark in enumerate([*marks, None]):
+        command = [sys.executable, "-c", CHILD, str(folder), "resume" if i else "new"]
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if mark is None:
+            assert child.wait(timeout=240) == 0
+            break
+        lowest = max(mark // every * every + 1 + int(rng.integers(every)), before + 1)
+        deadline = time.monotonic() + 120
+        while not (log.exists() and log.stat().st_size >= header + record * min(lowest, steps)):
+            if child.poll() is not None:
+                assert log.stat().st_size == header + record * steps, "the child failed"
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        time.sleep(float(rng.random()) * 0.003)
+        child.kill()
+        child.wait()
+        killed += child.returncode == -signal.SIGKILL
+        before = (log.stat().st_size - header) // record
+    whole = Trainer(model, settings)
+    whole.fit(*data, steps=steps, log=folder / "whole", keep="last")
+    assert log.read_bytes() == (folder / "whole").read_bytes()
+    assert (folder / "final.tflite").read_bytes() == whole.export().to_bytes()
+    return killed

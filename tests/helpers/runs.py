@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Short runs on random samples."""
+"""Short runs on random samples, and settings from one flat table of names, as ``--set`` has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflm_zo.training import Trainer
+from tflm_zo.training import Settings, Trainer, Weights, algorithm
+from tflm_zo.training.setting_names import changed
 
 
 def random_samples(
@@ -27,3 +28,18 @@ def state(trainer: Trainer) -> dict[str, bytes]:
 def packed(weights: dict[str, Any], fractions: dict[str, Any]) -> dict[str, bytes]:
     """Weights and fractions that were read or replayed, under names that tell them apart."""
     return {f"{kind}/{k}": v.tobytes() for kind, d in enumerate((weights, fractions)) for k, v in d.items()}
+
+
+def weight_settings(**given: Any) -> Settings:
+    """Of weight perturbation alone, with minibatches of 64."""
+    return changed(Settings(tasks=(Weights(),), batch_size=64), given)
+
+
+def layerwise_settings(**given: Any) -> Settings:
+    """Of node perturbation and the tasks that names add."""
+    return changed(Settings(), given)
+
+
+def settings_of(name: str, given: dict[str, Any] | None = None, **more: Any) -> Settings:
+    """Of an algorithm, with values by name."""
+    return changed(algorithm(name), {**(given or {}), **more})

@@ -43,7 +43,7 @@ def write(path, steps, resume=None, start=0, **changes):
         control.next()
         if control.report(rng.integers(-(2**31), 2**31, control.settings.batch).astype(np.int32)):
             writer.append()
-            square = control._control.mean_square
+            square = control.struct.mean_square
             records.append((control.step - 1, control.mean_loss, square, *control.coefficients))
     writer.close()
     return records
@@ -297,7 +297,7 @@ def test_measurements_stand_among_the_steps(path, every):
             if control.report(np.full(2, step, np.int32)):
                 break
         writer.append()
-        record = step, control.mean_loss, control._control.mean_square, *control.coefficients
+        record = step, control.mean_loss, control.struct.mean_square, *control.coefficients
         expected += record_bytes([record], expected)
         sizes.append((len(expected), step + 1, False))
     writer.close()

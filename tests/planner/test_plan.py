@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import tflm_zo as zo
-from helpers.counting import calls_of
 from helpers.examples import slow_but
 from helpers.injection import inject_all
+from helpers.long_runs import calls_of
 from helpers.models import MODELS
 from tflm_zo.data import Data
 from tflm_zo.firmware import BlockSearch, generate_firmware

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import REAL_MODELS
 from helpers.interpreters import require, run_plain
-from helpers.real_models import REAL_MODELS
 from tflm_zo.conversion import convert
 from tflm_zo.converters import load_model
 from tflm_zo.recalibration import Recalibration, recalibrate

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import tflm_zo as zo
-from helpers.interpreters import RUNTIMES, require, run_plain
+from helpers.interpreters import RUNTIMES, require, run, run_plain
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation, Padding
-from helpers.models.running import run
 from tflm_zo.converters import ConversionError, inject, load_model
 from tflm_zo.converters.channel_statistics import STATISTICS_NAME, read_statistics, with_statistics
 from tflm_zo.converters.model import Buffer, Model, Subgraph

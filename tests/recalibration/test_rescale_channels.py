@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.interpreters import inputs_of, run
 from helpers.models import GraphBuilder, shared_filters
 from helpers.models.graph_builder import Activation
-from helpers.models.running import random_inputs, run
 from tflm_zo.converters import load_model
 from tflm_zo.converters.rescale_channels import layers_with_filters, rescale_channels, why_fixed
 
@@ -53,7 +53,7 @@ def test_outputs_are_the_affine_map_of_what_they_were(
     shifts = scale * np.array(data.draw(st.lists(st.floats(-60, 60), min_size=channels, max_size=channels)))
     assert rescale_channels(graph, op, factors, shifts).all()
 
-    x = random_inputs(plain, seed)
+    x = inputs_of(plain, seed)
     (before,), (after,) = run(plain, x), run(model.to_bytes(), x)
     levels = (before.astype(float) - zero_point) * factors + shifts / scale + zero_point
     sure = (np.abs(before.astype(int)) < 126) & (levels > -127) & (levels < 126)
@@ -104,7 +104,7 @@ def test_a_filter_of_two_layers_stays() -> None:
     x = g.input("x", [1, 8])
     y = g.dense(x, "a", 8, Activation.NONE)
     z = g.dense(g.requantize(y, "same", x.scale, x.zero_point), "b", 8, Activation.NONE)
-    g._operators[2].inputs[1] = g._operators[0].inputs[1]
+    g.operators[2].inputs[1] = g.operators[0].inputs[1]
     model = load_model(g.build([g.dense(z, "fc", 3, Activation.NONE)]))
     reasons = [why_fixed(model.subgraphs[0], op) for op in layers_with_filters(model)]
     assert reasons == ["its filter belongs to something else, too"] * 2 + ["it computes the model's answer"]

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
-from helpers.long_logs import seed_log
+from helpers.long_runs import seed_log
 from helpers.models import MODELS
-from helpers.runs import random_samples
-from helpers.settings import layerwise_settings, weight_settings
+from helpers.runs import layerwise_settings, random_samples, weight_settings
 from tflm_zo.converters import load_model
 from tflm_zo.converters.summary import summarize
 from tflm_zo.report import TestData, page, read_run, report_model, report_runs

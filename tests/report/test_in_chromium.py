@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.chromium import Browser, browser
+from helpers.html_pages import Browser, browser
 
 PAGES = ("one", "several", "eight", "long", "model")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.commands import run
-from helpers.counting import calls_of
-from helpers.long_logs import seed_log
+from helpers.long_runs import calls_of, seed_log
 from tflm_zo.converters import load_model
 from tflm_zo.report import RunsReport, page, read_run, report_runs
 from tflm_zo.report.document import Classes, Evaluated, Evaluation, Measured, Mistake

@@ -14,8 +14,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.oracle.scalar import direction
-from helpers.runs import random_samples
-from helpers.settings import layerwise_settings, settings_of, weight_settings
+from helpers.runs import layerwise_settings, random_samples, settings_of, weight_settings
 from tflm_zo import algorithms
 from tflm_zo.converters import Model, export_model
 from tflm_zo.core import Rademacher

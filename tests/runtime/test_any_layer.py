@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers.examples import examples
-from helpers.filters_as_inputs import with_filters_as_inputs
+from helpers.graphs import with_filters_as_inputs
 from helpers.interpreters import KERNELS, require, run_plain
 from helpers.models import GraphBuilder
-from helpers.models.graph_builder import Activation, Padding
-from helpers.models.graph_file import schema
+from helpers.models.graph_builder import Activation, Padding, schema
 from tflm_zo import load_model
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from helpers.filters_as_inputs import with_filters_as_inputs
+from helpers.examples import REAL_MODELS
+from helpers.graphs import with_filters_as_inputs
 from helpers.interpreters import KERNELS, random_inputs, require, run_plain
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
 from tflm_zo import exact_delegate, load_model
 from tflm_zo.converters import Model, set_batch
 from tflm_zo.converters.model.schema import DTYPES, TensorType

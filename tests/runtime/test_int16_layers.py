@@ -14,7 +14,7 @@ from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.oracle import int16 as oracle
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 from tflm_zo.core import Gaussian, Rademacher

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import REAL_MODELS
 from helpers.injection import inject_all
 from helpers.interpreters import random_inputs, require
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
 from tflm_zo import Rademacher
 from tflm_zo.converters import Model, extract_segment, load_model, read_metadata
 from tflm_zo.runtime import InvokeError, Runtime, load

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import REAL_MODELS
 from helpers.injection import inject_all
 from helpers.interpreters import KERNELS, RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
 from tflm_zo import Model, core, load_model
 from tflm_zo.converters import possible_cuts, read_metadata, set_batch
 from tflm_zo.converters.model.schema import DTYPES

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import REAL_MODELS
 from helpers.interpreters import random_inputs, run_plain
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
 from tflm_zo import exact_delegate
 
 

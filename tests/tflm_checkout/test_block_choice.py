@@ -13,7 +13,7 @@ import pytest
 
 from cortex_m.emulator import CORES, run
 from helpers.models import MODELS, lenet5
-from helpers.settings import settings_of
+from helpers.runs import settings_of
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, replace_main
 from tflm_checkout.test_firmware import log_of, samples
 from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked, tflm_includes, tool

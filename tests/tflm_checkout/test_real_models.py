@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.real_models import REAL_MODELS
+from helpers.examples import REAL_MODELS
 from tflm_checkout.esp_nn_build import EspNnLibrary
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from cortex_m.emulator import CORES, run
+from helpers.examples import REAL_MODELS
 from helpers.injection import inject_all
 from helpers.models import residual, two_inputs
 from helpers.models.node_networks import mixer
-from helpers.real_models import REAL_MODELS
 from tflm_checkout.firmware_build import Library, build_firmware, on, replace_main
 from tflm_zo import Model, inject, load_model
 from tflm_zo.firmware import generate_firmware

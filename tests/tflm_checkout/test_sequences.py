@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.exact_gradients import samples
-from helpers.sequence_networks import sequence_network
+from helpers.keras_networks import sequence_network
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import load_model

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.injection import ALL_WEIGHTS
 from helpers.models import MODELS
-from helpers.settings import settings_of
+from helpers.runs import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import InjectSettings, read_metadata
 from tflm_zo.logs import Log, LogError, replay_log

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.core import Control
 from tflm_zo.logs import Log
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights

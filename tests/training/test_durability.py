@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.disk import Disk, fail_to_sync
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.moments import interrupt_at_call
+from helpers.moments import Disk, fail_to_sync, interrupt_at_call
 from helpers.runs import packed, random_samples, state
 from tflm_zo.core import Control
 from tflm_zo.logs import Log, LogError, LogWarning, SeedLogWriter, replay_log

@@ -13,8 +13,8 @@ import pytest
 from helpers.exact_gradients import check_gradients, samples
 from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
-from helpers.models.backward_networks import attention, other_operators, parts
 from helpers.models.graph_builder import Activation
+from helpers.models.node_networks import attention, other_operators, parts
 from tflm_zo.converters import ConversionError, inject, load_model, read_metadata
 from tflm_zo.training import (
     Exact,

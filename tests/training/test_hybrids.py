@@ -17,7 +17,7 @@ from helpers.moments import At, interrupt
 from helpers.nodes import perturb_nodes
 from helpers.oracle.control import sample_at
 from helpers.oracle.scalar import query_seed
-from helpers.settings import layerwise_settings
+from helpers.runs import layerwise_settings
 from tflm_zo import inject
 from tflm_zo.converters import read_metadata
 from tflm_zo.core import Coordinate, Rademacher, SparseUniform

@@ -11,7 +11,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 from tflm_zo.training.costs import RunCosts, SampleCosts, first_segment, run_costs

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.disk import Disk, fail_to_sync
-from helpers.moments import At, stop
+from helpers.moments import At, Disk, fail_to_sync, stop
 from helpers.node_runs import (
     EVERY,
     RECORD,

@@ -12,7 +12,6 @@ import pytest
 
 from helpers.examples import slow_but
 from helpers.interpreters import require
-from helpers.killed_runs import kill_and_resume
 from helpers.moments import At, interrupt, interrupt_at_call, interrupt_at_line, stop
 from helpers.node_runs import (
     KINDS,
@@ -32,6 +31,7 @@ from helpers.node_runs import (
     snapshot,
     train,
 )
+from helpers.processes import kill_and_resume
 from tflm_zo.core import NodeControl
 from tflm_zo.logs import Log, SnapshotLogWriter
 from tflm_zo.training import EarlyStopping, Trainer

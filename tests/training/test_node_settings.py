@@ -12,7 +12,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
-from helpers.settings import layerwise_settings
+from helpers.runs import layerwise_settings
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.model_fit import check_model

@@ -9,7 +9,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from helpers.settings import layerwise_settings
+from helpers.runs import layerwise_settings
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer
 

@@ -39,7 +39,7 @@ def positions() -> bytes:
     """A 1 x 1 convolution and a dense layer on every position of its image."""
     g = GraphBuilder(33)
     x = g.conv(g.input("image", [1, 3, 4, 5]), "conv", 6, (1, 1))
-    inputs, rms = g._weighted(x, "token", [4, 6], 0, 6, True, True)
+    inputs, rms = g.weighted(x, "token", [4, 6], 0, 6, True, True)
     y = g.value("token", [1, 3, 4, 4], 6 * rms / 255, -20, rms)
     fused = {"fusedActivationFunction": Activation.RELU}
     g.operator("FULLY_CONNECTED", inputs, [y.index], "FullyConnected", keepNumDims=True, **fused)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.exact_gradients import check_gradients, samples
+from helpers.exact_gradients import check_gradients, int8_activations, samples
 from helpers.examples import slow_but
 from helpers.interpreters import require
+from helpers.keras_networks import FORMS, TIME, sequence_network
 from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation
-from helpers.oracle.gradients import int8_activations
-from helpers.sequence_networks import FORMS, TIME, sequence_network
 from tflm_zo.converters import inject, load_model, read_metadata
 from tflm_zo.runtime import load
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, algorithm, inject_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, zo_model
 from tflm_zo.core import Rademacher
 from tflm_zo.training import SettingsError, Trainer

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from helpers.models import MODELS
-from helpers.runs import random_samples
-from helpers.settings import layerwise_settings
+from helpers.runs import layerwise_settings, random_samples
 from tflm_zo.training import Callback, RunProgress, TensorBoard, Trainer
 
 X, Y = random_samples(5, 40)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.examples import REAL_MODELS
 from helpers.models import MODELS
-from helpers.real_models import REAL_MODELS
 from tflm_zo import recalibrate
 from tflm_zo.converters import load_model
 from tflm_zo.data import Inputs

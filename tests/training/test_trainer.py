@@ -10,8 +10,7 @@ import pytest
 
 from helpers.models import MODELS
 from helpers.moments import At, stop
-from helpers.runs import state
-from helpers.settings import weight_settings
+from helpers.runs import state, weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import ConversionError, initial_weights
 from tflm_zo.core import Gaussian, SparseUniform

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from helpers.examples import slow_but
-from helpers.killed_runs import kill_and_resume
 from helpers.moments import At, interrupt, interrupt_at_call, stop
-from helpers.runs import state
-from helpers.settings import weight_settings
+from helpers.processes import kill_and_resume
+from helpers.runs import state, weight_settings
 from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control

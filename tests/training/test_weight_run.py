@@ -12,8 +12,7 @@ import pytest
 from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.oracle.weights import checksum
-from helpers.runs import state
-from helpers.settings import weight_settings
+from helpers.runs import state, weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.logs import Log, replay_log

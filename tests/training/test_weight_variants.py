@@ -15,8 +15,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
-from helpers.runs import packed, random_samples, state
-from helpers.settings import weight_settings
+from helpers.runs import packed, random_samples, state, weight_settings
 from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.logs import Log, replay_log

@@ -25,7 +25,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import interrupt_at_line
 from helpers.processes import start, wait_until
-from helpers.settings import weight_settings
+from helpers.runs import weight_settings
 from tflm_zo.converters import Model
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.data import prepare

@@ -168,7 +168,7 @@ def uint8_edges(seed: int = 13) -> bytes:
     """
     g = GraphBuilder(seed)
     pixels = g.tensor("image", [1, 8, 8, 1], TensorType.UINT8, scales=[1 / 255], zero_points=[0])
-    g._inputs.append(pixels)
+    g.inputs.append(pixels)
     x = g.quantize(pixels, "image_int8", [1, 8, 8, 1], 1 / 255, -128)
     x = g.pool(g.conv(x, "conv", 4), "pool")
     x = g.softmax(g.dense(x, "fc", 5, Activation.NONE), "softmax")
@@ -196,9 +196,9 @@ def shared_filters(share_tensor: bool) -> bytes:
     y = g.dense(x, "a", 8, Activation.NONE)
     y = g.requantize(y, "same", x.scale, x.zero_point)
     z = g.dense(y, "b", 8, Activation.NONE)
-    first, second = g._operators[0], g._operators[2]
+    first, second = g.operators[0], g.operators[2]
     for i in (1, 2):
-        a, b = g._tensors[first.inputs[i]], g._tensors[second.inputs[i]]
+        a, b = g.tensors[first.inputs[i]], g.tensors[second.inputs[i]]
         b.buffer, b.quantization = a.buffer, a.quantization
     if share_tensor:
         second.inputs[2] = first.inputs[2]

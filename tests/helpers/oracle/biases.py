@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from . import bits, chain
+from . import chain
+from .node_rules import pseudo_stochastic
 from .scalar import COORDINATE, GAUSSIAN
 from .stream import Dist, direction, rounding
 from .weights import Pairs, grouped
@@ -83,5 +84,5 @@ def update_bits(
     """zo_update_bits_s8."""
     shift = max(0, dist.z_max.bit_length() - bits_of_step)
     z = direction(dist, seed, stream, biases.size)
-    moves = [-UNIT * bits.pseudo_stochastic(sign * int(v), shift) for v in z]
+    moves = [-UNIT * pseudo_stochastic(sign * int(v), shift) for v in z]
     return _moved(biases, np.array(moves, np.int64), np.ones(biases.size, bool))

@@ -15,12 +15,11 @@ from tflm_zo.runtime import load
 from tflm_zo.training import Exact
 from tflm_zo.training import Settings as RunSettings
 
-from . import node_step, nodes
+from . import node_run, nodes
 from .control import sample_at
 from .fixed_losses import cross_entropy_error
 from .node_draws import rows_of, stored
-from .node_run import LINEAR, ONE, Settings, Task
-from .node_step import Scale
+from .node_run import LINEAR, ONE, Scale, Settings, Task
 
 Array = np.ndarray[Any, Any]
 
@@ -188,7 +187,7 @@ class NodeTraining:
         seeds = [s.seed(step, asking, q) for q in range(s.tasks[asking].queries)]
         e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
         g = nodes.gradient(layer, e, inputs, outputs)
-        steps, self.means[t] = node_step.steps(g, shift, self.means[t], s.task_rate(step, t), s.clip)
+        steps, self.means[t] = node_run.steps(g, shift, self.means[t], s.task_rate(step, t), s.clip)
         if steps is not None:
             self._move(step, t, steps, g[0].size)
 
@@ -202,9 +201,9 @@ class NodeTraining:
         rows = rows_of(layer, weights).ravel()
         if tensor.name in self.fractions:
             fractions = rows_of(layer, self.fractions[tensor.name]).ravel()
-            node_step.move_16(rows, fractions, steps, limit)
+            node_run.move_16(rows, fractions, steps, limit)
             self.fractions[tensor.name] = stored(layer, fractions)
         else:
             seed = self.s.rounding_seed(step, t)
-            node_step.move_8(rows, steps, limit, seed, tensor.stream, tensor.channels)
+            node_run.move_8(rows, steps, limit, seed, tensor.stream, tensor.channels)
         self.weights[tensor.name] = stored(layer, rows)

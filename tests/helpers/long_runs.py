@@ -1,10 +1,13 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Logs of long runs that nobody has trained, written as ``zo_log.h`` specifies them."""
+"""Long runs: their logs, and work that is counted, which is the same on every machine."""
 
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +16,6 @@ from tflm_zo.core import SeedLogHeader
 from tflm_zo.logs import fingerprint
 from tflm_zo.training import Settings, Weights
 from tflm_zo.training.integers import weight_integers
-
-__all__ = ["seed_log"]
 
 
 def seed_log(model: Model, steps: int) -> tuple[bytes, list[float]]:
@@ -31,3 +32,20 @@ def seed_log(model: Model, steps: int) -> tuple[bytes, list[float]]:
         checksum = zlib.crc32(record, checksum)
         parts += [record, struct.pack("<I", checksum)]
     return b"".join(parts), (losses / 65536).tolist()
+
+
+def calls_of(do: Callable[[], Any]) -> int:
+    """Calls of functions, Python's and C's, that `do` makes in this thread."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+    return calls
