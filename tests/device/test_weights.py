@@ -51,7 +51,9 @@ def run_from(
             parts.append({})
             for tensor in runtime.metadata.trainable:
                 if tensor.name in kind:
-                    parts[-1][tensor.name] = np.frombuffer(weights, tensor.dtype, tensor.size, at)
+                    parts[-1][tensor.name] = np.frombuffer(weights, tensor.dtype, tensor.size, at).reshape(
+                        tensor.shape
+                    )
                     at += tensor.nbytes
         runtime.write_weights(*parts)
 

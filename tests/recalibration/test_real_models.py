@@ -15,9 +15,9 @@ from helpers.examples import REAL_MODELS
 from helpers.interpreters import require, run_plain
 from tflm_zo.conversion import convert
 from tflm_zo.converters import load_model
+from tflm_zo.firmware.arena import recorded_bytes
 from tflm_zo.recalibration import Recalibration, recalibrate
 from tflm_zo.recalibration.running_moments import corrected_layers
-from tflm_zo.runtime.arena import arena_bytes
 
 DATA = os.environ.get("TFLM_ZO_DATA")
 
@@ -38,7 +38,7 @@ def test_weights_operators_arena_and_bits(read: Callable[[], bytes]) -> None:
         assert a.inputs[1].numpy().tobytes() == b.inputs[1].numpy().tobytes()
         assert a.inputs[1].quantization.scales.shape == b.inputs[1].quantization.scales.shape
     data = result.model.to_bytes()
-    assert arena_bytes(load_model(data)) == arena_bytes(model)
+    assert recorded_bytes(load_model(data)) == recorded_bytes(model)
     for i in range(2):
         outputs = [run_plain(data, r, [new[i : i + 1]])[0] for r in ("litert", "tflm")]
         assert np.array_equal(*outputs)

@@ -214,9 +214,9 @@ def test_write_weights() -> None:
     name = runtime.metadata.trainable[0].name
     value = runtime.read_weights()[name]
     for weights, fractions, message in [
-        ({"nothing": value}, None, "no trainable tensor 'nothing'; there are"),
-        ({name: value[:1]}, None, "expected int8"),
-        ({name: value.astype(np.int16)}, None, "got int16"),
+        ({"nothing": value}, None, "`nothing` is no trainable filter tensor; there are"),
+        ({name: value[:1]}, None, "needs int8"),
+        ({name: value.astype(np.int16)}, None, "not int16"),
         ({name: np.full(value.shape, 126, np.int8)}, None, r"within \+-125"),
         ({name: np.full(value.shape, -128, np.int8)}, None, r"within \+-125"),
         ({}, {name: value}, "8-bit update"),

@@ -113,6 +113,22 @@ def _round(size: int) -> int:
 _known: dict[bytes, dict[str, int]] = {}
 
 
+def recorded_bytes(model: Model) -> int:
+    """Returns the bytes of the arena that TFLM's recording allocator counts for a single-subgraph model on a
+    64-bit host.
+
+    Args:
+        model: a plain or ZO model.
+
+    Raises:
+        ConversionError: TFLM refuses the model, or is not installed.
+    """
+    found = _recorded([model])
+    if found is None:
+        raise ConversionError("TFLM, which measures the arena, is not installed: pip install 'tflm_zo[tflm]'")
+    return found[0]["total"]
+
+
 def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
     contents = [model.to_bytes() for model in models]
     digests = [hashlib.sha256(content).digest() for content in contents]

@@ -12,12 +12,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..converters import (
-    Model,
-    WeightArray,
-    can_change_batch,
-    extract_segment,
-)
+from ..converters import Model, WeightArray, can_change_batch, extract_segment
+from ..converters.initial_weights import checked_weights
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.inputs import Inputs, ModelError
@@ -27,7 +23,6 @@ from .lane import Fed, Lane, Reader
 from .lanes import Lanes
 from .segment import Segment
 from .status import Status
-from .written_weights import checked_weights
 
 __all__ = ["Runtime"]
 
@@ -399,8 +394,17 @@ class Runtime(Inputs, ABC):
         Raises:
             ValueError: a name is unknown, or a shape, dtype or range is wrong; nothing is changed.
         """
-        kept = {name: fraction is not None for name, (_, fraction) in self._views.items()}
-        weights, given = checked_weights(self._metadata, kept, weights, fractions or {})
+        weights = checked_weights(self._metadata, weights, "weights")
+        given = checked_weights(self._metadata, fractions or {}, "fractions")
+        limit = 127 - self._metadata.headroom
+        for name, array in weights.items():
+            if array.dtype == np.int8 and np.abs(array.astype(np.int16)).max() > limit:
+                raise ValueError(f"weights: {name}: expected values within +-{limit}")
+        for name in given:
+            if self._views[name][1] is None:
+                raise ValueError(
+                    f"fractions: {name}: the model keeps none, as biases and the 8-bit update have none"
+                )
         for name, array in weights.items():
             view, fraction = self._views[name]
             view[:] = array.reshape(-1)
