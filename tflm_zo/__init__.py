@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .recalibration import RunningMoments
     from .recalibration.recalibrate import recalibrate
     from .report import write_report
-    from .runtime.exact_delegate import exact_delegate
+    from .runtime.litert import exact_delegate
     from .training import (
         Callback,
         Checkpoint,
@@ -155,7 +155,7 @@ _HOMES: Final = {
     "recalibration": ("RunningMoments",),
     "recalibration.recalibrate": ("recalibrate",),
     "report": ("write_report",),
-    "runtime.exact_delegate": ("exact_delegate",),
+    "runtime.litert": ("exact_delegate",),
     "training": (
         "CSVLogger",
         "Callback",

@@ -396,8 +396,6 @@ const zo_declaration zo_declarations[] = {
            zo_snapshot_task*, uint32_t, uint32_t*, uint32_t*, int32_t*, zo_scale*),
   FUNCTION(void, zo_snapshot_write_record, uint32_t, int32_t, uint32_t, uint8_t*),
   FUNCTION(zo_status, zo_snapshot_read_record, const uint8_t*, uint32_t, uint32_t*, int32_t*),
-  FUNCTION(uint64_t, zo_step_record_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
-  FUNCTION(uint64_t, zo_measurement_at, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_due, uint32_t, uint32_t, uint32_t),
   FUNCTION(uint32_t, zo_measurement_number, uint32_t, uint32_t),
   FUNCTION(int, zo_measurement_is_better, const zo_measurement*, const zo_measurement*, uint32_t),

@@ -43,10 +43,9 @@ from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
-from tflm_zo.logs.padding import unpadded
+from tflm_zo.logs.layout import unpadded
 from tflm_zo.runtime import available
-from tflm_zo.runtime.engine import Engine
-from tflm_zo.runtime.errors import InvokeError
+from tflm_zo.runtime.engine import Engine, InvokeError
 from tflm_zo.runtime.litert import InterpreterEngine, LiteRTRuntime
 from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 

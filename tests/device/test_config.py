@@ -16,7 +16,7 @@ from helpers.models import MODELS
 from tflm_zo import load_model
 from tflm_zo.firmware import Firmware
 from tflm_zo.logs import Log
-from tflm_zo.logs.padding import padded
+from tflm_zo.logs.layout import padded
 
 pytestmark = needs_compiler
 UNITS = (1, 4, 32)

@@ -33,7 +33,7 @@ from tflm_zo import load_model
 from tflm_zo import runtime as runtimes
 from tflm_zo.data import prepare
 from tflm_zo.logs import Log
-from tflm_zo.logs.padding import unpadded
+from tflm_zo.logs.layout import unpadded
 
 LIBRARY = next(lib for lib in LIBRARIES if lib.core == "cortex-m4" and lib.cmsis_nn)
 ALGORITHMS = ("node", "weight")

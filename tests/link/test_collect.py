@@ -22,7 +22,7 @@ from link.direct import CLOCK, DirectPort, HostKilledError
 from logs.test_padding import padded
 from tflm_zo.link import Link, LinkError, collect
 from tflm_zo.logs import Log
-from tflm_zo.logs.padding import unpadded
+from tflm_zo.logs.layout import unpadded
 
 pytestmark = needs_compiler
 

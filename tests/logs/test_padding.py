@@ -19,9 +19,9 @@ from device.runs import RUNS, STEPS, desktop, samples, zo_model
 from tflm_zo import Trainer
 from tflm_zo.converters import read_metadata
 from tflm_zo.logs import Log, LogError, replay_log
+from tflm_zo.logs.layout import padded as padded_by_us
+from tflm_zo.logs.layout import unit_of, unpadded
 from tflm_zo.logs.live_log import LiveLog
-from tflm_zo.logs.padding import padded as padded_by_us
-from tflm_zo.logs.padding import unit_of, unpadded
 
 #: Name, steps between measurements.
 LOGS = (("weight", 0), ("weight, segments", 4), ("node", 0), ("exact head", 2), ("biases, too", 0))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.oracle.scalar import query_seed
 from tflm_zo.converters import load_model
-from tflm_zo.core import Control, CSettings, Measurement, SeedLogHeader, SparseUniform
-from tflm_zo.logs import IncompleteHeaderError, Log, LogError, SeedLogWriter, fingerprint
+from tflm_zo.core import Control, CSettings, Measurement, SeedLogHeader, SparseUniform, StepRecord
+from tflm_zo.logs import IncompleteHeaderError, Log, LogError, LogWriter, fingerprint
 
 MARK = bytes(range(100, 116))
 SETTINGS = (0xFFFFFFFE, 9, 11, 2, 1, 3, 1, 2, None, 65536, 7, 1, 2, 3, 4, 5, 6, 0)
@@ -32,17 +33,21 @@ def integers(**changes) -> CSettings:
     return s
 
 
-def write(path, steps, resume=None, start=0, **changes):
+def log_writer(path, control, every=0, **more):
+    return LogWriter(path, SeedLogHeader(control.settings, MARK, every), **more)
+
+
+def write(path, steps, start=0, **changes):
     """A log of so many steps; returns what each record must hold."""
     control = Control(integers(**changes), 100, [])
     if start:
         control.resume(start, Log.read(path).mean_squares[-1])
-    writer = SeedLogWriter(path, control, MARK, resume)
+    writer = log_writer(path, control, keep=(start, 0) if start else None)
     rng, records = np.random.default_rng(start), []
     while len(records) < steps:
         control.next()
         if control.report(rng.integers(-(2**31), 2**31, control.settings.batch).astype(np.int32)):
-            writer.append()
+            writer.append(partial(StepRecord.write, control))
             square = control.struct.mean_square
             records.append((control.step - 1, control.mean_loss, square, *control.coefficients))
     writer.close()
@@ -189,7 +194,7 @@ def test_resume_cuts_the_torn_record_off(path, torn):
     path.write_bytes(data[: 132 + 4 * 32 + torn])
     log = Log.read(path)
     assert len(log.steps) == 4
-    more = write(path, 5, resume=log.whole_bytes, start=4)
+    more = write(path, 5, start=4)
     kept = data[: 132 + 4 * 32]
     assert path.read_bytes() == kept + record_bytes(more, kept)
     assert [r[0] for r in whole[4:]] == [r[0] for r in more]
@@ -197,14 +202,14 @@ def test_resume_cuts_the_torn_record_off(path, torn):
 
 def test_keep(path):
     control = Control(integers(), 100, [])
-    writer = SeedLogWriter(path, control, MARK)
+    writer = log_writer(path, control)
     sizes = [path.stat().st_size]
     for _ in range(3):
         while True:
             control.next()
             if control.report(np.zeros(2, np.int32)):
                 break
-        writer.append()
+        writer.append(partial(StepRecord.write, control))
         sizes.append(path.stat().st_size)
     assert sizes == [132, 164, 196, 228]  # each record is with the operating system at once
     writer.keep(5, 0)
@@ -280,13 +285,13 @@ def measured(step, loss):
 def test_measurements_stand_among_the_steps(path, every):
     """Bytes and offsets as zo_measurement.h has them; cut anywhere, what is whole before the cut is read."""
     control = Control(integers(steps=9), 100, [])
-    writer = SeedLogWriter(path, control, MARK, measure_every=every)
+    writer = log_writer(path, control, every)
     expected, sizes = header_bytes(measure_every=every), []
     losses = {0: 50, 9: -(2**40)}
     for step in range(10):
         if step % every == 0 or step == 9:
             m = measured(step, losses.get(step, 100 - step))
-            writer.append_measurement(m)
+            writer.append(m.to_bytes)
             body = struct.pack("<IIqII", step, 7, m.loss_sum, 3, 0xC0FFEE)
             expected += body + struct.pack("<I", zlib.crc32(body, int.from_bytes(expected[-4:], "little")))
             sizes.append((len(expected), step, True))
@@ -296,7 +301,7 @@ def test_measurements_stand_among_the_steps(path, every):
             control.next()
             if control.report(np.full(2, step, np.int32)):
                 break
-        writer.append()
+        writer.append(partial(StepRecord.write, control))
         record = step, control.mean_loss, control.struct.mean_square, *control.coefficients
         expected += record_bytes([record], expected)
         sizes.append((len(expected), step + 1, False))

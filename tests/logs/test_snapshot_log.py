@@ -22,9 +22,11 @@ from tflm_zo.core import (
     NodeState,
     NodeTask,
     Rademacher,
+    SnapshotLogHeader,
     TaskEntry,
+    write_step_record,
 )
-from tflm_zo.logs import Log, LogError, SnapshotLogWriter, data_checksum, fingerprint
+from tflm_zo.logs import Log, LogError, LogWriter, data_checksum, fingerprint
 
 STEPS, INTERVAL, MARK, DATA = 9, 2, bytes(range(16)), 0xABCDEF
 LAYER = NodeLayer(in_c=3, out_c=2)
@@ -56,15 +58,20 @@ class Run:
         self.control.resume(step, [NodeState(2**31 + step, -20 - step)], 100 * step)
         return np.full(TENSOR, step, np.int8)
 
-    def writer(self, path: Path, every: int = 0, **more: Any) -> SnapshotLogWriter:
-        tasks, size = [TaskEntry.of(self.task, [4])], TENSOR
-        return SnapshotLogWriter(
-            path, self.control, tasks, MARK, INTERVAL, size, DATA, measure_every=every, **more
-        )
+    def writer(
+        self, path: Path, every: int = 0, *, tensor: int = 4, mark: bytes = MARK, **more: Any
+    ) -> LogWriter:
+        tasks = (TaskEntry.of(self.task, [tensor]),)
+        header = SnapshotLogHeader(self.control.node_settings, tasks, mark, INTERVAL, TENSOR, DATA, every)
+        return LogWriter(path, header, **more)
 
 
 def measured(step: int) -> Measurement:
     return Measurement(step, 10, 1000 - step, step, DATA)
+
+
+def append(writer: LogWriter, step: int, loss: float) -> None:
+    writer.append(lambda owner: write_step_record(step, round(loss * 65536), owner))
 
 
 def write(path: Path, steps: int, every: int = 0, **more: Any) -> None:
@@ -72,14 +79,14 @@ def write(path: Path, steps: int, every: int = 0, **more: Any) -> None:
     writer = run.writer(path, every, **more)
     for step in range(steps + 1):
         if step:
-            writer.append(step - 1, step / 4)
+            append(writer, step - 1, step / 4)
         weights = run.at(step) if step else None
         if every and step % every == 0:
-            writer.append_measurement(measured(step))
+            writer.append(measured(step).to_bytes)
             if step:
-                writer.best_snapshot(step // every, [weights])
-        if step and writer.is_due:
-            writer.snapshot([weights])
+                writer.best_snapshot(run.control, step // every, [weights])
+        if step and writer.is_due(step):
+            writer.snapshot(run.control, [weights])
     writer.close()
 
 
@@ -185,14 +192,14 @@ def test_a_resumed_log_ends_with_the_same_bytes(steps: int, tmp_path: Path) -> N
     write(tmp_path / "log", min(steps + 1, STEPS))
     run = Run()
     run.at(steps)
-    writer = run.writer(tmp_path / "log", resume=0)
+    writer = run.writer(tmp_path / "log", keep=(steps, 0))
     assert len(Log.read(tmp_path / "log").losses) == steps
     assert writer.snapshot_step == steps
     for before, step in pairwise(range(steps, STEPS + 1)):
-        writer.append(before, step / 4)
+        append(writer, before, step / 4)
         weights = run.at(step)
-        if writer.is_due:
-            writer.snapshot([weights])
+        if writer.is_due(step):
+            writer.snapshot(run.control, [weights])
     assert writer.whole(3, 0) == (tmp_path / "whole").read_bytes()[: HEADER + 2 * SLOT + 36]
     writer.close()
     assert (tmp_path / "log").read_bytes() == (tmp_path / "whole").read_bytes()
@@ -203,9 +210,7 @@ def test_a_log_belongs_to_its_model(tmp_path: Path) -> None:
     write(tmp_path / "log", 3)
     with pytest.raises(LogError, match="of another model"):
         Log.read(tmp_path / "log").check_model(model)
-    run = Run()
-    tasks = [TaskEntry.of(run.task, [40])]
-    SnapshotLogWriter(tmp_path / "own", run.control, tasks, fingerprint(model), 2, 6, DATA).close()
+    Run().writer(tmp_path / "own", tensor=40, mark=fingerprint(model)).close()
     with pytest.raises(LogError, match="trainable tensor 40"):
         Log.read(tmp_path / "own").check_model(model)
 

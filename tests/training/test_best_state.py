@@ -18,7 +18,7 @@ from helpers.moments import At, interrupt, stop
 from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
-from tflm_zo.logs import Log, LogError, SeedLogWriter, SnapshotLogWriter, replay_log
+from tflm_zo.logs import Log, LogError, LogWriter, replay_log
 from tflm_zo.training import (
     Callback,
     RunProgress,
@@ -255,15 +255,14 @@ def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
 def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the file held after a write, a run that goes on from it ends with the same bytes."""
     states: list[bytes] = []
-    owner, name = (SeedLogWriter, "_write") if kind == "weight" else (SnapshotLogWriter, "_write_at")
-    real = getattr(owner, name)
+    real = LogWriter._write_at
 
     def write(self: Any, *arguments: Any) -> None:
         real(self, *arguments)
         states.append((tmp_path / "whole").read_bytes() if (tmp_path / "whole").exists() else b"")
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, write)
+        patch.setattr(LogWriter, "_write_at", write)
         whole, history = run(kind, tmp_path / "whole")
     expected = (tmp_path / "whole").read_bytes()
     assert len(states) >= STEPS + 5

@@ -9,6 +9,7 @@ import io
 import os
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import Disk, fail_to_sync, interrupt_at_call
 from helpers.runs import packed, random_samples, state
-from tflm_zo.core import Control
-from tflm_zo.logs import Log, LogError, LogWarning, SeedLogWriter, replay_log
+from tflm_zo.core import Control, SeedLogHeader, StepRecord
+from tflm_zo.logs import Log, LogError, LogWarning, LogWriter, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
 from tflm_zo.training.integers import weight_integers
 
@@ -70,15 +71,15 @@ def test_the_log_alone_ends_with_a_whole_record(tmp_path: Path, monkeypatch: pyt
     """Whoever else writes one: a record that does not fit leaves nothing of itself."""
     control = Control(weight_integers(SETTINGS, steps=5, samples=8, batch=4, weights=9, blocks=1), 100, [0])
     Disk(monkeypatch, HEADER + 2 * RECORD - 1)
-    writer = SeedLogWriter(tmp_path / "log", control, bytes(16))
+    writer = LogWriter(tmp_path / "log", SeedLogHeader(control.settings, bytes(16), 0))
     for full in (False, True):
         while control.next() and not control.report(np.zeros(4, np.int32)):
             pass
         if full:
             with pytest.raises(OSError, match="No space left"):
-                writer.append()
+                writer.append(partial(StepRecord.write, control))
         else:
-            writer.append()
+            writer.append(partial(StepRecord.write, control))
         assert (tmp_path / "log").stat().st_size == HEADER + RECORD
     writer.close()
     log = Log.read(tmp_path / "log")
@@ -153,17 +154,17 @@ def test_how_often_the_log_is_brought_to_the_disk(
 ) -> None:
     """Steps take 0.3 s here: 2.7 s in all."""
     now, calls = [1000.0], [0]
-    real_append, real_fsync = SeedLogWriter.append, os.fsync
+    real_append, real_fsync = LogWriter.append, os.fsync
 
-    def append(self: Any) -> None:
+    def append(self: Any, record: Any) -> None:
         now[0] += 0.3
-        real_append(self)
+        real_append(self, record)
 
     def fsync(handle: int) -> None:
         calls[0] += 1
         real_fsync(handle)
 
-    monkeypatch.setattr(SeedLogWriter, "append", append)
+    monkeypatch.setattr(LogWriter, "append", append)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(os, "fsync", fsync)
     train(tmp_path / "log", sync_every=every)
@@ -197,7 +198,7 @@ def test_ctrl_c_at_the_record(
     """Ctrl-C between a step's last loss and the record that makes it count: all agree on the step before."""
     log = tmp_path / "log"
     with monkeypatch.context() as patch:
-        interrupt_at_call(patch, SeedLogWriter, "append", 5, when)
+        interrupt_at_call(patch, LogWriter, "append", 5, when)
         trainer = train(log)
     assert trainer.interrupted
     assert trainer.step == len(Log.read(log).steps) == 4

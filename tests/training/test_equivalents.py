@@ -13,7 +13,7 @@ from helpers.examples import slow_but
 from helpers.moments import At, stop
 from helpers.runs import random_samples
 from helpers.weight_runs import SETTINGS, X, Y, zo_model
-from tflm_zo.runtime.lanes import Lanes
+from tflm_zo.runtime.lane import Lanes
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, random_walks
 from tflm_zo.training.node_run import NodeRun
 

@@ -33,7 +33,7 @@ from helpers.node_runs import (
 )
 from helpers.processes import kill_and_resume
 from tflm_zo.core import NodeControl
-from tflm_zo.logs import Log, SnapshotLogWriter
+from tflm_zo.logs import Log, LogWriter
 from tflm_zo.training import EarlyStopping, Trainer
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.setting_names import changed
@@ -72,7 +72,7 @@ def test_interrupted_around_any_call(
         if place == "invoke":
             owner: Any = type(trainer.runtime)
         else:
-            owner = NodeControl if hasattr(NodeControl, place) else SnapshotLogWriter
+            owner = NodeControl if hasattr(NodeControl, place) else LogWriter
         name = "capture_head" if place == "capture" and kind == "head" else place
         with monkeypatch.context() as patch:
             interrupt_at_call(patch, owner, name, int(rng.integers(1, calls + 1)), when)
@@ -90,7 +90,7 @@ def test_interrupted_around_any_call(
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C before random lines of Python that a step consists of."""
-    files = ("node_run.py", "snapshot_log_writer.py", "log_file.py", "node_control.py")
+    files = ("node_run.py", "writer.py", "node_control.py")
     left = interrupt_at_line(monkeypatch, NodeRun, "advance", files)
     train(tmp_path / "whole", kind)
     lines = 2**62 - left[0]
@@ -116,7 +116,7 @@ def test_interrupted_again_and_again(tmp_path: Path) -> None:
     check_resumed(tmp_path / "log")
 
 
-@pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (SnapshotLogWriter, "keep")])
+@pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (LogWriter, "keep")])
 def test_interrupted_while_going_back(
     owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from helpers.runs import state, weight_settings
 from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control
-from tflm_zo.logs import Log, LogError, SeedLogWriter, replay_log
+from tflm_zo.logs import Log, LogError, LogWriter, replay_log
 from tflm_zo.training import Callback, RunProgress, Settings, Trainer
 
 STEPS, HEADER, RECORD = 17, 132, 28
@@ -81,7 +81,7 @@ def test_interrupted_anywhere(
         # The model of 8 bits has its minibatches passed forward in one invoke: three evaluations a step.
         calls = min(most, 3 * STEPS) if kind == "8" else most
         trainer, log, call = make(kind), tmp_path / f"log{round_}", int(rng.integers(1, calls))
-        owner = {"invoke": type(trainer.runtime), "append": SeedLogWriter}.get(place, Control)
+        owner = {"invoke": type(trainer.runtime), "append": LogWriter}.get(place, Control)
         with monkeypatch.context() as patch:
             left = interrupt_at_call(patch, owner, place, call, when)
             try:

@@ -23,7 +23,7 @@ from ..converters.rebatch import set_batch
 from ..converters.settings import InjectSettings
 from ..io.arrays import Array
 from ..io.errors import DataError
-from ..runtime.exact_delegate import exact_delegate
+from ..runtime.litert import exact_delegate
 
 __all__ = [
     "ConversionReport",

@@ -7,7 +7,7 @@ import ctypes
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from .loader import constants, library, structs
 from .node_control import NodeControl
 from .node_layer import NodeState
 from .node_settings import NodeRules, NodeTask, TaskKind
+from .seed_log_format import StepRecord
 
 __all__ = [
     "BEST_SLOT",
@@ -24,9 +25,6 @@ __all__ = [
     "Snapshot",
     "SnapshotLogHeader",
     "TaskEntry",
-    "measurement_at",
-    "read_step_record",
-    "step_record_at",
     "write_step_record",
 ]
 
@@ -91,6 +89,8 @@ class SnapshotLogHeader:
         weight_bytes: bytes of a snapshot's weights.
         data_checksum: checksum of the training data.
         measure_every: steps between measurements; 0: never.
+        is_chained: False: the checksum of every record continues that of the header.
+        record_bytes: bytes of a step's record.
     """
 
     node_settings: Any
@@ -100,6 +100,8 @@ class SnapshotLogHeader:
     weight_bytes: int
     data_checksum: int
     measure_every: int
+    is_chained: ClassVar[bool] = False
+    record_bytes: ClassVar[int] = SNAPSHOT_RECORD_BYTES
 
     @staticmethod
     def size_of(tasks: int) -> int:
@@ -173,6 +175,15 @@ class SnapshotLogHeader:
             int(header.measure_every),
         )
 
+    def read_record(self, data: bytes, checksum: int) -> StepRecord | None:
+        """Returns the record in some bytes; None if it is not whole or its checksum is wrong."""
+        step, loss = ctypes.c_uint32(), ctypes.c_int32()
+        if len(data) < SNAPSHOT_RECORD_BYTES:
+            return None
+        if library().zo_snapshot_read_record(data, checksum, ctypes.byref(step), ctypes.byref(loss)):
+            return None
+        return StepRecord(step.value, loss.value)
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -230,28 +241,8 @@ class Snapshot:
         return cls(number.value, step.value, tuple(map(NodeState.of, states)), largest.value, weights)
 
 
-def step_record_at(begin: int, every: int, step: int) -> int:
-    """Returns the offset of a step's record from the first record, with the measurements before it."""
-    return int(library().zo_step_record_at(begin, SNAPSHOT_RECORD_BYTES, every, 1, step))
-
-
-def measurement_at(begin: int, every: int, number: int) -> int:
-    """Returns the offset of a measurement's record from the first record."""
-    return int(library().zo_measurement_at(begin, SNAPSHOT_RECORD_BYTES, every, 1, number))
-
-
 def write_step_record(step: int, mean_loss: int, owner: int) -> bytes:
-    """The record of a finished step, whose mean loss has the unit 2^-16 nat."""
+    """Returns a snapshot log's record of a finished step, whose mean loss has the unit 2^-16 nat."""
     record = ctypes.create_string_buffer(SNAPSHOT_RECORD_BYTES)
     library().zo_snapshot_write_record(step, mean_loss, owner, record)
     return record.raw
-
-
-def read_step_record(record: bytes, owner: int) -> tuple[int, int] | None:
-    """Number and mean loss of a step; None where the record is not whole or its checksum is wrong."""
-    step, loss = ctypes.c_uint32(), ctypes.c_int32()
-    if len(record) < SNAPSHOT_RECORD_BYTES:
-        return None
-    if library().zo_snapshot_read_record(record, owner, ctypes.byref(step), ctypes.byref(loss)):
-        return None
-    return step.value, loss.value

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..converters.metadata import ZoMetadata
-from ..core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES, SeedLogRecord, SnapshotLogHeader
+from ..core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES, SnapshotLogHeader, StepRecord
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan
 
 __all__ = ["LogSize", "log_size_of"]
@@ -33,7 +33,7 @@ def log_size_of(metadata: ZoMetadata, run: RunPlan) -> LogSize:
         sizes = [log_size_of(metadata, block.run) for block in run.blocks]
         return LogSize(max(s.header for s in sizes), SNAPSHOT_RECORD_BYTES, max(s.slot for s in sizes))
     if not isinstance(run, NodeRunPlan):
-        return LogSize(SEED_LOG_HEADER_BYTES, SeedLogRecord.size_of(run.value("queries")))
+        return LogSize(SEED_LOG_HEADER_BYTES, StepRecord.size_of(run.value("queries")))
     tensors = {i for task in run.tasks for i in range(task.first_tensor, task.first_tensor + task.tensors)}
     slot = SnapshotLogHeader.slot_of(len(run.tasks), metadata.bytes_of(tensors))
     return LogSize(SnapshotLogHeader.size_of(len(run.tasks)), SNAPSHOT_RECORD_BYTES, slot)

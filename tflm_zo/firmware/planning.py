@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..converters import ConversionError, Model, load_model, read_metadata
-from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, NodeTask, SeedLogRecord
+from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, NodeTask, StepRecord
 from ..data import Data, Inputs, Samples, prepare
 from ..runtime import load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
@@ -139,7 +139,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
         weights=sum(t.trained for t in metadata.trainable),
         blocks=len(metadata.blocks),
     )
-    _check_log(SeedLogRecord.size_of(numbers.queries), steps)
+    _check_log(StepRecord.size_of(numbers.queries), steps)
     return WeightRunPlan(numbers.numbers(), {}, words, block_segments=tuple(block_segments(metadata)))
 
 

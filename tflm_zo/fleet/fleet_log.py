@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, read_metadata
-from ..core import SEED_LOG_HEADER_BYTES, Control, SeedLogHeader, SeedLogRecord
-from ..logs import SeedLogWriter, fingerprint
+from ..core import SEED_LOG_HEADER_BYTES, Control, SeedLogHeader, StepRecord
+from ..logs import LogWriter, fingerprint
 from ..training.checks import SettingsError
 from ..training.costs import block_segments
 from ..training.integers import weight_integers
@@ -72,26 +72,27 @@ class FleetLog(Position):
             weights=sum(t.trained for t in metadata.trainable),
             blocks=len(metadata.blocks),
         )
-        mark = fingerprint(model)
-        super().__init__(model, SeedLogHeader(integers, mark, 0).to_bytes())
+        header = SeedLogHeader(integers, fingerprint(model), 0)
+        super().__init__(model, header.to_bytes())
         self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
         self._path, self._records = Path(path), bytearray()
-        kept = self._resumed() if resume and self._path.is_file() else None
-        self._writer = SeedLogWriter(path, self._control, mark, resume=kept, replace=replace)
+        exists = resume and self._path.is_file()
+        keep = (self.step, 0) if exists and self._resume() else None
+        self._writer = LogWriter(path, header, keep=keep, replace=replace or exists)
 
-    def _resumed(self) -> int:
-        """Takes the steps of the log; returns its bytes that are whole."""
+    def _resume(self) -> bool:
+        """Takes the steps of the log; returns whether it has a whole header."""
         data = self._path.read_bytes()
         head, records = data[:SEED_LOG_HEADER_BYTES], data[SEED_LOG_HEADER_BYTES:]
         if len(head) < SEED_LOG_HEADER_BYTES:
-            return 0
+            return False
         if head != self.header:
             raise FleetError(f"{self._path} is of another run: other settings, model or number of steps")
         # What follows the last whole record is a write that was interrupted.
         self._records += records[: len(self._following(records)) * self.record_bytes]
         self.take(bytes(self._records))
         self._control.resume(self.step, self.mean_square)
-        return SEED_LOG_HEADER_BYTES + len(self._records)
+        return True
 
     @property
     def steps(self) -> int:
@@ -160,9 +161,9 @@ class FleetLog(Position):
             raise FleetError(f"the run is over: it has {self.steps} steps")
         clamped = [max(-_MOST_MEAN, min(v, _MOST_MEAN)) for v in d]
         self._control.decide(np.array(clamped, np.int64), max(-_MOST_MEAN, min(loss, _MOST_MEAN)))
-        record = SeedLogRecord.write(self._control, self.checksum)
+        record = StepRecord.write(self._control, self.checksum)
         try:
-            self._writer.append()
+            self._writer.append(lambda _: record)
         except OSError:
             self._control.resume(self.step, self.mean_square)
             raise

@@ -21,7 +21,7 @@ from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader
 from ..core.loader import constants
 from ..link import FleetState, Link, LinkError, NoAnswerError, RefusedError
 from ..link.link import Port
-from ..logs.beginning import ending
+from ..logs.layout import ending
 from .answer import Answer, sum_of
 from .errors import FleetError
 from .position import Position

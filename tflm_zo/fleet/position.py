@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import core
 from ..converters import Model, read_metadata
-from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader, SeedLogRecord
+from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader, StepRecord
 from ..logs import MAGIC, Log, fingerprint
-from ..logs.beginning import SEED_LOG, ending
+from ..logs.layout import SEED_LOG, ending
 from ..logs.replay import Arrays, Replay
 from .errors import FleetError
 
@@ -55,7 +55,7 @@ class Position:
             )
         if found.settings.sharpness:
             raise FleetError("sharpness-aware steps: what is uphill differs between clients")
-        self.header, self.settings = header, found.settings
+        self.header, self._header, self.settings = header, found, found.settings
         self._replay = Replay(model, weights)
         self._streams = {t.name: t.stream for t in read_metadata(model).trainable}
         self.step, self.mean_square, self.checksum = 0, 0, ending(header)
@@ -63,7 +63,7 @@ class Position:
     @property
     def record_bytes(self) -> int:
         """Bytes of a record."""
-        return SeedLogRecord.size(self.settings)
+        return self._header.record_bytes
 
     @property
     def weights(self) -> tuple[Arrays, Arrays]:
@@ -100,12 +100,12 @@ class Position:
             self.checksum = ending(records)
         return len(steps)
 
-    def _following(self, records: bytes) -> list[SeedLogRecord]:
+    def _following(self, records: bytes) -> list[StepRecord]:
         """The records at the beginning of some bytes that follow the steps so far."""
-        steps, checksum, size = list[SeedLogRecord](), self.checksum, self.record_bytes
+        steps, checksum, size = list[StepRecord](), self.checksum, self.record_bytes
         for at in range(0, len(records), size):
             data, wanted = records[at : at + size], self.step + len(steps)
-            record = SeedLogRecord.read(data, self.settings, checksum)
+            record = self._header.read_record(data, checksum)
             if record is None or record.step != wanted or wanted == self.settings.steps:
                 break
             steps.append(record)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from ..io.files import write_output
+from ..logs.layout import padded, unpadded
 from ..logs.live_log import LiveLog
-from ..logs.padding import padded, unpadded
 from .errors import LinkError
 from .link import Link
 from .log_copy import LogCopy, device_log

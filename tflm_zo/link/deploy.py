@@ -15,8 +15,8 @@ from ..converters import Model, ZoMetadata, export_model, load_model, read_metad
 from ..core import fnv1a
 from ..core.loader import constants
 from ..logs import MAGIC, Log, LogError, fingerprint, is_snapshot_log, replay_log
+from ..logs.layout import filled_up, padded, unpadded
 from ..logs.live_log import LiveLog
-from ..logs.padding import filled_up, padded, unpadded
 from .errors import LinkError, RefusedError
 from .link import Link
 from .log_copy import device_log

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from ..logs.padding import filled_up, is_store_unit
+from ..logs.layout import filled_up, is_store_unit
 
 __all__ = [
     "ANSWER",

@@ -5,21 +5,18 @@ layer-wise runs.
 
 from __future__ import annotations
 
-from .beginning import MAGIC, fingerprint, is_snapshot_log
-from .errors import IncompleteHeaderError, LogError, LogWarning
+from .layout import MAGIC, IncompleteHeaderError, LogError, LogWarning, fingerprint, is_snapshot_log
 from .log import Log, data_checksum
 from .replay import replay_log
-from .seed_log_writer import SeedLogWriter
-from .snapshot_log_writer import SnapshotLogWriter
+from .writer import LogWriter
 
 __all__ = [
     "IncompleteHeaderError",
     "Log",
     "LogError",
     "LogWarning",
+    "LogWriter",
     "MAGIC",
-    "SeedLogWriter",
-    "SnapshotLogWriter",
     "data_checksum",
     "fingerprint",
     "is_snapshot_log",

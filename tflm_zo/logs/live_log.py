@@ -1,23 +1,12 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A log that a run is still writing, somewhere else: what its bytes say as they arrive."""
+"""A log that a device is still writing, read as its bytes arrive."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ..core import (
-    MEASUREMENT_BYTES,
-    SEED_LOG_HEADER_BYTES,
-    SNAPSHOT_RECORD_BYTES,
-    SeedLogHeader,
-    Snapshot,
-    SnapshotLogHeader,
-    TaskEntry,
-)
-from .beginning import MAGIC, SEED_LOG, SNAPSHOT_LOG, check_version, ending
-from .errors import LogError
-from .padding import filled_up, unit_of, unpadded
-from .records import SeedRecords, SnapshotRecords
+from ..core import MEASUREMENT_BYTES, Snapshot, SnapshotLogHeader
+from .layout import MAGIC, LogError, Records, check_version, ending, filled_up, read_header, unit_of, unpadded
 
 __all__ = ["LiveLog"]
 
@@ -50,30 +39,17 @@ class LiveLog:
 
     def __init__(self, header: bytes, name: str) -> None:
         check_version(name, header)
-        self.header, self.unit = header, unit_of(header)
-        header = unpadded(header)
-        self._records: SeedRecords | SnapshotRecords
-        self._snapshots: SnapshotLogHeader | None = None
-        self.tasks: tuple[TaskEntry, ...] = ()
-        self.repeated = 0
-        if (
-            header[: len(SNAPSHOT_LOG)] == SNAPSHOT_LOG
-            and (found := SnapshotLogHeader.from_bytes(header)) is not None
-        ):
-            self._snapshots, self.tasks, self.repeated = found, found.tasks, found.interval
-            self._records, size = SnapshotRecords(found, ending(header), self.unit), SNAPSHOT_RECORD_BYTES
-            self.begin = self._padded(found.size) + found.slots * self._padded(found.slot_bytes)
-            self.fingerprint, settings, every = found.fingerprint, found.settings, found.measure_every
-        elif header[: len(SEED_LOG)] == SEED_LOG and (of_seeds := SeedLogHeader.from_bytes(header)):
-            settings, every = of_seeds.settings, of_seeds.measure_every
-            self._records = SeedRecords(settings, every, ending(header), self.unit)
-            self.begin, size = self._padded(SEED_LOG_HEADER_BYTES), self._records.size
-            self.fingerprint = of_seeds.fingerprint
-        else:
+        found = read_header(unpadded(header))
+        if found is None:
             raise LogError(f"{name} is no log of this version, or its header is damaged")
-        self.steps = int(settings.steps)
+        self.header, self.unit, self._found = header, unit_of(header), found
+        self.fingerprint, self.tasks, self.repeated = found.fingerprint, found.tasks, found.interval
+        self._owner = ending(unpadded(header))
+        self._records = Records(found, self._owner, self.unit)
+        self.begin = self._padded(found.size) + found.slots * self._padded(found.slot_bytes)
+        self.steps, every = int(found.settings.steps), found.measure_every
         measurements = 1 + -(-self.steps // every) if every else 0
-        size, measurement = self._padded(size), self._padded(MEASUREMENT_BYTES)
+        size, measurement = self._padded(found.record_bytes), self._padded(MEASUREMENT_BYTES)
         self.end = self.begin + self.steps * size + measurements * measurement
         self.record_bytes = sorted({size, measurement if every else size}, reverse=True)
 
@@ -90,7 +66,7 @@ class LiveLog:
     @property
     def is_snapshot_log(self) -> bool:
         """Whether it is the log of a layer-wise run."""
-        return self._snapshots is not None
+        return bool(self._found.slots)
 
     @property
     def step(self) -> int:
@@ -103,22 +79,19 @@ class LiveLog:
         A layer-wise run that has lost its power repeats the steps after its last snapshot, whose records are
         there already.
         """
-        if self.step < self.steps or (header := self._snapshots) is None:
+        header = self._found
+        if self.step < self.steps or not isinstance(header, SnapshotLogHeader):
             return self.step == self.steps
         slots = range(self._padded(header.size), self.begin, self._padded(header.slot_bytes))
-        owner = ending(self.header)
-        found = (Snapshot.read(data[at : at + header.slot_bytes], owner, header) for at in slots)
+        found = (Snapshot.read(data[at : at + header.slot_bytes], self._owner, header) for at in slots)
         return any(snapshot is not None and snapshot.step == self.steps for snapshot in found)
 
     def take(self, data: bytes) -> tuple[list[float], int]:
-        """Goes on with the bytes behind the records so far.
+        """Takes the bytes behind the records so far.
 
         Returns:
             Mean losses of the steps, nats or `ZoLoss.unit`, and the bytes that their records take; what
             follows is no whole record.
         """
-        if isinstance(self._records, SnapshotRecords):
-            losses, _, used = self._records.take(data)
-            return losses, used
         steps, _, used = self._records.take(data)
         return [step.mean_loss / 65536 for step in steps], used

@@ -32,19 +32,28 @@ from ..core import (
     Measurement,
     NodeRules,
     SeedLogHeader,
-    SeedLogRecord,
     Snapshot,
     SnapshotLogHeader,
+    StepRecord,
     TaskEntry,
     best_of,
     distribution_at,
     query_seeds,
     write_items,
 )
-from .beginning import SEED_LOG, SNAPSHOT_LOG, check_version, ending, fingerprint, is_snapshot_log
-from .errors import IncompleteHeaderError, LogError
-from .padding import is_padded, unpadded
-from .records import SeedRecords, SnapshotRecords
+from .layout import (
+    SEED_LOG,
+    SNAPSHOT_LOG,
+    IncompleteHeaderError,
+    LogError,
+    Records,
+    check_version,
+    ending,
+    fingerprint,
+    is_padded,
+    is_snapshot_log,
+    unpadded,
+)
 
 __all__ = ["Log", "data_checksum"]
 
@@ -159,7 +168,7 @@ class Log:
 
     @classmethod
     def from_steps(
-        cls, settings: CSettings, mark: bytes, coefficients: list[list[int]], first: int = 0
+        cls, settings: CSettings, mark: bytes, coefficients: Sequence[Sequence[int]], first: int = 0
     ) -> Log:
         """Returns a log that was never written: the coefficients of whole steps of weight perturbation, from
         step `first` on.
@@ -183,7 +192,7 @@ class Log:
         """
         if not 0 <= steps <= len(self.steps):
             raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
-        size = SeedLogRecord.size(self.settings)
+        size = StepRecord.size_of(self.settings.queries)
         measurements = tuple(m for m in self.measurements if m.step <= self.first_step + steps)
         cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (
             len(self.measurements) - len(measurements)
@@ -281,27 +290,26 @@ def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
         header = SeedLogHeader.from_bytes(data)
         if header is None:
             raise LogError(f"{path} is no seed log of this version, or its header is damaged")
-        settings, every = header.settings, header.measure_every
-        records = SeedRecords(settings, every, ending(data))
+        records, size = Records(header, ending(data)), header.record_bytes
         length, at, data = file.seek(0, os.SEEK_END), SEED_LOG_HEADER_BYTES, b""
         file.seek(at)
-        at_once = _STEPS_AT_ONCE * records.size
+        at_once = _STEPS_AT_ONCE * size
         while True:
             more, first = file.read(at_once), records.step
             steps, measurements, used = records.take(data + more)
             data = (data + more)[used:]
             at += used
-            is_last = len(more) < at_once or len(data) >= records.size + MEASUREMENT_BYTES
+            is_last = len(more) < at_once or len(data) >= size + MEASUREMENT_BYTES
             yield Log(
-                settings,
+                header.settings,
                 header.fingerprint,
-                every,
+                header.measure_every,
                 np.array([s.mean_loss / 65536 for s in steps], np.float64),
                 tuple(measurements),
                 first_step=first,
                 whole_bytes=at,
                 torn_bytes=length - at if is_last else 0,
-                steps=_with_seeds(settings, [s.coefficients for s in steps], first),
+                steps=_with_seeds(header.settings, [s.coefficients for s in steps], first),
                 mean_squares=np.array([s.mean_square for s in steps], np.int64),
             )
             if is_last:
@@ -322,14 +330,14 @@ def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
         raise IncompleteHeaderError(f"{path} ends within its first snapshots: there is no step in it")
     owner = ending(data[:begin])
     found = [Snapshot.read(data[at : at + slot], owner, header) for at in range(begin, records, slot)]
-    losses, measurements, _ = SnapshotRecords(header, owner).take(data[records:])
+    steps, measurements, _ = Records(header, owner).take(data[records:])
     # Where records before a snapshot are damaged, an older one with all of its records counts.
-    snapshots = [s for s in found[:BEST_SLOT] if s is not None and s.step <= len(losses)]
+    snapshots = [s for s in found[:BEST_SLOT] if s is not None and s.step <= len(steps)]
     return Log(
         header.settings,
         header.fingerprint,
         header.measure_every,
-        np.array(losses, np.float64),
+        np.array([s.mean_loss / 65536 for s in steps], np.float64),
         tuple(measurements),
         is_layerwise=True,
         tasks=header.tasks,
@@ -363,7 +371,7 @@ def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
     return file
 
 
-def _with_seeds(settings: CSettings, coefficients: list[list[int]], first: int) -> NDArray[np.void]:
+def _with_seeds(settings: CSettings, coefficients: Sequence[Sequence[int]], first: int) -> NDArray[np.void]:
     """(seed, coefficient) pairs of the steps from `first` on, [steps, queries]."""
     steps = np.zeros((len(coefficients), settings.queries), QUERY_DTYPE)
     if coefficients:

@@ -21,7 +21,7 @@ from ..converters import (
 )
 from ..core import Distribution, best_of
 from ..core.arguments import Queries
-from .errors import LogError
+from .layout import LogError
 from .log import Log
 
 __all__ = ["Arrays", "Replay", "replay_log"]

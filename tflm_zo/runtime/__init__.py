@@ -16,12 +16,9 @@ import os
 
 from ..converters import Model
 from ..data import ModelError
-from .errors import InvokeError, RuntimeUnavailableError
-from .exact_delegate import exact_delegate
-from .litert import LiteRTRuntime
+from .engine import InvokeError, RuntimeUnavailableError, Status
+from .litert import LiteRTRuntime, TfliteRuntime, exact_delegate
 from .runtime import Runtime
-from .status import Status
-from .tflite_runtime import TfliteRuntime
 from .tflm import TflmRuntime
 
 __all__ = [

@@ -1,9 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A lane: the segments of a model that pass some samples of an invoke on, one after the other."""
+"""Lanes: the segments of a model for a number of samples. An invoke takes the lane that has as many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .segment import Segment
+from ..core import without_instructions
+from .engine import Segment
 
-__all__ = ["Fed", "Found", "Lane", "Reader"]
+__all__ = ["Fed", "Found", "Lane", "Lanes", "Reader", "begin_with"]
 
 Reader: TypeAlias = Callable[[], NDArray[Any]]
 """Returns a copy of an output that an engine has computed."""
@@ -141,3 +142,84 @@ class Lane:
             original(segment.label, fed.labels, fed.labels)
         if segment.command is not None:
             segment.engine.set_input(segment.command, fed.words)
+
+
+class Lanes:
+    """Passes any number of samples through a model's segments.
+
+    Args:
+        own: lane of the segments that have the weights.
+        make: makes a lane for so many samples whose segments read the weights of `own`, or returns None where
+            the model cannot pass so many; None where the runtime has no such lanes.
+    """
+
+    def __init__(self, own: Lane, make: Callable[[int], Lane | None] | None) -> None:
+        self._own, self._make = own, make
+        self._made: dict[int, Lane | None] = {own.samples: own}
+
+    def of(self, samples: int) -> Lane:
+        """Returns the lane that passes so many samples on: in one run, or else whole batches one after the
+        other.
+
+        Raises:
+            ValueError: the model can be run with whole batches alone, and these are none.
+        """
+        if samples not in self._made:
+            self._made[samples] = None if self._make is None else self._make(samples)
+        found = self._made[samples]
+        if found is None and samples % self._own.samples:
+            raise ValueError(f"expected a multiple of the model's {self._own.samples} samples, got {samples}")
+        return found or self._own
+
+    @staticmethod
+    def run(lane: Lane, samples: int, start: int, stop: int, fed: Fed) -> Found:
+        """Runs the segments from `start` to before `stop`; the command is executed once."""
+        if samples == lane.samples:
+            return lane.run(start, stop, fed)
+        parts = [lane.run(start, stop, fed).kept()]
+        fed = fed._replace(words=without_instructions(fed.words))
+        parts += [
+            lane.run(start, stop, fed, first).kept() for first in range(lane.samples, samples, lane.samples)
+        ]
+        return Found.of_all(parts)
+
+
+def begin_with(
+    start: int,
+    boundary: NDArray[Any] | Mapping[int, NDArray[Any]] | None,
+    needed: Mapping[int, tuple[tuple[int, ...], np.dtype[Any]]],
+    kept: Collection[int],
+) -> dict[int, NDArray[Any]]:
+    """Returns the activations that were given, checked, by the segments that they enter.
+
+    Args:
+        start: number of the first segment of the run.
+        boundary: activation that enters it, or activations by the segments that they enter.
+        needed: shape, for a batch, and dtype of each activation that the run reads and does not compute.
+            Those that are given may be of any number of samples.
+        kept: segments whose entering activation was kept by an earlier run.
+
+    Raises:
+        ValueError: an activation is missing, is not read, or has another shape or dtype.
+    """
+    if start == 0 and boundary is not None:
+        raise ValueError("boundary: segment 0 has none; it reads the inputs")
+    given: Mapping[int, NDArray[Any]] = {}
+    if boundary is not None:
+        given = boundary if isinstance(boundary, Mapping) else {start: boundary}
+    for k in needed:
+        if k not in given and k not in kept:
+            raise ValueError(f"boundary: segment {k - 1} has not run yet, so it must be given")
+    values = {}
+    for k, activation in given.items():
+        if k not in needed:
+            raise ValueError(f"boundary: a run from segment {start} on reads {list(needed)}, not {k}")
+        shape, dtype = needed[k]
+        value = np.asarray(activation)
+        if value.shape[1:] != shape[1:] or value.dtype != dtype or not value.size:
+            raise ValueError(
+                f"boundary: expected {dtype} [samples, {', '.join(map(str, shape[1:]))}], "
+                f"got {value.dtype} {list(value.shape)}"
+            )
+        values[k] = np.ascontiguousarray(value)
+    return values

@@ -10,24 +10,62 @@ packs constant weights when the model is loaded and rounds differently from TFLM
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import core
 from ..converters import Model
 from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator
 from ..core import Directory
 from ..data.inputs import ModelError
-from .engine import Engine
-from .errors import InvokeError, RuntimeUnavailableError
-from .exact_delegate import exact_delegate
+from .engine import Engine, InvokeError, RuntimeUnavailableError, Segment
 from .runtime import Runtime
-from .segment import Segment
 
-__all__ = ["LiteRTRuntime"]
+__all__ = ["LiteRTRuntime", "TfliteRuntime", "exact_delegate"]
+
+
+def exact_delegate(
+    load_delegate: Callable[..., Any] | None = None, *, kernels: str | None = None, **options: str
+) -> Any:
+    """Returns a delegate with which an interpreter computes int8 models bit for bit as TFLM does.
+
+    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM and
+    SOFTMAX.
+    The rest is computed by the interpreter's reference kernels, which equal TFLM's, so the interpreter is
+    asked for these (``OpResolverType.BUILTIN_REF``), not for its default ones. It also has the custom
+    operators of ZO models. Samples are divided among the threads that the interpreter is asked for
+    (``num_threads``).
+
+    Args:
+        load_delegate: the function of this name that belongs to the interpreter: LiteRT's
+            (``ai_edge_litert.interpreter.load_delegate``, which is used if there is none), tflite-runtime's
+            (``tflite_runtime.interpreter.load_delegate``) or TensorFlow's
+            (``tf.lite.experimental.load_delegate``).
+        kernels: "avx512-vnni", "avx2", "neon-dot", "neon" or "portable"; None: the fastest that the machine
+            can run. Bits do not depend on it.
+        options: other options of the delegate (ops/tflite/zo_delegate.c).
+
+    Raises:
+        ImportError: no function is given, and LiteRT is not installed.
+        ValueError: the machine cannot run these kernels.
+
+    Example:
+        >>> interpreter = Interpreter(  # doctest: +SKIP
+        ...     "model.tflite",
+        ...     experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        ...     experimental_delegates=[tflm_zo.exact_delegate()],
+        ... )
+    """
+    if load_delegate is None:
+        load_delegate = importlib.import_module("ai_edge_litert.interpreter").load_delegate
+    assert load_delegate is not None
+    chosen = {} if kernels is None else {"kernels": kernels}
+    return load_delegate(str(core.library_path()), {"exact": "1", **chosen, **options})
 
 
 class InterpreterEngine(Engine):
@@ -125,6 +163,14 @@ class LiteRTRuntime(Runtime):
             if reason is not None:
                 raise ModelError(f"{op.label}: {reason}; use tflm")
         return super()._open_segment(model, k)
+
+
+class TfliteRuntime(LiteRTRuntime):
+    """tflite-runtime 2.14.0, the last release of LiteRT's predecessor (needs NumPy 1)."""
+
+    name = "tflite-runtime"
+    _module = "tflite_runtime.interpreter"
+    _install = "pip install 'tflm_zo[tflite-runtime]' (an environment of its own: it needs NumPy 1)"
 
 
 def _why_not_exact(op: Operator) -> str | None:

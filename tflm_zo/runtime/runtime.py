@@ -17,12 +17,8 @@ from ..converters.initial_weights import checked_weights
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.inputs import Inputs, ModelError
-from .beginning import begin_with
-from .engine import Engine
-from .lane import Fed, Lane, Reader
-from .lanes import Lanes
-from .segment import Segment
-from .status import Status
+from .engine import Engine, Segment, Status
+from .lane import Fed, Lane, Lanes, Reader, begin_with
 
 __all__ = ["Runtime"]
 

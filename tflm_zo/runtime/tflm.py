@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from .. import core
 from ..converters import Model, load_model
 from ..core import Directory
-from .engine import Engine
-from .errors import InvokeError, RuntimeUnavailableError
+from .engine import Engine, InvokeError, RuntimeUnavailableError
 from .runtime import Runtime
 
 __all__ = ["TflmRuntime"]

@@ -19,15 +19,17 @@ from ..core import (
     NodeRequest,
     NodeState,
     Snapshot,
+    SnapshotLogHeader,
     StepReport,
     TaskEntry,
     best_of,
     is_due,
     make_tensor,
     weight_tensors,
+    write_step_record,
 )
 from ..data import Data
-from ..logs import Log, LogError, SnapshotLogWriter, data_checksum, fingerprint
+from ..logs import Log, LogError, LogWriter, data_checksum, fingerprint
 from ..logs.replay import Arrays, replay_log
 from ..runtime import Runtime
 from .costs import run_costs
@@ -93,7 +95,7 @@ class NodeRun(Run):
         self._entering: list[NDArray[np.int8] | None] = [None] * len(self._plan)
         self._weights: dict[int, Any] = {}
         self._words = runtime.command().words
-        self._writer: SnapshotLogWriter | None = None
+        self._writer: LogWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
         used = min(len(labels), total * settings.batch_size)
         self._prefix = Prefix(runtime, self._first, inputs, used) if self._first else None
@@ -150,11 +152,12 @@ class NodeRun(Run):
                 break
         # Its record is there before the step counts: a full disk leaves the step before.
         if self._writer is not None:
-            self._writer.append(report.step, report.loss)
+            loss = round(report.loss * 65536)
+            self._writer.append(lambda owner: write_step_record(report.step, loss, owner))
         self._remember()
         # A measurement comes before the snapshot of its step, so that a run that is resumed there has it.
-        if self._writer is not None and self._writer.is_due and not self._measures_now():
-            self._writer.snapshot(self._views())
+        if self._writer is not None and self._writer.is_due(self.step) and not self._measures_now():
+            self._writer.snapshot(self._control, self._views())
         return report
 
     def _measures_now(self) -> bool:
@@ -167,11 +170,11 @@ class NodeRun(Run):
     def add_measurement(self, measurement: Measurement) -> None:
         """Writes what was measured of the weights after the last whole step into the log."""
         if self._writer is not None:
-            self._writer.append_measurement(measurement)
+            self._writer.append(measurement.to_bytes)
         self.measurements.append(measurement)
         self._write_best()
-        if self._writer is not None and self.step and self._writer.is_due:
-            self._writer.snapshot(self._views())
+        if self._writer is not None and self.step and self._writer.is_due(self.step):
+            self._writer.snapshot(self._control, self._views())
 
     def _write_best(self) -> None:
         """Writes the weights into the log where they are the best that was measured and missing there."""
@@ -179,7 +182,7 @@ class NodeRun(Run):
         if self._writer is None or best is None or not best.step:  # the model has those before the first step
             return
         if best.step == self.step and self._writer.best_step != best.step:
-            self._writer.best_snapshot(self.measurements.index(best), self._views())
+            self._writer.best_snapshot(self._control, self.measurements.index(best), self._views())
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
         """Returns the best measurement whose weights the log of a resumed run has, and these weights."""
@@ -363,18 +366,17 @@ class NodeRun(Run):
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """`sync_every` is of no use here: snapshots are brought to the disk, and only they count."""
-        self._writer = SnapshotLogWriter(
-            log,
-            self._control,
-            self._entries(),
+        header = SnapshotLogHeader(
+            self._control.node_settings,
+            tuple(self._entries()),
             self._mark,
             self._settings.snapshot_every,
             sum(v.size for v in self._views()),
             self._checksum,
-            resume=len(self.measurements) if kept else None,
-            replace=replace or kept is not None,
-            measure_every=self.measure_every,
+            self.measure_every,
         )
+        keep = (self.step, len(self.measurements)) if kept else None
+        self._writer = LogWriter(log, header, keep=keep, replace=replace or kept is not None)
         if kept and self._resumed_best is not None:
             self._writer.best_step = self._resumed_best.step
 
@@ -393,7 +395,7 @@ class NodeRun(Run):
                 self._write_best()
             self._writer = None
             if self._between_steps and self.step > writer.snapshot_step:
-                writer.snapshot(self._views())
+                writer.snapshot(self._control, self._views())
         finally:
             self._writer = None
             writer.close()
@@ -403,7 +405,7 @@ class NodeRun(Run):
         if self._writer is None:
             raise ValueError("there is no log to copy: give fit a log")
         if self.step > self._writer.snapshot_step:
-            self._writer.snapshot(self._views())
+            self._writer.snapshot(self._control, self._views())
         return self._writer.whole(self.step, len(self.measurements))
 
     def steps_of_copy(self, log: Path) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..converters import Model, WeightArray, export_model, initial_weights, load_model, with_initial_weights
 from ..data import Data, Labels, Samples, prepare, prepare_samples
 from ..logs import IncompleteHeaderError, LogWarning
-from ..logs.log_file import log_exists
+from ..logs.writer import log_exists
 from ..runtime import load
 from .algorithms import usual_settings
 from .best_state import BestState, measured_samples, measuring_interval

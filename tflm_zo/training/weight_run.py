@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,9 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model
-from ..core import Control, Measurement, StepReport, best_of, without_checksum
+from ..core import (
+    Control,
+    Measurement,
+    SeedLogHeader,
+    StepRecord,
+    StepReport,
+    best_of,
+    without_checksum,
+)
 from ..data import Data
-from ..logs import Log, LogError, SeedLogWriter, fingerprint
+from ..logs import Log, LogError, LogWriter, fingerprint
 from ..logs.replay import Arrays, Replay, replay_log
 from ..runtime import Runtime
 from .costs import block_segments, run_costs
@@ -68,7 +77,7 @@ class WeightRun(Run):
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
         self._invokes = WeightInvokes(runtime, self._control, inputs, labels)
-        self._writer: SeedLogWriter | None = None
+        self._writer: LogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
 
@@ -116,14 +125,12 @@ class WeightRun(Run):
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
         """Opens the log for the steps to come."""
-        self._writer = SeedLogWriter(
+        self._writer = LogWriter(
             log,
-            self._control,
-            self._mark,
-            resume=kept,
-            replace=replace,
+            SeedLogHeader(self._control.settings, self._mark, self.measure_every),
+            keep=(self.step, len(self.measurements)) if kept else None,
+            replace=replace or kept is not None,
             sync_every=sync_every,
-            measure_every=self.measure_every,
         )
 
     @property
@@ -146,7 +153,7 @@ class WeightRun(Run):
         """Makes the step that the control unit has finished one of the run's whole steps."""
         self._invokes.end_step()
         if self._writer is not None:
-            self._writer.append()
+            self._writer.append(partial(StepRecord.write, self._control))
         self._base[2].append(self._control.coefficients)
         if len(self._base[2]) == _KEPT_STEPS:
             self.settle()
@@ -160,7 +167,7 @@ class WeightRun(Run):
     def add_measurement(self, measurement: Measurement) -> None:
         """Writes what was measured of the weights after the last whole step into the log."""
         if self._writer is not None:
-            self._writer.append_measurement(measurement)
+            self._writer.append(measurement.to_bytes)
         self.measurements.append(measurement)
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
@@ -203,7 +210,7 @@ class WeightRun(Run):
         """The log up to the last whole step."""
         return self._own_log().whole(self.step, len(self.measurements))
 
-    def _own_log(self) -> SeedLogWriter:
+    def _own_log(self) -> LogWriter:
         if self._writer is None:
             raise ValueError("there is no log to copy: give fit a log")
         return self._writer

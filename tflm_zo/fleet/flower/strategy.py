@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from flwr.supercore import log
 
-from ...logs.beginning import ending
+from ...logs.layout import ending
 from ..answer import Answer, evaluations
 from ..errors import FleetError
 from ..fleet_log import FleetLog

@@ -1,0 +1,259 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Writes the log of a run: a file that is locked, brought to the disk, and whole after any error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BEST_SLOT, MEASUREMENT_BYTES, NodeControl, Snapshot
+from ..io.files import lock_file, new_file, write_output
+from .layout import Header, ending, is_padded, unpadded
+
+__all__ = ["LogWriter", "log_exists"]
+
+_MARKED: Final = 16  # bytes that say whether a log is padded
+
+
+def log_exists(path: str | os.PathLike[str]) -> FileExistsError:
+    """The error of a new log whose file exists."""
+    return FileExistsError(
+        f"{path} exists; choose another name, go on from it with resume=True or replace it with replace=True"
+    )
+
+
+class LogWriter:
+    """Writes a log. A context manager that closes it.
+
+    Each record is one write to the operating system before the run continues: a killed program loses no whole
+    record. After a power failure the log ends with some whole record, since every record has a checksum.
+
+    * A seed log then lacks at most the steps of the last `sync_every` seconds.
+    * A snapshot log is brought to the disk with each snapshot, with all records before it. Steps after the
+      last whole snapshot are repeated from the data.
+
+    Args:
+        path: path of the log.
+        header: header of the log.
+        keep: numbers of steps and measurements of an existing log of the same header that stay; records
+            behind them are cut off. None starts a new log.
+        replace: True if a new log may replace an existing one.
+        sync_every: seconds after which a seed log is brought to the disk; 0: after each record; None: only at
+            the end.
+
+    Attributes:
+        snapshot_step: step of the last whole snapshot; 0 before the first.
+        best_step: step of the last whole snapshot of a best state; 0 before the first.
+
+    Raises:
+        FileExistsError: the log is to be new, and its file exists.
+        FileInUseError: another run is writing the log.
+        OSError: the log cannot be written, e.g. because the disk is full; a new log is then not left behind.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        header: Header,
+        *,
+        keep: tuple[int, int] | None = None,
+        replace: bool = False,
+        sync_every: float | None = 1.0,
+    ) -> None:
+        self._path, self._header = os.fspath(path), header
+        self._file: io.FileIO
+        data = header.to_bytes() + bytes(header.slots * header.slot_bytes)
+        self._begin = len(data)
+        self._owner = ending(data[: header.size])
+        self._sync_every = sync_every if header.is_chained else None
+        self.snapshot_step, self.best_step = 0 if keep is None else keep[0], 0
+        self._end, self._checksum = 0, self._owner
+        if keep is not None:
+            with self._resumed():
+                self.keep(*keep)
+        else:
+            with self._new(replace=replace):
+                self._write_at(0, data)
+                self._end = len(data)
+        self._synced = time.monotonic()
+
+    @contextlib.contextmanager
+    def _resumed(self) -> Iterator[None]:
+        """Opens and locks an existing log, and closes it after an error; one that is padded is written anew
+        before, without padding.
+        """
+        with open(self._path, "rb") as file:
+            data = file.read(_MARKED)
+            padded = data + file.read() if is_padded(data) else None
+        if padded is not None:
+            write_output(Path(self._path), unpadded(padded), force=True)
+        self._file = io.FileIO(self._path, "r+")
+        try:
+            lock_file(self._file, self._path)
+            yield
+        except BaseException:
+            self._file.close()
+            raise
+
+    @contextlib.contextmanager
+    def _new(self, *, replace: bool) -> Iterator[None]:
+        """Makes a log beside the file that it may replace, which stays until this one is on the disk.
+
+        Errors name the log; after one nothing is left of it.
+        """
+        try:
+            with new_file(Path(self._path)) as new:
+                self._file = new.file
+                yield
+                new.publish(replace=replace)
+        except FileExistsError:
+            raise log_exists(self._path) from None
+        _sync_folder(Path(self._path).parent)
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    def append(self, record: Callable[[int], bytes]) -> None:
+        """Writes the record of the step or measurement that comes next, whole or not at all.
+
+        Args:
+            record: function from the checksum that the record continues to its bytes.
+
+        Raises:
+            OSError: the record cannot be written, e.g. because the disk is full; the log ends with the record
+                before, or, where the disk failed to keep what was written already, with this one.
+        """
+        data = record(self._checksum)
+        try:
+            self._write_at(self._end, data)
+        except OSError:
+            self._file.truncate(self._end)
+            raise
+        self._end += len(data)
+        if self._header.is_chained:
+            self._checksum = ending(data)
+        if self._sync_every is not None and time.monotonic() - self._synced >= self._sync_every:
+            self._sync()
+            self._synced = time.monotonic()
+
+    def size(self, steps: int, measurements: int) -> int:
+        """Returns the bytes of the log up to so many whole steps and measurements."""
+        return self._begin + steps * self._header.record_bytes + measurements * MEASUREMENT_BYTES
+
+    def keep(self, steps: int, measurements: int) -> None:
+        """Cuts off the records behind so many whole steps of the run and so many measurements.
+
+        Raises:
+            OSError: the file cannot be cut.
+        """
+        try:
+            there, wanted = os.fstat(self._file.fileno()).st_size, self.size(steps, measurements)
+            self._end = min(there, wanted)
+            if there > wanted:
+                self._file.truncate(wanted)
+            if self._header.is_chained:
+                self._file.seek(self._end - 4)
+                self._checksum = ending(self._file.read(4) or b"")
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def whole(self, steps: int, measurements: int) -> bytes:
+        """Returns the log's bytes up to so many whole steps, of which so many measurements were made."""
+        return Path(self._path).read_bytes()[: self.size(steps, measurements)]
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    def is_due(self, step: int) -> bool:
+        """Returns whether a snapshot belongs after so many whole steps."""
+        return step % self._header.interval == 0 or step == self._header.settings.steps
+
+    def snapshot(self, control: NodeControl, weights: Sequence[NDArray[np.int8]]) -> None:
+        """Writes a snapshot of the run, whole before the one before it is given up.
+
+        Args:
+            control: control unit of the run.
+            weights: the tasks' weights, then their fractions.
+        """
+        # One that is taken between two that are due has the number, and so the slot, of the next.
+        number = -(-control.step // self._header.interval)
+        self._sync()  # its records first, and the best state
+        self._write_slot((number - 1) % 2, control, number, weights)
+        self._sync()
+        self.snapshot_step = control.step
+
+    def best_snapshot(self, control: NodeControl, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
+        """Writes the run as its best state, before the snapshot of its step.
+
+        Args:
+            control: control unit of the run.
+            number: number of its measurement, counted from 0.
+            weights: the tasks' weights, then their fractions.
+        """
+        self._write_slot(BEST_SLOT, control, number + 1, weights)
+        self.best_step = control.step
+
+    def _write_slot(
+        self, slot: int, control: NodeControl, number: int, weights: Sequence[NDArray[np.int8]]
+    ) -> None:
+        data = Snapshot.write(control, self._owner, number, weights)
+        self._write_at(self._header.size + slot * self._header.slot_bytes, data)
+
+    # --- file -----------------------------------------------------------------------------------------------
+
+    def _write_at(self, at: int, data: bytes) -> None:
+        self._file.seek(at)
+        written = 0
+        try:
+            while written < len(data):  # a disk that is almost full takes a part
+                written += self._file.write(data[written:]) or 0
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> OSError:
+        kept = ""
+        if self._header.slots:
+            kept = "; the log keeps its last whole snapshot"
+        elif self._end > self._begin:
+            kept = "; the log keeps the whole steps before, and the run can be resumed from it"
+        return OSError(error.errno, f"{error.strerror or error}{kept}", self._path)
+
+    def close(self) -> None:
+        """Brings the log to the disk and closes it."""
+        if not self._file.closed:
+            try:
+                self._sync()
+            finally:
+                self._file.close()
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Brings a new file's name to the disk, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some file systems have no such thing
+    finally:
+        os.close(handle)
