@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tflm_zo.converters import Model, set_batch
-from tflm_zo.converters.operator_costs import macs
+from tflm_zo.converters.kernels import macs
 
 BATCHES = (32, 1)
 OTHERS = tuple(kind for kind in KINDS if kind != "exact")

@@ -4,7 +4,13 @@
 from .errors import ConversionError
 from .export import export_model
 from .grow_classes import grow_classes
-from .initial_weights import WeightArray, initial_weights, with_initial_weights
+from .initial_weights import (
+    WeightArray,
+    initial_weights,
+    step_multipliers,
+    update_masks,
+    with_initial_weights,
+)
 from .inject import inject
 from .layer_metadata import ZoBackwardStep, ZoField, ZoNodes, ZoTail
 from .metadata import (
@@ -17,12 +23,10 @@ from .metadata import (
     read_metadata,
 )
 from .model import Model, load_model
+from .passes.batch import set_batch
 from .passes.cut_segments import possible_cuts
-from .rebatch import set_batch
 from .segments import can_change_batch, extract_segment
 from .settings import InjectSettings
-from .step_multipliers import step_multipliers
-from .update_masks import update_masks
 
 __all__ = [
     "ConversionError",

@@ -20,16 +20,6 @@ from .errors import ConversionError
 from .model import Buffer, Metadata, Model
 from .rescale_channels import layers_with_filters, why_fixed
 
-__all__ = [
-    "CELLS",
-    "STATISTICS_NAME",
-    "ChannelStatistics",
-    "Layout",
-    "Statistics",
-    "read_statistics",
-    "with_statistics",
-]
-
 #: Name of the metadata entry.
 STATISTICS_NAME: Final = "tflm_zo_channels"
 #: Parts of a layer's output, 4 x 4, whose means a layout has.

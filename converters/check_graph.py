@@ -16,8 +16,6 @@ from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, check_
 from .model import Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
-__all__ = ["check_flow", "check_graph"]
-
 _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
 
 _RANK: Final = {

@@ -16,9 +16,9 @@ from .errors import ConversionError
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
+from .passes.batch import rewrite_batch
 from .passes.int16_layers import restore_layer
-from .passes.set_batch import rewrite_batch
-from .re_range import re_range as adapt_range
+from .passes.requantize import re_range as adapt_range
 from .settings import MOST_SAMPLES, checked_integer
 
 # What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.

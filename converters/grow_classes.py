@@ -13,7 +13,7 @@ from .errors import ConversionError
 from .model import Model, Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator as B
 from .model.schema import TensorType
-from .passes.find_loss import logits_of, output_number
+from .passes.loss import logits_of, output_number
 
 #: Logit of a new class, as a share of the logits' int8 range above its lower end: so improbable that the old
 #: classes keep their answers, yet not clamped.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights that a ZO model starts from."""
+"""Initial weights, step multipliers and update masks of a ZO model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import constants
+from .constants import MASK, MULTIPLIER
 from .errors import ConversionError
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Subgraph
@@ -102,3 +103,22 @@ def with_initial_weights(model: Model, weights: Mapping[str, WeightArray]) -> Mo
             if parts and tensor.name == constants.INITIAL and tensor.is_constant:
                 tensor.set_data(np.concatenate(parts))
     return result
+
+
+def step_multipliers(zo_model: Model) -> dict[str, npt.NDArray[np.int32]]:
+    """Q31 factors per output channel, int32 [channels], by filter tensor name; empty where it has none."""
+    tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
+    return {t.name.removesuffix(MULTIPLIER): t.numpy().copy() for t in tensors if t.name.endswith(MULTIPLIER)}
+
+
+def update_masks(zo_model: Model) -> dict[str, npt.NDArray[np.uint8]]:
+    """The masks of its filters as the C core reads them (``ops/core/weights/zo_mask.h``), by filter tensor.
+
+    Returns:
+        Copies, uint8 [(weights + 7) // 8]: bit i % 8 of byte i // 8 says whether weight i is trained. Filters
+        that are trained whole are missing.
+    """
+    tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
+    return {
+        t.name.removesuffix(MASK): t.numpy().view(np.uint8).copy() for t in tensors if t.name.endswith(MASK)
+    }

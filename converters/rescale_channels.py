@@ -13,9 +13,7 @@ from .errors import ConversionError
 from .kernels import FILTER_OPERATORS
 from .model import Model, Operator, Quantization, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
-from .rescale_bias import rescale_bias
-
-__all__ = ["is_per_channel", "layers_with_filters", "rescale_channels", "why_fixed"]
+from .passes.requantize import rescale_bias
 
 _INT32: Final = np.iinfo(np.int32)
 _SMALLEST_SCALE: Final = float(np.finfo(np.float32).tiny)

@@ -12,12 +12,10 @@ from rich.console import Console
 from ..io.table import table
 from .channel_statistics import read_statistics
 from .constants import ETHOS_U, METADATA_NAME
+from .kernels import filter_of, macs
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Tensor
-from .operator_costs import filter_of, macs
 from .passes.layer_names import operator_names, shown_name
-
-__all__ = ["render_summary", "summarize", "trained_by"]
 
 
 def summarize(model: Model, size: int) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tflm_zo.conversion.int8 import representative_samples
 from tflm_zo.conversion.keras_source import load_keras, quiet, tensorflow_and_keras, with_fixed_batch
-from tflm_zo.conversion.representative import representative_samples
 from tflm_zo.conversion.training_statistics import training_statistics
 from tflm_zo.converters import Model
 from tflm_zo.converters.channel_statistics import with_statistics

@@ -5,16 +5,9 @@ Whatever this package does not know the meaning of is kept: unknown metadata, op
 buffers. A file that holds more than can be kept (a newer schema, data outside the flatbuffer) is refused.
 """
 
-from .buffer import Buffer
-from .metadata_entry import Metadata
-from .model import Model
-from .operator import Operator
-from .operator_code import OperatorCode
-from .quantization import Quantization
+from .graph import Buffer, Operator, OperatorCode, Quantization, Subgraph, Tensor
+from .model import Metadata, Model, Signature
 from .reader import load_model
-from .signature import Signature
-from .subgraph import Subgraph
-from .tensor import Tensor
 
 __all__ = [
     "Buffer",

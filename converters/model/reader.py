@@ -14,12 +14,8 @@ import numpy as np
 
 from ..errors import ConversionError
 from .archive import archive_behind
-from .buffer import Buffer
-from .metadata_entry import Metadata
-from .model import Model
-from .operator import Operator
-from .operator_code import OperatorCode
-from .quantization import Quantization
+from .graph import Buffer, Operator, OperatorCode, Quantization, Subgraph, Tensor
+from .model import Metadata, Model, Signature
 from .schema import (
     DTYPES,
     FILE_IDENTIFIER,
@@ -30,9 +26,6 @@ from .schema import (
     schema,
     text,
 )
-from .signature import Signature
-from .subgraph import Subgraph
-from .tensor import Tensor
 from .verifier import verify
 
 _T = TypeVar("_T")

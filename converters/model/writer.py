@@ -12,15 +12,9 @@ import numpy as np
 
 from ..errors import ConversionError
 from .archive import with_archive
-from .buffer import Buffer
-from .model import Model
-from .operator import Operator
-from .operator_code import OperatorCode
-from .quantization import Quantization
+from .graph import Buffer, Operator, OperatorCode, Quantization, Subgraph, Tensor
+from .model import Model, Signature
 from .schema import FILE_IDENTIFIER, SCHEMA_VERSION, raw_text, schema
-from .signature import Signature
-from .subgraph import Subgraph
-from .tensor import Tensor
 
 #: Alignment that the schema asks for (force_align), and that the kernels of TFLM and XNNPACK rely on.
 BUFFER_ALIGNMENT: Final = 16

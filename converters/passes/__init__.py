@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rewriting passes, one per file, in the order in which ``inject`` applies them.
+"""The rewriting passes, in the order in which ``inject`` applies them.
 
 A pass is a function ``(model, settings, plan) -> None``: it changes the model in place, reads the settings,
 and leaves in the plan what later passes need. It raises ConversionError where it cannot do its part;
@@ -10,24 +10,17 @@ from typing import Final, Protocol
 
 from ..model import Model
 from ..settings import InjectSettings
-from .check_supported import check_supported
-from .cut_segments import cut_segments
-from .find_loss import find_loss
-from .insert_loss import insert_loss
-from .insert_weight_operators import insert_weight_operators
+from .batch import fix_batch
+from .check_supported import check_supported, name_ports, set_quantized_dimension
+from .cut_segments import cut_segments, name_signatures
 from .int16_layers import make_int16_layers
-from .make_trainable import make_trainable
-from .name_ports import name_ports
-from .name_signatures import name_signatures
+from .loss import find_loss, insert_loss
+from .make_trainable import insert_weight_operators, make_trainable, select_weights
 from .plan import Plan
 from .plan_nodes import plan_nodes
 from .plan_tail import plan_tail
-from .reserve_headroom import reserve_headroom
-from .select_trainable import select_trainable
-from .select_weights import select_weights
-from .set_batch import set_batch
-from .set_quantized_dimension import set_quantized_dimension
-from .train_biases import train_biases
+from .requantize import reserve_headroom
+from .select_trainable import select_trainable, train_biases
 from .write_metadata import write_metadata
 
 
@@ -42,7 +35,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     check_supported,
     set_quantized_dimension,
     name_ports,
-    set_batch,
+    fix_batch,
     find_loss,
     select_trainable,
     reserve_headroom,

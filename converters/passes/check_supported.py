@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses models that cannot become ZO models, before anything is done to them."""
+"""Refuses models that cannot become ZO models, and prepares the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from ...io.text import printable
+from .. import constants
 from ..check_graph import check_graph
 from ..constants import METADATA_NAME, OP_PREFIX
 from ..errors import ConversionError
 from ..kernels import CONTROL_FLOW, STATEFUL
 from ..mend import mend
-from ..model import Model, Subgraph
+from ..model import Model, Subgraph, Tensor
 from ..settings import InjectSettings
 from .plan import Plan
 
@@ -44,3 +47,51 @@ def _check_not_injected(model: Model) -> None:
     names = (op.code.name for graph in model.subgraphs for op in graph.operators)
     if model.find_metadata(METADATA_NAME) is not None or any(n.startswith(OP_PREFIX) for n in names):
         raise ConversionError("the model is a ZO model already; inject the int8 model it was made from")
+
+
+def set_quantized_dimension(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Sets ``quantized_dimension`` to 0 on tensors of one dimension.
+
+    Some converters leave the filter's number there on biases. TFLM does not look at it, but LiteRT refuses a
+    model in which it is not below the tensor's rank.
+
+    Args:
+        model: model that is changed in place.
+        settings: settings, which this pass does not read.
+        plan: plan, which this pass does not read.
+    """
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            if tensor.quantization is not None and len(tensor.shape) == 1:
+                tensor.quantization.axis = 0
+
+
+_RESERVED: Final = frozenset(
+    (constants.BOUNDARY, constants.LABEL, constants.COMMAND, constants.LOSS_OUTPUT, constants.STATUS)
+)
+
+
+def name_ports(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Fills ``plan.inputs`` and ``plan.outputs`` with the tensors' names.
+
+    A name that is empty, reserved, or used twice among the inputs or the outputs, which a signature cannot
+    express, gets a number. Tensor names go into JSON, so bytes that are no UTF-8 are replaced in all of them.
+    """
+    graph = model.subgraphs[0]
+    for tensor in graph.all_tensors():
+        tensor.name = printable(tensor.name)
+    plan.inputs = _unique(graph.inputs, "input")
+    plan.outputs = _unique(graph.outputs, "output")
+
+
+def _unique(tensors: Iterable[Tensor], fallback: str) -> list[str]:
+    taken = set(_RESERVED)
+    names = []
+    for tensor in tensors:
+        base = tensor.name or fallback
+        name, number = base, 1
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        taken.add(name)
+        names.append(name)
+    return names

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from .. import constants
 from ..check_graph import check_flow
+from ..constants import segment_key
 from ..errors import ConversionError
-from ..model import Model, Operator, Subgraph, Tensor
+from ..model import Model, Operator, Signature, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..parts import part_by_slices, parts_of
 from ..settings import InjectSettings
-from .find_loss import choose_output, logits_of
+from .loss import choose_output, logits_of
 from .plan import Plan, Port, Segment
 
 
@@ -296,3 +297,26 @@ def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
         trainable.tensor = copies[k][trainable.tensor]
     if plan.loss is not None:
         plan.loss.tensor = copies[-1][plan.loss.tensor]
+
+
+def name_signatures(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Sets inputs and outputs of each subgraph from the plan and adds the signatures ``segment_<k>``.
+
+    Original signatures of an uncut model stay: the tensors they name are still its inputs and outputs.
+    """
+    signatures = model.signatures if model.signatures is not None else []
+    for k, segment in enumerate(plan.segments):
+        segment.subgraph.inputs = [p.tensor for p in segment.inputs]
+        segment.subgraph.outputs = [p.tensor for p in segment.outputs]
+        key = segment_key(k)
+        if any(s.key == key for s in signatures):
+            raise ConversionError(f"the model has a signature `{key}` already; rename it")
+        signatures.append(
+            Signature(
+                key,
+                segment.subgraph,
+                [(p.name, p.tensor) for p in segment.inputs],
+                [(p.name, p.tensor) for p in segment.outputs],
+            )
+        )
+    model.signatures = signatures

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from .. import constants
-from ..activation_range import RANGES, activation_range
 from ..errors import ConversionError
 from ..model import Model, Operator, OperatorCode
 from ..model.schema import BuiltinOperator
 from ..settings import LAST, InjectSettings
+from .layer_geometry import RANGES, activation_range
 from .plan import Plan, Trainable
 from .select_trainable import matches, unknown_layer
 

@@ -1,17 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes a layer's operator as the core takes it: sizes, window and clamps, see zo_node_layer.h."""
+"""Sizes, window and clamps of a layer as the core takes them, see zo_node_layer.h."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Final
 
-from ..activation_range import RANGES, activation_range
-from ..model import Operator, Subgraph, Tensor
+import numpy as np
+
+from ..model import Operator, Quantization, Subgraph, Tensor
+from ..model.schema import BuiltinOperator, TensorType
 from ..model.schema import BuiltinOperator as B
-from ..model.schema import TensorType
-from ..window import Window
+
+# Ranges, real values, of fused activations (ActivationFunctionType): NONE, RELU, RELU_N1_TO_1, RELU6.
+RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+
+
+def activation_range(output: Quantization, activation: int) -> tuple[int | None, int | None]:
+    """Returns the lowest and the highest int8 level of an output; None where the activation does not clamp.
+
+    Args:
+        output: quantization of the output.
+        activation: number of the fused activation, a key of `RANGES`.
+    """
+
+    def level(real: float) -> int | None:
+        if math.isinf(real):
+            return None
+        # As TFLite's kernels: a float32 quotient, half away from zero.
+        steps = float(np.float32(real) / np.float32(output.scale))
+        rounded = int(math.copysign(math.floor(abs(steps) + 0.5), steps))
+        return min(127, max(-128, output.zero_point + rounded))
+
+    low, high = RANGES[activation]
+    return level(low), level(high)
+
+
+_SAME: Final = 0  # Padding.SAME
+_DILATED: Final = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D)
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """A window along one axis.
+
+    Attributes:
+        size: number of values that it reads.
+        stride: number of values from one position of the window to the next.
+        dilation: distance of two values that the window reads one after the other.
+        same: True if the image is padded with zeros (``Padding.SAME``).
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    same: bool
+
+    @classmethod
+    def of(cls, op: Operator, side: str, size: int) -> Window:
+        """The window of an operator.
+
+        Args:
+            op: convolution or pooling that has the window.
+            side: "h" or "w", the axis.
+            size: number of values that it reads; the options of a convolution do not have it.
+        """
+        return cls(
+            size=size,
+            stride=int(op.option(f"stride{side.upper()}", 1)),
+            dilation=int(op.option(f"dilation{side.upper()}Factor", 1)) if op.builtin in _DILATED else 1,
+            same=op.option("padding", _SAME) == _SAME,
+        )
+
+    @property
+    def reach(self) -> int:
+        """From the first value that it reads to the last one, both included."""
+        return (self.size - 1) * self.dilation + 1
+
+    def positions(self, length: int) -> int:
+        """Returns the number of positions on an axis of this length."""
+        return -(-(length if self.same else length - self.reach + 1) // self.stride)
+
+    def zeros_before(self, length: int, positions: int) -> int:
+        """Zeros of the padding before the first value of an axis."""
+        if not self.same:
+            return 0
+        return max((positions - 1) * self.stride + self.reach - length, 0) // 2
+
 
 _NONE: Final = 0  # of the schema's ActivationFunctionType
 

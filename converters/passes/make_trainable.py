@@ -1,22 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns trainable filters and biases into variable tensors."""
+"""Turns trainable filters and biases into variables, and adds the operators that move them."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import constants
 from ..errors import ConversionError
-from ..kernel_norm import kernel_norm_multipliers
-from ..model import Buffer, Model, Tensor
+from ..model import Buffer, Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
-from ..quantization_aware import NEUTRAL, quantization_aware_multipliers
+from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
 from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
-from .plan import Plan, Trainable
+from ..sparse import SparseRule
+from .plan import Plan, Port, Trainable
+
+
+def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Adds the constant ``<name>/zo_mask`` of each trainable filter that ``settings.sparse`` trains in part.
+
+    Headroom has been reserved, so thresholds compare the weights that training starts with.
+
+    Raises:
+        ConversionError: a mask names no trainable filter or has a wrong shape or type, or leaves a layer
+            nothing to train.
+    """
+    if settings.sparse is None:
+        return
+    masks = settings.sparse if isinstance(settings.sparse, Mapping) else None
+    filters = [t for t in plan.trainable if not t.is_bias]
+    if masks is not None:
+        known = [t.name for t in filters]
+        unknown = next((name for name in masks if name not in known), None)
+        if unknown is not None:
+            raise ConversionError(
+                f"sparse: `{unknown}` is no trainable filter tensor; there are: {', '.join(known)}"
+            )
+    for trainable in filters:
+        if masks is None:
+            selected = _by_rule(trainable, SparseRule.parse(str(settings.sparse)), settings.sparse_seed)
+        elif trainable.name in masks:
+            selected = _given(trainable, masks[trainable.name])
+        else:
+            continue
+        if selected.all():
+            continue
+        trainable.selected = selected
+        trainable.mask = _mask(trainable.name, selected)
+        plan.segments[trainable.segment].subgraph.tensors.append(trainable.mask)
+
+
+def _by_rule(trainable: Trainable, rule: SparseRule, seed: int) -> npt.NDArray[np.bool_]:
+    values = trainable.tensor.numpy().reshape(-1)
+    try:
+        return rule.select(values, seed << 16 | trainable.stream)
+    except ConversionError as error:
+        raise ConversionError(f"sparse: layer `{trainable.layer}`: {error}") from None
+
+
+def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    mask = np.asarray(mask)
+    if mask.dtype != np.bool_ or mask.shape != trainable.tensor.shape:
+        raise ConversionError(
+            f"sparse: `{trainable.name}` needs bool {list(trainable.tensor.shape)}, "
+            f"not {mask.dtype} {list(mask.shape)}"
+        )
+    if not mask.any():
+        raise ConversionError(
+            f"sparse: the mask of `{trainable.name}` selects nothing; leave the layer out of "
+            "the trainable ones"
+        )
+    return mask.reshape(-1)
+
+
+def _mask(name: str, selected: npt.NDArray[np.bool_]) -> Tensor:
+    data = np.packbits(selected, bitorder="little").tobytes()
+    return Tensor(f"{name}{constants.MASK}", (len(data),), TensorType.INT8, Buffer(data))
 
 
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -104,4 +168,99 @@ def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Te
         (trainable.channels,),
         TensorType.INT32,
         Buffer(copy.copy(values).tobytes()),
+    )
+
+
+_OPTIONS_VERSION: Final = 1
+_FIRST: Final = 1
+_LAST: Final = 2
+_FRACTION: Final = 4
+_MULTIPLIER: Final = 8
+_MASK: Final = 16
+_INT16: Final = 0x8000  # in the block of a tensor
+_BIAS: Final = 0x4000  # likewise
+
+
+def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Adds SEED_REPLAY (unless switched off), UPDATE and PERTURB, in this order, before the operators of each
+    segment with trainable tensors, with ``zo_command``, ``zo_state`` and ``zo_status``.
+
+    The last segment gets ``zo_command`` also without trainable tensors if it has a loss, which looks there
+    for whether to compute.
+    """
+    names = [constants.UPDATE, constants.PERTURB]
+    if settings.replay:
+        names.insert(0, constants.SEED_REPLAY)
+    for k, segment in enumerate(plan.segments):
+        trainable = [t for t in plan.trainable if t.segment == k]
+        is_last = k == len(plan.segments) - 1
+        if not trainable and not (is_last and plan.loss is not None):
+            continue
+        graph = segment.subgraph
+        command = Tensor(constants.COMMAND, (settings.words,), TensorType.INT32, model.empty_buffer)
+        graph.tensors.append(command)
+        segment.inputs.append(Port("command", command, constants.COMMAND))
+        if not trainable:
+            continue
+        state = Tensor(
+            constants.STATE,
+            (constants.STATE_WORDS,),
+            TensorType.INT32,
+            model.empty_buffer,
+            is_variable=True,
+        )
+        status = Tensor(constants.STATUS, (constants.STATUS_WORDS,), TensorType.INT32, model.empty_buffer)
+        graph.tensors += [state, status]
+        segment.outputs.append(Port("status", status, constants.STATUS))
+
+        inputs: list[Tensor | None] = [command, state, segment.initial]
+        if segment.fraction is not None:
+            inputs.append(segment.fraction)
+        for t in trainable:
+            inputs.append(t.variable)
+            if t.multiplier is not None:
+                inputs.append(t.multiplier)
+            if any(other.mask is not None for other in trainable):
+                inputs.append(t.mask)  # None: absent
+        operators = []
+        for i, name in enumerate(names):
+            first, last = i == 0, i == len(names) - 1
+            options = weight_options(trainable, settings, len(plan.blocks), first, last)
+            operators.append(
+                Operator(
+                    OperatorCode.of_custom(name),
+                    list(inputs),
+                    [status] if last else [],
+                    custom_options=options,
+                )
+            )
+        graph.operators[:0] = operators
+
+
+def weight_options(
+    trainable: list[Trainable], settings: InjectSettings, blocks: int, first: bool, last: bool
+) -> bytes:
+    """Returns the options of a weight operator, byte by byte as in ops/core/graph/zo_op.h."""
+    flags = (_FIRST if first else 0) | (_LAST if last else 0)
+    flags |= _FRACTION if settings.update_bits == 16 and not all(t.is_bias for t in trainable) else 0
+    flags |= _MULTIPLIER if settings.multipliers is not None else 0
+    flags |= _MASK if any(t.mask is not None for t in trainable) else 0
+    header = struct.pack(
+        "<BBBBHH",
+        _OPTIONS_VERSION,
+        flags,
+        settings.headroom,
+        settings.max_queries,
+        len(trainable),
+        blocks,
+    )
+    return header + b"".join(
+        struct.pack(
+            "<HHII",
+            t.stream,
+            t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0),
+            t.channels,
+            t.inner,
+        )
+        for t in trainable
     )

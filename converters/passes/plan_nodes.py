@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ..errors import ConversionError
+from ..kernels import macs
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
-from ..operator_costs import macs
 from ..settings import LAYERS, InjectSettings, last_number
 from .cut_segments import crosses_alone, cut_reason, possible_cuts
 from .layer_geometry import (

@@ -14,10 +14,10 @@ import pytest
 from helpers.commands import invoke
 from helpers.examples import slow_but
 from tflm_zo.conversion import convert
-from tflm_zo.conversion.keras_names import all_layers
+from tflm_zo.conversion.keras_source import all_layers
 from tflm_zo.converters import ConversionError
 from tflm_zo.converters.summary import summarize
-from tflm_zo.recalibration.running_moments import corrected_names
+from tflm_zo.recalibration.walk import corrected_names
 from tflm_zo.training import Trainer, algorithms
 
 keras = pytest.importorskip("keras")

@@ -14,7 +14,7 @@ from tflm_zo.conversion import convert
 from tflm_zo.converters import Model, load_model
 from tflm_zo.converters.channel_statistics import Statistics, read_statistics, with_statistics
 from tflm_zo.recalibration import channel_statistics_of, recalibrate
-from tflm_zo.recalibration.running_moments import corrected_layers
+from tflm_zo.recalibration.walk import corrected_layers
 
 pytestmark = pytest.mark.usefixtures("keras_seed")
 

@@ -13,7 +13,7 @@ from helpers.interpreters import run_plain
 from helpers.models import MODELS
 from helpers.models.graph_builder import Activation, GraphBuilder
 from tflm_zo.converters import ConversionError, InjectSettings, export_model, load_model, read_metadata
-from tflm_zo.converters.operator_costs import filter_of, macs
+from tflm_zo.converters.kernels import filter_of, macs
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 
 INT16 = "TFLM_ZO_FULLY_CONNECTED_16"

@@ -10,8 +10,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Rademacher
 from tflm_zo.converters import initial_weights, read_metadata, step_multipliers, update_masks
-from tflm_zo.converters.kernel_norm import kernel_norm_multipliers
-from tflm_zo.converters.quantization_aware import NEUTRAL
+from tflm_zo.converters.multipliers import NEUTRAL, kernel_norm_multipliers
 from tflm_zo.runtime import load
 
 

@@ -13,7 +13,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import ConversionError, load_model, read_metadata
-from tflm_zo.converters.node_choice import node_choices
+from tflm_zo.converters.inject import node_choices
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -13,7 +13,7 @@ from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS, small_cnn
 from tflm_zo.converters import ConversionError, load_model, read_metadata
-from tflm_zo.converters.quantization_aware import NEUTRAL, quantization_aware_multipliers
+from tflm_zo.converters.multipliers import NEUTRAL, quantization_aware_multipliers
 
 SCALES = st.lists(st.floats(2.0**-17, 1.0, width=32), min_size=1, max_size=6)
 

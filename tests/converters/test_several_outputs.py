@@ -10,7 +10,7 @@ from helpers.injection import inject_all
 from helpers.models import GraphBuilder, two_outputs
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
-from tflm_zo.converters.node_choice import node_choices
+from tflm_zo.converters.inject import node_choices
 from tflm_zo.training import Settings, Trainer, Weights
 
 

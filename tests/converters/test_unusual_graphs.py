@@ -25,10 +25,10 @@ from tflm_zo.converters import (
     possible_cuts,
     read_metadata,
 )
+from tflm_zo.converters.inject import node_choices
+from tflm_zo.converters.kernels import macs
 from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
-from tflm_zo.converters.node_choice import node_choices
-from tflm_zo.converters.operator_costs import macs
 from tflm_zo.runtime import load
 
 KINDS = ("QUANTIZE", "DEQUANTIZE", "SOFTMAX", "LOGISTIC", "RESHAPE", "CONV_2D", "MAX_POOL_2D", "BATCH_MATMUL")

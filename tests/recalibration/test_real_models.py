@@ -17,7 +17,7 @@ from tflm_zo.conversion import convert
 from tflm_zo.converters import load_model
 from tflm_zo.firmware.arena import recorded_bytes
 from tflm_zo.recalibration import Recalibration, recalibrate
-from tflm_zo.recalibration.running_moments import corrected_layers
+from tflm_zo.recalibration.walk import corrected_layers
 
 DATA = os.environ.get("TFLM_ZO_DATA")
 

@@ -17,7 +17,7 @@ from tflm_zo.converters import ConversionError, inject, load_model
 from tflm_zo.converters.channel_statistics import STATISTICS_NAME, read_statistics, with_statistics
 from tflm_zo.converters.model import Buffer, Model, Subgraph
 from tflm_zo.recalibration import channel_statistics_of, recalibrate
-from tflm_zo.recalibration.running_moments import corrected_layers
+from tflm_zo.recalibration.walk import corrected_layers
 
 OLD, NEW = 200, 64
 

@@ -4,7 +4,7 @@
 It stands above the recalibration, which measures the statistics that a converted model keeps of its channels.
 """
 
-from .finish import ConversionReport, ConversionResult
+from .int8 import ConversionReport, ConversionResult
 from .keras import convert
 from .quantize import quantize
 

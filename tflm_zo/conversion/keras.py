@@ -19,26 +19,31 @@ from ..converters.widen_activations import widen_activations
 from ..io.arrays import Array
 from ..io.errors import DataError
 from ..recalibration import channel_statistics_of
-from .finish import (
-    ConversionReport,
+from .int8 import (
     ConversionResult,
-    Port,
     accuracy,
     check_int8,
     check_ports,
     finished,
     leave_out_unused,
     report_of,
+    representative_labels,
+    representative_samples,
     score,
     warning_of_training,
     warnings_of,
 )
-from .keras_names import KerasNames, order_and_name
-from .keras_source import FixedModel, first_line, load_keras, quiet, tensorflow_and_keras, with_fixed_batch
-from .representative import representative_labels, representative_samples
+from .keras_source import (
+    FixedModel,
+    KerasNames,
+    first_line,
+    load_keras,
+    order_and_name,
+    quiet,
+    tensorflow_and_keras,
+    with_fixed_batch,
+)
 from .training_statistics import training_statistics
-
-__all__ = ["ConversionReport", "ConversionResult", "Port", "accuracy", "convert"]
 
 
 def convert(

@@ -19,13 +19,13 @@ from ..converters.errors import ConversionError
 from ..converters.model import Buffer, Model, Signature, Subgraph, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
 from ..converters.parts import part_in_int8
+from ..converters.passes.batch import rewrite_batch
 from ..converters.passes.layer_names import shown_name
-from ..converters.passes.set_batch import rewrite_batch
 from ..converters.widen_activations import widen_activations
 from ..io.arrays import Array
 from ..io.errors import DataError
 from ..recalibration import channel_statistics_of
-from .finish import (
+from .int8 import (
     ConversionResult,
     accuracy,
     check_int8,
@@ -33,14 +33,13 @@ from .finish import (
     finished,
     leave_out_unused,
     report_of,
+    representative_labels,
+    representative_samples,
     score,
     warning_of_training,
     warnings_of,
 )
 from .keras_source import first_line, quiet
-from .representative import representative_labels, representative_samples
-
-__all__ = ["quantize"]
 
 _SIGNATURE = "serving_default"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from ..converters.kernels import filter_of
 from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator, TensorType
-from ..converters.operator_costs import filter_of
-from ..converters.window import Window
+from ..converters.passes.layer_geometry import Window
 
 __all__ = ["Extra", "extra_memory"]
 

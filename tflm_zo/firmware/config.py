@@ -8,7 +8,7 @@ import re
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..converters.model.tensor import Tensor
+from ..converters.model.graph import Tensor
 from ..core import MEASUREMENT_BYTES
 from .boundaries import bytes_of_sample
 from .log_size import log_size_of

@@ -7,10 +7,10 @@ import dataclasses
 
 import numpy as np
 
-from ..converters.freeze import freeze, trained_in_segment
 from ..converters.initial_weights import initial_weights
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
+from ..converters.segments import freeze, trained_in_segment
 from ..core import checksum
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan
 

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from ..converters.errors import ConversionError
+from ..converters.initial_weights import step_multipliers, update_masks
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..converters.step_multipliers import step_multipliers
-from ..converters.update_masks import update_masks
 from ..core import TaskKind
 from ..core.loader import constants
 from .plan import BlockRunPlan, NodeRunPlan, RunPlan, runs_of

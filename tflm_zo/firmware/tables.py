@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..converters.errors import ConversionError
+from ..converters.initial_weights import step_multipliers, update_masks
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..converters.step_multipliers import step_multipliers
-from ..converters.update_masks import update_masks
 from ..core import NODE_HEAD, NODE_TAIL, CSettings, SeedLogHeader, TaskKind
 from ..core.loader import constants
 from ..logs import fingerprint

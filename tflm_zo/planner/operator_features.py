@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 
+from ..converters.kernels import macs
 from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator as B
-from ..converters.operator_costs import macs
 
 __all__ = ["FEATURES", "features"]
 

@@ -3,7 +3,8 @@
 
 from .moments import Moments
 from .recalibrate import LayerChange, Recalibration, channel_statistics_of, recalibrate
-from .running_moments import RunningMoments, corrected_names
+from .running_moments import RunningMoments
+from .walk import corrected_names
 
 __all__ = [
     "LayerChange",

@@ -22,13 +22,9 @@ from ..converters.model import Operator
 from ..converters.passes.layer_names import layers_of
 from ..converters.rescale_channels import is_per_channel, rescale_channels, why_fixed
 from ..data import DataError, Samples
-from .correction import Shift, is_uneven, shift_between
-from .layer_walk import prepared
-from .moments import Moments, channel_statistics, layout_of
-from .running_moments import RunningMoments, corrected_layers, layer_outputs
-from .sample_walk import SampleWalk, Walk
-
-__all__ = ["LayerChange", "Recalibration", "channel_statistics_of", "recalibrate"]
+from .moments import Moments, Shift, channel_statistics, is_uneven, layout_of, shift_between
+from .running_moments import RunningMoments
+from .walk import SampleWalk, Walk, corrected_layers, layer_outputs, prepared
 
 #: Corrections of a layer at most, each measured behind the one before: a clamped output takes more than one.
 ROUNDS: Final = 3

@@ -7,58 +7,16 @@ import io
 import math
 import os
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, load_model
-from ..converters.model import Operator, Subgraph
-from ..converters.passes.layer_names import layers_of
-from ..converters.rescale_channels import layers_with_filters, why_fixed
 from ..data import DataError, Samples, read_arrays
 from ..io.files import write_output
-from .layer_walk import outputs_of, prepared
 from .moments import Moments, moments_of
-
-__all__ = ["RunningMoments", "corrected_layers", "corrected_names", "layer_outputs"]
-
-
-def corrected_layers(model: Model) -> list[Operator]:
-    """Returns the layers of a plain model that recalibration corrects, in execution order.
-
-    Raises:
-        ConversionError: there is none.
-    """
-    layers = layers_with_filters(model)
-    graph = model.subgraphs[0]
-    found = [op for op in layers if why_fixed(graph, op) is None]
-    if not found:
-        reasons = dict.fromkeys(f"{op.label}: {why_fixed(graph, op)}" for op in layers)
-        raise ConversionError(
-            "the model has no layer that could be recalibrated"
-            + (f" ({'; '.join(reasons)})" if reasons else ", for none has a filter")
-        )
-    return found
-
-
-def corrected_names(model: Model) -> list[str]:
-    """Returns the names of the layers that recalibration corrects, in the order of `corrected_layers`."""
-    names = layers_of(model.subgraphs[0].operators)
-    return [names[op] for op in corrected_layers(model)]
-
-
-def layer_outputs(
-    model: Model, layers: Sequence[Operator], x: Samples, runtime: str, threads: int = 1
-) -> list[NDArray[Any]]:
-    """Returns outputs of layers of a model, int8 [samples, ...] each; nothing behind the last one runs."""
-    graph = model.subgraphs[0]
-    until = max(graph.operators.index(op) for op in layers) + 1
-    outputs = [op.outputs[0] for op in layers]
-    part = Subgraph("layers", [], list(graph.inputs), outputs, graph.operators[:until])
-    return outputs_of(part, prepared(model, x), runtime, threads)
+from .walk import corrected_layers, corrected_names, layer_outputs
 
 
 class RunningMoments:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from ..converters import Model, export_model
-from ..converters.kernels import FILTER_OPERATORS
+from ..converters.kernels import FILTER_OPERATORS, macs
 from ..converters.model import Operator, Subgraph
-from ..converters.operator_costs import macs
 from .layers import layer_changes
 from .recorded_run import RecordedRun
 

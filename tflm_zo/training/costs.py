@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..converters import Model, ZoMetadata, ZoNodes
-from ..converters.operator_costs import macs
+from ..converters.kernels import macs
 from .plan import PlannedTask, backward_steps, credited, plan_tasks
 from .settings import Settings
 

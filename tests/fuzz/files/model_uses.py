@@ -25,7 +25,7 @@ from tflm_zo.converters import (
     step_multipliers,
     update_masks,
 )
-from tflm_zo.converters.node_choice import node_choices
+from tflm_zo.converters.inject import node_choices
 from tflm_zo.firmware import PLATFORMS, arena, generate_firmware
 
 from . import arrays

@@ -20,7 +20,7 @@ from ...converters import (
     read_metadata,
 )
 from ...converters.constants import METADATA_NAME
-from ...converters.node_choice import node_choices
+from ...converters.inject import node_choices
 from ...converters.passes.select_trainable import UNREAD
 from ...converters.summary import render_summary, summarize
 from ...io.table import table

@@ -25,8 +25,7 @@ from ...converters import Model, load_model
 from ...data import Samples
 from ...logs import fingerprint
 from ...recalibration import Moments, Recalibration, recalibrate
-from ...recalibration.layer_walk import prepared
-from ...recalibration.sample_walk import Call, JointWalk, PartOfWalk
+from ...recalibration.walk import Call, JointWalk, PartOfWalk, prepared
 from ..errors import FleetError
 from .messages import VERSION
 

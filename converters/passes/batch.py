@@ -1,27 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules by which each operator takes a larger batch.
-
-A tensor is *batched* if its first axis counts samples. A rule takes an operator with at least one batched
-input, whose shapes are still those of the old batch, checks that samples stay apart and in axis 0, and
-rewrites constants that hold the batch size. The caller then sets axis 0 of the outputs, all of which are
-batched but for those of `UNBATCHED_OUTPUT`.
-"""
+"""The batch size of a graph: how each operator takes a larger one."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from ..constants import FULLY_CONNECTED_16, LOSS
+from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME
 from ..errors import ConversionError
-from ..model import Buffer, Operator, OperatorCode, Subgraph, Tensor
+from ..kernels import check_arity
+from ..model import Buffer, Model, Operator, OperatorCode, Subgraph, Tensor
+from ..model.schema import BuiltinOperator, TensorType
 from ..model.schema import BuiltinOperator as B
-from ..model.schema import TensorType
+from ..settings import MOST_SAMPLES, InjectSettings, checked_integer
+from .plan import Plan
 
 
 @dataclasses.dataclass(eq=False)
@@ -375,3 +372,94 @@ RULES: Final[dict[int, Rule]] = {
 
 #: Operators whose outputs are not batched although their input is.
 UNBATCHED_OUTPUT: Final = (B.SHAPE,)
+
+
+def fix_batch(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Sets axis 0 of all activations to ``settings.batch``; the size is fixed from then on.
+
+    Rewrites the shapes of inputs and of what is computed from them, RESHAPE options and constants that hold
+    the batch size (in buffers of their own), and shape signatures.
+
+    Raises:
+        ConversionError: the batch size of the model is neither 1 nor the one asked for, or an operator moves
+            or merges the batch axis.
+    """
+    rewrite_batch(model.subgraphs[0], settings.batch)
+
+
+def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Tensor] | None = None) -> None:
+    """Sets axis 0 of all activations of a subgraph, as ``fix_batch`` does.
+
+    On failure the subgraph is left half-rewritten, so callers work on a copy.
+
+    Args:
+        graph: subgraph that is changed.
+        batch: batch size to set.
+        old: batch size that it has, unless it has ``batch`` already.
+        inputs: inputs whose first axis counts samples; None: all.
+    """
+    fed = graph.inputs if inputs is None else inputs
+    if not fed:
+        raise ConversionError("the model has no inputs, so it has no batch size")
+    for tensor in fed:
+        if not tensor.shape or tensor.shape[0] not in (old, batch):
+            sizes = f"{old} or {batch}" if old != batch else str(batch)
+            raise ConversionError(
+                f"input `{tensor.name}` has shape {list(tensor.shape)}: its batch size must be {sizes}"
+            )
+    found = {tensor.shape[0] for tensor in fed}
+    if found != {batch}:
+        if len(found) > 1:
+            raise ConversionError(f"the inputs differ in batch size: {sorted(found)}")
+        _rewrite(Rebatching(graph, found.pop(), batch), fed)
+    for tensor in graph.all_tensors():
+        # -1 marks sizes that may change; labels and losses have one size, so the others have too.
+        if tensor.shape_signature is not None:
+            tensor.shape_signature = tensor.shape
+
+
+def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
+    graph = state.graph
+    for tensor in fed:
+        state.old_shapes[tensor] = tensor.shape
+        state.batched.add(tensor)
+        tensor.shape = (state.new, *tensor.shape[1:])
+    for op in list(graph.operators):
+        if not any(t in state.batched for t in op.inputs if t is not None):
+            continue
+        rule = RULES.get(op.builtin)
+        if rule is None:
+            state.refuse(op, "nothing is known of what it does to the batch axis")
+        if op.builtin != BuiltinOperator.CUSTOM:
+            check_arity(op)
+        rule(state, op)
+        if op.builtin in UNBATCHED_OUTPUT:
+            continue
+        for tensor in op.outputs:
+            if not tensor.shape or tensor.shape[0] != state.old:
+                state.refuse(op, f"its output of shape {list(tensor.shape)} does not begin with the batch")
+            state.old_shapes[tensor] = tensor.shape
+            state.batched.add(tensor)
+            tensor.shape = (state.new, *tensor.shape[1:])
+
+
+def set_batch(model: Model, batch: int) -> Model:
+    """A copy of a plain model for another batch size.
+
+    Args:
+        model: one subgraph, batch size 1 (or already ``batch``); it is not changed.
+        batch: samples per invoke, at least 1.
+
+    Raises:
+        ConversionError: ``batch`` is no positive integer, the model has another batch size or several
+            subgraphs, is a ZO model (inject it with the batch size instead), or has an operator that moves or
+            merges the batch axis.
+    """
+    batch = checked_integer(batch, "batch", 1, MOST_SAMPLES)
+    if model.find_metadata(METADATA_NAME) is not None:
+        raise ConversionError("the batch size of a ZO model is fixed; inject the original with another one")
+    if len(model.subgraphs) != 1:
+        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
+    result = model.copy()
+    rewrite_batch(result.subgraphs[0], batch)
+    return result

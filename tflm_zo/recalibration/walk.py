@@ -1,0 +1,286 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Samples on their way through a model that is recalibrated, in one place or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import runtime as runtimes
+from ..converters import ConversionError, InjectSettings, Model
+from ..converters.model import Operator, Subgraph, Tensor
+from ..converters.passes.layer_names import layers_of
+from ..converters.rescale_channels import layers_with_filters, rescale_channels, why_fixed
+from ..data import Inputs, Samples, prepare_samples
+from ..training.evaluation import every_output
+from ..training.injection import inject_plain
+from .moments import Moments, cell_sums, moments_of
+
+
+def _untrained(model: Model) -> Model:
+    """Returns a ZO model that computes what a plain one does, and trains nothing."""
+    return inject_plain(model, InjectSettings(trainable="none", loss="none"))
+
+
+def prepared(model: Model, x: Samples) -> list[NDArray[Any]]:
+    """Returns samples as a plain model takes them, [samples, ...] for each input.
+
+    Raises:
+        DataError: the samples cannot be used.
+    """
+    return prepare_samples(Inputs(_untrained(model)), x)
+
+
+def outputs_of(
+    part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads: int = 1
+) -> list[NDArray[Any]]:
+    """Returns the outputs of a part of a plain model for every sample, [samples, ...] each.
+
+    Args:
+        part: operators of the model, with the tensors that they read as inputs.
+        inputs: values of these tensors, [samples, ...] each.
+        runtime: name of the runtime that runs the part.
+        threads: number of threads.
+
+    Raises:
+        ConversionError: samples cannot be told apart in an output.
+    """
+    for tensor in part.outputs:
+        if tensor.shape[:1] != part.inputs[0].shape[:1]:
+            raise ConversionError(
+                f"`{tensor.name}` of shape {list(tensor.shape)} does not have the batch as its first "
+                "dimension, so samples cannot be told apart there"
+            )
+    loaded = runtimes.load(_untrained(Model(subgraphs=[part])), runtime, threads=threads)
+    return every_output(loaded, inputs)
+
+
+def corrected_layers(model: Model) -> list[Operator]:
+    """Returns the layers of a plain model that recalibration corrects, in execution order.
+
+    Raises:
+        ConversionError: there is none.
+    """
+    layers = layers_with_filters(model)
+    graph = model.subgraphs[0]
+    found = [op for op in layers if why_fixed(graph, op) is None]
+    if not found:
+        reasons = dict.fromkeys(f"{op.label}: {why_fixed(graph, op)}" for op in layers)
+        raise ConversionError(
+            "the model has no layer that could be recalibrated"
+            + (f" ({'; '.join(reasons)})" if reasons else ", for none has a filter")
+        )
+    return found
+
+
+def corrected_names(model: Model) -> list[str]:
+    """Returns the names of the layers that recalibration corrects, in the order of `corrected_layers`."""
+    names = layers_of(model.subgraphs[0].operators)
+    return [names[op] for op in corrected_layers(model)]
+
+
+def layer_outputs(
+    model: Model, layers: Sequence[Operator], x: Samples, runtime: str, threads: int = 1
+) -> list[NDArray[Any]]:
+    """Returns outputs of layers of a model, int8 [samples, ...] each; nothing behind the last one runs."""
+    graph = model.subgraphs[0]
+    until = max(graph.operators.index(op) for op in layers) + 1
+    outputs = [op.outputs[0] for op in layers]
+    part = Subgraph("layers", [], list(graph.inputs), outputs, graph.operators[:until])
+    return outputs_of(part, prepared(model, x), runtime, threads)
+
+
+class LayerWalk:
+    """All samples at one place of a model: the tensors that the rest of it reads.
+
+    Each operator runs once for each sample, however many layers are looked at on the way. The memory is that
+    of these tensors for all samples.
+
+    Args:
+        graph: graph of a plain int8 model. Operators that have not run may be changed on the way.
+        inputs: samples, as `tflm_zo.data.prepare_samples` returns them, [samples, ...] for each input.
+        runtime: name of the runtime that runs the operators.
+        threads: number of threads.
+    """
+
+    def __init__(
+        self, graph: Subgraph, inputs: Sequence[NDArray[Any]], runtime: str, threads: int = 1
+    ) -> None:
+        self._graph, self._runtime, self._threads = graph, runtime, threads
+        self._live = dict(zip(graph.inputs, inputs, strict=True))
+        self._next = 0
+
+    def before(self, layer: Operator) -> None:
+        """Runs all operators before a layer."""
+        position = self._graph.operators.index(layer)
+        todo = self._graph.operators[self._next : position]
+        self._next = position
+        if todo:
+            made = {t: None for op in todo for t in op.outputs}
+            kept = [t for t in made if self._is_read_later(t)]
+            if kept:
+                self._live.update(zip(kept, self._run(todo, kept), strict=True))
+        self._live = {t: values for t, values in self._live.items() if self._is_read_later(t)}
+
+    def output(self, layer: Operator) -> NDArray[np.int8]:
+        """Runs the layer that `before` has led to, and returns its output, int8 [samples, ...]."""
+        return self._run([layer], layer.outputs[:1])[0]
+
+    def after(self, layer: Operator, values: NDArray[np.int8]) -> None:
+        """Goes past the layer, whose output has these values."""
+        self._next += 1
+        self._live[layer.outputs[0]] = values
+
+    def _is_read_later(self, tensor: Tensor) -> bool:
+        return any(tensor in op.inputs for op in self._graph.operators[self._next :])
+
+    def _run(self, operators: list[Operator], outputs: Sequence[Tensor]) -> list[NDArray[Any]]:
+        inputs = [t for t in self._live if any(t in op.inputs for op in operators)]
+        part = Subgraph("part", [], inputs, list(outputs), operators)
+        return outputs_of(part, [self._live[t] for t in inputs], self._runtime, self._threads)
+
+
+Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Sums over the cells of images and each cell's pixels, as `moments.cell_sums` has them, of all samples."""
+
+Call = tuple[str, tuple[Any, ...]]
+"""A method of a `SampleWalk`, by its name, and its arguments."""
+
+Ask = Callable[[list[Call]], list[Any]]
+"""Does all calls of a walk so far in every place, those that it has done already not again, and returns what
+the last one has given in each place."""
+
+
+class Walk(Protocol):
+    """What a recalibration asks of samples. Layers are numbered as `corrected_layers` has them, and are taken
+    in this order.
+    """
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+
+    def moments(self, number: int) -> Moments:
+        """Moments of a layer's output, with the corrections so far."""
+
+    def cells(self) -> Cells | None:
+        """Sums over cells of the output of the layer at hand; None where it is no image."""
+
+    def correct(
+        self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Rescales a layer's channels as `rescale_channels` does, and returns what that returns."""
+
+    def leave(self, number: int) -> None:
+        """Goes past a layer, whose moments were asked for last."""
+
+
+class SampleWalk:
+    """Samples in one place.
+
+    Args:
+        model: plain model, whose layers are corrected.
+        inputs: samples, as `prepared` returns them.
+        runtime: name of the runtime that runs it.
+        threads: number of threads of the runtime.
+    """
+
+    def __init__(self, model: Model, inputs: list[NDArray[Any]], runtime: str, threads: int = 1) -> None:
+        self._graph, self._layers = model.subgraphs[0], corrected_layers(model)
+        self._walk = LayerWalk(self._graph, inputs, runtime, threads)
+        self._values: NDArray[np.int8] = np.zeros((0, 1), np.int8)
+        self.samples = len(inputs[0])
+
+    def count(self) -> int:
+        """Number of samples, for a walk in several places."""
+        return self.samples
+
+    def moments(self, number: int) -> Moments:
+        """See `Walk`."""
+        layer = self._layers[number]
+        self._walk.before(layer)
+        self._values = self._walk.output(layer)
+        return moments_of(self._values)
+
+    def cells(self) -> Cells | None:
+        """See `Walk`."""
+        found = cell_sums(self._values)
+        return None if found is None else (found[0].sum(axis=0), found[1])
+
+    def correct(
+        self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """See `Walk`."""
+        return rescale_channels(self._graph, self._layers[number], factors, shifts)
+
+    def leave(self, number: int) -> None:
+        """See `Walk`."""
+        self._walk.after(self._layers[number], self._values)
+
+
+class PartOfWalk:
+    """Some of the samples of a walk, in one of several places.
+
+    Args:
+        model: as for `SampleWalk`, like the other arguments.
+        inputs: the samples.
+        runtime: as for `SampleWalk`.
+    """
+
+    def __init__(self, model: Model, inputs: list[NDArray[Any]], runtime: str) -> None:
+        self._walk, self._done, self._last = SampleWalk(model, inputs, runtime), 0, None
+
+    def go(self, calls: list[Call]) -> Any:
+        """Does the calls of a walk that it has not done yet, and returns what the last one gives."""
+        for method, arguments in calls[self._done :]:
+            self._last = getattr(self._walk, method)(*arguments)
+            self._done += 1
+        return self._last
+
+
+class JointWalk:
+    """Samples in several places, which send sums of channels: integers, so that the result is that of all
+    samples in one place.
+
+    Args:
+        model: plain model, whose layers are corrected here, too.
+        samples: number of samples in all places.
+        ask: asks all places.
+    """
+
+    def __init__(self, model: Model, samples: int, ask: Ask) -> None:
+        self._graph, self._layers = model.subgraphs[0], corrected_layers(model)
+        self._ask, self._calls = ask, list[Call]()
+        self.samples = samples
+
+    def _all(self, method: str, *arguments: Any) -> list[Any]:
+        self._calls.append((method, arguments))
+        return self._ask(self._calls)
+
+    def moments(self, number: int) -> Moments:
+        """See `Walk`."""
+        total: Moments | None = None
+        for moments in self._all("moments", number):
+            total = moments if total is None else total + moments
+        assert total is not None
+        return total
+
+    def cells(self) -> Cells | None:
+        """See `Walk`."""
+        found: Sequence[Cells | None] = self._all("cells")
+        parts = [cells for cells in found if cells is not None]
+        return (np.sum([sums for sums, _ in parts], axis=0), parts[0][1]) if parts else None
+
+    def correct(
+        self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """See `Walk`."""
+        self._calls.append(("correct", (number, factors, shifts)))  # before the next moments are asked for
+        return rescale_channels(self._graph, self._layers[number], factors, shifts)
+
+    def leave(self, number: int) -> None:
+        """See `Walk`."""
+        self._calls.append(("leave", (number,)))
