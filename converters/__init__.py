@@ -12,13 +12,16 @@ from .initial_weights import (
     with_initial_weights,
 )
 from .inject import inject
-from .layer_metadata import ZoBackwardStep, ZoField, ZoNodes, ZoTail
 from .metadata import (
+    ZoBackwardStep,
+    ZoField,
     ZoLoss,
     ZoMetadata,
+    ZoNodes,
     ZoOriginal,
     ZoPort,
     ZoSegment,
+    ZoTail,
     ZoTrainable,
     read_metadata,
 )

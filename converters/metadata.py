@@ -6,8 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -16,10 +15,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from .check_graph import check_graph
 from .constants import METADATA_NAME
 from .errors import ConversionError
-from .layer_metadata import Index, ZoNodes, ZoTail, layer_faults
-from .metadata_fit import misfits
+from .metadata_checks import LOOKING, NUMBERS, WITH_FACTORS, faults, misfits
 from .model import Buffer, Model
-from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of, smallest_command
+from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of
 
 #: Version of the metadata; readers refuse others.
 METADATA_VERSION: Final = 1
@@ -27,15 +25,18 @@ METADATA_VERSION: Final = 1
 #: Losses of a vector of logits and one class.
 SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
 
-#: Names in files of what has another one here.
+# Keys of the JSON that differ from the fields' names.
 _HEADROOM: Final = "head_room"
 _INT16: Final = "wide"
 
-# The ranges that reading checks; what refers to something else is checked by ``_faults``.
-
+# The ranges that reading checks; `faults` checks what refers to something else.
+_Index = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
-_Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 _Int8 = Annotated[int, Field(ge=-128, le=127)]
+_Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Factor = Annotated[float, Field(allow_inf_nan=False)]
+_KINDS: Final = ("layer", "add", *dict.fromkeys((*NUMBERS, *LOOKING, *WITH_FACTORS)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class ZoLoss:
     scale: _Scale
     zero_point: _Int8
     # Metadata written before these keys existed do not have them.
-    output: Index = 0
+    output: _Index = 0
     squashed: bool = True
     unit: _Scale = 1.0
 
@@ -93,15 +94,15 @@ class ZoTrainable:
     name: str
     operator: Annotated[str, Field(pattern="^(CONV_2D|DEPTHWISE_CONV_2D|FULLY_CONNECTED)$")]
     layer: str
-    stream: Index
-    block: Index
-    segment: Index
+    stream: _Index
+    block: _Index
+    segment: _Index
     shape: Annotated[tuple[_Count, ...], Field(min_length=1)]
     size: _Count
     channels: _Count
     inner: _Count
-    requantized_channels: Index
-    updated: Index | None = None
+    requantized_channels: _Index
+    updated: _Index | None = None
     int16: Annotated[bool, Field(alias=_INT16)] = False
     bias: bool = False
 
@@ -122,6 +123,104 @@ class ZoTrainable:
 
 
 @dataclasses.dataclass(frozen=True)
+class ZoNodes:
+    """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h.
+
+    Attributes:
+        trainable: number of its filter, or of its bias where that alone is trainable.
+        form: "plain", "max_pool" or "mean".
+        input_segment: number of the segment that the layer's input enters; 0 stands for original input 0.
+        output_segment: number of the segment that the layer's output, before any pooling, enters.
+        node_segment: number of the segment that the nodes enter, the first one that queries re-run.
+        count: number of nodes of a sample.
+        head: True if the loss reads the nodes.
+        geometry: the fields of ``zo_node_layer`` but the form.
+    """
+
+    trainable: _Index
+    form: Annotated[str, Field(pattern="^(plain|max_pool|mean)$")]
+    input_segment: _Index
+    output_segment: _Index
+    node_segment: _Index
+    count: _Count
+    head: bool
+    geometry: dict[str, _Number]
+
+    @property
+    def row(self) -> int:
+        """Weights of an output channel."""
+        g = self.geometry
+        return g["k_h"] * g["k_w"] * (1 if g.get("depthwise") else g["in_c"])
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoField:
+    """Errors of a tensor, or of several that have the same, see ops/core/backward/zo_backward.h.
+
+    Attributes:
+        count: number of errors of a sample.
+        at: place in the memory that fields share while a sample is led back, in errors; None: the field is
+            kept for each sample of the minibatch.
+    """
+
+    count: _Count
+    at: _Index | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoBackwardStep:
+    """A step of a backward program, one operator.
+
+    Attributes:
+        kind: "mask", "layer", "max_pool", "average_pool", "factors", "levels", "product", "sum", "slice",
+            "place" or "add", see ``zo_backward_kind``.
+        source: number of the field of the operator's output.
+        target: number of the field of its input.
+        segment: number of the segment that the activation enters that the step looks at: the operator's
+            output ("mask"), its input ("max_pool"), one of both ("levels") or the other factor ("product");
+            of other kinds None.
+        layer: "layer": number of the layer in the tail, else None.
+        numbers: fields of ``zo_backward_step`` ("mask", "slice", "place"), ``zo_pool``, ``zo_error_product``
+            that the kind has.
+        factors: real factors: of the channels ("factors"), of the levels of an activation from -128 on
+            ("levels"), of all ("product": the other factor's scale; "sum": 1 or -1).
+    """
+
+    kind: Annotated[str, Field(pattern=f"^({'|'.join(_KINDS)})$")]
+    source: _Index
+    target: _Index
+    segment: _Index | None = None
+    layer: _Index | None = None
+    numbers: dict[str, _Number] = dataclasses.field(default_factory=dict)
+    factors: tuple[_Factor, ...] = ()
+
+    @property
+    def looks(self) -> bool:
+        """True if the step looks at an activation."""
+        return self.kind in LOOKING
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoTail:
+    """Layers that can be trained by their exact gradients, and the program that leads errors back to them.
+
+    Attributes:
+        asked: number of layers, or "N blocks", that the tail was made for.
+        layers: layers in execution order, in form "plain"; the last one is the head. Of the others the input
+            alone is kept: their output and nodes are said to enter segment 0.
+        of_layers: number of the field of each layer's outputs.
+        fields: fields of errors; number 0 is the head's.
+        steps: steps in the order in which they are done.
+    """
+
+    asked: Annotated[str, Field(pattern="^[0-9]+( blocks)?$")]
+    layers: Annotated[tuple[ZoNodes, ...], Field(min_length=1)]
+    of_layers: tuple[_Index, ...]
+    fields: Annotated[tuple[ZoField, ...], Field(min_length=1)]
+    steps: tuple[ZoBackwardStep, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class ZoPort:
     """An input or output of a segment, in the order of its subgraph.
 
@@ -134,7 +233,7 @@ class ZoPort:
 
     role: str
     name: str | None = None
-    index: Index | None = None
+    index: _Index | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +399,7 @@ class ZoMetadata:
                 ) from error
             where, said = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"]
             raise _damaged(f"{where}: {said}" if where else said) from error
-        for fault in _faults(metadata):
+        for fault in faults(metadata):
             raise _damaged(fault)
         return metadata
 
@@ -315,83 +414,6 @@ def _damaged(fault: str) -> ConversionError:
     return ConversionError(
         f"metadata `{METADATA_NAME}` of the model is damaged: {fault}; inject the original model again"
     )
-
-
-def _faults(m: ZoMetadata) -> Iterator[str]:
-    """Yields the contradictions between parts of the metadata."""
-    last = len(m.segments) - 1
-    if m.command_words < smallest_command(m.max_queries):
-        yield f"command_words: {m.command_words} do not hold {m.max_queries} queries"
-    for what, names in (
-        ("trainable", [t.name for t in m.trainable]),
-        ("trainable: layers", [(t.layer, t.bias) for t in m.trainable]),
-        ("original.inputs", m.original.inputs),
-        ("original.outputs", m.original.outputs),
-    ):
-        if len(set(names)) < len(names):
-            yield f"{what}: a name occurs twice"
-    for i, t in enumerate(m.trainable):
-        if t.stream != i or t.block >= len(m.blocks) or t.segment > last:
-            yield f"trainable.{i}: its stream, block or segment does not exist"
-        first = t.bias or t.operator != "DEPTHWISE_CONV_2D"
-        channels = t.shape[0 if first else -1]
-        if (math.prod(t.shape), channels, t.size // channels if first else 1) != (
-            t.size,
-            t.channels,
-            t.inner,
-        ):
-            yield f"trainable.{i}: shape, size, channels and inner contradict each other"
-        if len(t.shape) < 2 and not t.bias:
-            yield f"trainable.{i}.shape: a filter has two dimensions at least"
-        filters = [j for j, other in enumerate(m.trainable) if other.layer == t.layer and not other.bias]
-        if t.bias and (len(t.shape) > 1 or t.int16 or t.updated is not None or filters not in ([], [i - 1])):
-            yield f"trainable.{i}: a bias has one dimension, is trained whole and follows its layer's filter"
-        if t.requantized_channels > t.channels or (t.updated or 0) > t.size:
-            yield f"trainable.{i}: more is requantized or updated than there is"
-        if t.int16 and m.update_bits != 16:
-            yield f"trainable.{i}: int16 weights need an update of 16 bits"
-    if m.loss is not None and m.loss.output >= len(m.original.outputs):
-        yield f"loss.output: the model has no output {m.loss.output}"
-    if m.loss is not None and m.loss.of_classes and m.loss.elements < 2:
-        yield "loss.elements: a cross-entropy has two classes at least"
-    yield from _port_faults(m, last)
-    yield from layer_faults(m)
-
-
-def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
-    """Yields the segments' inputs and outputs that do not follow from the segment's place."""
-    trained = {t.segment for t in m.trainable}
-    for k, segment in enumerate(m.segments):
-        loss = k == last and m.loss is not None
-        command = k in trained or loss
-        expected = {"boundary": k > 0, "label": loss, "command": command}
-        others = [p for p in segment.inputs if p.role != "skip"]
-        yield from _role_faults(f"segments.{k}.inputs", others, "input", expected)
-        skips = [p.index for p in segment.inputs if p.role == "skip"]
-        if any(i is None or not 0 < i < k for i in skips) or len(set(skips)) < len(skips):
-            yield f"segments.{k}.inputs: a skip is none of an earlier segment's boundary, or occurs twice"
-        expected = {"boundary": k < last, "loss": loss, "status": k in trained}
-        yield from _role_faults(f"segments.{k}.outputs", segment.outputs, "output", expected)
-    for side, names in (("inputs", m.original.inputs), ("outputs", m.original.outputs)):
-        ports = [p for s in m.segments for p in getattr(s, side) if p.role in ("input", "output")]
-        if {p.index for p in ports} != set(range(len(names))):
-            yield f"segments: they do not have the original {side}, each at least once"
-        elif any(p.name != names[p.index or 0] for p in ports):
-            yield f"segments: a name is not that of the original {side}"
-
-
-def _role_faults(
-    where: str, ports: Sequence[ZoPort], original: str, expected: dict[str, bool]
-) -> Iterator[str]:
-    roles = [p.role for p in ports]
-    for role, wanted in expected.items():
-        if roles.count(role) != wanted:
-            yield f"{where}: {roles.count(role)} of role {role}, not {int(wanted)}"
-    for i, port in enumerate(ports):
-        if port.role not in (original, *expected):
-            yield f"{where}.{i}: there is no role {port.role} here"
-        if (port.role == original) != (port.index is not None):
-            yield f"{where}.{i}: an index belongs to an original {original}, and to nothing else"
 
 
 def with_metadata(model: Model, metadata: ZoMetadata) -> Model:

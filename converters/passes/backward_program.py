@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ..layer_metadata import ZoBackwardStep, ZoField
+from ..metadata import ZoBackwardStep, ZoField
 from ..model import Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType

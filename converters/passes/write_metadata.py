@@ -7,8 +7,17 @@ import dataclasses
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..layer_metadata import ZoNodes, ZoTail
-from ..metadata import METADATA_VERSION, ZoLoss, ZoMetadata, ZoOriginal, ZoPort, ZoSegment, ZoTrainable
+from ..metadata import (
+    METADATA_VERSION,
+    ZoLoss,
+    ZoMetadata,
+    ZoNodes,
+    ZoOriginal,
+    ZoPort,
+    ZoSegment,
+    ZoTail,
+    ZoTrainable,
+)
 from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
 from .plan import NodeLayer, Plan, Port, Tail

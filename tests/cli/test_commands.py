@@ -254,13 +254,14 @@ def converter(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stands in for TensorFlow's converter; what it was given is in the dictionary."""
     from tflm_zo.conversion import ConversionReport, ConversionResult
     from tflm_zo.conversion import keras as module
+    from tflm_zo.conversion.int8 import Port
 
     given: dict[str, Any] = {}
 
     def convert(model: Any, representative: Any, **options: Any) -> ConversionResult:
         given.update(options, model=model, representative=representative)
         port = SimpleNamespace(name="image", shape=(1, 8, 8, 1), scale=0.5, zero_point=3)
-        ports = (module.Port(**vars(port)),)
+        ports = (Port(**vars(port)),)
         report = ConversionReport(ports, ports, ("CONV_2D",), 0.75, 0.5, ("few samples",))
         return ConversionResult(load_model(MODELS["small_cnn"]()), report)
 

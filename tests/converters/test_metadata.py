@@ -30,7 +30,7 @@ from tflm_zo.converters import (
     load_model,
     read_metadata,
 )
-from tflm_zo.converters.layer_metadata import ZoTail
+from tflm_zo.converters.metadata import ZoTail
 from tflm_zo.converters.model import OperatorCode
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.runtime import load
