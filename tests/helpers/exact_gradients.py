@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflm_zo.converters import Model, load_model
-from tflm_zo.converters.activation_range import activation_range
 from tflm_zo.converters.model import Operator, Tensor
+from tflm_zo.converters.passes.layer_geometry import activation_range
 from tflm_zo.core import NodeControl, samples_in_order
 from tflm_zo.training import Exact, Settings, Trainer, inject_for
 
