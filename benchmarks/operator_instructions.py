@@ -5,7 +5,7 @@
 
 About a hundred operators of many shapes, none of them of a known network, run one by one on emulated cores,
 which count their instructions. To each kernel a sum is fitted, with coefficients that are not negative, of
-what its instructions depend on (tflm_zo/planner/operator_features.py), so that relative errors are smallest.
+what its instructions depend on (tflm_zo/planner/instructions.py), so that relative errors are smallest.
 TFLM's own Makefile must have built its libraries; those that are missing are left out, loudly, and --write
 keeps what tflm_zo/planner/instructions.json has of them.
 """
@@ -32,7 +32,7 @@ from tflm_zo import inject
 from tflm_zo.converters import Model, load_model
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.resolver import resolver_source
-from tflm_zo.planner.operator_features import FEATURES, features
+from tflm_zo.planner.instructions import FEATURES, features
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cortex_m.costs import node_costs, weight_op_costs

@@ -43,8 +43,7 @@ from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.planner import Cost
-from tflm_zo.planner.clamped import clamped_shares
-from tflm_zo.planner.instructions import Instructions
+from tflm_zo.planner.instructions import Instructions, clamped_shares
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from tflm_checkout.firmware_build import LIBRARIES, Library

@@ -19,7 +19,7 @@ import serial
 
 from tflm_zo.fleet.mqtt import Broker
 from tflm_zo.link import open_port
-from tflm_zo.link.frames import FrameReader, to_frame
+from tflm_zo.link.protocol import FrameReader, to_frame
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from helpers.examples import slow_but
 from link.damage import Damage
 from tflm_zo.fleet import FleetError, Gateway, sum_of
 from tflm_zo.link import Link, RefusedError
-from tflm_zo.link.frames import FrameReader, to_frame
+from tflm_zo.link.protocol import FrameReader, to_frame
 
 pytestmark = needs_compiler
 

@@ -15,8 +15,7 @@ from device.emulation import needs_compiler
 from device.runs import zo_model
 from helpers.commands import invoke, result_of
 from link.board import board
-from tflm_zo.fleet.kept_ports import kept_ports
-from tflm_zo.fleet.lines import Lines
+from tflm_zo.fleet.lines import Lines, kept_ports
 from tflm_zo.link import open_port
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tflm_zo.fleet import FleetError
-from tflm_zo.fleet.weight_delta import packed, unpacked
+from tflm_zo.fleet.averaged_weights import packed, unpacked
 
 weights = arrays.arrays(np.int8, st.tuples(st.integers(1, 5), st.integers(1, 6)))
 biases = arrays.arrays(np.int32, st.integers(1, 4), elements=st.integers(-(2**30), 2**30))

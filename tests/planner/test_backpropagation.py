@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from helpers.models import MODELS
 from tflm_zo.converters import load_model
-from tflm_zo.planner.backpropagation import backpropagation
+from tflm_zo.planner.sizes import backpropagation
 
 BATCH = 3
 # small_cnn: values of an activation, and weights with biases, of its layers.

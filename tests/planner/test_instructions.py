@@ -14,9 +14,7 @@ from helpers.models import MODELS
 from helpers.pages import DOCS
 from tflm_zo import inject
 from tflm_zo.converters import Model, load_model, read_metadata
-from tflm_zo.planner.clamped import clamped_shares
-from tflm_zo.planner.instructions import KERNELS, Instructions, _table
-from tflm_zo.planner.operator_features import FEATURES
+from tflm_zo.planner.instructions import FEATURES, KERNELS, Instructions, _table, clamped_shares
 from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
 FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".")

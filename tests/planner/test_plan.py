@@ -21,8 +21,7 @@ from helpers.models import MODELS
 from tflm_zo.data import Data
 from tflm_zo.firmware import BlockSearch, generate_firmware
 from tflm_zo.planner import SCHEMA, Plan
-from tflm_zo.planner.clamped import clamped_shares
-from tflm_zo.planner.instructions import Instructions
+from tflm_zo.planner.instructions import Instructions, clamped_shares
 from tflm_zo.training import SettingsError
 
 

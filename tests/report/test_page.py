@@ -13,8 +13,8 @@ import pytest
 from helpers.html_pages import Node, colours, contrast, data_of, parsed_page
 from tflm_zo.report import as_data, page, read_run, report_runs
 from tflm_zo.report.charts import HEIGHT, Line, line_chart
-from tflm_zo.report.charts.axes import Axis
-from tflm_zo.report.curve import curve_of
+from tflm_zo.report.charts.svg import Axis
+from tflm_zo.report.run_report import curve_of
 
 PAGES = ("one", "several", "eight", "long", "model")
 SERIES = [f"s{i}" for i in range(8)]

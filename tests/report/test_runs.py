@@ -23,7 +23,7 @@ from tflm_zo.firmware.flash import flash_of_training
 from tflm_zo.logs import LogError
 from tflm_zo.report import RecordedRun, TestData, ZoFile, read_run, report_runs, write_report
 from tflm_zo.report.document import RunReport
-from tflm_zo.report.layers import _histogram
+from tflm_zo.report.evaluation import _histogram
 from tflm_zo.training import Settings, Trainer
 from tflm_zo.training.injection import inject_for
 

@@ -5,9 +5,8 @@ differences instead of weights.
 
 from __future__ import annotations
 
-from .answer import Answer, sum_of
+from .answer import Answer, FleetError, sum_of
 from .averaged_weights import AveragedWeights
-from .errors import FleetError
 from .fleet_log import FleetLog
 from .gateway import Gateway
 from .position import Position

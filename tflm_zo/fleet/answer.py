@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a client has found for a step: the differences of its losses."""
+"""Answers of clients for a step: the differences of their losses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import CSettings
-from .errors import FleetError
 
-__all__ = ["Answer", "evaluations", "mean_of", "sum_of"]
+__all__ = ["Answer", "FleetError", "evaluations", "mean_of", "sum_of"]
+
+
+class FleetError(ValueError):
+    """What came is of another model, run, version or step, or damaged; nothing has changed."""
+
 
 # Of a sample's loss either way, unit 2^-16: what the loss operator's int32 has room for.
 _MOST_LOSS = 1 << 31

@@ -17,8 +17,7 @@ from ..training.checks import SettingsError
 from ..training.costs import block_segments
 from ..training.integers import weight_integers
 from ..training.settings import Settings
-from .answer import Answer, evaluations, sum_of
-from .errors import FleetError
+from .answer import Answer, FleetError, evaluations, sum_of
 from .position import Position
 
 __all__ = ["FleetLog"]

@@ -22,8 +22,7 @@ from ..core.loader import constants
 from ..link import FleetState, Link, LinkError, NoAnswerError, RefusedError
 from ..link.link import Port
 from ..logs.layout import ending
-from .answer import Answer, sum_of
-from .errors import FleetError
+from .answer import Answer, FleetError, sum_of
 from .position import Position
 
 __all__ = ["Gateway", "reason_of"]

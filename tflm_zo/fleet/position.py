@@ -14,7 +14,7 @@ from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader, StepRecord
 from ..logs import MAGIC, Log, fingerprint
 from ..logs.layout import SEED_LOG, ending
 from ..logs.replay import Arrays, Replay
-from .errors import FleetError
+from .answer import FleetError
 
 __all__ = ["Position"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from .collect import collect
 from .deploy import Deployment, Load, deploy, load_of, revert
-from .errors import LinkError, NoAnswerError, RefusedError
 from .link import Link, open_port
-from .protocol import FleetState, Hello, Place, PlaceKind, StepAnswer
+from .protocol import FleetState, Hello, LinkError, NoAnswerError, Place, PlaceKind, RefusedError, StepAnswer
 
 __all__ = [
     "Deployment",

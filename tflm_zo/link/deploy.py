@@ -17,10 +17,9 @@ from ..core.loader import constants
 from ..logs import MAGIC, Log, LogError, fingerprint, is_snapshot_log, replay_log
 from ..logs.layout import filled_up, padded, unpadded
 from ..logs.live_log import LiveLog
-from .errors import LinkError, RefusedError
+from .collect import device_log
 from .link import Link
-from .log_copy import device_log
-from .protocol import Hello, Place, PlaceKind
+from .protocol import Hello, LinkError, Place, PlaceKind, RefusedError
 
 __all__ = ["Deployment", "Load", "deploy", "load_of", "revert"]
 

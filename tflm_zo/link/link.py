@@ -12,9 +12,21 @@ from typing import Final, Protocol, TypeVar
 
 from ..core import fnv1a
 from ..core.loader import constants
-from .errors import LinkError, NoAnswerError, RefusedError
-from .frames import FrameReader, to_frame
-from .protocol import VERSION, Answer, FleetState, Hello, Operation, Place, StepAnswer, request
+from .protocol import (
+    VERSION,
+    Answer,
+    FleetState,
+    FrameReader,
+    Hello,
+    LinkError,
+    NoAnswerError,
+    Operation,
+    Place,
+    RefusedError,
+    StepAnswer,
+    request,
+    to_frame,
+)
 
 __all__ = ["Link", "Port", "open_port"]
 

@@ -1,28 +1,121 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What goes over a link: requests and answers, as ``ops/core/link/zo_link.h`` specifies them."""
+"""Messages between host and device, and their errors.
+
+``ops/core/link/zo_link.h`` specifies requests and answers, ``ops/core/link/zo_frame.h`` the frames that carry
+them over a stream that may lose, double or change bytes: content and CRC-32, in COBS, between zeros.
+"""
 
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from ..core import library
 from ..logs.layout import filled_up, is_store_unit
 
 __all__ = [
     "ANSWER",
-    "LOG",
-    "VERSION",
     "Answer",
     "FleetState",
+    "FrameReader",
     "Hello",
+    "LOG",
+    "LinkError",
+    "NoAnswerError",
     "Operation",
     "Place",
     "PlaceKind",
+    "RefusedError",
     "StepAnswer",
+    "VERSION",
     "request",
+    "to_frame",
 ]
+
+
+class LinkError(RuntimeError):
+    """The device cannot do what was asked for, or is another one than was expected."""
+
+
+class NoAnswerError(LinkError):
+    """The device does not answer."""
+
+
+class RefusedError(LinkError):
+    """The device has refused a request.
+
+    Attributes:
+        status: the ``zo_status`` that it has answered.
+    """
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(f"the device refuses: {library().zo_status_text(status).decode('ascii')}")
+
+
+_CHECKSUM_BYTES: Final = 4
+# A piece of this many bytes has no zero behind it.
+_LONGEST: Final = 254
+
+
+def _stuffed(data: bytes) -> bytes:
+    """Bytes in COBS: without zeros."""
+    out = bytearray()
+    runs = data.split(b"\0")
+    for last, run in ((i + 1 == len(runs), run) for i, run in enumerate(runs)):
+        while len(run) >= _LONGEST and not (last and len(run) == _LONGEST):
+            out += bytes([_LONGEST + 1]) + run[:_LONGEST]
+            run = run[_LONGEST:]
+        out += bytes([len(run) + 1]) + run
+    return bytes(out)
+
+
+def _unstuffed(data: bytes) -> bytes | None:
+    """What was put in COBS; None where that cannot have made the bytes."""
+    out, at = bytearray(), 0
+    while at < len(data):
+        code = data[at]
+        run = data[at + 1 : at + code]
+        if len(run) != code - 1:
+            return None
+        out += run
+        at += code
+        if code <= _LONGEST and at < len(data):
+            out.append(0)
+    return bytes(out)
+
+
+def to_frame(content: bytes) -> bytes:
+    """The bytes of a frame."""
+    return b"\0" + _stuffed(content + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")) + b"\0"
+
+
+class FrameReader:
+    """Finds the frames in what a line brings.
+
+    Attributes:
+        damaged: how much lay between two zeros and was no whole frame: damaged ones, and text.
+    """
+
+    def __init__(self) -> None:
+        self._open = b""
+        self.damaged = 0
+
+    def take(self, received: bytes) -> Iterator[bytes]:
+        """Takes the next bytes of the line, and yields the contents of the frames that they end."""
+        *pieces, self._open = (self._open + received).split(b"\0")
+        for piece in pieces:
+            data = _unstuffed(piece) if piece else None
+            content = data[:-_CHECKSUM_BYTES] if data else b""
+            if content and data and zlib.crc32(content).to_bytes(4, "little") == data[-_CHECKSUM_BYTES:]:
+                yield content
+            elif piece:
+                self.damaged += 1
+
 
 VERSION: Final = 1
 ANSWER: Final = 0x80

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructions that inference and training take on a core, foretold from shapes.
+"""Estimates the instructions that inference and training take on a core, from shapes.
 
-Each operator is a sum of what its kernel's instructions grow with (`operator_features`); what training does
-besides is a number of instructions a weight, a product or a node. The coefficients, in instructions.json,
-were measured on emulated cores (benchmarks/operator_instructions.py), on shapes of no known network.
+Each operator is a sum of the counts that its kernel's instructions grow with (`features`); training adds a
+number of instructions for each weight, product or node. The coefficients, in instructions.json, were measured
+on emulated cores (benchmarks/operator_instructions.py), on shapes of no known network.
 """
 
 from __future__ import annotations
@@ -17,16 +17,126 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from ..converters import Model, ZoMetadata, ZoNodes
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
 from ..converters.constants import OP_PREFIX
+from ..converters.kernels import macs
 from ..converters.model import Operator
+from ..converters.model.schema import BuiltinOperator as B
+from ..data import ModelError
+from ..runtime import available, load
 from ..training.costs import SampleCosts, later_starts
 from ..training.plan import PlannedTask, backward_steps, credited, plan_tasks
 from ..training.settings import Settings
-from .clamped import USUAL
-from .operator_features import features
 
-__all__ = ["KERNELS", "Instructions"]
+__all__ = ["FEATURES", "Instructions", "KERNELS", "USUAL", "clamped_shares", "features"]
+
+
+#: Counts of an operator. `blocks` are groups of up to 16 products that are summed up together, as many as a
+#: vector register of MVE holds; `positions` those of an image; `patches` the values that a convolution copies
+#: into rows; `rows` the pieces
+#: in which it copies them; `odd` the weights where one position is left when two at a time are computed;
+#: `variable` those that are no constant, whose sums kernels cannot keep.
+FEATURES = (
+    "call",
+    "macs",
+    "blocks",
+    "outputs",
+    "positions",
+    "patches",
+    "rows",
+    "inputs",
+    "weights",
+    "odd",
+    "variable",
+)
+
+_BLOCK = 16
+
+
+def features(op: Operator) -> tuple[str, dict[str, int]]:
+    """Returns the name of the kernel that an operator runs, and what its instructions grow with.
+
+    Args:
+        op: an operator with int8 tensors and a batch of one sample.
+    """
+    kind = op.code.name
+    first, output = op.input(0), op.outputs[0]
+    positions = output.size // output.shape[-1] if output.shape else 1
+    counts = {
+        "call": 1,
+        "outputs": output.size,
+        "inputs": 0 if first is None else first.size,
+        "positions": positions,
+    }
+    filters = op.input(1)
+    if op.builtin not in (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED) or filters is None:
+        return kind, counts
+    counts["macs"] = macs(op)
+    counts["weights"] = filters.size
+    counts["odd"] = filters.size if positions % 2 else 0
+    counts["variable"] = filters.size if filters.is_variable else 0
+    if op.builtin == B.FULLY_CONNECTED:
+        counts["blocks"] = output.size * -(-filters.shape[-1] // _BLOCK)
+        del counts["weights"], counts["odd"]  # they are what is multiplied
+        return kind, counts
+    height, width = filters.shape[1:3]
+    if op.builtin == B.DEPTHWISE_CONV_2D:
+        counts["blocks"] = positions * height * width * -(-output.shape[-1] // _BLOCK)
+        return (f"{kind} 3x3" if height == width == 3 else kind), counts
+    row = math.prod(filters.shape[1:])
+    counts["blocks"] = output.size * -(-row // _BLOCK)
+    if height == width == 1:
+        return f"{kind} 1x1", counts
+    counts["patches"], counts["rows"] = positions * row, positions * height
+    return kind, counts
+
+
+#: Share of a layer that was not looked at.
+USUAL = 0.5
+
+_SAMPLES = 4
+
+
+def clamped_shares(zo: Model, known: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Returns the share of each layer's outputs that are clamped on noise, by the layer's name; of no layer
+    where no runtime takes the model.
+
+    Args:
+        zo: a ZO model of one sample an invoke.
+        known: shares of layers that were looked at in another ZO model of the same plain one: they are
+            returned as they are, and a model that has no other layers is not run.
+    """
+    metadata, known = read_metadata(zo), known or {}
+    every = [*metadata.nodes, *(() if metadata.tail is None else metadata.tail.layers)]
+    # Outputs that enter no segment are the model's, which nothing clamps.
+    entering = {metadata.trainable[n.trainable].layer: n.output_segment for n in every if n.output_segment}
+    entering = {layer: segment for layer, segment in entering.items() if layer not in known}
+    if not entering:
+        return dict(known)
+    names = [name for name in ("litert", "tflite-runtime") if name in available()]
+    try:
+        runtime = load(zo, names[0])
+    except (IndexError, ModelError):
+        return dict(known)
+    rng, found = np.random.default_rng(0), dict[str, list[float]]()
+    inputs = len(metadata.original.inputs)
+    for _ in range(_SAMPLES):
+        runtime.set_inputs(*(_noise(rng, *runtime.input_details(i)[:2]) for i in range(inputs)))
+        runtime.invoke()
+        for layer, segment in entering.items():
+            found.setdefault(layer, []).append(float((runtime.boundary(segment) == -128).mean()))
+    return {**known, **{layer: float(np.mean(shares)) for layer, shares in found.items()}}
+
+
+def _noise(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if dtype.kind == "f":
+        return rng.uniform(-1, 1, shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
+
 
 #: Kernels of TFLM whose instructions are known: the core's name, and "cmsis_nn" or "reference".
 KERNELS: tuple[str, ...]

@@ -17,11 +17,9 @@ from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.costs import run_costs
 from ..training.injection import is_zo
-from .backpropagation import Backpropagation, backpropagation
 from .boards import Board, Core, boards, find_board, find_core
-from .clamped import clamped_shares
-from .instructions import Instructions
-from .sizes import SAMPLES, Sizes, sizes_of
+from .instructions import Instructions, clamped_shares
+from .sizes import SAMPLES, Backpropagation, Sizes, backpropagation, sizes_of
 from .ways import Way, ways
 
 __all__ = ["SCHEMA", "Cost", "Plan", "Target", "plan"]

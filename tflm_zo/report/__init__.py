@@ -10,10 +10,9 @@ html = page(report_runs([run]))
 from __future__ import annotations
 
 from .document import VERSION, ModelReport, RunsReport, as_data, as_json
-from .file import write_report
 from .model_explorer import node_data_of_model, node_data_of_run
 from .model_report import report_model
-from .page import page
+from .page import page, write_report
 from .recorded_run import RecordedRun, ZoFile, read_run
 from .run_report import MOST_RUNS, TestData, report_runs
 

@@ -11,7 +11,7 @@ from ..training.algorithms import algorithm_of
 from ..training.settings import ESTIMATORS, SCHEDULES
 from ..training.tasks import WEIGHT_RULES
 from .document import Fact
-from .layers import ways_of
+from .evaluation import ways_of
 from .recorded_run import RecordedRun
 
 __all__ = ["facts_of", "notes_of"]

@@ -14,7 +14,7 @@ from typing import Final
 from ..converters import Model, export_model
 from ..converters.kernels import FILTER_OPERATORS, macs
 from ..converters.model import Operator, Subgraph
-from .layers import layer_changes
+from .evaluation import layer_changes
 from .recorded_run import RecordedRun
 
 __all__ = ["node_data_of_model", "node_data_of_run"]

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
 
+from ..data import Labels, Samples
+from ..io.files import write_output
+from ..training import Trainer
 from .charts import Cell, percent
 from .document import Evaluated, Measured, ModelReport, RunReport, RunsReport, as_json
 from .pictures import (
@@ -20,8 +25,11 @@ from .pictures import (
     model_pictures,
     moved_picture,
 )
+from .recorded_run import ZoFile, read_run
+from .run_report import TestData, report_runs
 
-__all__ = ["page"]
+__all__ = ["page", "write_report"]
+
 
 # What ends a script element, or begins a comment in one, in characters that JSON may write otherwise.
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -114,3 +122,44 @@ def _moved(run: RunReport) -> tuple[str, str, str]:
     trained = [change for change in run.layers if change.trained_by]
     size, moved = (sum(getattr(change, name) for change in trained) for name in ("size", "moved"))
     return "moved", percent(moved / size, 1) if size else "nothing", f"of {size:,} trained values"
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    run: Trainer | str | os.PathLike[str],
+    x: Samples | None = None,
+    y: Labels | None = None,
+    *,
+    landscape: bool = False,
+    force: bool = False,
+) -> None:
+    """Writes an HTML page about a run, as ``tflm-zo report`` does.
+
+    Args:
+        path: path of the page.
+        run: trainer whose last run is shown; or path of a log, with the ZO model beside it.
+        x: samples, as `Trainer.fit` takes them, on which the model before and after is compared; None
+            compares nothing.
+        y: labels, as `Trainer.fit` takes them.
+        landscape: also shows the loss around the trained weights, on the samples.
+        force: replaces a file that exists.
+
+    Raises:
+        ValueError: the run has no log, from which the page is made, or a landscape has no samples.
+        LogError: the file is no log, or has no ZO model beside it.
+        DataError: the samples do not fit the model.
+        FileExistsError: the file exists and ``force`` is not set.
+        OSError: the log cannot be read, or the page cannot be written.
+    """
+    if isinstance(run, Trainer):
+        if run.log is None:
+            raise ValueError("run: a page is made from the run's log; give fit a log")
+        log, runtime = run.log, run.runtime.name
+        models = [ZoFile(log.with_suffix(".zo.tflite"), run.model)]
+    else:
+        log, runtime, models = Path(run), "litert", []
+    if x is None and landscape:
+        raise ValueError("landscape: losses are measured on samples; give x, too")
+    on = None if x is None else TestData(x, y, runtime=runtime, landscape=landscape)
+    html = page(report_runs([read_run(log, models)], on))
+    write_output(Path(path), html.encode(), force=force)

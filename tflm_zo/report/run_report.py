@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The report of runs: what their logs, their models and, where they are given, data say."""
+"""A report of runs: losses, changes, results on data, memory and the command that makes the model again."""
 
 from __future__ import annotations
 
@@ -10,21 +10,75 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .. import runtime as runtimes
 from .._version import __version__
 from ..converters import export_model
 from ..data import Labels, Samples, prepare
+from ..firmware.recorded import device_memory
 from ..logs import fingerprint
-from .accuracy import evaluation_of
-from .curve import curve_of
-from .document import Evaluation, Landscape, Measured, Replayed, RunReport, RunsReport
+from .document import (
+    Curve,
+    Evaluation,
+    Landscape,
+    Measured,
+    Memory,
+    MemoryPart,
+    Replayed,
+    RunReport,
+    RunsReport,
+)
+from .evaluation import evaluation_of, landscape_of, layer_changes, offsets, rounded
 from .facts import facts_of, notes_of
-from .landscape import landscape_of, offsets
-from .layers import layer_changes
-from .memory import memory_of
 from .recorded_run import RecordedRun
 
-__all__ = ["MOST_RUNS", "TestData", "made_by", "report_runs"]
+__all__ = ["MOST_RUNS", "TestData", "curve_of", "made_by", "memory_of", "report_runs"]
+
+
+# Of a picture that is some 400 pixels wide: more would lie upon each other, and make the page large.
+_RANGES: Final = 200
+
+
+def curve_of(losses: NDArray[np.float64], cost: Callable[[int], float]) -> Curve:
+    """Returns mean and extremes of the losses in at most 200 ranges, which differ by one step at most.
+
+    Args:
+        losses: mean loss of each step, nats, float64 [steps].
+        cost: function from a number of steps to their forward equivalents.
+    """
+    if not len(losses):
+        return Curve((), (), (), (), ())
+    ends = np.unique(np.linspace(0, len(losses), min(_RANGES, len(losses)) + 1).round().astype(int))
+    begins = ends[:-1]
+    sums = np.add.reduceat(losses, begins)
+    return Curve(
+        tuple(ends[1:].tolist()),
+        rounded(cost(int(step)) for step in ends[1:]),
+        rounded(sums / np.diff(ends)),
+        rounded(np.minimum.reduceat(losses, begins)),
+        rounded(np.maximum.reduceat(losses, begins)),
+    )
+
+
+def memory_of(run: RecordedRun) -> Memory:
+    """Returns the parts of the RAM that firmware of the run takes, on the core that takes more."""
+    found = device_memory(run.zo.model, run.log)
+    ram = found.ram
+    arena = max(ram.arena.bytes, ram.arena.bytes_mve)
+    parts = (
+        MemoryPart("trained weights", found.trained, "weights that are trained, with their fractions"),
+        MemoryPart(
+            "rest of the arena", arena - found.trained, "what inference takes, and what the loss adds"
+        ),
+        MemoryPart("workspace", ram.workspace, "what is kept of a minibatch until the update"),
+        MemoryPart("objects", ram.objects, "trainer, interpreters and resolver"),
+        MemoryPart("stack", ram.stack, "while a step is done"),
+        MemoryPart("libraries", ram.libraries, "the C library and TFLM"),
+    )
+    return Memory(parts, ram.bytes, ram.arena.measured, found.flash, found.batch, found.minibatch)
+
 
 #: Runs of a page at most: people tell no more lines apart.
 MOST_RUNS: Final = 8

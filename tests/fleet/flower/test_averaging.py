@@ -18,8 +18,8 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import Model, initial_weights, read_metadata
 from tflm_zo.fleet import AveragedWeights, FleetError
+from tflm_zo.fleet.averaged_weights import packed, unpacked
 from tflm_zo.fleet.flower import AveragingClient, AveragingStrategy, LocalGrid, averaging_app
-from tflm_zo.fleet.weight_delta import packed, unpacked
 from tflm_zo.training import Trainer, algorithms
 
 CLIENTS, OWN = 3, 12

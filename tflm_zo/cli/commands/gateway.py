@@ -106,8 +106,7 @@ def gateway(
     Asks each device what it is, says so, and starts flower-supernode, whose app finds the devices by
     tflm_zo.fleet.flower.gateway_of. Devices that do not answer are waited for: they may be asleep.
     """
-    from ...fleet.kept_ports import kept_ports
-    from ...fleet.lines import Lines
+    from ...fleet.lines import Lines, kept_ports
     from ...logs import fingerprint
 
     program = _supernode() if superlink is not None else ""

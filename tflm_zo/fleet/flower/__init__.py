@@ -7,14 +7,11 @@ the extra ``fleet`` (Flower's Message API).
 """
 
 from .averaging import AveragingClient, AveragingStrategy, averaging_app
-from .client import FleetClient, client_app
-from .gateway_client import GatewayClient, gateway_of
+from .client import FleetClient, GatewayClient, client_app, gateway_of
 from .local_grid import LocalGrid, Traffic
-from .messages import VERSION
+from .messages import VERSION, Refusal
 from .recalibration import RecalibrationClient, recalibrate_fleet, recalibration_app
-from .refusal import Refusal
-from .server import server_app
-from .strategy import FleetStrategy
+from .strategy import FleetStrategy, server_app
 
 __all__ = [
     "VERSION",

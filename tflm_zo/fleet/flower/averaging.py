@@ -8,7 +8,7 @@ entries in its ConfigRecord, besides those of the strategy that puts changes tog
     zo-version   of this protocol
     zo-model     fingerprint of the ZO model
     zo-round     rounds done
-    zo-weights   what leads to the weights of that round, see `tflm_zo.fleet.weight_delta`
+    zo-weights   what leads to the weights of that round, see `tflm_zo.fleet.averaged_weights`
     zo-from      round whose weights it leads from; missing where it stands for itself
     zo-checksum  checksum of the weights of the round
 
@@ -35,11 +35,9 @@ from ...core import fnv1a
 from ...data import Labels, Samples, prepare
 from ...logs import fingerprint
 from ...training import Settings, Trainer
-from ..averaged_weights import AveragedWeights, checksum_of
-from ..errors import FleetError
-from ..weight_delta import packed, unpacked
-from .messages import SAMPLES, VERSION, State
-from .refusal import Refusal, refuse
+from ..answer import FleetError
+from ..averaged_weights import AveragedWeights, checksum_of, packed, unpacked
+from .messages import SAMPLES, VERSION, Refusal, State, refuse
 
 __all__ = ["AveragingClient", "AveragingStrategy", "averaging_app"]
 

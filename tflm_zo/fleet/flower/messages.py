@@ -30,27 +30,31 @@ mean differences of the loss over the client's minibatch in nats, and a MetricRe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from logging import WARNING
 from typing import Any, Final
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.supercore import log
 from numpy.typing import NDArray
 
 from ...core import CSettings
-from ..answer import Answer, evaluations
-from ..errors import FleetError
+from ..answer import Answer, FleetError, evaluations
 
 __all__ = [
     "DIFFERENCES",
-    "SAMPLES",
-    "VERSION",
+    "Refusal",
     "Request",
+    "SAMPLES",
     "State",
+    "VERSION",
     "answer_of",
     "answer_records",
+    "refuse",
     "run_of",
     "whole_means",
 ]
+
 
 #: Version of the protocol.
 VERSION: Final = 1
@@ -245,3 +249,25 @@ def whole_means(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArr
         total = round(value * count * UNIT)
         found.append((2 * abs(total) + count) // (2 * count) * (1 if total > 0 else -1))
     return np.array(found) / UNIT
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that was refused, or a message that a client has refused.
+
+    Attributes:
+        step: number of the step, or round, that was asked for.
+        node: number of the client's node.
+        reason: what is wrong with it.
+    """
+
+    step: int
+    node: int
+    reason: str
+
+
+def refuse(refusals: list[Refusal], reply: Message, step: int, reason: str) -> None:
+    """Notes and logs that a reply is left out."""
+    node = reply.metadata.src_node_id
+    log(WARNING, "step %d: node %d is left out: %s", step, node, reason)
+    refusals.append(Refusal(step, node, reason))

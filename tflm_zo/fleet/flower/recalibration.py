@@ -26,7 +26,7 @@ from ...data import Samples
 from ...logs import fingerprint
 from ...recalibration import Moments, Recalibration, recalibrate
 from ...recalibration.walk import Call, JointWalk, PartOfWalk, prepared
-from ..errors import FleetError
+from ..answer import FleetError
 from .messages import VERSION
 
 __all__ = ["RecalibrationClient", "recalibrate_fleet", "recalibration_app"]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A fleet's strategy: answers become the step's record, and clients get what they lack."""
+"""Strategy of a fleet: answers become the step's record, and clients get the records that they lack."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from logging import INFO, WARNING
 from typing import Final
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from flwr.supercore import log
 
 from ...logs.layout import ending
-from ..answer import Answer, evaluations
-from ..errors import FleetError
+from ..answer import Answer, FleetError, evaluations
 from ..fleet_log import FleetLog
-from .messages import DIFFERENCES, Request, State, answer_of, run_of, whole_means
-from .refusal import Refusal, refuse
+from .messages import DIFFERENCES, Refusal, Request, State, answer_of, refuse, run_of, whole_means
 
-__all__ = ["FleetStrategy"]
+__all__ = ["FleetStrategy", "server_app"]
+
 
 _ARRAYS: Final = "arrays"
 _CONFIG: Final = "config"
@@ -302,3 +301,27 @@ class FleetStrategy(Strategy):
 
     def _refuse(self, reply: Message, reason: str) -> None:
         refuse(self.refusals, reply, self.log.step, reason)
+
+
+def server_app(
+    make: Callable[[Context], FleetStrategy],
+    evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+) -> ServerApp:
+    """Returns a ServerApp that does the steps of a fleet's run.
+
+    Args:
+        make: the strategy, with the log, which may have been begun already.
+        evaluate_fn: evaluates the fleet's weights at the server after each round, see
+            `flwr.serverapp.strategy.Strategy.start`.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        strategy = make(context)
+        try:
+            strategy.run(grid, evaluate_fn)
+        finally:
+            strategy.log.close()
+
+    return app

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from .axes import percent
-from .bars import Bar, bar_chart, histogram
+from .bars import Bar, bar_chart, dumbbells, histogram
 from .cells import LEVELS, landscape, matrix
-from .dumbbells import dumbbells
 from .lines import Line, line_chart
-from .svg import HEIGHT, Cell, Picture, drawing
+from .svg import HEIGHT, Cell, Picture, drawing, percent
 
 __all__ = [
     "HEIGHT",

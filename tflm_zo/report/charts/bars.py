@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Bars of layers or operators, one below the other, and histograms."""
+"""Bars and dumbbells: values of named rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from .axes import percent
-from .svg import WIDTH, element, number, shortened, text
+from .svg import WIDTH, Axis, element, number, percent, shortened, text
 
-__all__ = ["Bar", "bar_chart", "histogram"]
+__all__ = ["Bar", "bar_chart", "dumbbells", "histogram"]
+
 
 _ROW: Final = 24
 _LABEL: Final = 150
@@ -84,3 +84,38 @@ def histogram(first: int, width: int, counts: Sequence[int]) -> tuple[list[Eleme
         shown = "0 LSB" if i == middle else f"{move:+d}".replace("-", "−")
         parts.append(text(shown, x, bottom + 21, text_anchor=anchor, class_="tick"))
     return parts, _HISTOGRAM_HEIGHT
+
+
+_DUMBBELL_ROW: Final = 22
+_TOP: Final = 34
+_LEFT: Final = 60
+_RIGHT: Final = 24
+
+
+def dumbbells(rows: Sequence[tuple[str, float, float]]) -> tuple[list[Element], float]:
+    """Returns a hollow mark before and a full one after for each row, and the height that they take.
+
+    Args:
+        rows: label and the two shares, 0..1, of each row.
+    """
+    axis, bottom = Axis.of("", 0.0, 1.0, is_share=True), _TOP + len(rows) * _DUMBBELL_ROW
+
+    def at(share: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * axis.share(share)
+
+    parts = [
+        element("circle", cx=8, cy=10, r=5, class_="before"),
+        text("before", 19, 15, class_="label"),
+        element("circle", cx=88, cy=10, r=5, class_="after"),
+        text("after", 99, 15, class_="label"),
+    ]
+    for value in axis.ticks:
+        parts.append(element("line", x1=at(value), x2=at(value), y1=_TOP - 6, y2=bottom, class_="grid"))
+        parts.append(text(axis.written(value), at(value), bottom + 18, text_anchor="middle", class_="tick"))
+    for i, (label, before, after) in enumerate(rows):
+        y = _TOP + (i + 0.5) * _DUMBBELL_ROW
+        parts.append(text(label, _LEFT - 14, y + 5, text_anchor="end", class_="tick"))
+        parts.append(element("line", x1=at(before), x2=at(after), y1=y, y2=y, class_="stretch"))
+        parts.append(element("circle", cx=at(before), cy=y, r=5, class_="before"))
+        parts.append(element("circle", cx=at(after), cy=y, r=5, class_="after"))
+    return parts, bottom + 26

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from .axes import Axis, Frame
-from .svg import HEIGHT, WIDTH, element, number, shortened, text
+from .svg import HEIGHT, WIDTH, Axis, Frame, element, number, shortened, text
 
 __all__ = ["Line", "line_chart", "marker"]
 

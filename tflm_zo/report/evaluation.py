@@ -1,0 +1,214 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The model before and after a run: its layers, its results on data, and the losses around its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import ZoTrainable
+from ..core import Rademacher, replay
+from ..data import Data, labelled
+from ..logs.replay import Arrays
+from ..runtime import Runtime
+from ..training.evaluation import evaluate, predict
+from ..training.recorded_costs import task_of
+from ..training.tasks import Exact, Nodes, Weights
+from .document import Classes, Evaluated, Evaluation, Histogram, Landscape, LayerChange, Mistake
+from .recorded_run import RecordedRun
+
+__all__ = ["MOST_CLASSES", "evaluation_of", "landscape_of", "layer_changes", "offsets", "rounded", "ways_of"]
+
+
+_BINS: Final = 41
+
+# What people call the tasks.
+_WAYS: Final = {Nodes: "node perturbation", Exact: "exact gradient", Weights: "weight perturbation"}
+
+
+def layer_changes(run: RecordedRun) -> tuple[LayerChange, ...]:
+    """Returns what changed in each trainable tensor, in execution order."""
+    before, bound = run.initial, 127 - run.metadata.headroom
+    return tuple(
+        _change(t, before[t.name], run.weights[t.name], way, bound)
+        for t, way in zip(run.metadata.trainable, ways_of(run), strict=True)
+    )
+
+
+def ways_of(run: RecordedRun) -> list[str]:
+    """Returns how the run trained each trainable tensor of the model; "" where it left it as it was."""
+    if not run.log.is_layerwise:
+        return [_WAYS[Weights]] * len(run.metadata.trainable)
+    of = {i: _WAYS[task_of(entry)] for entry in run.log.tasks for i in entry.tensors}
+    return [of.get(i, "") for i in range(len(run.metadata.trainable))]
+
+
+def _change(
+    t: ZoTrainable, before: NDArray[np.generic], after: NDArray[np.generic], way: str, bound: int
+) -> LayerChange:
+    old, new = before.astype(np.int64).ravel(), after.astype(np.int64).ravel()
+    moves = new - old
+    sizes = np.abs(moves)
+    return LayerChange(
+        layer=t.layer,
+        tensor="biases" if t.bias else "weights",
+        trained_by=way,
+        size=int(moves.size),
+        moved=int(np.count_nonzero(moves)),
+        mean_move=float(f"{sizes.mean():.6g}"),
+        largest_move=int(sizes.max()),
+        bound=None if t.bias else bound,
+        at_bound_before=0 if t.bias else int(np.count_nonzero(np.abs(old) >= bound)),
+        at_bound=0 if t.bias else int(np.count_nonzero(np.abs(new) >= bound)),
+        histogram=_histogram(moves) if moves.any() else None,
+    )
+
+
+def _histogram(moves: NDArray[np.int64]) -> Histogram:
+    """The bins lie symmetrically around the one of no move: a drift is seen as one."""
+    reach = int(np.abs(moves).max())
+    # The least odd width with which the bins, an odd number, cover -reach .. reach.
+    width = max(1, -(-(2 * reach + 1) // _BINS)) | 1
+    half = max(1, -(-(reach - width // 2) // width))
+    first = -half * width - width // 2
+    counts = np.bincount((moves - first) // width, minlength=2 * half + 1)
+    return Histogram(first, width, tuple(counts.tolist()))
+
+
+#: Classes of a confusion matrix at most: more make cells too small to read, and a large page.
+MOST_CLASSES: Final = 32
+
+_MOST_MISTAKES: Final = 30
+
+
+def evaluation_of(run: RecordedRun, runtime: Runtime, data: Data, name: str) -> Evaluation:
+    """Returns what the model says of data before the first step and with the weights that the run kept.
+
+    Args:
+        run: the run.
+        runtime: the run's model, loaded; it keeps the weights of the run.
+        data: samples and labels.
+        name: what the report calls the data.
+    """
+    before, confusion_before = _measure(run, runtime, data, run.initial, {})
+    after, confusion = _measure(run, runtime, data, run.weights, run.fractions)
+    if confusion is None or confusion_before is None:
+        labelled = evaluate(runtime, data).labelled
+        return Evaluation(name, labelled, before, after, None, (), (), ())
+    counts = confusion.sum(axis=1)
+    columns = np.arange(len(counts)), counts, confusion_before.diagonal(), confusion.diagonal()
+    return Evaluation(
+        name,
+        int(counts.sum()),
+        before,
+        after,
+        Classes(*(tuple(column[counts > 0].tolist()) for column in columns)),
+        *((_rows(confusion_before), _rows(confusion)) if len(counts) <= MOST_CLASSES else ((), ())),
+        _mistakes(confusion_before, confusion),
+    )
+
+
+def _measure(
+    run: RecordedRun, runtime: Runtime, data: Data, weights: Arrays, fractions: Arrays
+) -> tuple[Evaluated, NDArray[np.int64] | None]:
+    """Returns loss and accuracy, and the number of samples by true and predicted class, if it has classes."""
+    runtime.write_weights(weights, fractions)
+    found = evaluate(runtime, data)
+    measured = Evaluated(found.loss, found.accuracy)
+    if not run.is_of_classes:
+        return measured, None
+    outputs = predict(runtime, list(data.inputs))
+    guesses, labels = outputs.reshape(len(outputs), -1).argmax(1), data.labels
+    classes, known = outputs[0].size, data.labels >= 0
+    cells = labels[known].astype(np.int64) * classes + guesses[known]
+    return measured, np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+
+
+def _rows(confusion: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row) for row in confusion.tolist())
+
+
+def _mistakes(before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Mistake, ...]:
+    wrong = after.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_MISTAKES]
+    pairs = [divmod(int(cell), len(wrong)) for cell in order if wrong.flat[cell]]
+    return tuple(Mistake(i, j, int(before[i, j]), int(wrong[i, j])) for i, j in pairs)
+
+
+SEEDS: Final = (1, 2)
+
+_LARGEST: Final = 24  # LSB; a network forgets half of what it knows within 4 to 60
+_SPACING: Final = 4
+_MOST_SAMPLES: Final = 256
+
+
+def offsets() -> list[int]:
+    """Returns the distances along a direction, LSB."""
+    return list(range(-_LARGEST, _LARGEST + 1, _SPACING))
+
+
+def landscape_of(run: RecordedRun, runtime: Runtime, data: Data, watch: Iterable[int]) -> Landscape:
+    """Returns the mean losses of the first 256 labelled samples at each point.
+
+    Args:
+        run: the run.
+        runtime: the run's model, loaded; afterwards it has the weights of the run.
+        data: samples and labels.
+        watch: the distances of `offsets` along the second direction, e.g. with a progress bar.
+    """
+    loss = run.metadata.loss
+    assert loss is not None  # data.prepare has refused such a model
+    some = data.take(np.flatnonzero(labelled(data.labels, loss.kind))[:_MOST_SAMPLES])
+    along, across = (_direction(run, seed) for seed in SEEDS)
+    rows = []
+    for y in watch:
+        row = []
+        for x in offsets():
+            runtime.write_weights(_moved(run, along, x, across, y), run.fractions)
+            row.append(evaluate(runtime, some).loss)
+        rows.append(rounded(row))
+    runtime.write_weights(run.weights, run.fractions)
+    return Landscape(SEEDS, tuple(offsets()), tuple(rows), len(some))
+
+
+def _direction(run: RecordedRun, seed: int) -> dict[str, NDArray[np.int8]]:
+    """Returns a sign for each weight that the run trained; biases stay, whose LSB mean something else."""
+    signs = {}
+    for t, way in zip(run.metadata.trainable, ways_of(run), strict=True):
+        if way and not t.bias:
+            signs[t.name] = np.zeros(t.shape, np.int8)
+            # A step whose coefficient is 1 moves each weight by its sign.
+            replay(
+                signs[t.name],
+                None,
+                None,
+                t.channels,
+                t.inner,
+                t.stream,
+                127,
+                Rademacher(1),
+                [[(seed, 1 << 16)]],
+            )
+    return signs
+
+
+def _moved(
+    run: RecordedRun, along: dict[str, NDArray[np.int8]], x: int, across: dict[str, NDArray[np.int8]], y: int
+) -> Arrays:
+    bound = 127 - run.metadata.headroom
+    moved = dict(run.weights)
+    for name, sign in along.items():
+        wanted = (
+            run.weights[name].astype(np.int16) + x * sign.astype(np.int16) + y * across[name].astype(np.int16)
+        )
+        moved[name] = np.clip(wanted, -bound, bound).astype(np.int8)
+    return moved
+
+
+def rounded(values: Iterable[float]) -> tuple[float, ...]:
+    """Returns numbers with six significant digits, more than a picture or a table shows."""
+    return tuple(float(f"{value:.6g}") for value in values)
