@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 
 from helpers import core
 from helpers.oracle import biases as oracle
-from helpers.oracle.draws import (
-    EXAMPLES,
-    distributions,
-    native,
-    perturbations,
-    seeds,
-    sizes,
-    steps,
-    streams,
-)
+from helpers.oracle.draws import EXAMPLES, distributions, native, perturbations, seeds, sizes, steps, streams
 from helpers.oracle.stream import Dist
 from tflm_zo.core import NativeError, Rademacher, Status, make_tensor, replay
 from tflm_zo.core.arguments import pairs

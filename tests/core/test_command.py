@@ -328,12 +328,7 @@ def test_execution(calls, size, block, has_fraction):
     saturated = ctypes.c_uint32(0)
     for opcode in (RESTORE, REPLAY, UPDATE, PERTURB):
         status = library().zo_command_execute(
-            words.ctypes.data,
-            opcode,
-            tensor,
-            block,
-            initial.ctypes.data,
-            ctypes.byref(saturated),
+            words.ctypes.data, opcode, tensor, block, initial.ctypes.data, ctypes.byref(saturated)
         )
         assert status == Status.OK
     assert np.array_equal(w, expected)

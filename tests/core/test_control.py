@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections import Counter
 from dataclasses import replace
@@ -18,11 +19,8 @@ from helpers.oracle import control as oracle
 from helpers.oracle.control import NORMALIZED, ONE, Settings
 from helpers.oracle.draws import any_settings, integers, make, native, needed
 from helpers.oracle.stream import Dist, direction, perturbation
-from tflm_zo.core import Control, NativeError, Status, command_check
-
-
-def state(control: Control) -> bytes:
-    return bytes(control.struct)
+from tflm_zo.core import Control, NativeError, Status, command_check, library
+from tflm_zo.core.loader import structs
 
 
 def random_losses(rng: np.random.Generator, count: int, kind: int) -> np.ndarray:
@@ -36,11 +34,7 @@ def random_losses(rng: np.random.Generator, count: int, kind: int) -> np.ndarray
 def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model=None, each=None):
     """Runs the core beside the oracle; returns (coefficients, mean square) of every step."""
     model = model or oracle.Control(s)
-    limits = {
-        "headroom": s.dist.reach,
-        "max_queries": s.queries * s.chain,
-        "blocks": max(1, len(s.segments)),
-    }
+    limits = {"headroom": s.dist.reach, "max_queries": s.queries * s.chain, "blocks": max(1, len(s.segments))}
     record = []
     while model.step < s.steps:
         before = control.struct.mean_square
@@ -57,7 +51,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             assert request.first_sample == expected.first_sample
             assert request.start_segment == expected.start_segment
             if each is not None:
-                each(expected)
+                each(expected, request.words)
             model.losses.append(losses_of(expected).tolist())
             report = control.report(np.array(model.losses[-1], np.int32))
         assert report is not None and report.step == step
@@ -74,7 +68,7 @@ def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model
             assert not words[len(expected_words) :].any()
             command_check(words, **limits)
             if each is not None:
-                each(None)
+                each(None, words)
             assert control.settle() is None
     assert control.next() is None
     with pytest.raises(NativeError):
@@ -168,8 +162,8 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
                         core.perturb(real[t], pairs, z, t, momentum=rho)
             at += 4 + 2 * items
 
-    def each(invoke):
-        execute(control._words)
+    def each(invoke, words):
+        execute(words)
         for t in range(tensors):
             wanted = clean[t].astype(np.int64)
             if invoke is not None and invoke.block in (None, t):
@@ -258,7 +252,7 @@ def test_errors_leave_the_state(s, data):
         if control.next() is None:
             break
         control.report(np.full(s.batch, 5, np.int32))
-    before = state(control)
+    before = bytes(control.struct)
     too_many = (s.parts + 1) * s.batch
     for wrong in (s.batch - 1, s.batch + 1 if s.batch > 1 else too_many, too_many, 0):
         with pytest.raises(NativeError) as error:
@@ -267,24 +261,21 @@ def test_errors_leave_the_state(s, data):
     for step, mean_square in ((s.steps + 1, 0), (0, -1)):
         with pytest.raises(NativeError):
             control.resume(step, mean_square)
-    words = control._words
-    control._words = np.zeros(1, np.int32)
+    words, request = np.zeros(1, np.int32), structs.zo_request()
     if control.step < s.steps:
-        with pytest.raises(NativeError) as error:
-            control.next()
-        assert error.value.status is Status.CAPACITY
-    with pytest.raises(NativeError):
-        control.settle()
-    control._words = words
-    assert state(control) == before
+        status = library().zo_control_next(control.struct, words.ctypes.data, 1, request)
+        assert status == Status.CAPACITY
+    pending = ctypes.c_uint32()
+    assert library().zo_control_settle(control.struct, words.ctypes.data, 1, ctypes.byref(pending))
+    assert bytes(control.struct) == before
     if control.step < s.steps:
         control.next()
         if control.report(np.zeros(s.batch, np.int32)) is None:  # within a step
-            before = state(control)
+            before = bytes(control.struct)
             with pytest.raises(NativeError) as error:
                 control.settle()
             assert error.value.status is Status.ORDER
-            assert state(control) == before
+            assert bytes(control.struct) == before
 
 
 class Ledger:
@@ -345,3 +336,51 @@ def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
         return whole, ledger.updates
 
     assert train(times) == train(0)
+
+
+# --- differences that several runs have measured ----------------------------------------------------------
+
+
+def finish(control: Control, losses: list[np.ndarray]) -> None:
+    """Does one step with the losses of its invokes."""
+    for own in losses:
+        control.next()
+        report = control.report(own)
+    assert report is not None
+
+
+@given(any_settings(), st.integers(0, 2**32), st.integers(1, 5))
+def test_the_mean_of_several_runs_is_one_run_on_all_their_samples(s, seed, clients):
+    # Sharpness-aware runs differ in what is uphill for them, and the gradient norm depends on the minibatch.
+    s = replace(s, sharpness=False, gradient_norm=0)
+    rng = np.random.default_rng(seed)
+    others, deciding = [make(s) for _ in range(clients)], make(s)
+    pooled = make(replace(s, parts=clients * s.parts))
+    for step in range(s.steps):
+        # Of each evaluation, client, part and sample.
+        losses = rng.integers(0, 2**20, (s.evaluations, clients, s.parts, s.batch)).astype(np.int32)
+        before = deciding.struct.mean_square
+        for client, control in enumerate(others):
+            control.resume(step, before)
+            finish(control, list(losses[:, client].reshape(-1, s.batch)))
+            control.withdraw(before)
+            assert control.step == step
+        n = clients * s.minibatch
+        sums = np.sum([control.differences for control in others], axis=0).tolist()
+        d = np.array([(2 * abs(v) + n) // (2 * n) * (1 if v > 0 else -1) for v in sums], np.int64)
+        report = deciding.decide(d, 7)
+        assert (report.step, report.loss, deciding.mean_loss) == (step, 7 / 65536, 7)
+        finish(pooled, list(losses.reshape(-1, s.batch)))
+        assert pooled.coefficients == deciding.coefficients
+        assert pooled.struct.mean_square == deciding.struct.mean_square
+    with pytest.raises(NativeError):
+        deciding.decide(d, 0)
+
+
+@pytest.mark.parametrize("value", [2**30 + 1, -(2**30) - 1, 2**62])
+def test_what_is_out_of_range_changes_nothing(value):
+    control = make(Settings(steps=2))
+    before = bytes(control.struct)
+    with pytest.raises(NativeError):
+        control.decide(np.full(control.settings.queries, value, np.int64), 0)
+    assert bytes(control.struct) == before

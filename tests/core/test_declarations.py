@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Structs and prototypes as the library declares them, against the headers."""
+"""The library and the headers: structs, prototypes, a build for size, the directory that ops write."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import ctypes
 import re
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tflm_zo.core import CSettings, library
+from helpers.oracle.fixed_losses import exp2_negative, log2
+from tflm_zo.core import CSettings, Directory, library
 from tflm_zo.core.declarations import Declarations
 from tflm_zo.core.loader import constants, structs
 
@@ -81,3 +84,75 @@ def test_another_layout_is_refused(at: int, size: int, whole: int, monkeypatch: 
         Declarations(library())
     table[:] = [("zo_pair", "struct", 0, 8), ("a", "uint32_t", 0, 4), ("b", "int32_t", 4, 4)]
     assert ctypes.sizeof(Declarations(library()).structs["zo_pair"]) == 8
+
+
+# --- a build for size: what it computes in the place of tables --------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    library = tmp_path_factory.mktemp("small") / "small.so"
+    sources = [CORE / "math/zo_log2.c", CORE / "log/zo_crc32.c"]
+    flags = ["-std=c99", "-Os", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    subprocess.run(["gcc", *flags, f"-I{CORE.parents[1]}", *sources, "-o", library], check=True, timeout=60)
+    loaded = ctypes.CDLL(str(library))
+    loaded.zo_exp2_negative.restype = loaded.zo_log2.restype = loaded.zo_crc32.restype = ctypes.c_uint32
+    loaded.zo_log2.argtypes = [ctypes.c_uint64]
+    return loaded
+
+
+def test_exponentials(small: ctypes.CDLL) -> None:
+    around = [i * 2**18 + d for i in range(64) for d in (0, 1, 2**17, 2**18 - 1)]
+    for x in [*around, *(x + 5 * 2**24 for x in around), 31 * 2**24 - 1]:
+        assert small.zo_exp2_negative(x) == exp2_negative(x), x
+
+
+def test_logarithms(small: ctypes.CDLL) -> None:
+    around = [2**30 + i * 2**24 + d for i in range(64) for d in (0, 1, 2**23, 2**24 - 1)]
+    for x in [*around, *(x << 7 for x in around), 2**62 - 1]:
+        assert small.zo_log2(x) == log2(x), x
+
+
+def test_checksums(small: ctypes.CDLL) -> None:
+    data = bytes(i * 37 % 256 for i in range(1000))
+    assert small.zo_crc32(0, data, len(data)) == zlib.crc32(data)
+    assert small.zo_crc32(zlib.crc32(data[:300]), data[300:], 700) == zlib.crc32(data)
+
+
+# --- the directory, as the op pack writes it --------------------------------------------------------------
+
+
+def publish(directory: Directory, stream: int, weights: np.ndarray, fraction: np.ndarray | None) -> None:
+    """As an op does: at the address that the directory gives."""
+    header = structs.zo_directory.from_address(directory.address)
+    assert header.magic == constants.ZO_DIRECTORY_MAGIC
+    entries = (structs.zo_directory_entry * header.capacity).from_address(
+        ctypes.cast(header.entries, ctypes.c_void_p).value
+    )
+    entry = entries[header.count]
+    entry.stream, entry.size, entry.weights = stream, weights.size, weights.ctypes.data
+    entry.fraction = None if fraction is None else fraction.ctypes.data
+    header.count += 1
+
+
+def test_views_alias_the_memory() -> None:
+    directory = Directory(2)
+    weights, fraction, other = (np.arange(n, n + 5, dtype=np.int8) for n in (0, 10, 20))
+    publish(directory, 7, weights, fraction)
+    publish(directory, 3, other, None)
+    found, own_fraction = directory.find(7)
+    assert own_fraction is not None
+    np.testing.assert_array_equal(found, weights)
+    np.testing.assert_array_equal(own_fraction, fraction)
+    assert directory.find(3)[1] is None
+    found[2] = -9
+    assert weights[2] == -9
+
+
+def test_what_was_not_published_is_not_there() -> None:
+    directory = Directory(2)
+    with pytest.raises(KeyError):
+        directory.find(0)  # an empty entry has the number 0, too
+    publish(directory, 1, np.zeros(3, np.int8), None)
+    with pytest.raises(KeyError):
+        directory.find(0)

@@ -182,11 +182,7 @@ def test_sums_of_the_largest_layer():
     """65,536 inputs with the largest of all values: nothing overflows."""
     depth = 65536
     for w, x, zero in ((-128, -128, 127), (127, -128, 127), (-128, 127, -128)):
-        args = (
-            np.full(depth, x, np.int8),
-            np.full((1, depth), w, np.int8),
-            np.full((1, depth), w, np.int8),
-        )
+        args = (np.full(depth, x, np.int8), np.full((1, depth), w, np.int8), np.full((1, depth), w, np.int8))
         total = depth * 257 * w * (x - zero)
         y = fully_connected(*args, None, [(2**30, -24)], zero, 0, -128, 127)
         assert y[0] == np.clip(oracle.requantize(total, 2**30, -24), -128, 127)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from helpers.oracle import node_run as oracle
 from helpers.oracle import nodes as node_oracle
 from helpers.oracle.fixed_losses import cross_entropy_error
+from helpers.oracle.node_draws import native
 from helpers.oracle.node_run import CONSTANT, FORWARD, LINEAR, ONE, QUERY, STEP, UPDATE, Settings, Task
 from tflm_zo.core import (
     CSettings,
@@ -20,8 +21,6 @@ from tflm_zo.core import (
     NativeError,
     NodeAction,
     NodeControl,
-    NodeForm,
-    NodeLayer,
     NodeState,
     NodeTask,
     Rademacher,
@@ -67,34 +66,7 @@ ORACLE_LAYERS = [
 ]
 
 
-def native_layer(o: node_oracle.Layer) -> NodeLayer:
-    return NodeLayer(
-        form=NodeForm(o.form),
-        in_h=o.inputs[0],
-        in_w=o.inputs[1],
-        in_c=o.inputs[2],
-        k_h=o.kernel[0],
-        k_w=o.kernel[1],
-        stride_h=o.stride[0],
-        stride_w=o.stride[1],
-        pad_top=o.pad[0],
-        pad_left=o.pad[1],
-        out_h=o.outputs[0],
-        out_w=o.outputs[1],
-        out_c=o.outputs[2],
-        node_h=o.nodes[0],
-        node_w=o.nodes[1],
-        pool_h=o.pool[0],
-        pool_w=o.pool[1],
-        pool_stride_h=o.pool_stride[0],
-        pool_stride_w=o.pool_stride[1],
-        input_zero_point=o.zero_point,
-        low=o.low,
-        high=o.high,
-    )
-
-
-LAYERS = [native_layer(o) for o in ORACLE_LAYERS]
+LAYERS = [native(o) for o in ORACLE_LAYERS]
 
 
 def integers(s: Settings) -> CSettings:

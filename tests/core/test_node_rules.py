@@ -197,18 +197,12 @@ def test_is_the_oracles(case):
         (NodeRule.STANDARDIZED, {"clip": 2**24 + 1}, Status.ARGUMENT),
         (NodeRule.RMS, {"rows": 3}, Status.ARGUMENT),
         (NodeRule.BITS, {"bits": 3, "rows": 2**32 - 1}, Status.ARGUMENT),
-        (NodeRule.FIXED, {"gain": -1.0}, "gain: expected a number, 0 or more, got -1.0"),
-        (NodeRule.FIXED, {"gain": float("inf")}, "gain: expected a number, 0 or more, got inf"),
-        (4, {}, "4 is not a valid NodeRule"),
+        (4, {}, Status.ARGUMENT),
     ],
 )
 def test_errors_change_nothing(rule, change, error):
     weights = np.arange(6).astype(np.int8).reshape(2, 3)
-    with pytest.raises((NativeError, ValueError)) as caught:
+    with pytest.raises(NativeError) as caught:
         dense(np.ones((1, 3)), np.ones((1, 2)), weights, rule, **change)
-    if isinstance(error, Status):
-        assert isinstance(caught.value, NativeError)
-        assert caught.value.status is error
-    else:
-        assert error in str(caught.value)
+    assert caught.value.status is error
     assert (weights.ravel() == np.arange(6)).all()

@@ -1,7 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Steps that are known beforehand: standardized ones, those of a fixed gain, sums next to their bounds."""
+"""Steps that are known beforehand: of every rule, at its bounds, and of the channels that it moves."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from helpers.nodes import ONE, NodeRule, dense, update_from_nodes
 from helpers.oracle import node_rules as oracle
 from helpers.oracle.node_rules import pseudo_stochastic
-from tflm_zo.core import NodeLayer, NodeState
+from tflm_zo.core import NodeForm, NodeLayer, NodeState
 
 
 def test_standardized_steps():
@@ -118,3 +120,137 @@ def test_the_shift_begins_at_the_largest_exponent(first):
         rule=NodeRule.FIXED, gain=0.25, **given,
     )  # fmt: skip
     assert 256 * int(weights[0]) + int(fraction[0]) == round(-400 * 5001 * 8 * 0.25 / 256)
+
+
+# --- rounded to a few bits --------------------------------------------------------------------------------
+
+
+def rounded_by_the_core(width, bits):
+    """Updates of `bits` bits of the gradients 0..2^width - 1: two samples give its low and its high byte."""
+    values = np.arange(2**width)
+    inputs = np.stack([values % 256 - 128, values // 256 - 128])
+    weights = np.ones((1, values.size), np.int8)  # from 1, no update of -128 to 128 leaves the limit
+    assert dense(inputs, np.array([[1], [256]]), weights, NodeRule.BITS, zero_point=-128, bits=bits) == 0
+    return values, 1 - weights[0].astype(int)
+
+
+@pytest.mark.parametrize("width", [2, 5, 8, 9, 16])
+@pytest.mark.parametrize("bits", [1, 4, 7])
+def test_every_rounding(width, bits):
+    values, rounded = rounded_by_the_core(width, bits)
+    shift = max(0, width - bits)
+    assert rounded.tolist() == [pseudo_stochastic(int(v), shift) for v in values]
+    assert np.abs(rounded - values / 2**shift).max() < 1
+
+
+@pytest.mark.parametrize("shift", range(1, 16))
+def test_bias_of_the_rounding(shift):
+    """What the header says of the mean over all low bits, by exact counting."""
+    values, rounded = rounded_by_the_core(shift + 1, 1)
+    doubled = rounded * 2**shift - values
+    if shift % 2 == 1:
+        expected = 1 / 2 ** (shift + 1)
+    else:
+        expected = -(2 ** (shift // 2) - 1) / 2 ** (shift + 1)
+    assert doubled.mean() / 2**shift == expected
+    assert -1 / 8 <= expected <= 1 / 4
+    assert shift < 5 or abs(expected) < 1 / 16
+
+
+def test_rounding_is_odd_and_saturates():
+    """-G gives the negative update; the largest gradient may round up to 2^bits, which leaves the limit."""
+    inputs = np.array([[-128, -100, 127, 3]])
+    up, down = np.zeros((1, 4), np.int8), np.zeros((1, 4), np.int8)
+    for weights, error in ((up, 1), (down, -1)):
+        assert dense(inputs, np.array([[error]]), weights, NodeRule.BITS, zero_point=1, bits=7) == 0
+    assert np.array_equal(up, -down)
+    assert up.tolist() == [[65, 51, -63, -1]]  # gradients -129, -101, 126 and 2, a shift of 1
+    edge = np.array([[-120, 120]], np.int8)
+    assert dense(np.array([[127, 100]]), np.array([[1]]), edge, NodeRule.BITS, zero_point=-128, bits=7) == 1
+    assert edge.tolist() == [[-127, 6]]  # gradients 255 and 228: updates 128 and 114
+
+
+def test_few_bits_of_a_small_gradient():
+    """A gradient that has no more bits than the update is the update."""
+    weights = np.zeros((1, 3), np.int8)
+    dense(np.array([[5, -7, 0]]), np.array([[-1]]), weights, NodeRule.BITS, bits=3)
+    assert weights.tolist() == [[5, -7, 0]]
+    dense(np.array([[0, 0, 0]]), np.array([[-1]]), weights, NodeRule.BITS, bits=3)
+    assert weights.tolist() == [[5, -7, 0]]
+
+
+# --- channels ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", list(NodeRule))
+@pytest.mark.parametrize(
+    ("errors", "rows", "expected"),
+    [
+        ([[3, -9, 1, 9, 2]], 1, {1}),
+        ([[3, -9, 1, 9, 2]], 2, {1, 3}),
+        ([[3, -9, 1, 9, 2]], 3, {0, 1, 3}),
+        ([[5, 5, 5, 5, 5]], 3, {0, 1, 2}),
+        ([[1, 5, 5, 5, 9]], 3, {1, 2, 4}),
+        ([[7, 4, 0, 0, 0], [-7, 4, 3, 0, 9]], 2, {0, 4}),  # 14, 8, 3, 0, 9: the signs do not cancel
+        ([[1, 2, 3, 4, 5]], 5, {0, 1, 2, 3, 4}),
+        ([[1, 2, 3, 4, 5]], 0, {0, 1, 2, 3, 4}),
+    ],
+)
+def test_channels_of_the_largest_errors(rule, errors, rows, expected):
+    errors = np.array(errors)
+    inputs = np.array([[100, 0, -100, 50], [-90, 100, 30, 1]])[: len(errors)]
+    weights = np.zeros((5, 4), np.int8)
+    dense(inputs, errors, weights, rule, rate=20 * ONE, rows=rows, bits=7, gain=float(ONE))
+    assert {int(c) for c in np.flatnonzero(weights.any(1))} == expected
+
+
+def moved_by_bits(layer: NodeLayer, inputs: Any, routes: Any, errors: Any) -> Any:
+    """Two channels of one weight each after a step of 7 bits of the one with the larger error."""
+    weights = np.zeros((2, 1), np.int8)
+    update_from_nodes(
+        layer,
+        NodeState(),
+        weights,
+        None,
+        None,
+        0,
+        127,
+        inputs,
+        np.array([routes], np.uint8),
+        rate=0,
+        clip=1,
+        seed=0,
+        errors=np.array([errors], np.int16),
+        rule=NodeRule.BITS,
+        bits=7,
+        rows=1,
+    )
+    return weights.tolist()
+
+
+def test_clamped_nodes_count_for_no_channel():
+    layer = NodeLayer(in_c=1, out_c=2)
+    assert moved_by_bits(layer, np.ones((1, 1), np.int8), [255, 0], [100, 1]) == [[0], [-1]]
+
+
+def test_a_mean_counts_every_output_that_it_credits():
+    """Equal errors, and 2 and 3 outputs of 9 that are not clamped."""
+    layer = NodeLayer(in_c=1, out_c=2, form=NodeForm.MEAN, in_h=3, in_w=3, out_h=3, out_w=3)
+    assert moved_by_bits(layer, np.ones((1, 9), np.int8), [0b10, 0b1, 0b111, 0], [5, 5]) == [[0], [-15]]
+
+
+def test_scratch_memory():
+    """One filter channel, and a value for each channel."""
+    assert NodeLayer(in_c=5, out_c=7, k_h=3, k_w=2, in_h=3, in_w=2).scratch_values == 3 * 2 * 5 + 7
+
+
+def test_channels_of_equal_errors_that_read_different_inputs():
+    """Of a dense layer they share their gradient, of a depthwise one they do not."""
+    layer = NodeLayer(in_c=3, out_c=3, depthwise=True)
+    weights = np.zeros(3, np.int8)
+    given = {"errors": np.full((1, 3), 1024, np.int16), "rule": NodeRule.FIXED, "gain": 64.0}
+    inputs = np.array([[10, -20, 30]], np.int8)
+    update_from_nodes(
+        layer, NodeState(), weights, None, None, 0, 127, inputs, None, rate=ONE, clip=2**24, seed=0, **given
+    )
+    assert weights.tolist() == [-10, 20, -30]

@@ -184,19 +184,15 @@ def test_bad_updates_change_nothing():
         "seeds": np.zeros(1, np.uint32),
     }
     bad = [
-        ({"inputs": np.ones((3, 5), np.int8)}, ValueError),
-        ({"routes": np.zeros((2, 2), np.uint8)}, ValueError),
-        ({"differences": np.ones((2, 3), np.int32)}, ValueError),
-        ({"differences": None}, ValueError),
-        ({"differences": None, "errors": np.zeros((3, 3), np.int16)}, ValueError),
-        ({"clip": 0}, NativeError),
-        ({"rate": 2**31}, NativeError),
-        ({"weights": np.ones((2, 5), np.int8)}, NativeError),
+        {"differences": None},
+        {"clip": 0},
+        {"rate": 2**31},
+        {"weights": np.ones((2, 5), np.int8)},
     ]
-    for change, error in bad:
+    for change in bad:
         arguments: dict[str, Any] = {**good, **change}
         state, target = NodeState(), arguments.pop("weights", weights)
-        with pytest.raises(error):
+        with pytest.raises(NativeError):
             update_from_nodes(layer, state, target, None, None, 0, 125, **arguments)
         assert (target == 1).all()
         assert state == NodeState()

@@ -119,11 +119,7 @@ def test_every_weight_value():
     """Every int8 value, at every position of a word, survives every factor."""
     weights = np.repeat(np.arange(-128, 128).astype(np.int8), 33)
     before = weights.copy()
-    for dist in (
-        Rademacher(127),
-        SparseUniform(127, 0.5),
-        Gaussian(580.0),
-    ):
+    for dist in (Rademacher(127), SparseUniform(127, 0.5), Gaussian(580.0)):
         for k in (1, -2, 1):
             core.perturb(weights, [(99, k)], dist)
         assert np.array_equal(weights, before)

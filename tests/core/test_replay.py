@@ -98,11 +98,7 @@ def test_one_query_steps_of_any_size(size, largest, outside):
 
 
 @pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        (("coefficient", 2**31 - 1), Status.COEFFICIENT),
-        (None, Status.QUERIES),
-    ],
+    ("change", "status"), [(("coefficient", 2**31 - 1), Status.COEFFICIENT), (None, Status.QUERIES)]
 )
 def test_errors_in_the_last_step_leave_weights_alone(change, status):
     table = random_steps(50, 2 if change else 33, 1000)
@@ -126,17 +122,7 @@ def test_no_steps(recorded):
 
 def test_steps_of_different_lengths():
     with pytest.raises(ValueError, match=r"expected equally many queries in each step, got \[1, 2\]"):
-        replay(
-            np.zeros(9, np.int8),
-            None,
-            None,
-            1,
-            1,
-            0,
-            125,
-            Rademacher(),
-            [[(1, 1)], [(1, 1), (2, 2)]],
-        )
+        replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Rademacher(), [[(1, 1)], [(1, 1), (2, 2)]])
 
 
 @given(st.integers(1, 3000), st.integers(0, 65535), st.booleans())

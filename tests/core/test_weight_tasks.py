@@ -76,16 +76,7 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     return Case(
-        draw(
-            st.sampled_from(
-                [
-                    Rademacher(1),
-                    Rademacher(7),
-                    SparseUniform(5, 0.4),
-                    Gaussian(2.0),
-                ]
-            )
-        ),
+        draw(st.sampled_from([Rademacher(1), Rademacher(7), SparseUniform(5, 0.4), Gaussian(2.0)])),
         draw(st.booleans()),
         draw(st.sampled_from([GRADIENT, NORMALIZED, SIGN])),
         tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=2))),

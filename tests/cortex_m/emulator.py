@@ -147,12 +147,7 @@ def _core(name: str, arch: str, board: Sequence[str], clock_hz: int, **memory: t
 # everywhere. It is a Cortex-M0, which runs the same instruction set, ARMv6-M. The M33's board starts in the
 # secure state, so its memory is named by the secure addresses. The M55's tightly coupled RAM is small, so
 # constants and data lie in the SRAM behind it.
-_ROOMY = (
-    "-global",
-    "nrf51-soc.sram-size=4194304",
-    "-global",
-    "nrf51-soc.flash-size=4194304",
-)
+_ROOMY = ("-global", "nrf51-soc.sram-size=4194304", "-global", "nrf51-soc.flash-size=4194304")
 CORES = MappingProxyType(
     {
         core.name: core

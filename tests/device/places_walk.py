@@ -277,9 +277,7 @@ class PlacesWalk(Walk):
         found: list[bytes | int] = []
         call, request = self.rng.choice((("read", self.link.read), ("check", self.link.check)))
         self.ask(
-            call,
-            lambda: found.append(request(number, offset, count)),
-            OK if offset + count <= room else LOG,
+            call, lambda: found.append(request(number, offset, count)), OK if offset + count <= room else LOG
         )
         if found:
             there = self.whole.content(ROOM)[begin + offset :][:count]

@@ -18,16 +18,7 @@ from device.emulation import (
     Store,
     needs_compiler,
 )
-from device.runs import (
-    EACH_RUN,
-    EACH_WEIGHT_RUN,
-    STEPS,
-    WEIGHT_RUNS,
-    desktop,
-    device,
-    samples,
-    yardstick,
-)
+from device.runs import EACH_RUN, EACH_WEIGHT_RUN, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
 from device.test_weights import run_from
 from helpers.examples import slow_but
 from tflm_zo.data import Data

@@ -227,10 +227,7 @@ def test_each_read_of_a_log_that_fails(run: tuple[str, int]) -> None:
     check_reads(made, store, boot, lambda: check_step(STEPS))
     if every:
         check_reads(
-            made,
-            store,
-            lambda: made.restore_best()[0],
-            lambda: check_kept(made, wanted.kept.weights),
+            made, store, lambda: made.restore_best()[0], lambda: check_kept(made, wanted.kept.weights)
         )
     assert store.content(len(wanted.log)) == wanted.log
 

@@ -36,14 +36,6 @@ class Pool:
         sizes = {f"{name}_{side}": pair[i] for name, pair in pairs.items() for i, side in enumerate("hw")}
         return structs.zo_pool(channels=self.inputs[2], pad_top=self.pad[0], pad_left=self.pad[1], **sizes)
 
-    def check_outputs(self, values: NDArray[Any]) -> None:
-        _expect("errors", values, (*self.outputs, self.inputs[2]))
-
-
-def _expect(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise ValueError(f"{name}: expected {list(shape)}, got {list(array.shape)}")
-
 
 def _factors(mantissas: NDArray[np.int16] | None, exponent: int) -> Any:
     if mantissas is None:
@@ -64,7 +56,6 @@ def _passed(
 
 def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int16]) -> NDArray[np.int16]:
     """The errors, 0 where outputs are clamped."""
-    _expect("outputs", outputs, values.shape)
     masked = values.copy()
     call("zo_mask_errors", values.size, address("outputs", outputs, np.int8), low, high, masked.ctypes.data)
     return masked
@@ -80,7 +71,6 @@ def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) ->
 
 def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_so_far: Errors) -> Errors:
     """The sum of an error tensor and another one that is scaled."""
-    _expect("sum", sum_so_far[0], errors[0].shape)
     result, exponent_so_far = sum_so_far[0].copy(), sum_so_far[1]
     data = address("errors", errors[0], np.int16)
     factors = _factors(mantissas, exponent)
@@ -91,8 +81,6 @@ def slice_blocks(
     values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int
 ) -> NDArray[np.int16]:
     """int16 [blocks, length] of flat errors."""
-    if offset + (blocks - 1) * pitch + length > values.size:
-        raise ValueError("blocks: they end behind the errors")
     result = np.empty((blocks, length), np.int16)
     data = address("errors", values, np.int16)
     call("zo_slice_errors", blocks, pitch, offset, length, data, result.ctypes.data)
@@ -103,9 +91,6 @@ def place_blocks(
     values: NDArray[np.int16], count: int, blocks: int, pitch: int, offset: int, length: int
 ) -> NDArray[np.int16]:
     """int16 [count], of which the errors are blocks."""
-    _expect("errors", values, (blocks, length))
-    if offset + (blocks - 1) * pitch + length > count:
-        raise ValueError("blocks: they end behind the whole")
     result = np.full(count, 77, np.int16)
     data = address("errors", values, np.int16)
     call("zo_place_errors", blocks, pitch, offset, length, data, count, result.ctypes.data)
@@ -114,8 +99,6 @@ def place_blocks(
 
 def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8], errors: Errors) -> Errors:
     """Errors times the factor of each value's level."""
-    _expect("mantissas", mantissas, (256,))
-    _expect("levels", values, errors[0].shape)
     factors, data = address("mantissas", mantissas, np.int16), address("errors", errors[0], np.int16)
     read = address("levels", values, np.int8)
     result = np.empty_like(errors[0])
@@ -123,14 +106,9 @@ def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8]
 
 
 def product(
-    sizes: dict[str, int],
-    factor: tuple[int, int],
-    other: NDArray[np.int8] | None,
-    errors: Errors,
+    sizes: dict[str, int], factor: tuple[int, int], other: NDArray[np.int8] | None, errors: Errors
 ) -> Errors:
     """Errors [length] of a factor; ``sizes`` are the fields of ``zo_error_product``."""
-    if other is not None:
-        _expect("other", other, (sizes["other_length"],))
     scale = _factors(np.array([factor[0]], np.int16), factor[1])
     read = None if other is None else address("other", other, np.int8)
     data, count = address("errors", errors[0], np.int16), errors[0].size
@@ -141,8 +119,6 @@ def product(
 
 def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
     """Errors of a MAX_POOL_2D's inputs."""
-    _expect("inputs", inputs, pool.inputs)
-    pool.check_outputs(errors[0])
     read = address("inputs", inputs, np.int8)
     data = address("errors", errors[0], np.int16)
     result = np.empty(pool.inputs, np.int16)
@@ -151,7 +127,6 @@ def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
 
 def average_pool(pool: Pool, errors: Errors) -> Errors:
     """Errors of an AVERAGE_POOL_2D's inputs."""
-    pool.check_outputs(errors[0])
     scratch = library().zo_pool_scratch_values(pool.struct)
     data = address("errors", errors[0], np.int16)
     result = np.empty(pool.inputs, np.int16)
@@ -160,8 +135,6 @@ def average_pool(pool: Pool, errors: Errors) -> Errors:
 
 def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
     """The norm of a layer's weights, int8 in TFLite's layout."""
-    if weights.size != layer.weights:
-        raise ValueError(f"weights: expected {layer.weights}, got {weights.size}")
     scratch = np.empty(library().zo_conv_backprop_scratch_values(layer.struct), np.int32)
     norm = ctypes.c_uint32()
     data = address("weights", weights, np.int8)
@@ -173,19 +146,8 @@ def conv(
     layer: NodeLayer, weights: NDArray[np.int8], scales: NDArray[np.int16] | None, errors: Errors
 ) -> Errors:
     """Errors of a convolution's inputs, [in_h, in_w, in_c]."""
-    norm = conv_norm(layer, weights)
-    _expect("errors", errors[0], (layer.out_h, layer.out_w, layer.out_c))
-    if scales is not None:
-        _expect("scales", scales, (layer.out_c,))
-    return _passed(
-        "zo_conv_backprop_s8",
-        np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16),
-        0,
-        layer.struct,
-        weights.ctypes.data,
-        norm,
-        None if scales is None else address("scales", scales, np.int16),
-        address("errors", errors[0], np.int16),
-        errors[1],
-        scratch=library().zo_conv_backprop_scratch_values(layer.struct),
-    )
+    result, norm = np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16), conv_norm(layer, weights)
+    factors = None if scales is None else address("scales", scales, np.int16)
+    given = (weights.ctypes.data, norm, factors, address("errors", errors[0], np.int16), errors[1])
+    scratch = library().zo_conv_backprop_scratch_values(layer.struct)
+    return _passed("zo_conv_backprop_s8", result, 0, layer.struct, *given, scratch=scratch)

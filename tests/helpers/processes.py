@@ -32,13 +32,7 @@ def start(*arguments: Any, folder: Path | None = None, **more: Any) -> subproces
     """Starts ``tflm-zo ARGUMENTS``; `more`: of `subprocess.Popen`."""
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        command(*arguments),
-        cwd=folder,
-        text=True,
-        stdout=pipe,
-        stderr=pipe,
-        preexec_fn=_not_ignored,
-        **more,
+        command(*arguments), cwd=folder, text=True, stdout=pipe, stderr=pipe, preexec_fn=_not_ignored, **more
     )
 
 

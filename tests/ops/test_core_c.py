@@ -37,20 +37,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 def build(program, tests, *sources_and_flags, flags=SANITIZERS):
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror"]
     sources = [*sorted((ROOT / "tests" / "ops").glob(tests)), *sorted(CORE.rglob("*.c")), *sources_and_flags]
-    run(
-        [
-            CC,
-            "-std=c99",
-            "-O2",
-            *flags,
-            *warnings,
-            f"-I{ROOT}",
-            *sources,
-            "-lm",
-            "-o",
-            program,
-        ]
-    )
+    run([CC, "-std=c99", "-O2", *flags, *warnings, f"-I{ROOT}", *sources, "-lm", "-o", program])
     return program
 
 

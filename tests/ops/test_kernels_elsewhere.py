@@ -47,20 +47,8 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
     ("architecture", "processor", "sets", "missing"),
     [
         pytest.param(ARM, "max", ["neon-dot", "neon", "portable"], [], id="arm"),
-        pytest.param(
-            ARM,
-            "cortex-a53",
-            ["neon", "portable"],
-            ["neon-dot"],
-            id="arm-without-dot-products",
-        ),
-        pytest.param(
-            X86,
-            "Nehalem",
-            ["portable"],
-            ["avx512-vnni", "avx2"],
-            id="x86-without-avx2",
-        ),
+        pytest.param(ARM, "cortex-a53", ["neon", "portable"], ["neon-dot"], id="arm-without-dot-products"),
+        pytest.param(X86, "Nehalem", ["portable"], ["avx512-vnni", "avx2"], id="x86-without-avx2"),
     ],
 )
 def test_kernels(

@@ -213,9 +213,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "PACK": lambda s: s.build([s.x(1, 8), s.x(1, 8)], [s.y(1, 2, 8)], "Pack", valuesCount=2, axis=1),
     "PAD": _of([1, 8], [[[0, 0], [2, 2]]], [1, 12], "Pad"),
     "PADV2": lambda s: s.build(
-        [s.x(1, 8), s.c([[0, 0], [2, 2]]), s.c(3, T.INT8, [_SCALE], zero_point=-128)],
-        [s.y(1, 12)],
-        "PadV2",
+        [s.x(1, 8), s.c([[0, 0], [2, 2]]), s.c(3, T.INT8, [_SCALE], zero_point=-128)], [s.y(1, 12)], "PadV2"
     ),
     "PRELU": lambda s: s.build([s.x(1, 2, 2, 8), s.c([[[3] * 8]], T.INT8, [0.1])], [s.y(1, 2, 2, 8)]),
     "QUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=1 / 8)], "Quantize"),

@@ -69,10 +69,7 @@ def to_steps(values: list[Fraction], clip: int, slack: Fraction) -> tuple[list[i
     def rounded(value: Fraction) -> int:
         return max(-clip, min(clip, floor(value + HALF)))
 
-    return (
-        [rounded(v - abs(v) * slack) for v in values],
-        [rounded(v + abs(v) * slack) for v in values],
-    )
+    return ([rounded(v - abs(v) * slack) for v in values], [rounded(v + abs(v) * slack) for v in values])
 
 
 def fixed(

@@ -92,11 +92,7 @@ def update(
     moved = 256 * whole + fraction + (delta + 128) // 2**8
     clipped = np.where(touched, np.clip(moved, -256 * limit, 256 * limit), moved)
     whole = (clipped + 128) // 256
-    return (
-        whole.astype(np.int8),
-        (clipped - 256 * whole).astype(np.int8),
-        int((clipped != moved).sum()),
-    )
+    return (whole.astype(np.int8), (clipped - 256 * whole).astype(np.int8), int((clipped != moved).sum()))
 
 
 def checksum(weights: Int8, fraction: Int8 | None, stream: int) -> int:
