@@ -249,7 +249,8 @@ def _backpropagate(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
 
-    from tflm_zo.conversion.keras import accuracy, convert
+    from tflm_zo.conversion.int8 import accuracy
+    from tflm_zo.conversion.keras import convert
 
     if task.keras is None:
         raise ValueError(

@@ -32,6 +32,6 @@ def with_old_statistics(model: Model, keras_path: Path | None, x: NDArray[Any]) 
         with quiet():
             tf, keras = tensorflow_and_keras()
             fixed = with_fixed_batch(keras, load_keras(keras, keras_path))
-        data, _ = representative_samples(x.astype(np.float32), fixed.inputs)
+        data, _ = representative_samples(x.astype(np.float32), {t.name: tuple(t.shape) for t in fixed.inputs})
         found = training_statistics(tf, keras, fixed, model, data)
     return with_statistics(model, found or channel_statistics_of(model, x))

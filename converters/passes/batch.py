@@ -200,8 +200,7 @@ def _other_axes(data: int, axes: int, what: str, reason: str) -> Rule:
     return rule
 
 
-_reduce: Final = _other_axes(0, 1, "list of axes", "it reduces over the batch axis")
-_along_axes: Final = _other_axes(0, 1, "list of axes", "it works along the batch axis")
+_AXES: Final = "list of axes"
 
 
 def _gather(r: Rebatching, op: Operator) -> None:
@@ -287,87 +286,42 @@ def _shape_operator(r: Rebatching, op: Operator) -> None:
 
 
 RULES: Final[dict[int, Rule]] = {
-    **dict.fromkeys(
+    getattr(B, name): rule
+    for names, rule in (
+        ("ABS CAST DEQUANTIZE ELU HARD_SWISH LEAKY_RELU LOGICAL_NOT LOGISTIC QUANTIZE", _per_sample),
+        ("RELU RELU6 RSQRT TANH ZEROS_LIKE", _per_sample),
+        ("AVERAGE_POOL_2D CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE MAX_POOL_2D RESIZE_BILINEAR", _image),
+        ("RESIZE_NEAREST_NEIGHBOR SPACE_TO_DEPTH", _image),
+        ("L2_NORMALIZATION LOG_SOFTMAX SOFTMAX", _last_axis),
+        ("ADD ADD_N DIV EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL LOGICAL_AND LOGICAL_OR", _elementwise),
+        ("MAXIMUM MINIMUM MUL NOT_EQUAL PRELU SELECT_V2 SQUARED_DIFFERENCE SUB", _elementwise),
         (
-            B.ABS,
-            B.CAST,
-            B.DEQUANTIZE,
-            B.ELU,
-            B.HARD_SWISH,
-            B.LEAKY_RELU,
-            B.LOGICAL_NOT,
-            B.LOGISTIC,
-            B.QUANTIZE,
-            B.RELU,
-            B.RELU6,
-            B.RSQRT,
-            B.TANH,
-            B.ZEROS_LIKE,
+            "MEAN REDUCE_ALL REDUCE_MAX REDUCE_MIN SUM",
+            _other_axes(0, 1, _AXES, "it reduces over the batch axis"),
         ),
-        _per_sample,
-    ),
-    **dict.fromkeys(
-        (
-            B.AVERAGE_POOL_2D,
-            B.CONV_2D,
-            B.DEPTHWISE_CONV_2D,
-            B.DEPTH_TO_SPACE,
-            B.MAX_POOL_2D,
-            B.RESIZE_BILINEAR,
-            B.RESIZE_NEAREST_NEIGHBOR,
-            B.SPACE_TO_DEPTH,
-        ),
-        _image,
-    ),
-    **dict.fromkeys((B.L2_NORMALIZATION, B.LOG_SOFTMAX, B.SOFTMAX), _last_axis),
-    **dict.fromkeys(
-        (
-            B.ADD,
-            B.ADD_N,
-            B.DIV,
-            B.EQUAL,
-            B.GREATER,
-            B.GREATER_EQUAL,
-            B.LESS,
-            B.LESS_EQUAL,
-            B.LOGICAL_AND,
-            B.LOGICAL_OR,
-            B.MAXIMUM,
-            B.MINIMUM,
-            B.MUL,
-            B.NOT_EQUAL,
-            B.PRELU,
-            B.SELECT_V2,
-            B.SQUARED_DIFFERENCE,
-            B.SUB,
-        ),
-        _elementwise,
-    ),
-    **dict.fromkeys(
-        (B.MEAN, B.REDUCE_ALL, B.REDUCE_MAX, B.REDUCE_MIN, B.SUM),
-        _reduce,
-    ),
-    **dict.fromkeys((B.CUMSUM, B.REVERSE_V2), _along_axes),
-    **dict.fromkeys((B.PAD, B.PADV2, B.MIRROR_PAD), _pad),
-    **dict.fromkeys((B.ARG_MAX, B.ARG_MIN), _other_axes(0, 1, "axis", "it compares samples with each other")),
-    **dict.fromkeys((B.BATCH_TO_SPACE_ND, B.SPACE_TO_BATCH_ND), _space_batch),
-    B.BATCH_MATMUL: _batch_matmul,
-    B.CONCATENATION: _concatenation,
-    B.CUSTOM: _custom,
-    B.EXPAND_DIMS: _expand_dims,
-    B.FULLY_CONNECTED: _fully_connected,
-    B.GATHER: _gather,
-    B.PACK: _pack,
-    B.RESHAPE: _reshape,
-    B.SHAPE: _shape_operator,
-    B.SLICE: _slice,
-    B.SPLIT: _other_axes(1, 0, "axis", "it splits the batch"),
-    B.SPLIT_V: _other_axes(0, 2, "axis", "it splits the batch"),
-    B.SQUEEZE: _squeeze,
-    B.STRIDED_SLICE: _strided_slice,
-    B.TRANSPOSE: _transpose,
-    B.TRANSPOSE_CONV: _transpose_conv,
-    B.UNPACK: _unpack,
+        ("CUMSUM REVERSE_V2", _other_axes(0, 1, _AXES, "it works along the batch axis")),
+        ("PAD PADV2 MIRROR_PAD", _pad),
+        ("ARG_MAX ARG_MIN", _other_axes(0, 1, "axis", "it compares samples with each other")),
+        ("SPLIT", _other_axes(1, 0, "axis", "it splits the batch")),
+        ("SPLIT_V", _other_axes(0, 2, "axis", "it splits the batch")),
+        ("BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND", _space_batch),
+        ("BATCH_MATMUL", _batch_matmul),
+        ("CONCATENATION", _concatenation),
+        ("CUSTOM", _custom),
+        ("EXPAND_DIMS", _expand_dims),
+        ("FULLY_CONNECTED", _fully_connected),
+        ("GATHER", _gather),
+        ("PACK", _pack),
+        ("RESHAPE", _reshape),
+        ("SHAPE", _shape_operator),
+        ("SLICE", _slice),
+        ("SQUEEZE", _squeeze),
+        ("STRIDED_SLICE", _strided_slice),
+        ("TRANSPOSE", _transpose),
+        ("TRANSPOSE_CONV", _transpose_conv),
+        ("UNPACK", _unpack),
+    )
+    for name in names.split()
 }
 
 #: Operators whose outputs are not batched although their input is.

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +16,14 @@ import numpy.typing as npt
 from ..converters.channel_statistics import Statistics, with_statistics
 from ..converters.errors import ConversionError
 from ..converters.grow_classes import grow_classes
-from ..converters.model import Model, Operator, Tensor
+from ..converters.model import Model, Operator, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
+from ..converters.parts import part_in_int8
 from ..converters.passes.batch import set_batch
 from ..converters.passes.check_supported import check_supported
 from ..converters.passes.plan import Plan
 from ..converters.settings import InjectSettings
+from ..converters.widen_activations import widen_activations
 from ..io.arrays import (
     Array,
     as_array,
@@ -37,9 +40,14 @@ from ..io.errors import DataError
 from ..runtime.litert import exact_delegate
 
 
-def representative_samples(source: Any, inputs: list[Any]) -> tuple[list[Array], Array | None]:
-    """One float32 array [samples, ...] per input, checked; and labels where a file or dictionary has some."""
-    shapes = {t.name: tuple(t.shape[1:]) for t in inputs}
+def representative_samples(
+    source: Any, inputs: Mapping[str, tuple[int, ...]]
+) -> tuple[list[Array], Array | None]:
+    """Returns a float32 array [samples, ...] for each input, and the labels of a file or dictionary.
+
+    ``inputs`` has the shapes of the inputs, [1, ...], by name.
+    """
+    shapes = {name: shape[1:] for name, shape in inputs.items()}
     whole = isinstance(source, str | os.PathLike | Mapping | np.ndarray) or (
         isinstance(source, list | tuple)
         and 1 < len(source) == len(inputs)
@@ -77,7 +85,7 @@ def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> li
     return [np.concatenate(column) for column in columns]
 
 
-def representative_labels(given: Any, data: list[Array], shape: Sequence[int | None]) -> Array:
+def _representative_labels(given: Any, data: list[Array], shape: Sequence[int | None]) -> Array:
     """Labels for an output of this shape, which tells two classes where it is one number."""
     y = as_array(given, "y")
     check_count(y, len(data[0]), "x")
@@ -137,6 +145,89 @@ class ConversionResult:
         return self.model.save(path, force)
 
 
+class FloatModel(Protocol):
+    """A float model and the converter that quantizes it."""
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the inputs, [1, ...], by name and in order."""
+
+    @property
+    def output_shape(self) -> Sequence[int | None]:
+        """Shape of the first output."""
+
+    def quantized(self, data: list[Array], per_channel_dense: bool) -> bytes:
+        """Returns the int8 `.tflite`, calibrated on data, [samples, ...] for each input."""
+
+    def layer_of(self, tensor: str) -> str:
+        """Returns the name by which people call the layer that computes a tensor."""
+
+    def name_tensors(self, model: Model) -> None:
+        """Gives the tensors of the int8 model their names, and puts inputs and outputs into order."""
+
+    def statistics(self, model: Model, data: list[Array]) -> Statistics:
+        """Returns the statistics that the int8 model keeps of its channels."""
+
+    def outputs(self, data: list[Array]) -> Array:
+        """Returns the first output for each sample."""
+
+    def warnings(self, model: Model) -> Iterator[str]:
+        """Yields warnings about the int8 model."""
+
+
+def to_int8(
+    source: FloatModel,
+    representative: Any,
+    *,
+    batch: int,
+    per_channel_dense: bool,
+    activation_headroom: float,
+    classes: int | None,
+    labels: npt.ArrayLike | None,
+) -> ConversionResult:
+    """Converts a float model to int8; `convert` and `quantize` describe arguments and errors."""
+    data, found = representative_samples(representative, source.inputs)
+    known, warnings = None, list(_warnings(list(source.inputs), data))
+    unmeasured: list[str] = []
+    try:
+        if labels is not None or found is not None:
+            known = _representative_labels(found if labels is None else labels, data, source.output_shape)
+    except DataError as error:
+        if labels is not None:
+            raise
+        unmeasured = [f"accuracy not measured: {error}"]  # a file's y may be the targets of a regression
+    model = load_model(source.quantized(data, per_channel_dense))
+    part_in_int8(model.subgraphs[0])
+    _check_int8(model, source.layer_of)
+    source.name_tensors(model)
+    _check_ports(model)
+    widen_activations(model, activation_headroom)
+    _leave_out_unused(model)
+    int8_accuracy = None if known is None else accuracy(model, data, known)
+    with contextlib.suppress(ConversionError, DataError):  # a warning below gives the reason
+        model = with_statistics(model, source.statistics(model, data))
+    if classes is not None:
+        model = grow_classes(model, classes)
+    if batch != 1:
+        model = set_batch(model, batch)
+    float_accuracy = None if known is None else _score(source.outputs(data), known, model)
+    warnings += source.warnings(model)
+    try:
+        check_supported(model.copy(), InjectSettings(), Plan())
+    except ConversionError as error:
+        warnings.append(f"the model cannot be trained with tflm_zo: {error}")
+    graph = model.subgraphs[0]
+    report = ConversionReport(
+        inputs=tuple(_port(t) for t in graph.inputs),
+        outputs=tuple(_port(t) for t in graph.outputs),
+        operators=tuple(op.code.name for op in graph.operators),
+        float_accuracy=float_accuracy,
+        int8_accuracy=int8_accuracy,
+        warnings=(*warnings, *unmeasured),
+    )
+    return ConversionResult(model, report)
+
+
 def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
     """Accuracy of the first output of an int8 model on real-valued inputs, in LiteRT.
 
@@ -168,10 +259,10 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
             interpreter.set_tensor(details["index"], levels.astype(np.int8))
         interpreter.invoke()
         values.append((interpreter.get_tensor(output["index"])[0].astype(np.float64) - zero_point) * scale)
-    return score(np.array(values), np.asarray(labels), model)
+    return _score(np.array(values), np.asarray(labels), model)
 
 
-def score(values: Array, labels: Array, model: Model) -> float:
+def _score(values: Array, labels: Array, model: Model) -> float:
     """Share of right answers; a single output is a probability after LOGISTIC, else a logit."""
     known = labels >= 0
     rows, labels = values.reshape(len(labels), -1)[known], labels[known]
@@ -183,16 +274,8 @@ def score(values: Array, labels: Array, model: Model) -> float:
     return float(np.mean((rows[:, 0] > threshold) == labels))
 
 
-def check_int8(model: Model, place: Callable[[str], str]) -> None:
-    """Checks that a converted model computes in integers alone.
-
-    Args:
-        model: the model.
-        place: function from a tensor's name to what people call its layer.
-
-    Raises:
-        ConversionError: an operator stays float; the message names its layer.
-    """
+def _check_int8(model: Model, place: Callable[[str], str]) -> None:
+    """Raises ConversionError, naming the layer, where an operator of a converted model stays float."""
     graph = model.subgraphs[0]
     floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
 
@@ -210,12 +293,8 @@ def check_int8(model: Model, place: Callable[[str], str]) -> None:
         )
 
 
-def check_ports(model: Model) -> None:
-    """Checks that every input and output of a converted model is int8, has a scale, and is of use.
-
-    Raises:
-        ConversionError: one is not; the message names it.
-    """
+def _check_ports(model: Model) -> None:
+    """Raises ConversionError unless each input and output of a converted model is int8, scaled and used."""
     graph = model.subgraphs[0]
     read = {t for op in graph.operators for t in op.inputs}
     for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
@@ -228,7 +307,7 @@ def check_ports(model: Model) -> None:
                 raise ConversionError(f"{kind} `{tensor.name}` has no scale; leave it out")
 
 
-def leave_out_unused(model: Model) -> None:
+def _leave_out_unused(model: Model) -> None:
     """Leaves out what is not worth flash, or would make a difference between two conversions of a model: what
     rewriting has left over, and the converter's note of itself.
     """
@@ -239,57 +318,14 @@ def leave_out_unused(model: Model) -> None:
     model.operator_codes = [c for c in model.operator_codes if (c.builtin, c.version) in codes]
 
 
-def finished(
-    model: Model, statistics: Callable[[Model], Statistics], classes: int | None, batch: int
-) -> Model:
-    """Returns a converted model with statistics of its channels, room for more classes, and its batch size.
-
-    Args:
-        model: the model, of one sample an invoke.
-        statistics: function that returns the statistics of a model.
-        classes: number of classes that the first output is to have, or None.
-        batch: samples per invoke.
-
-    Raises:
-        ConversionError: there can be no such classes or batch.
-    """
-    try:
-        model = with_statistics(model, statistics(model))
-    except (ConversionError, DataError):
-        pass  # the report says what cannot be trained, too
-    if classes is not None:
-        model = grow_classes(model, classes)
-    return model if batch == 1 else set_batch(model, batch)
-
-
-def report_of(
-    model: Model, float_accuracy: float | None, int8_accuracy: float | None, warnings: Sequence[str]
-) -> ConversionReport:
-    """Returns the report of a conversion."""
-    graph = model.subgraphs[0]
-    return ConversionReport(
-        inputs=tuple(_port(t) for t in graph.inputs),
-        outputs=tuple(_port(t) for t in graph.outputs),
-        operators=tuple(op.code.name for op in graph.operators),
-        float_accuracy=float_accuracy,
-        int8_accuracy=int8_accuracy,
-        warnings=tuple(warnings),
-    )
-
-
 def _port(tensor: Tensor) -> Port:
     quantization = tensor.quantization
-    assert quantization is not None  # check_int8 found no float
+    assert quantization is not None  # _check_ports
     return Port(tensor.name, tensor.shape, quantization.scale, quantization.zero_point)
 
 
-def warnings_of(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
-    """Yields what is wrong with representative data.
-
-    Args:
-        names: names of the inputs.
-        data: an array [samples, ...] for each.
-    """
+def _warnings(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
+    """Yields the faults of representative data, [samples, ...] for each input."""
     samples = len(data[0])
     if samples < _FEW:
         plural = "" if samples == 1 else "s"
@@ -300,11 +336,3 @@ def warnings_of(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
                 f"representative data of input `{name}`: every value is {values.flat[0]:g}, "
                 "which tells no range"
             )
-
-
-def warning_of_training(model: Model) -> Iterator[str]:
-    """Yields why a model cannot be trained, if so."""
-    try:
-        check_supported(model.copy(), InjectSettings(), Plan())
-    except ConversionError as e:
-        yield f"the model cannot be trained with tflm_zo: {e}"

@@ -12,29 +12,12 @@ import numpy.typing as npt
 
 from ..converters.channel_statistics import Statistics
 from ..converters.errors import ConversionError
-from ..converters.model import Model, load_model
+from ..converters.model import Model
 from ..converters.model.schema import BuiltinOperator
-from ..converters.parts import part_in_int8
-from ..converters.widen_activations import widen_activations
 from ..io.arrays import Array
-from ..io.errors import DataError
 from ..recalibration import channel_statistics_of
-from .int8 import (
-    ConversionResult,
-    accuracy,
-    check_int8,
-    check_ports,
-    finished,
-    leave_out_unused,
-    report_of,
-    representative_labels,
-    representative_samples,
-    score,
-    warning_of_training,
-    warnings_of,
-)
+from .int8 import ConversionResult, to_int8
 from .keras_source import (
-    FixedModel,
     KerasNames,
     first_line,
     load_keras,
@@ -90,52 +73,73 @@ def convert(
     Example:
         >>> convert("model.keras", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    with quiet():
-        tf, keras = tensorflow_and_keras()
-        fixed = with_fixed_batch(keras, load_keras(keras, model))
-    data, found = representative_samples(representative, fixed.inputs)
-    wrong, known = None, None
-    try:
-        if labels is not None or found is not None:
-            given = found if labels is None else labels
-            known = representative_labels(given, data, fixed.model.outputs[0].shape)
-    except DataError as error:
-        if labels is not None:
-            raise
-        wrong = error  # a file's y may be the targets of a regression
-    result = load_model(_run_converter(tf, fixed, data, per_channel_dense))
-    part_in_int8(result.subgraphs[0])
-    check_int8(result, lambda name: fixed.names.layer_of(name) or name)
-    order_and_name(result, [t.name for t in fixed.inputs], fixed.outputs, fixed.names)
-    check_ports(result)
-    widen_activations(result, activation_headroom)
-    leave_out_unused(result)
-    int8 = None if known is None else accuracy(result, data, known)
-    result = finished(result, lambda made: _statistics(tf, keras, fixed, made, data), classes, batch)
-    float_accuracy = None if known is None else _float_accuracy(tf, fixed, data, known, result)
-    wrong_labels = [f"accuracy not measured: {wrong}"] if wrong else []
-    report = report_of(result, float_accuracy, int8, [*_warnings(fixed, result, data), *wrong_labels])
-    return ConversionResult(result, report)
+    return to_int8(
+        _KerasModel(model),
+        representative,
+        batch=batch,
+        per_channel_dense=per_channel_dense,
+        activation_headroom=activation_headroom,
+        classes=classes,
+        labels=labels,
+    )
 
 
-# --- conversion -------------------------------------------------------------------------------------------
+class _KerasModel:
+    """A Keras model and TensorFlow's converter, see `FloatModel`."""
 
+    def __init__(self, model: Any) -> None:
+        with quiet():
+            self._tf, self._keras = tensorflow_and_keras()
+            self._fixed = with_fixed_batch(self._keras, load_keras(self._keras, model))
+        self.inputs = {t.name: tuple(t.shape) for t in self._fixed.inputs}
+        self.output_shape = self._fixed.model.outputs[0].shape
 
-def _run_converter(tf: Any, fixed: FixedModel, data: list[Array], per_channel_dense: bool) -> bytes:
-    names = [t.name for t in fixed.inputs]
-    try:
-        with quiet(), fixed.names.apart():
-            converter = tf.lite.TFLiteConverter.from_keras_model(fixed.model)
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.representative_dataset = lambda: (
-                {n: x[i : i + 1] for n, x in zip(names, data, strict=True)} for i in range(len(data[0]))
-            )
-            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-            converter.inference_input_type = converter.inference_output_type = tf.int8
-            converter._experimental_disable_per_channel_quantization_for_dense_layers = not per_channel_dense
-            return bytes(converter.convert())
-    except Exception as e:
-        raise ConversionError(_explain(str(e), fixed.names) or fixed.names.own(first_line(e))) from e
+    def quantized(self, data: list[Array], per_channel_dense: bool) -> bytes:
+        tf, names = self._tf, self._fixed.names
+        try:
+            with quiet(), names.apart():
+                converter = tf.lite.TFLiteConverter.from_keras_model(self._fixed.model)
+                converter.optimizations = [tf.lite.Optimize.DEFAULT]
+                converter.representative_dataset = lambda: (
+                    {n: x[i : i + 1] for n, x in zip(self.inputs, data, strict=True)}
+                    for i in range(len(data[0]))
+                )
+                converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+                converter.inference_input_type = converter.inference_output_type = tf.int8
+                converter._experimental_disable_per_channel_quantization_for_dense_layers = (
+                    not per_channel_dense
+                )
+                return bytes(converter.convert())
+        except Exception as e:
+            raise ConversionError(_explain(str(e), names) or names.own(first_line(e))) from e
+
+    def layer_of(self, tensor: str) -> str:
+        return self._fixed.names.layer_of(tensor) or tensor
+
+    def name_tensors(self, model: Model) -> None:
+        order_and_name(model, list(self.inputs), self._fixed.outputs, self._fixed.names)
+
+    def statistics(self, model: Model, data: list[Array]) -> Statistics:
+        found = training_statistics(self._tf, self._keras, self._fixed, model, data)
+        return found or channel_statistics_of(model, data)
+
+    def outputs(self, data: list[Array]) -> Array:
+        tf, model = self._tf, self._fixed.model
+        with quiet():
+            run = tf.function(lambda *x: model(list(x) if len(x) > 1 else x[0], training=False))
+            values = []
+            for i in range(len(data[0])):
+                result = run(*(tf.constant(x[i : i + 1]) for x in data))
+                values.append(np.asarray(result[0] if isinstance(result, list | tuple) else result)[0])
+        return np.array(values)
+
+    def warnings(self, model: Model) -> Iterator[str]:
+        graph = model.subgraphs[0]
+        last = (getattr(self._fixed.source, "layers", None) or [None])[-1]
+        activation = getattr(getattr(last, "activation", None), "__name__", "")
+        producer = graph.producers().get(graph.outputs[-1])
+        if activation == "softmax" and (producer is None or producer.builtin != BuiltinOperator.SOFTMAX):
+            yield "the softmax at the end is no operator of its own: a loss cannot read the logits"
 
 
 def _explain(message: str, layers: KerasNames) -> str | None:
@@ -149,32 +153,3 @@ def _explain(message: str, layers: KerasNames) -> str | None:
     layer = layers.layer_of(place.group(1)) if place else None
     where = f"layer `{layer}`: " if layer else ""
     return f"{where}TFLite has no int8 kernel for {names}; replace it by operators that it has"
-
-
-def _statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Statistics:
-    """Returns what recalibration leads back to, where there is enough data and a layer to lead back."""
-    return training_statistics(tf, keras, fixed, model, data) or channel_statistics_of(model, data)
-
-
-# --- report -------------------------------------------------------------------------------------------------
-
-
-def _float_accuracy(tf: Any, fixed: FixedModel, data: list[Array], labels: Array, model: Model) -> float:
-    with quiet():
-        run = tf.function(lambda *x: fixed.model(list(x) if len(x) > 1 else x[0], training=False))
-        values = []
-        for i in range(len(data[0])):
-            result = run(*(tf.constant(x[i : i + 1]) for x in data))
-            values.append(np.asarray(result[0] if isinstance(result, list | tuple) else result)[0])
-    return score(np.array(values), labels, model)
-
-
-def _warnings(fixed: FixedModel, model: Model, data: list[Array]) -> Iterator[str]:
-    yield from warnings_of([t.name for t in fixed.inputs], data)
-    graph = model.subgraphs[0]
-    last = (getattr(fixed.source, "layers", None) or [None])[-1]
-    activation = getattr(getattr(last, "activation", None), "__name__", "")
-    producer = graph.producers().get(graph.outputs[-1])
-    if activation == "softmax" and (producer is None or producer.builtin != BuiltinOperator.SOFTMAX):
-        yield "the softmax at the end is no operator of its own: a loss cannot read the logits"
-    yield from warning_of_training(model)

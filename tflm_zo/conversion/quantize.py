@@ -8,37 +8,22 @@ Such files come from PyTorch (litert-torch), ONNX (onnx2tf) and TensorFlow's own
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..converters.channel_statistics import Statistics
 from ..converters.errors import ConversionError
 from ..converters.model import Buffer, Model, Signature, Subgraph, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
-from ..converters.parts import part_in_int8
 from ..converters.passes.batch import rewrite_batch
 from ..converters.passes.layer_names import shown_name
-from ..converters.widen_activations import widen_activations
 from ..io.arrays import Array
-from ..io.errors import DataError
 from ..recalibration import channel_statistics_of
-from .int8 import (
-    ConversionResult,
-    accuracy,
-    check_int8,
-    check_ports,
-    finished,
-    leave_out_unused,
-    report_of,
-    representative_labels,
-    representative_samples,
-    score,
-    warning_of_training,
-    warnings_of,
-)
+from .int8 import ConversionResult, to_int8
 from .keras_source import first_line, quiet
 
 _SIGNATURE = "serving_default"
@@ -80,43 +65,88 @@ def quantize(
     Example:
         >>> quantize("float.tflite", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    modules = _modules()
-    fixed = _fixed(model.copy() if isinstance(model, Model) else load_model(model))
-    (graph,) = fixed.subgraphs
-    signature = _signature(fixed)
-    inputs = [(next(name for name, own in signature.inputs if own is t), t) for t in graph.inputs]
-    named = [_Input(name, t.shape) for name, t in inputs]
-    data, found = representative_samples(representative, named)
-    wrong, known = None, None
-    try:
-        if labels is not None or found is not None:
-            known = representative_labels(found if labels is None else labels, data, graph.outputs[0].shape)
-    except DataError as error:
-        if labels is not None:
-            raise
-        wrong = error  # a file's y may be the targets of a regression
-    names = [name for name, _ in inputs]
-    result = load_model(_quantized(modules, fixed, signature.key, names, data, per_channel_dense))
-    part_in_int8(result.subgraphs[0])
-    check_int8(result, shown_name)
-    _name_ports(result)
-    check_ports(result)
-    widen_activations(result, activation_headroom)
-    leave_out_unused(result)
-    int8 = None if known is None else accuracy(result, data, known)
-    result = finished(result, lambda made: _statistics(made, data), classes, batch)
-    float_accuracy = None if known is None else _float_accuracy(fixed, data, known, result)
-    warnings = [*warnings_of(names, data), *warning_of_training(result)]
-    if wrong is not None:
-        warnings.append(f"accuracy not measured: {wrong}")
-    return ConversionResult(result, report_of(result, float_accuracy, int8, warnings))
+    return to_int8(
+        _FloatTflite(model),
+        representative,
+        batch=batch,
+        per_channel_dense=per_channel_dense,
+        activation_headroom=activation_headroom,
+        classes=classes,
+        labels=labels,
+    )
 
 
-class _Input:
-    """An input, as `representative_samples` takes one."""
+class _FloatTflite:
+    """A float `.tflite` and ai-edge-quantizer, see `FloatModel`."""
 
-    def __init__(self, name: str, shape: Sequence[int]) -> None:
-        self.name, self.shape = name, shape
+    def __init__(self, model: Model | str | os.PathLike[str] | bytes) -> None:
+        self._modules = _modules()
+        self._model = _fixed(model.copy() if isinstance(model, Model) else load_model(model))
+        (graph,) = self._model.subgraphs
+        self._signature = _signature(self._model)
+        names = {tensor: name for name, tensor in reversed(self._signature.inputs)}
+        self.inputs = {names[t]: t.shape for t in graph.inputs}
+        self.output_shape = graph.outputs[0].shape
+
+    def quantized(self, data: list[Array], per_channel_dense: bool) -> bytes:
+        modules, samples = self._modules, range(len(data[0]))
+        fed = [{n: x[i : i + 1] for n, x in zip(self.inputs, data, strict=True)} for i in samples]
+        try:
+            with quiet():
+                content = bytearray(self._model.to_bytes())
+                made = modules.quantizer.Quantizer(content, modules.recipe.static_wi8_ai8())
+                if not per_channel_dense:
+                    made.add_static_config(
+                        ".*",
+                        modules.qtyping.TFLOperationName.FULLY_CONNECTED,
+                        activation_num_bits=8,
+                        weight_num_bits=8,
+                        weight_granularity=modules.qtyping.QuantGranularity.TENSORWISE,
+                    )
+                recipes = modules.recipe_manager.RecipeManager()
+                recipes.load_quantization_recipe(made.get_quantization_recipe())
+                # Its default, a moving average of the samples' ranges, saturates values beyond it. One thread
+                # gives the same ranges each time.
+                calibrator = modules.calibrator.Calibrator(
+                    content, num_threads=1, qsv_update_func=modules.qsv_utils.min_max_update
+                )
+                calibrator.calibrate({self._signature.key: fed}, recipes)
+                return bytes(made.quantize(calibrator.get_model_qsvs()).quantized_model)
+        except Exception as e:
+            raise ConversionError(f"ai-edge-quantizer: {first_line(e)}") from e
+
+    def layer_of(self, tensor: str) -> str:
+        return shown_name(tensor)
+
+    def name_tensors(self, model: Model) -> None:
+        """Calls inputs and outputs by the names of the signature, as callers that feed the model do."""
+        (graph,) = model.subgraphs
+        taken = {t.name for t in graph.all_tensors()}
+        for signature in model.signatures or ():
+            for name, tensor in (*signature.inputs, *signature.outputs):
+                if name not in taken:
+                    tensor.name = name
+                    taken.add(name)
+
+    def statistics(self, model: Model, data: list[Array]) -> Statistics:
+        return channel_statistics_of(model, data)
+
+    def outputs(self, data: list[Array]) -> Array:
+        from ai_edge_litert.interpreter import Interpreter
+
+        interpreter = Interpreter(model_content=self._model.to_bytes(), num_threads=1)
+        interpreter.allocate_tensors()
+        ports = [details["index"] for details in interpreter.get_input_details()]
+        output, values = interpreter.get_output_details()[0]["index"], []
+        for i in range(len(data[0])):
+            for port, x in zip(ports, data, strict=True):
+                interpreter.set_tensor(port, x[i : i + 1])
+            interpreter.invoke()
+            values.append(interpreter.get_tensor(output)[0])
+        return np.array(values)
+
+    def warnings(self, model: Model) -> Iterator[str]:
+        yield from ()
 
 
 def _modules() -> Any:
@@ -200,68 +230,3 @@ def _signature(model: Model) -> Signature:
         ports = ([(t.name, t) for t in tensors] for tensors in (graph.inputs, graph.outputs))
         model.signatures = [Signature(_SIGNATURE, graph, *ports)]
     return model.signatures[0]
-
-
-# --- quantization ---------------------------------------------------------------------------------------
-
-
-def _quantized(
-    modules: Any, model: Model, key: str, names: Sequence[str], data: Sequence[Array], per_channel_dense: bool
-) -> bytes:
-    samples = ({n: x[i : i + 1] for n, x in zip(names, data, strict=True)} for i in range(len(data[0])))
-    try:
-        with quiet():
-            content = bytearray(model.to_bytes())
-            made = modules.quantizer.Quantizer(content, modules.recipe.static_wi8_ai8())
-            if not per_channel_dense:
-                made.add_static_config(
-                    ".*",
-                    modules.qtyping.TFLOperationName.FULLY_CONNECTED,
-                    activation_num_bits=8,
-                    weight_num_bits=8,
-                    weight_granularity=modules.qtyping.QuantGranularity.TENSORWISE,
-                )
-            recipes = modules.recipe_manager.RecipeManager()
-            recipes.load_quantization_recipe(made.get_quantization_recipe())
-            # By itself it takes moving averages of the samples' ranges: what is beyond them saturates. One
-            # thread: the same ranges each time.
-            calibrator = modules.calibrator.Calibrator(
-                content, num_threads=1, qsv_update_func=modules.qsv_utils.min_max_update
-            )
-            calibrator.calibrate({key: list(samples)}, recipes)
-            return bytes(made.quantize(calibrator.get_model_qsvs()).quantized_model)
-    except Exception as e:
-        raise ConversionError(f"ai-edge-quantizer: {first_line(e)}") from e
-
-
-def _name_ports(model: Model) -> None:
-    """Calls inputs and outputs what the signature calls them, as those who feed the model do."""
-    (graph,) = model.subgraphs
-    taken = {t.name for t in graph.all_tensors()}
-    for signature in model.signatures or ():
-        for name, tensor in (*signature.inputs, *signature.outputs):
-            if name not in taken:
-                tensor.name = name
-                taken.add(name)
-
-
-def _statistics(model: Model, data: list[Array]) -> Any:
-    return channel_statistics_of(model, data)
-
-
-def _float_accuracy(model: Model, data: Sequence[Array], labels: Array, int8: Model) -> float:
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_content=model.to_bytes(), num_threads=1)
-    interpreter.allocate_tensors()
-    output = interpreter.get_output_details()[0]["index"]
-    return score(np.array(list(_outputs(interpreter, output, data))), labels, int8)
-
-
-def _outputs(interpreter: Any, output: int, data: Sequence[Array]) -> Iterator[Array]:
-    ports = [details["index"] for details in interpreter.get_input_details()]
-    for i in range(len(data[0])):
-        for port, x in zip(ports, data, strict=True):
-            interpreter.set_tensor(port, x[i : i + 1])
-        interpreter.invoke()
-        yield interpreter.get_tensor(output)[0]
