@@ -45,7 +45,7 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """
     graph = model.subgraphs[0]
     if plan.cuts:
-        logits = None if plan.loss is None else plan.loss.tensor
+        logits = plan.loss_input
         plan.boundaries, number = _segmented(graph, _named(graph, plan.cuts, logits), logits)
         # A segment computes one boundary: outputs of one operator that are boundaries need one of their own.
         while together := _computed_together(graph, plan.boundaries):
@@ -295,8 +295,8 @@ def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
         own_operators = plan.segments[k].subgraph.operators
         trainable.operators = [own_operators[members.index(op)] for op in trainable.operators]
         trainable.tensor = copies[k][trainable.tensor]
-    if plan.loss is not None:
-        plan.loss.tensor = copies[-1][plan.loss.tensor]
+    if plan.loss_input is not None:
+        plan.loss_input = copies[-1][plan.loss_input]
 
 
 def name_signatures(model: Model, settings: InjectSettings, plan: Plan) -> None:

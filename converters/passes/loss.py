@@ -9,17 +9,21 @@ from typing import Final
 
 from .. import constants
 from ..errors import ConversionError
-from ..metadata import SOFTMAX_KINDS
+from ..metadata import SOFTMAX_KINDS, ZoLoss
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
-from .plan import UNIT_LEVELS, Loss, Plan, Port
+from .plan import Plan, Port
 
 # Range of the logits' scale that zo_logit_scale takes.
 _SMALLEST_SCALE: Final = 2.0**-20
 _LARGEST_SCALE: Final = 64.0
 # Range of zo_mean_squared_error_s8.
 _LARGEST_ELEMENTS: Final = 2**20
+
+# Levels of the output that make a mean squared error of 1: losses are then about as large as those in nats,
+# 255 levels stay far below the end of 32 bits, and one level of one of 1,000 outputs can be seen.
+_UNIT_LEVELS: Final = 8
 
 _CONVERSIONS: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
 # The kinds that fit, the natural one first.
@@ -67,16 +71,17 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     scale = tensor.quantization.scale
     if kind in SOFTMAX_KINDS and squashing is not None:
         scale *= float(squashing.option("beta", 0.0)) if squashing.builtin == BuiltinOperator.SOFTMAX else 1.0
-    plan.loss = Loss(
+    plan.loss_input = tensor
+    plan.loss = ZoLoss(
         kind=kind,
-        tensor=tensor,
         elements=tensor.size // settings.batch,
         scale=scale,
         zero_point=tensor.quantization.zero_point,
         output=index,
         squashed=squashing is not None and kind != "mse",
+        unit=(_UNIT_LEVELS * scale) ** 2 if kind == "mse" else 1.0,
     )
-    _check(plan.loss, output)
+    _check(plan.loss, tensor, output)
 
 
 def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
@@ -168,19 +173,17 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     )
 
 
-def _check(loss: Loss, output: Tensor) -> None:
-    if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or loss.tensor.shape[-1] != loss.elements):
+def _check(loss: ZoLoss, tensor: Tensor, output: Tensor) -> None:
+    if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or tensor.shape[-1] != loss.elements):
         raise ConversionError(
-            f"cross-entropy needs one vector of at least two logits per sample; `{loss.tensor.name}` has "
-            f"shape {list(loss.tensor.shape)}; choose another loss_output, or loss=`mse`, whose targets have "
+            f"cross-entropy needs one vector of at least two logits per sample; `{tensor.name}` has "
+            f"shape {list(tensor.shape)}; choose another loss_output, or loss=`mse`, whose targets have "
             "the output's shape"
         )
     if loss.elements > _LARGEST_ELEMENTS:
         raise ConversionError(f"output `{output.name}` has {loss.elements} values, at most 2^20 are possible")
     if loss.kind != "mse" and not _SMALLEST_SCALE <= loss.scale <= _LARGEST_SCALE:
-        raise ConversionError(
-            f"logits `{loss.tensor.name}` have scale {loss.scale:g}, possible are 2^-20 to 64"
-        )
+        raise ConversionError(f"logits `{tensor.name}` have scale {loss.scale:g}, possible are 2^-20 to 64")
 
 
 _OPTIONS_VERSION: Final = 1
@@ -196,18 +199,18 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
     The weight operators have to be in the graph, for the loss's third input is their status, if there is one.
     """
-    if plan.loss is None:
+    if plan.loss is None or plan.loss_input is None:
         return
-    loss, segment = plan.loss, plan.segments[-1]
+    loss, read, segment = plan.loss, plan.loss_input, plan.segments[-1]
     graph = segment.subgraph
     batch = settings.batch
     if loss.kind == "mse":
         label = Tensor(
             constants.LABEL,
-            loss.tensor.shape,
+            read.shape,
             TensorType.INT8,
             model.empty_buffer,
-            loss.tensor.quantization.copy() if loss.tensor.quantization else None,
+            read.quantization.copy() if read.quantization else None,
         )
     else:
         shape = (batch,) if loss.kind in SOFTMAX_KINDS else (batch, loss.elements)
@@ -218,7 +221,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     graph.operators.append(
         Operator(
             OperatorCode.of_custom(constants.LOSS),
-            [loss.tensor, label, switch],
+            [read, label, switch],
             [result],
             custom_options=loss_options(loss),
         )
@@ -231,7 +234,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     segment.outputs.insert(at, Port("loss", result, constants.LOSS_OUTPUT))
 
 
-def loss_options(loss: Loss) -> bytes:
+def loss_options(loss: ZoLoss) -> bytes:
     """Returns the options of TFLM_ZO_LOSS, byte by byte as in ops/core/graph/zo_op.h."""
     if loss.kind == "mse":
         first, second = _mean_squared_error(loss)
@@ -244,12 +247,12 @@ def loss_options(loss: Loss) -> bytes:
     )
 
 
-def _mean_squared_error(loss: Loss) -> tuple[int, int]:
+def _mean_squared_error(loss: ZoLoss) -> tuple[int, int]:
     """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements / unit * 2^16 =
     multiplier * 2^-shift.
     """
     # At most 2^20 elements: 2^-10 to 2^10.
-    mantissa, exponent = math.frexp(2.0**_LOSS_BITS / UNIT_LEVELS**2 / loss.elements)
+    mantissa, exponent = math.frexp(2.0**_LOSS_BITS / _UNIT_LEVELS**2 / loss.elements)
     multiplier = round(mantissa * 2**31)
     if multiplier == 2**31:
         multiplier, exponent = 2**30, exponent + 1

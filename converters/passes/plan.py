@@ -5,20 +5,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from ..metadata import ZoLoss
 from ..model import Operator, Subgraph, Tensor
 from .backward_program import BackwardProgram
 
 Role = Literal["boundary", "skip", "input", "label", "command", "output", "loss", "status"]
-
-
-# Levels of the output that make a mean squared error of 1: losses are then about as large as those in nats,
-# 255 levels stay far below the end of 32 bits, and one level of one of 1,000 outputs can be seen.
-UNIT_LEVELS: Final = 8
 
 
 @dataclasses.dataclass(eq=False)
@@ -75,34 +71,6 @@ class Trainable:
     def inner(self) -> int:
         """Number of consecutive weights of one channel, see zo_tensor in ops/core/weights."""
         return 1 if self.axis == 3 else self.tensor.size // self.channels
-
-
-@dataclasses.dataclass(eq=False)
-class Loss:
-    """The loss that training minimizes.
-
-    Attributes:
-        kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
-        tensor: int8 tensor that the loss reads.
-        elements: number of values that the loss reads of a sample.
-        scale: scale of the tensor, times softmax's beta for the cross-entropy.
-        zero_point: zero point of the tensor.
-        output: number of the output that the loss belongs to.
-        squashed: True if a SOFTMAX or LOGISTIC lies between the tensor and that output.
-    """
-
-    kind: str
-    tensor: Tensor
-    elements: int
-    scale: float
-    zero_point: int
-    output: int
-    squashed: bool
-
-    @property
-    def unit(self) -> float:
-        """Real value of a loss of 1, see `ZoLoss`."""
-        return (UNIT_LEVELS * self.scale) ** 2 if self.kind == "mse" else 1.0
 
 
 @dataclasses.dataclass(eq=False)
@@ -195,6 +163,7 @@ class Plan:
         unread: filters that could be trained but that the loss does not depend on, in execution order.
         blocks: names of the blocks; ``Trainable.block`` is an index into this list.
         loss: the loss, or None.
+        loss_input: int8 tensor that the loss reads, or None.
         cuts: names of the tensors at which the model is cut.
         nodes: layers that carry nodes, in execution order.
         tail: exact tail of the model, or None.
@@ -208,7 +177,8 @@ class Plan:
     trainable: list[Trainable] = dataclasses.field(default_factory=list)
     unread: list[Trainable] = dataclasses.field(default_factory=list)
     blocks: list[str] = dataclasses.field(default_factory=list)
-    loss: Loss | None = None
+    loss: ZoLoss | None = None
+    loss_input: Tensor | None = None
     cuts: list[str] = dataclasses.field(default_factory=list)
     nodes: list[NodeLayer] = dataclasses.field(default_factory=list)
     tail: Tail | None = None

@@ -90,11 +90,10 @@ def node_layers(graph: Subgraph, plan: Plan) -> tuple[dict[Trainable, NodeLayer]
     """Returns the trainable layers that could carry nodes, and why each of the others cannot."""
     layers: dict[Trainable, NodeLayer] = {}
     reasons: dict[Trainable, str] = {}
-    logits = None if plan.loss is None else plan.loss.tensor
 
     @functools.cache  # the output of a layer is the input of the next one
     def reason_at(tensor: Tensor) -> str | None:
-        return cut_reason(graph, tensor, logits)
+        return cut_reason(graph, tensor, plan.loss_input)
 
     for trainable in plan.trainable:
         try:
@@ -170,8 +169,7 @@ def _node_layer(
     geometry = layer_geometry(op)
     source = op.inputs[0]
     assert source is not None
-    logits = None if plan.loss is None else plan.loss.tensor
-    output, (geometry["low"], geometry["high"]) = _summed(graph, op, logits, reason_at)
+    output, (geometry["low"], geometry["high"]) = _summed(graph, op, plan.loss_input, reason_at)
     form, nodes = _nodes_of(graph, output, geometry)
     before = same_bytes(graph, source)
     if before in graph.inputs[1:]:
@@ -185,7 +183,7 @@ def _node_layer(
         output=output,
         nodes=nodes,
         count=geometry["node_h"] * geometry["node_w"] * geometry["out_c"],
-        is_head=plan.loss is not None and nodes is plan.loss.tensor,
+        is_head=nodes is plan.loss_input,
         share_behind=_share_behind(graph, nodes),
     )
     for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):

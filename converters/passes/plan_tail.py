@@ -28,9 +28,9 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """
     if settings.tail is None:
         return
-    if plan.loss is None:
+    if plan.loss_input is None:
         raise ConversionError("tail: exact gradients need a loss")
-    graph, logits = model.subgraphs[0], plan.loss.tensor
+    graph, logits = model.subgraphs[0], plan.loss_input
     chosen = _chosen(graph, logits, settings.tail, plan)
     if _is_dense_chain(graph, logits, chosen):
         found, _ = node_layers(graph, plan)

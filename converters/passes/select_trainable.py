@@ -32,10 +32,12 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     if settings.trainable == "none":
         return
     found = _candidates(model.subgraphs[0])
-    candidates = [c for c in found if plan.loss is None or _feeds(model.subgraphs[0], c, plan.loss.tensor)]
+    candidates = [
+        c for c in found if plan.loss_input is None or _feeds(model.subgraphs[0], c, plan.loss_input)
+    ]
     plan.unread = [c for c in found if c not in candidates]
     if not candidates:
-        behind = "" if plan.loss is None else f" before `{plan.loss.tensor.name}`, which the loss reads"
+        behind = "" if plan.loss_input is None else f" before `{plan.loss_input.name}`, which the loss reads"
         raise ConversionError(
             "the model has no layer to train: no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a "
             f"constant int8 filter{behind}"
@@ -92,9 +94,9 @@ def unknown_layer(
 ) -> ConversionError:
     """Returns the error of a pattern that fits none of the layers with these names."""
     unread = next((c for c in plan.unread if matches(c, pattern)), None)
-    if unread is not None and plan.loss is not None:
+    if unread is not None and plan.loss_input is not None:
         return ConversionError(
-            f"{what} `{pattern}`: layer `{unread.layer}` {UNREAD} (`{plan.loss.tensor.name}`); loss_output "
+            f"{what} `{pattern}`: layer `{unread.layer}` {UNREAD} (`{plan.loss_input.name}`); loss_output "
             "chooses the output that the loss belongs to"
         )
     return ConversionError(f"{what} `{pattern}` fits no {kind}; there are: {', '.join(names)}")

@@ -9,7 +9,6 @@ from typing import Final
 from ..constants import METADATA_NAME
 from ..metadata import (
     METADATA_VERSION,
-    ZoLoss,
     ZoMetadata,
     ZoNodes,
     ZoOriginal,
@@ -29,7 +28,6 @@ _STALE: Final = "OfflineMemoryAllocation"
 
 def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Adds the metadata entry ``tflm_zo``, and drops a memory plan of the old tensors; other entries stay."""
-    loss = plan.loss
     metadata = ZoMetadata(
         version=METADATA_VERSION,
         headroom=settings.headroom,
@@ -38,11 +36,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         command_words=settings.words,
         batch=settings.batch,
         replay=settings.replay,
-        loss=None
-        if loss is None
-        else ZoLoss(
-            *(loss.kind, loss.elements, loss.scale, loss.zero_point, loss.output, loss.squashed, loss.unit)
-        ),
+        loss=plan.loss,
         blocks=tuple(plan.blocks),
         trainable=tuple(
             ZoTrainable(

@@ -213,24 +213,6 @@ def test_what_is_refused() -> None:
         export_model(zo, batch=0)
 
 
-@pytest.mark.parametrize("damage", ["variable", "port", "subgraph", "input"])
-def test_graphs_that_do_not_fit_their_metadata(damage: str) -> None:
-    zo = inject_all(small_cnn())
-    graph = zo.subgraphs[0]
-    if damage == "variable":
-        next(t for t in graph.tensors if t.name == "conv/filter").is_variable = False
-    elif damage == "port":
-        graph.outputs.pop()
-    elif damage == "subgraph":
-        zo.subgraphs.append(zo.copy().subgraphs[0])
-    else:
-        entry = zo.find_metadata("tflm_zo")
-        assert entry is not None
-        entry.buffer.data = entry.buffer.data.replace(b'"inputs":["image"]', b'"inputs":["image","more"]')
-    with pytest.raises(ConversionError, match="does not fit its metadata|do not have the original inputs"):
-        export_model(zo)
-
-
 @pytest.mark.parametrize("settings", [{}, {"batch": 4, "update_bits": 8}])
 def test_the_same_file_from_memory_and_from_a_file(built: bytes, settings: dict[str, Any]) -> None:
     zo = inject_all(built, **settings)

@@ -183,22 +183,6 @@ def test_depthwise_channels() -> None:
     )
 
 
-def test_damaged_metadata() -> None:
-    model = inject_all(small_cnn())
-    entry = model.find_metadata("tflm_zo")
-    assert entry is not None
-    text = entry.buffer.data
-    for damaged in (b"", b"{", b"[]", b'{"version":1}', b"\xff\xfe", text.replace(b'"size"', b'"sIze"')):
-        entry.buffer.data = damaged
-        with pytest.raises(ConversionError, match="damaged"):
-            read_metadata(model)
-    entry.buffer.data = text.replace(b'"version":1', b'"version":2')
-    with pytest.raises(ConversionError, match="version 2"):
-        read_metadata(model)
-    with pytest.raises(ConversionError, match="no ZO model"):
-        read_metadata(load_model(small_cnn()))
-
-
 def test_without_replay_update_comes_first() -> None:
     model = inject_all(small_cnn(), replay=False)
     assert kinds(model)[:2] == WEIGHT_OPS[1:]

@@ -31,7 +31,7 @@ from tflm_zo.converters import (
     read_metadata,
 )
 from tflm_zo.converters.metadata import ZoTail
-from tflm_zo.converters.model import OperatorCode
+from tflm_zo.converters.model import OperatorCode, Tensor
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.runtime import load
 from tflm_zo.training import Exact, Settings, Trainer
@@ -134,6 +134,8 @@ def test_a_version_is_not_guessed() -> None:
     del content["version"]
     with pytest.raises(ConversionError, match="is damaged: version: Field required"):
         read_metadata(with_content("weights", content))
+    with pytest.raises(ConversionError, match="no ZO model"):
+        read_metadata(load_model(MODELS["small_cnn"]()))
 
 
 def nested(content: Any, path: str) -> tuple[Any, Any]:
@@ -240,10 +242,14 @@ def test_filters_of_another_operator() -> None:
         read_metadata(model)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b'{"version":1}', b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(text: bytes) -> None:
     with pytest.raises(ConversionError, match="is damaged"):
         ZoMetadata.from_json(text)
+
+
+def variable_of(model: Model) -> Tensor:
+    return next(t for t in model.subgraphs[0].tensors if t.name == "stem/filter")
 
 
 @pytest.mark.parametrize(
@@ -252,6 +258,7 @@ def test_what_is_no_json_is_refused(text: bytes) -> None:
         (lambda m: m.subgraphs.append(m.copy().subgraphs[0]), "it has 2 subgraphs, not 1"),
         (lambda m: m.subgraphs[0].outputs.pop(), "segment 0 has 2 inputs or outputs, not 3"),
         (lambda m: m.subgraphs[0].tensors.clear(), "initial weights of its filters"),
+        (lambda m: setattr(variable_of(m), "is_variable", False), "has not one int8 variable `stem/filter`"),
         (lambda m: setattr(m.subgraphs[0].inputs[0], "type", 5), "input `.*` is STRING"),
         (
             lambda m: m.subgraphs[0].outputs.__setitem__(0, m.subgraphs[0].inputs[-1]),

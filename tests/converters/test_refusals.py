@@ -16,10 +16,11 @@ from helpers.injection import inject_all
 from helpers.models import GraphBuilder, small_cnn, two_inputs
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
-from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Subgraph, Tensor
+from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Quantization, Subgraph, Tensor
 
 TensorType = schema.TensorType
 BuiltinOperator = schema.BuiltinOperator
+Change = Callable[[Model], Any]
 
 
 def tensor(model: Model, name: str) -> Tensor:
@@ -37,11 +38,6 @@ def float_model(model: Model) -> None:
             t.buffer = type(t.buffer)(bytes(4 * t.size))
 
 
-def dynamic_range(model: Model) -> None:
-    for name in ("image", "conv"):
-        tensor(model, name).type = TensorType.FLOAT32
-
-
 def float16_weights(model: Model) -> None:
     graph = model.subgraphs[0]
     half = Tensor("half", (4, 9), TensorType.FLOAT16, type(model.buffers[0])(bytes(72)))
@@ -49,173 +45,112 @@ def float16_weights(model: Model) -> None:
     graph.operators.insert(0, Operator(OperatorCode(BuiltinOperator.DEQUANTIZE), [half], [full]))
 
 
-def int16_activations(model: Model) -> None:
-    tensor(model, "pool").type = TensorType.INT16
+def on_tensors(*names: str, **values: Any) -> Change:
+    def change(model: Model) -> None:
+        for name in names:
+            vars(tensor(model, name)).update(values)
+
+    return change
 
 
-def uint8(model: Model) -> None:
-    tensor(model, "pool").type = TensorType.UINT8
+def on_quantization(name: str, change: Callable[[Quantization], None]) -> Change:
+    def apply(model: Model) -> None:
+        quantization = tensor(model, name).quantization
+        assert quantization is not None
+        change(quantization)
+
+    return apply
 
 
-def int4(model: Model) -> None:
-    tensor(model, "fc/filter").type = TensorType.INT4
+def on_options(name: str, **values: int) -> Change:
+    return lambda model: vars(operator(model, name).options).update(values)
 
 
-def sparse(model: Model) -> None:
-    tensor(model, "fc/filter").raw.sparsity = schema.SparsityParametersT()
+def pool_as(code: OperatorCode) -> Change:
+    return lambda model: setattr(operator(model, "pool"), "code", code)
 
 
-def variable(model: Model) -> None:
-    tensor(model, "pool").is_variable = True
+def bias_as(data: np.ndarray) -> Change:
+    """Another bias of the convolution, whose four channels have int32 values."""
 
+    def change(model: Model) -> None:
+        found = tensor(model, "conv/bias")
+        found.shape, found.type = data.shape, TensorType.INT8 if data.dtype == np.int8 else TensorType.INT32
+        found.set_data(data)
 
-def metadata(model: Model) -> None:
-    model.metadata = [Metadata("tflm_zo", model.empty_buffer)]
-
-
-def own_operator(model: Model) -> None:
-    model.subgraphs[0].operators[0].code = OperatorCode.of_custom("TFLM_ZO_LOSS")
-
-
-def custom(model: Model) -> None:
-    operator(model, "pool").code = OperatorCode.of_custom("MyOp")
-
-
-def compiled_by_vela(model: Model) -> None:
-    operator(model, "pool").code = OperatorCode.of_custom("ethos-u")
-
-
-def unsupported(model: Model) -> None:
-    operator(model, "pool").code = OperatorCode(BuiltinOperator.EXP)
-
-
-def control_flow(model: Model) -> None:
-    operator(model, "pool").code = OperatorCode(BuiltinOperator.WHILE)
-
-
-def subgraphs(model: Model) -> None:
-    model.subgraphs.append(Subgraph("second"))
-
-
-def no_scale(model: Model) -> None:
-    tensor(model, "pool").quantization = None
-
-
-def zero_point(model: Model) -> None:
-    quantization = tensor(model, "conv/filter").quantization
-    assert quantization is not None
-    quantization.zero_points[0] = 3
-
-
-def nan_scale(model: Model) -> None:
-    quantization = tensor(model, "conv/filter").quantization
-    assert quantization is not None
-    quantization.scales[1] = np.nan
-
-
-def channel_axis(model: Model) -> None:
-    quantization = tensor(model, "conv/filter").quantization
-    assert quantization is not None
-    quantization.axis = 3
-
-
-def order(model: Model) -> None:
-    model.subgraphs[0].operators.reverse()
-
-
-def no_operators(model: Model) -> None:
-    model.subgraphs[0].operators.clear()
-
-
-def no_filter(model: Model) -> None:
-    operator(model, "conv").inputs[1] = None
-
-
-def no_stride(model: Model) -> None:
-    operator(model, "conv").options.strideW = 0
-
-
-def negative_dilation(model: Model) -> None:
-    operator(model, "conv").options.dilationHFactor = -1
-
-
-def no_window(model: Model) -> None:
-    operator(model, "pool").options.filterHeight = 0
-
-
-def bias(model: Model) -> None:
-    found = tensor(model, "conv/bias")
-    found.shape = (2,)
-    found.set_data(np.zeros(2, np.int32))
-
-
-def kind_of_bias(model: Model) -> None:
-    found = tensor(model, "conv/bias")
-    found.type = TensorType.INT8
-    found.set_data(np.zeros(found.shape, np.int8))
-
-
-def scales(model: Model) -> None:
-    quantization = tensor(model, "conv/filter").quantization
-    assert quantization is not None
-    quantization.scales = quantization.scales[:3]
+    return change
 
 
 def rank_of_input(model: Model) -> None:
     tensor(model, "pool").shape = (tensor(model, "pool").size,)
 
 
-def unprintable(model: Model) -> None:
-    operator(model, "pool").code = OperatorCode.of_custom("\udc80")
-
-
-def no_options(model: Model) -> None:
-    operator(model, "conv").raw.builtinOptions = None
-
-
-# What a model is refused for when it is injected.
-OF_PLAIN_MODELS = [
-    (int4, "`fc/filter` is INT4"),
+# Reasons for which a model is refused when it is injected.
+OF_PLAIN_MODELS: list[tuple[Change, str]] = [
+    (on_tensors("fc/filter", type=TensorType.INT4), "`fc/filter` is INT4"),
     (float_model, "CONV_2D `conv`.*FLOAT32.*full int8"),
-    (dynamic_range, "CONV_2D `conv`.*`image` is FLOAT32.*dynamic-range"),
+    (
+        on_tensors("image", "conv", type=TensorType.FLOAT32),
+        "CONV_2D `conv`.*`image` is FLOAT32.*dynamic-range",
+    ),
     (float16_weights, "`half`"),
-    (metadata, "is a ZO model already"),
-    (own_operator, "is a ZO model already"),
-    (control_flow, "WHILE `pool`.*control flow"),
-    (subgraphs, "2 subgraphs"),
-    (order, "is not computed before it is read"),
-    (no_operators, "no operators"),
+    (pool_as(OperatorCode(BuiltinOperator.WHILE)), "WHILE `pool`.*control flow"),
+    (lambda model: model.subgraphs.append(Subgraph("second")), "2 subgraphs"),
+    (lambda model: model.subgraphs[0].operators.reverse(), "is not computed before it is read"),
+    (lambda model: model.subgraphs[0].operators.clear(), "no operators"),
 ]
-# Likewise, and a ZO model for when it is read.
-OF_BOTH = [
-    (int16_activations, "MAX_POOL_2D `pool`.*INT16"),
-    (uint8, "`pool`.*UINT8.*old quantization"),
-    (sparse, "`fc/filter` is sparse"),
-    (variable, "`pool` is a variable"),
-    (custom, "`pool`.*custom operator `MyOp`"),
-    (compiled_by_vela, "ethos-u `pool`: vela has compiled layers .* take the int8 model that vela was given"),
-    (unsupported, "EXP `pool`: TFLM has no int8 kernel"),
-    (no_scale, "`pool` has no"),
-    (zero_point, "`conv/filter` has a zero point"),
-    (nan_scale, "`conv/filter` has a quantization scale"),
-    (channel_axis, "`conv/filter` is not quantized per output channel"),
-    (no_filter, "CONV_2D `conv`"),
-    (no_stride, "CONV_2D `conv`: strideW is 0, it must be at least 1"),
-    (negative_dilation, "CONV_2D `conv`: dilationHFactor is -1"),
-    (no_window, "MAX_POOL_2D `pool`: filterHeight is 0"),
-    (no_options, "CONV_2D `conv`: strideH is 0"),
-    (bias, "bias `conv/bias` has 2 values for 4 channels"),
-    (kind_of_bias, "bias `conv/bias` is INT8"),
-    (scales, "`conv/filter` is not quantized per output channel"),
+# Reasons for which a plain model is refused when it is injected, and a ZO model when it is read.
+OF_BOTH: list[tuple[Change, str]] = [
+    (on_tensors("pool", type=TensorType.INT16), "MAX_POOL_2D `pool`.*INT16"),
+    (on_tensors("pool", type=TensorType.UINT8), "`pool`.*UINT8.*old quantization"),
+    (
+        lambda model: setattr(tensor(model, "fc/filter").raw, "sparsity", schema.SparsityParametersT()),
+        "`fc/filter` is sparse",
+    ),
+    (on_tensors("pool", is_variable=True), "`pool` is a variable"),
+    (pool_as(OperatorCode.of_custom("MyOp")), "`pool`.*custom operator `MyOp`"),
+    (
+        pool_as(OperatorCode.of_custom("ethos-u")),
+        "ethos-u `pool`: vela has compiled layers .* take the int8 model that vela was given",
+    ),
+    (
+        pool_as(OperatorCode.of_custom("\udc80")),
+        "custom operator `\N{REPLACEMENT CHARACTER}` is unknown",
+    ),
+    (pool_as(OperatorCode(BuiltinOperator.EXP)), "EXP `pool`: TFLM has no int8 kernel"),
+    (on_tensors("pool", quantization=None), "`pool` has no"),
+    (
+        on_quantization("conv/filter", lambda q: q.zero_points.__setitem__(0, 3)),
+        "`conv/filter` has a zero point",
+    ),
+    (
+        on_quantization("conv/filter", lambda q: q.scales.__setitem__(1, np.nan)),
+        "`conv/filter` has a quantization scale",
+    ),
+    (
+        on_quantization("conv/filter", lambda q: setattr(q, "axis", 3)),
+        "`conv/filter` is not quantized per output channel",
+    ),
+    (
+        on_quantization("conv/filter", lambda q: setattr(q, "scales", q.scales[:3])),
+        "`conv/filter` is not quantized per output channel",
+    ),
+    (lambda model: operator(model, "conv").inputs.__setitem__(1, None), "CONV_2D `conv`"),
+    (on_options("conv", strideW=0), "CONV_2D `conv`: strideW is 0, it must be at least 1"),
+    (on_options("conv", dilationHFactor=-1), "CONV_2D `conv`: dilationHFactor is -1"),
+    (on_options("pool", filterHeight=0), "MAX_POOL_2D `pool`: filterHeight is 0"),
+    (
+        lambda model: setattr(operator(model, "conv").raw, "builtinOptions", None),
+        "CONV_2D `conv`: strideH is 0",
+    ),
+    (bias_as(np.zeros(2, np.int32)), "bias `conv/bias` has 2 values for 4 channels"),
+    (bias_as(np.zeros(4, np.int8)), "bias `conv/bias` is INT8"),
     (rank_of_input, "`pool` has shape .*, images have 4 dimensions"),
-    (unprintable, "custom operator `\N{REPLACEMENT CHARACTER}` is unknown"),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), [*OF_PLAIN_MODELS, *OF_BOTH])
-def test_refused_by_name_without_a_file(
-    change: Callable[[Model], None], message: str, tmp_path: Path
-) -> None:
+def test_refused_by_name_without_a_file(change: Change, message: str, tmp_path: Path) -> None:
     model = load_model(small_cnn())
     change(model)
     with pytest.raises(ConversionError) as e:
@@ -226,7 +161,7 @@ def test_refused_by_name_without_a_file(
 
 
 @pytest.mark.parametrize(("change", "message"), OF_BOTH)
-def test_zo_models_are_refused_for_the_same(change: Callable[[Model], None], message: str) -> None:
+def test_zo_models_are_refused_for_the_same(change: Change, message: str) -> None:
     model = load_model(inject_all(small_cnn()).to_bytes())
     read_metadata(model)
     change(model)
@@ -246,12 +181,13 @@ def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
 
 
 def test_injected_models_are_refused() -> None:
-    zo = inject_all(small_cnn())
-    with pytest.raises(ConversionError, match="already"):
-        inject_all(zo)
+    """By their metadata, and by their operators."""
+    named, zo = load_model(small_cnn()), inject_all(small_cnn())
+    named.metadata = [Metadata("tflm_zo", named.empty_buffer)]
     zo.metadata = None
-    with pytest.raises(ConversionError, match="already"):
-        inject_all(zo.to_bytes())
+    for model in (named, zo, zo.to_bytes()):
+        with pytest.raises(ConversionError, match="is a ZO model already"):
+            inject_all(model)
 
 
 def test_nothing_to_train() -> None:

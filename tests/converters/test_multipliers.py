@@ -1,5 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Quantization-aware multipliers against what they are for: equal steps of real weights."""
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Multipliers: real steps of equal size, and steps in proportion to the norm of a layer's weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ import tflm_zo
 from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS, small_cnn
-from tflm_zo.converters import ConversionError, load_model, read_metadata
-from tflm_zo.converters.multipliers import NEUTRAL, quantization_aware_multipliers
+from tflm_zo import Rademacher
+from tflm_zo.converters import (
+    ConversionError,
+    initial_weights,
+    load_model,
+    read_metadata,
+    step_multipliers,
+    update_masks,
+)
+from tflm_zo.converters.multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
+from tflm_zo.runtime import load
 
 SCALES = st.lists(st.floats(2.0**-17, 1.0, width=32), min_size=1, max_size=6)
 
@@ -45,7 +54,7 @@ def test_channels_of_zeros_do_not_count():
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "lenet5", "depthwise_separable"])
-def test_in_the_model(name):
+def test_factors_in_a_model(name):
     model = inject_all(MODELS[name](), multipliers="quantization-aware")
     found = list(multipliers_and_scales(model))
     finest = min(scales.min() for _, scales in found)
@@ -94,3 +103,44 @@ def test_command_line(kind, tmp_path):
     assert invoke(*arguments, kind).exit_code == 0
     expected = inject_all(small_cnn(), multipliers=kind, algorithm="weight")
     assert output.read_bytes() == expected.to_bytes()
+
+
+def test_kernel_norms() -> None:
+    filters = [np.array(v, np.int8) for v in ([3, -4, 0, 0], [100, -100], [0, 0, 0], [1])]
+    factors = kernel_norm_multipliers(filters)
+    assert np.allclose(np.array(factors) / 2**31, [0.025, 1.0, 0.0, 0.01], atol=2**-30)
+    assert factors[1] == NEUTRAL
+    assert kernel_norm_multipliers([np.zeros(3, np.int8)] * 2) == [NEUTRAL, NEUTRAL]
+    assert kernel_norm_multipliers([]) == []
+
+
+@pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier", "dense_after_4d"])
+@pytest.mark.parametrize("sparse", [None, "threshold:50"])
+def test_kernel_norms_in_a_model(name: str, sparse: str | None) -> None:
+    model = inject_all(MODELS[name](), multipliers="kernel-norm", sparse=sparse)
+    factors, start, masks = step_multipliers(model), initial_weights(model), update_masks(model)
+    sizes = {}
+    for t in read_metadata(model).trainable:
+        values = start[t.name].reshape(-1).astype(float)
+        if t.name in masks:
+            values = values[np.unpackbits(masks[t.name], bitorder="little")[: t.size].astype(bool)]
+        sizes[t.name] = np.linalg.norm(values) / len(values) ** 0.5
+        assert factors[t.name].shape == (t.channels,)
+    for t_name, size in sizes.items():
+        assert np.allclose(factors[t_name] / 2**31, size / max(sizes.values()), atol=2**-30)
+
+
+def test_a_step_is_in_proportion_to_the_norm() -> None:
+    """Equation 9: every layer moves by the same share of its norm, but where the limit clips."""
+    model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
+    runtime = load(model, "litert")
+    before, z = runtime.read_weights(), Rademacher(1)
+    runtime.invoke(runtime.command(loss=False).update([(3, 3 << 16)], z))
+    after, fractions = runtime.read_weights(), runtime.read_fractions()
+    shares = []
+    for name, weights in before.items():
+        moved = np.abs((after[name].astype(float) - weights) + fractions[name] / 256)
+        size = np.linalg.norm(weights.astype(float)) / weights.size**0.5
+        shares += (moved[np.abs(weights) < 120] / size).tolist()
+    assert min(shares) > 0.01
+    assert max(shares) - min(shares) < 2 / 256 / 50
