@@ -32,7 +32,6 @@ from tflm_zo import algorithms, inject, load_model
 from tflm_zo.runtime import load
 from tflm_zo.training import Workers, inject_settings
 from tflm_zo.training.run import Run
-from tflm_zo.training.shared_weight_run import SharedWeightRun
 from tflm_zo.training.weight_run import WeightRun
 
 QUERIES, SECONDS, ROUNDS = 4, 1.0, 3
@@ -71,7 +70,7 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
         given = (model, settings, 1 << 20, [x], y)
         runs[ALONE] = WeightRun(runtime, *given)
         for pool, count in zip(pools, counts, strict=True):
-            runs[count] = SharedWeightRun(load(model), *given, pool)
+            runs[count] = WeightRun(load(model), *given, pool)
         for run in runs.values():
             run.begin()
             run.advance()
@@ -79,7 +78,7 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
             for count, run in runs.items():
                 best[count] = min(best.get(count, 1e9), step_time(run))
         call = call_time(pools[0])
-        invokes = runs[counts[0]].invokes
+        invokes = runs[counts[0]].executor.count
     finally:
         for pool in reversed(pools):
             pool.stop()

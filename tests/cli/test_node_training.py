@@ -22,7 +22,7 @@ from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.converters.metadata import with_metadata
 from tflm_zo.logs import Log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights
-from tflm_zo.training.integers import layerwise_integers
+from tflm_zo.training.lowering import layerwise_integers
 from tflm_zo.training.setting_texts import written
 
 MACS = {"conv1": 117_600, "conv2": 240_000, "fc1": 48_000, "fc2": 10_080, "fc3": 840}  # of lenet5

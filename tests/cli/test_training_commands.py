@@ -18,7 +18,7 @@ from tflm_zo.converters import export_model
 from tflm_zo.core import Control, SparseUniform
 from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Weights
-from tflm_zo.training.integers import weight_integers
+from tflm_zo.training.lowering import weight_integers
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from tflm_zo.converters.model import OperatorCode, Tensor
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.runtime import load
 from tflm_zo.training import Exact, Settings, Trainer
-from tflm_zo.training.from_metadata import node_layer
+from tflm_zo.training.plan import node_layer
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("residual", {"batch": 2}),

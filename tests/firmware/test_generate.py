@@ -149,7 +149,7 @@ def test_the_header_of_a_weight_runs_log_is_a_constant() -> None:
 
 
 def test_the_workspace_has_room_for_the_logs_headers() -> None:
-    _ram = importlib.import_module("tflm_zo.firmware.ram")
+    _ram = importlib.import_module("tflm_zo.firmware.sizes")
     header = core.library().zo_snapshot_header_bytes
     for tasks in (1, 2, 7):
         assert _ram._SNAPSHOT_HEADER + _ram._SNAPSHOT_HEADER_TASK * tasks == header(tasks)

@@ -15,8 +15,8 @@ from tflm_zo.converters import read_metadata
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.segments import extract_segment
 from tflm_zo.firmware import arena
+from tflm_zo.firmware.arena import Buffers, buffers_of, planned_bytes
 from tflm_zo.firmware.cmsis_nn import Extra, extra_memory
-from tflm_zo.firmware.memory_plan import Buffers, buffers_of, planned_bytes
 
 
 def scratch_of_mean(op: Operator) -> int:

@@ -12,7 +12,7 @@ from helpers.models import MODELS
 from helpers.runs import layerwise_settings, settings_of, weight_settings
 from tflm_zo.converters import load_model
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.firmware.recorded import device_memory
+from tflm_zo.firmware.sizes import device_memory
 from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Trainer
 from tflm_zo.training.injection import inject_for
@@ -61,7 +61,7 @@ def test_a_model_that_is_tied_to_its_batch_keeps_it(tmp_path: Path, monkeypatch:
 
         raise ConversionError("tied")
 
-    monkeypatch.setattr("tflm_zo.firmware.recorded.with_batch", tied)
+    monkeypatch.setattr("tflm_zo.firmware.sizes.with_batch", tied)
     found = device_memory(trainer.model, log)
     assert (found.batch, found.minibatch) == (8, 8)
     assert found.ram.arena.bytes > free.ram.arena.bytes

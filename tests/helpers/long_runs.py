@@ -15,7 +15,7 @@ from tflm_zo.converters import Model
 from tflm_zo.core import SeedLogHeader
 from tflm_zo.logs import fingerprint
 from tflm_zo.training import Settings, Weights
-from tflm_zo.training.integers import weight_integers
+from tflm_zo.training.lowering import weight_integers
 
 
 def seed_log(model: Model, steps: int) -> tuple[bytes, list[float]]:

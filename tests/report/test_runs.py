@@ -19,7 +19,7 @@ from tflm_zo import algorithms
 from tflm_zo.converters import Model, export_model
 from tflm_zo.core import Rademacher
 from tflm_zo.firmware import generate_firmware, plan_run
-from tflm_zo.firmware.flash import flash_of_training
+from tflm_zo.firmware.sizes import flash_of_training
 from tflm_zo.logs import LogError
 from tflm_zo.report import RecordedRun, TestData, ZoFile, read_run, report_runs, write_report
 from tflm_zo.report.document import RunReport

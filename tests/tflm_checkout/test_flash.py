@@ -17,10 +17,10 @@ from tflm_checkout.firmware_build import LIBRARIES
 from tflm_checkout.flash import SAMPLES, Flash, flash_of, inferring, nothing, training, zo_model
 from tflm_zo import load_model
 from tflm_zo.firmware import BlockSearch
-from tflm_zo.firmware.flash import flash_of_training
-from tflm_zo.firmware.plan import RunPlan
 from tflm_zo.firmware.planning import plan_blocks, plan_run
+from tflm_zo.firmware.sizes import flash_of_training
 from tflm_zo.training import Exact, Nodes, Settings, algorithms
+from tflm_zo.training.lowering import LoweredRun
 
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 NODE = algorithms.node(batch_size=16, learning_rate=1.0)
@@ -65,7 +65,7 @@ def test_flash_beyond_inference(name: str, tmp_path: Path) -> None:
     whole = training(model, settings, LIBRARY, folder, search=search)
     more = whole.minus(inferring_with(network))
     zo = zo_model(model, settings)
-    plan: RunPlan = (
+    plan: LoweredRun = (
         plan_run(zo, settings, steps=1000, samples=SAMPLES)
         if search is None
         else plan_blocks(zo, settings, search, nothing(model), steps=1000)

@@ -26,8 +26,8 @@ from tflm_zo.training import (
     Trainer,
     Weights,
     best_state,
+    executors,
     node_run,
-    weight_run,
 )
 from tflm_zo.training.best_state import measuring_interval
 
@@ -211,7 +211,7 @@ def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pyte
     """The weights are the best ones that were measured, though no copy of them was made."""
     trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert"), []
     watch = Watch()
-    module = {"weight": weight_run, "node": node_run}[kind]
+    module = {"weight": executors, "node": node_run}[kind]
     real_evaluate, real_read = module.evaluate, trainer.runtime.read_weights
 
     def better_each_time(*arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from helpers.runs import weight_settings
 from tflm_zo.core import Control
 from tflm_zo.logs import Log
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights
-from tflm_zo.training.integers import weight_integers
+from tflm_zo.training.lowering import weight_integers
 
 SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks": 3}
 

@@ -23,7 +23,7 @@ from helpers.runs import packed, random_samples, state
 from tflm_zo.core import Control, SeedLogHeader, StepRecord
 from tflm_zo.logs import Log, LogError, LogWarning, LogWriter, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
-from tflm_zo.training.integers import weight_integers
+from tflm_zo.training.lowering import weight_integers
 
 X, Y = random_samples(3)
 STEPS, HEADER, RECORD = 9, 132, 28

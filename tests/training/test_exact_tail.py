@@ -26,7 +26,7 @@ from tflm_zo.training import (
     inject_for,
     inject_settings,
 )
-from tflm_zo.training.node_plan import NodePlan
+from tflm_zo.training.lowering import lower
 
 SOURCES = {
     **{name: MODELS[name] for name in ("residual", "depthwise_separable", "lenet5")},
@@ -128,11 +128,11 @@ def test_fewer_layers_than_the_tail_has():
     metadata = read_metadata(zo)
     steps = {}
     for last in (1, 3, 6):
-        plan = NodePlan(zo, metadata, Settings(tasks=(Exact(last=last),), batch_size=4), 3, 8)
+        plan = lower(zo, metadata, Settings(tasks=(Exact(last=last),), batch_size=4), steps=3, samples=8)
         assert [t.tensors for t in plan.tasks] == [(i,) for i in range(6 - last, 6)]
         steps[last] = [(s.kind, s.source, s.target) for s in plan.program.steps]
     assert steps[1] == [] and steps[3] == steps[6][: len(steps[3])] and len(steps[3]) == 3
-    whole = NodePlan(zo, metadata, Settings(tasks=(Exact(last="2 blocks"),), batch_size=4), 3, 8)
+    whole = lower(zo, metadata, Settings(tasks=(Exact(last="2 blocks"),), batch_size=4), steps=3, samples=8)
     assert [(s.kind, s.source, s.target) for s in whole.program.steps] == steps[6]
 
 
@@ -141,10 +141,10 @@ def test_errors_begin_at_the_last_layer():
     zo = inject(SOURCES["residual"](), nodes=(), tail="2 blocks", batch=4)
     names = [zo_layer.layer for zo_layer in read_metadata(zo).trainable]
     settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4, layers=(names[1], names[-1]))
-    NodePlan(zo, read_metadata(zo), settings, 3, 8)
+    lower(zo, read_metadata(zo), settings, steps=3, samples=8)
     without = dataclasses.replace(settings, layers=(names[1],))
     with pytest.raises(SettingsError, match=f"of layer {names[1]} comes back through layer {names[-1]}"):
-        NodePlan(zo, read_metadata(zo), without, 3, 8)
+        lower(zo, read_metadata(zo), without, steps=3, samples=8)
 
 
 @pytest.mark.parametrize("name", SOURCES)

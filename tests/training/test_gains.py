@@ -14,7 +14,8 @@ from tflm_zo import load_model
 from tflm_zo.converters import read_metadata
 from tflm_zo.training import Nodes, Settings, Weights
 from tflm_zo.training.gains import task_gain
-from tflm_zo.training.plan import PlannedTask
+from tflm_zo.training.plan import LoweredTask, weight_task
+from tflm_zo.training.plan import node_task as lowered
 
 PLAIN = load_model(MODELS["small_cnn"]())
 ZO = inject_all(MODELS["small_cnn"](), nodes="*")
@@ -27,12 +28,12 @@ def settings(*, estimator: Any = "antithetic", **factors: bool) -> Settings:
     return Settings(tasks=(nodes, weights), batch_size=6, estimator=estimator)
 
 
-def node_task(number: int, queries: int) -> PlannedTask:
+def node_task(number: int, queries: int) -> LoweredTask:
     nodes = METADATA.nodes[number]
-    return PlannedTask(Nodes, (nodes.trainable,), nodes.node_segment, queries, nodes.count, nodes)
+    return lowered(nodes, (nodes.trainable,), METADATA, queries)
 
 
-def factors(task: PlannedTask, given: Any) -> list[Any]:
+def factors(task: LoweredTask, given: Any) -> list[Any]:
     """What a gradient estimate is multiplied with, for each tensor's channels."""
     made = task_gain(task, given, ZO, METADATA)
     whole = made.gain.mantissa * 2.0**made.gain.exponent
@@ -90,7 +91,7 @@ def test_weights(aware: bool, norm: bool) -> None:
     """Tensors that are perturbed together have one factor, and 1 / s^2 of each of their channels."""
     tensors = tuple(range(len(METADATA.trainable)))
     weights = sum(METADATA.trainable[i].trained for i in tensors)
-    task = PlannedTask(Weights, tensors, 0, 5, weights)
+    task = weight_task(tensors, METADATA, 5)
     found = factors(task, settings(quantization_aware=aware, gradient_norm=norm))
     share = 30 / (30 + weights - 1) if norm else 1.0
     for i, own in zip(tensors, found, strict=True):

@@ -23,7 +23,7 @@ from tflm_zo.converters import read_metadata
 from tflm_zo.core import Coordinate, Rademacher, SparseUniform
 from tflm_zo.runtime import Runtime
 from tflm_zo.training import Nodes, Settings, Trainer
-from tflm_zo.training.from_metadata import node_layer
+from tflm_zo.training.plan import node_layer
 from tflm_zo.training.settings import SettingsError
 
 RNG = np.random.default_rng(7)

@@ -15,7 +15,7 @@ from helpers.runs import weight_settings
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 from tflm_zo.training.costs import RunCosts, SampleCosts, first_segment, run_costs
-from tflm_zo.training.plan import PlannedTask, plan_tasks
+from tflm_zo.training.plan import LoweredTask, plan_tasks
 
 # LeNet-5: outputs x weights of each.
 CONV1, CONV2 = 28 * 28 * 6 * 25, 10 * 10 * 16 * 150
@@ -27,7 +27,7 @@ def costs_of(model: Model, settings: Settings) -> RunCosts:
     return run_costs(settings, model, read_metadata(model))
 
 
-def tasks_of(model: Model, settings: Settings) -> list[PlannedTask]:
+def tasks_of(model: Model, settings: Settings) -> list[LoweredTask]:
     metadata = read_metadata(model)
     return plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
 
@@ -35,7 +35,7 @@ def tasks_of(model: Model, settings: Settings) -> list[PlannedTask]:
 def queries_of(model: Model, settings: Settings) -> list[int]:
     """Queries that each layer with nodes asks for."""
     tasks = tasks_of(model, settings)
-    return [next(t.asked for t in tasks if t.nodes == nodes) for nodes in read_metadata(model).nodes]
+    return [next(t.queries for t in tasks if t.nodes == nodes) for nodes in read_metadata(model).nodes]
 
 
 def close(value: float, macs: float) -> bool:

@@ -47,20 +47,20 @@ def test_layers_with_nodes_come_first_then_the_others() -> None:
     rest = [i for i in range(len(LAYERS)) if i not in nodes]
     tasks = plan(others="layers")
     assert [t.tensors for t in tasks] == [(i,) for i in nodes + rest]
-    assert [t.kind for t in tasks] == [Nodes] * len(nodes) + [Weights] * len(rest)
+    assert [t.setting for t in tasks] == [Nodes] * len(nodes) + [Weights] * len(rest)
     assert [t.queries for t in tasks] == [3] * len(nodes) + [11 + i for i in rest]
     assert [t.dimensions for t in tasks[len(nodes) :]] == [METADATA.trainable[i].trained for i in rest]
 
 
 def test_others_together_are_runs_of_consecutive_tensors() -> None:
     nodes = {n.trainable for n in METADATA.nodes}
-    groups = [t.tensors for t in plan() if t.kind is Weights]
+    groups = [t.tensors for t in plan() if t.setting is Weights]
     assert sorted(i for g in groups for i in g) == [i for i in range(len(LAYERS)) if i not in nodes]
     for group in groups:
         assert group == tuple(range(group[0], group[-1] + 1))
     for a, b in zip(groups, groups[1:], strict=False):
         assert b[0] > a[-1] + 1
-    assert [t.queries for t in plan() if t.kind is Weights] == [11 + max(g) for g in groups]
+    assert [t.queries for t in plan() if t.setting is Weights] == [11 + max(g) for g in groups]
     a, b, c = sorted(set(range(len(LAYERS))) - nodes)[:3]
     chosen = plan(layers=(LAYERS[a], LAYERS[c]))
     assert b == a + 1 and [t.tensors for t in chosen] == [(a,), (c,)]
@@ -71,7 +71,7 @@ def test_frozen_others_are_left_out() -> None:
 
 
 def test_an_exact_head_takes_no_queries() -> None:
-    (head,) = (t for t in plan(exact=True) if t.kind is Exact)
+    (head,) = (t for t in plan(exact=True) if t.setting is Exact)
     assert head.queries == 0 and head.following is None and head.nodes is not None and head.nodes.head
     assert head.first_segment == head.nodes.input_segment
     assert exact_tail(settings(), METADATA.nodes) == []

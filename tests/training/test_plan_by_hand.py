@@ -26,12 +26,11 @@ from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.firmware import plan_run
-from tflm_zo.firmware.boundaries import Boundaries
-from tflm_zo.firmware.plan import NodeRunPlan, TaskPlan, WeightRunPlan
-from tflm_zo.firmware.ram import workspace_bytes
+from tflm_zo.firmware.device_model import Boundaries
+from tflm_zo.firmware.sizes import workspace_bytes
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.costs import SampleCosts, first_segment, run_costs
-from tflm_zo.training.plan import plan_tasks
+from tflm_zo.training.plan import LoweredTask, plan_tasks
 
 STEPS, SAMPLES = 10, 20
 NO_TASK = 0xFFFFFFFF  # nothing that errors come back through
@@ -85,14 +84,11 @@ def test_segments() -> None:
 @pytest.mark.parametrize("settings", [NODES, EXACT], ids=["zo", "exact"])
 def test_tasks(settings: Settings) -> None:
     plan = plan_run(with_nodes(), settings, steps=STEPS, samples=SAMPLES)
-    assert isinstance(plan, NodeRunPlan)
-    assert plan.settings["parts"] == 4 and plan.rules["first_segment"] == 0
+    assert plan.settings.parts == 4 and plan.first_segment == 0
     head_queries = 0 if settings.has(Exact) else 2
 
     def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
-        values = {"kind": 0, "start_segment": segments[2], "queries": queries, "following": NO_TASK}
-        values |= {"mu": 1, "rate": 65536, "boundary_bytes": 0}
-        return values, tensor, 1, segments[0], segments[1], sizes
+        return (0, segments[2], queries, NO_TASK, 1, 65536, 0), (tensor,), segments[:2], sizes
 
     # Of a sample: bytes of the input; a route byte a node; nodes; scratch: a channel's row, and the channels.
     assert [shape(t) for t in plan.tasks] == [
@@ -100,7 +96,7 @@ def test_tasks(settings: Settings) -> None:
         task(1, (2, 3, 3), 2, (8, 3, 3, 8 + 3)),
         task(2, (3, 4, 4), head_queries, (3, 2, 2, 3 + 2)),
     ]
-    conv = dict(zip(FIELDS, plan.tasks[0].layer, strict=True))
+    conv = plan.tasks[0].layer.struct.numbers()  # type: ignore[union-attr]
     assert [conv[f] for f in ("in_h", "in_w", "in_c", "k_h", "k_w", "stride_h", "stride_w")] == [
         *(6, 6, 1),
         *(3, 3, 1, 1),
@@ -110,18 +106,12 @@ def test_tasks(settings: Settings) -> None:
     assert [conv[f] for f in ("pad_top", "pad_left", "pool_pad_top", "pool_pad_left")] == [0, 0, 0, 0]
 
 
-FIELDS = (
-    *("form", "in_h", "in_w", "in_c", "k_h", "k_w", "stride_h", "stride_w", "dilation_h", "dilation_w"),
-    *("pad_top", "pad_left", "out_h", "out_w", "out_c", "node_h", "node_w", "pool_h", "pool_w"),
-    *("pool_stride_h", "pool_stride_w", "pool_pad_top", "pool_pad_left", "input_zero_point", "low", "high"),
-    "unmasked",
-    "depthwise",
-)
-
-
-def shape(t: TaskPlan) -> object:
-    sizes = (t.input_bytes, t.route_bytes, t.nodes, t.scratch_values)
-    return dict(t.values), t.first_tensor, t.tensors, t.input_segment, t.output_segment, sizes
+def shape(t: LoweredTask) -> object:
+    layer, nodes = t.layer, t.nodes
+    assert layer is not None and nodes is not None and t.keeps_inputs
+    values = (t.kind, t.start_segment, t.queries, t.following_number, t.mu, t.rate, t.boundary_bytes)
+    sizes = (layer.input_bytes, layer.route_bytes, layer.nodes, layer.scratch_values)
+    return values, t.tensors, (nodes.input_segment, nodes.output_segment), sizes
 
 
 def test_boundaries_are_kept_one_after_the_other() -> None:
@@ -205,7 +195,7 @@ def test_blocks_of_weights() -> None:
     assert [t.segment for t in metadata.trainable] == [0, 1, 2]
     settings = Settings(tasks=(Weights(queries=1, scope="blocks"),), batch_size=4)
     plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
-    assert isinstance(plan, WeightRunPlan) and plan.block_segments == (0, 1, 2)
+    assert plan.block_segments == (0, 1, 2)
     # What enters fc1's segment has 8 bytes, fc2's 3, so 8.
     kept = Boundaries(model, metadata, plan)
     assert (kept.at, kept.bytes) == ({1: 0, 2: 8}, 16)

@@ -16,7 +16,7 @@ import pytest
 from tflm_zo.converters import InjectSettings
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import ALGORITHMS, Settings, algorithm, inject_settings
-from tflm_zo.training.integers import layerwise_integers
+from tflm_zo.training.lowering import layerwise_integers
 from tflm_zo.training.setting_names import names, resolve
 from tflm_zo.training.setting_names import value_of as setting
 

@@ -28,7 +28,8 @@ from tflm_zo.training import (
     algorithms,
     random_walks,
 )
-from tflm_zo.training.random_walks import NodeWalks, RandomWalks, WeightWalks, _NoiseRun
+from tflm_zo.training.node_run import NodeRun
+from tflm_zo.training.random_walks import NodeWalks, RandomWalks, WeightWalks
 from tflm_zo.training.rate import _bearable
 
 SAMPLES, BATCH = 40, 8
@@ -178,13 +179,13 @@ def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.
     own.settings = dataclasses.replace(own.settings, tasks=(Exact(last=1),))
     right, walked = {sample.tobytes(): label for sample, label in zip(x, y, strict=True)}, []
 
-    class Spied(_NoiseRun):
+    class Spied(NodeRun):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
-            (inputs,), labels = given[4:]
+            (inputs,), labels, _ = given[4:]
             walked.append(([right[sample.tobytes()] for sample in inputs], labels.tolist()))
 
-    monkeypatch.setattr(random_walks, "_NoiseRun", Spied)
+    monkeypatch.setattr(random_walks, "NodeRun", Spied)
     walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
     walks.begin()
     walks.forgotten(1.0)

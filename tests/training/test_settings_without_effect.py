@@ -164,7 +164,7 @@ def test_what_is_named_changes_nothing_and_what_is_not_does(name: str) -> None:
     trainer = trainer_of(model, settings.is_layerwise)
     kinds = None
     if settings.is_layerwise:
-        kinds = {t.kind for t in plan_tasks(settings, trainer.runtime.metadata, lambda _: 1.0)}
+        kinds = {t.setting for t in plan_tasks(settings, trainer.runtime.metadata, lambda _: 1.0)}
     inert, refused = set(settings.without_effect(kinds)), set(settings.without_effect())
     begin, wrong = outcome(trainer, settings), []
     for setting, other in OTHERS.items():

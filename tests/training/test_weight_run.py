@@ -16,7 +16,7 @@ from helpers.runs import state, weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.logs import Log, replay_log
-from tflm_zo.training import Settings, Trainer, minibatch_parts
+from tflm_zo.training import Settings, Trainer, executors
 
 
 def run(model: str, batch_size: int = 8, **given: Any) -> tuple[str, Settings]:
@@ -87,8 +87,8 @@ def test_parts_are_fed_anew_where_they_share_memory(
     """Parts of a minibatch one by one or at once, all of them kept for a step or none."""
     settings = weight_settings(batch_size=12, queries=2)
     Trainer(zo_model("16"), settings).fit(X, Y, steps=9, log=tmp_path / "usual", keep="last")
-    monkeypatch.setattr(minibatch_parts, "_MOST_BYTES", of_step)
-    monkeypatch.setattr(minibatch_parts, "_MOST_OF_INVOKE", of_invoke)
+    monkeypatch.setattr(executors, "_MOST_BYTES", of_step)
+    monkeypatch.setattr(executors, "_MOST_OF_INVOKE", of_invoke)
     Trainer(zo_model("16"), settings).fit(X, Y, steps=9, log=tmp_path / "log", keep="last")
     assert (tmp_path / "log").read_bytes() == (tmp_path / "usual").read_bytes()
 

@@ -41,7 +41,7 @@ from tflm_zo.training import (
     algorithms,
 )
 from tflm_zo.training.evaluation import evaluate
-from tflm_zo.training.shared_weight_run import SharedWeightRun
+from tflm_zo.training.weight_run import WeightRun
 from tflm_zo.training.workers import _Holder
 
 ray = pytest.importorskip("ray", reason="RAY IS NOT INSTALLED: NO RUN WAS SHARED BY WORKERS")
@@ -179,7 +179,7 @@ def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Ctrl-C before random lines of Python that a step consists of. The workers, which may have got half a
     message or have answers that nobody wants any more, then evaluate the weights of the last whole step.
     """
-    files = ("shares.py", "training/workers.py", "shared_weight_run.py")
+    files = ("executors.py", "training/workers.py", "weight_run.py")
     ended: list[tuple[int, Any, Any]] = []
 
     model, settings = made("chain")
@@ -192,8 +192,8 @@ def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return log.read_bytes()
 
     alone = fit(0)
-    left = interrupt_at_line(monkeypatch, SharedWeightRun, "advance", files)
-    traced = SharedWeightRun.advance
+    left = interrupt_at_line(monkeypatch, WeightRun, "advance", files)
+    traced = WeightRun.advance
 
     def advance(run: Any) -> Any:
         try:
@@ -203,7 +203,7 @@ def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             ended.append((run.step, run.evaluate(data), evaluate(run._runtime, data)))
             raise
 
-    monkeypatch.setattr(SharedWeightRun, "advance", advance)
+    monkeypatch.setattr(WeightRun, "advance", advance)
     with Workers(2) as workers:
         assert fit(workers) == alone and not ended
         lines = 2**62 - left[0]

@@ -12,8 +12,7 @@ from ..converters import Model, read_metadata
 from ..io.table import table
 from ..training import algorithm_for
 from ..training.costs import SampleCosts
-from ..training.from_metadata import node_layer
-from ..training.plan import plan_tasks
+from ..training.plan import node_layer, plan_tasks
 
 __all__ = ["node_rows", "node_table"]
 
@@ -42,7 +41,7 @@ def node_rows(zo: Model) -> list[dict[str, Any]]:
                 "weights": trainable.size,
                 "segment": n.node_segment,
                 "suffix": round(costs.suffix(n.node_segment), 6),
-                "queries": next(t.asked for t in tasks if t.nodes == n),
+                "queries": next(t.queries for t in tasks if t.nodes == n),
                 "pair_bytes": (0 if trainable.bias else layer.input_bytes) + layer.route_bytes,
                 "head": n.head,
             }

@@ -92,7 +92,7 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     kinds = None
     if settings.is_layerwise:
         # A model without anything to train is refused later, with what is wrong with it.
-        kinds = {task.kind for task in plan_tasks(settings, metadata, lambda _: 1.0)} or None
+        kinds = {task.setting for task in plan_tasks(settings, metadata, lambda _: 1.0)} or None
     inert = settings.without_effect(kinds)
     for name in given:
         reason = inert.get(full_name(settings, name))

@@ -68,6 +68,16 @@ class NodeTask:
         return TaskKind.SHARED_NODES if self.shared else TaskKind.NODES
 
     @property
+    def perturbs_weights(self) -> bool:
+        """True if tensors are perturbed rather than nodes."""
+        return self.layer is None
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the layer is trained by its exact gradient."""
+        return self.layer is not None and not self.shared and not self.queries
+
+    @property
     def following_number(self) -> int:
         """The number `following` as the core takes it."""
         if self.in_tail:

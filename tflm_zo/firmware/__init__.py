@@ -5,22 +5,15 @@ from ..training.block_choice import BlockSearch
 from .fit import Fitted, fit
 from .folder import check_folder
 from .generate import Firmware
-from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .planning import check_names, generate_firmware, name_of, plan_blocks, plan_run
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
 __all__ = [
-    "BlockPlan",
-    "BlockRunPlan",
     "BlockSearch",
     "Firmware",
     "Fitted",
-    "NodeRunPlan",
     "PLATFORMS",
-    "RunPlan",
-    "TaskPlan",
-    "WeightRunPlan",
     "check_folder",
     "check_names",
     "fit",

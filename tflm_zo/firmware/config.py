@@ -10,10 +10,9 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.model.graph import Tensor
 from ..core import MEASUREMENT_BYTES
-from .boundaries import bytes_of_sample
-from .log_size import log_size_of
-from .plan import RunPlan
-from .ram import Ram
+from ..training.lowering import LoweredRun
+from .device_model import bytes_of_sample
+from .sizes import Ram, log_size_of
 from .source_text import fill, own, string
 from .tables import loss_output
 
@@ -23,7 +22,7 @@ __all__ = ["config_source"]
 def config_source(
     model: Model,
     metadata: ZoMetadata,
-    plan: RunPlan,
+    plan: LoweredRun,
     ram: Ram,
     *,
     name: str,
@@ -93,8 +92,8 @@ def config_source(
         batch=metadata.batch,
         inputs=len(readers),
         readers=sum(p.role == "input" for s in metadata.segments for p in s.inputs),
-        steps=plan.value("steps"),
-        samples=plan.value("samples"),
+        steps=int(plan.settings.steps),
+        samples=int(plan.settings.samples),
     )
 
 

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ZO model as a device has it: what its run does not train is constant, in flash."""
+"""A ZO model as a device has it: what its run does not train is constant, in flash; and the memory of
+activations that enter its segments.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
 from ..converters.initial_weights import initial_weights
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
+from ..converters.model.schema import DTYPES
 from ..converters.segments import freeze, trained_in_segment
 from ..core import checksum
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan
+from ..training.lowering import LoweredRun
 
-__all__ = ["DeviceModel", "device_models"]
+__all__ = ["Boundaries", "DeviceModel", "bytes_of_sample", "device_models"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +33,7 @@ class DeviceModel:
         frozen_checksum: sum of the checksums of the others, which their model's checksum has, too.
     """
 
-    plan: RunPlan
+    plan: LoweredRun
     segments: tuple[Model, ...]
     trained: tuple[int, ...]
     in_segment: tuple[tuple[int, ...], ...]
@@ -40,7 +44,7 @@ class DeviceModel:
         return self.trained.index(tensor)
 
 
-def device_models(model: Model, plan: RunPlan) -> list[DeviceModel]:
+def device_models(model: Model, plan: LoweredRun) -> list[DeviceModel]:
     """Returns the model of a run, or, where a device chooses a block, of each block's run: without RAM for
     what the run neither trains nor leads errors through.
 
@@ -48,12 +52,12 @@ def device_models(model: Model, plan: RunPlan) -> list[DeviceModel]:
         ConversionError: the model is no ZO model, or does not fit its metadata.
     """
     metadata = read_metadata(model)
-    if isinstance(plan, BlockRunPlan):
+    if plan.blocks:
         return [_device_model(model, metadata, block.run) for block in plan.blocks]
     return [_device_model(model, metadata, plan)]
 
 
-def _device_model(model: Model, metadata: ZoMetadata, plan: RunPlan) -> DeviceModel:
+def _device_model(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> DeviceModel:
     wanted = _wanted(metadata, plan)
     segments = tuple(tuple(trained_in_segment(metadata, k, wanted)) for k in range(len(metadata.segments)))
     trained = tuple(i for own in segments for i in own)
@@ -68,12 +72,65 @@ def _device_model(model: Model, metadata: ZoMetadata, plan: RunPlan) -> DeviceMo
     return DeviceModel(plan, tuple(freeze(model, wanted)), trained, segments, others % 2**32)
 
 
-def _wanted(metadata: ZoMetadata, plan: RunPlan) -> set[int]:
+def _wanted(metadata: ZoMetadata, plan: LoweredRun) -> set[int]:
     """Returns the numbers of the tensors of all layers that a run trains or leads errors through."""
-    if not isinstance(plan, NodeRunPlan):
+    if not plan.tasks:
         return set(range(len(metadata.trainable)))
-    found = {i for t in plan.tasks for i in range(t.first_tensor, t.first_tensor + t.tensors)}
-    if plan.backward is not None:
-        found |= {step.tensor for step in plan.backward.steps if step.tensor is not None}
+    found = set(plan.tensors)
+    if plan.program is not None:
+        found |= {step.tensor for step in plan.program.steps if step.tensor is not None}
     layers = {metadata.trainable[i].layer for i in found}
     return {i for i, t in enumerate(metadata.trainable) if t.layer in layers}
+
+
+def bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: int) -> int:
+    """Returns the bytes that a sample takes of an input ("inputs") or output ("outputs") of a segment."""
+    tensor = getattr(model.subgraphs[segment], side)[index]
+    itemsize: int = np.dtype(DTYPES[tensor.type]).itemsize
+    return int(math.prod(tensor.shape) * itemsize // batch)
+
+
+def _starts(plan: LoweredRun) -> set[int]:
+    """Returns the segments that runs which keep nothing begin with, the first one apart."""
+    if plan.tasks:
+        return {t.start_segment for t in plan.tasks if t.queries} - {0}
+    return set(plan.block_segments) - {0} if plan.settings.blocks else set()
+
+
+def kept_boundaries(metadata: ZoMetadata, plan: LoweredRun) -> list[int]:
+    """Returns the segments whose entering activations are kept."""
+    wanted = {k for start in _starts(plan) for k in metadata.entering(start)}
+    for task in plan.tasks:
+        wanted.add(task.start_segment)
+        if task.nodes is not None:
+            wanted |= {task.nodes.input_segment if task.keeps_inputs else 0, task.nodes.output_segment}
+    steps = () if plan.program is None else plan.program.steps
+    wanted |= {step.segment for step in steps if step.segment is not None}
+    return sorted(wanted - {0})
+
+
+class Boundaries:
+    """Memory of the activations that enter segments.
+
+    Attributes:
+        at: offset of each that is kept, by the segment's number.
+        passing: offset of each that later segments read, in a run that keeps nothing: the place where it is
+            kept, unless such a run begins at the segment or before it.
+        bytes: size of all together.
+    """
+
+    def __init__(self, model: Model, metadata: ZoMetadata, plan: LoweredRun) -> None:
+        self._model, self._metadata = model, metadata
+        self.bytes = 0
+        self.at = {k: self._place(k) for k in kept_boundaries(metadata, plan)}
+        first = min(_starts(plan), default=len(metadata.segments))
+        skipping = sorted({k for s in metadata.segments for k in s.skips})
+        self.passing = {k: self.at[k] if k in self.at and k < first else self._place(k) for k in skipping}
+
+    def _place(self, segment: int) -> int:
+        port = self._metadata.segments[segment].input_index("boundary")
+        assert port is not None  # every segment but the first has one
+        batch, at = self._metadata.batch, self.bytes
+        size = batch * bytes_of_sample(self._model, segment, "inputs", port, batch)
+        self.bytes += -(-size // 8) * 8
+        return at

@@ -7,9 +7,8 @@ from ..converters.errors import ConversionError
 from ..converters.initial_weights import step_multipliers, update_masks
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..core import TaskKind
 from ..core.loader import constants
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, runs_of
+from ..training.lowering import LoweredRun
 
 __all__ = ["features", "unused_sources", "with_features"]
 
@@ -24,34 +23,31 @@ _BACKWARD = ("ops/core/backward/", "ops/core/run/zo_node_backward.", "ops/device
 _HEADER = '#include "ops/core/zo_types.h"\n'
 
 
-def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, bool]:
+def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, bool]:
     """Returns the use that a model and run make of the features that firmware can leave out.
 
     Returns:
         True or False by the macro's name: whether the run needs the feature.
     """
-    distribution = plan.settings["distribution"]
-    assert isinstance(distribution, tuple)
-    kind = distribution[0]
+    s = plan.settings
+    kind = int(s.distribution.kind)
     multipliers = {**step_multipliers(model), **plan.multipliers}
     loss = None if metadata.loss is None else metadata.loss.kind
     int16 = any(t.int16 for t in metadata.trainable)
-    bits = plan.value("rule") == constants.ZO_RUN_BITS
-    if isinstance(plan, NodeRunPlan):
-        bits = bits or plan.rules["exact_rule"] == constants.ZO_NODE_BITS
+    bits = s.rule == constants.ZO_RUN_BITS or plan.rules.exact_rule == constants.ZO_NODE_BITS
     return {
         **_of_layers(plan),
         "ZO_WITH_STEP_RULES": _perturbs_weights(plan)
-        and plan.value("rule") not in (constants.ZO_STEP_NORMALIZED, constants.ZO_RUN_BITS),
-        "ZO_WITH_ONE_SIDED": plan.value("estimator") == constants.ZO_ONE_SIDED,
+        and s.rule not in (constants.ZO_STEP_NORMALIZED, constants.ZO_RUN_BITS),
+        "ZO_WITH_ONE_SIDED": s.estimator == constants.ZO_ONE_SIDED,
         "ZO_WITH_8_BITS": metadata.update_bits == 8,
         "ZO_WITH_16_BITS": metadata.update_bits == 16,
         "ZO_WITH_CHECKS": False,
-        "ZO_WITH_MODELS": isinstance(plan, BlockRunPlan),
+        "ZO_WITH_MODELS": bool(plan.blocks),
         "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
         "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,
-        "ZO_WITH_CHAINS": plan.value("chain") != 0 or int16,
+        "ZO_WITH_CHAINS": s.chain != 0 or int16,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),
@@ -61,34 +57,33 @@ def features(model: Model, metadata: ZoMetadata, plan: RunPlan) -> dict[str, boo
         "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
         "ZO_WITH_BITS": bits,
-        "ZO_WITH_BACKWARD": any(run.backward is not None for run in runs_of(plan)),
-        "ZO_WITH_BLOCKS": plan.value("blocks") != 0,
-        "ZO_WITH_SHARPNESS": plan.value("sharpness") != 0,
-        "ZO_WITH_SCHEDULES": plan.value("schedule") > constants.ZO_SCHEDULE_LINEAR
-        or plan.value("gradient_norm") != 0,
+        "ZO_WITH_BACKWARD": any(run.program is not None for run in plan.runs),
+        "ZO_WITH_BLOCKS": s.blocks != 0,
+        "ZO_WITH_SHARPNESS": s.sharpness != 0,
+        "ZO_WITH_SCHEDULES": s.schedule > constants.ZO_SCHEDULE_LINEAR or s.gradient_norm != 0,
     }
 
 
-def _perturbs_weights(plan: RunPlan) -> bool:
-    return not isinstance(plan, NodeRunPlan) or any(t.perturbs_weights for t in plan.tasks)
+def _perturbs_weights(plan: LoweredRun) -> bool:
+    return not plan.tasks or any(t.perturbs_weights for t in plan.tasks)
 
 
-def _of_layers(plan: RunPlan) -> dict[str, bool]:
+def _of_layers(plan: LoweredRun) -> dict[str, bool]:
     """The features of layer-wise runs."""
-    tasks = [task for run in runs_of(plan) for task in run.tasks]
-    layers = [task.layer for task in tasks if task.layer]  # from the form to whether it is depthwise
-    forms = {layer[0] for layer in layers}
-    exact = [t for t in tasks if t.values["kind"] == TaskKind.NODES and not t.values["queries"]]
-    rules = {run.rules["rule"] for run in runs_of(plan)} if len(exact) < len(layers) else set()
-    rules |= {run.rules["exact_rule"] for run in runs_of(plan)} if exact else set()
+    tasks = [task for run in plan.runs for task in run.tasks]
+    layers = [task.layer.struct for task in tasks if task.layer is not None]
+    forms = {int(layer.form) for layer in layers}
+    exact = [t for t in tasks if t.is_exact]
+    rules = {run.rules.rule for run in plan.runs} if len(exact) < len(layers) else set()
+    rules |= {run.rules.exact_rule for run in plan.runs} if exact else set()
     return {
         "ZO_WITH_WEIGHT_TASKS": any(task.perturbs_weights for task in tasks),
         "ZO_WITH_EXACT_TASKS": bool(exact),
         "ZO_WITH_NODE_RULES": not rules <= {constants.ZO_NODE_RMS, constants.ZO_NODE_BITS},
-        "ZO_WITH_ROWS": any(run.rules["rows_most"] for run in runs_of(plan)),
+        "ZO_WITH_ROWS": any(run.rules.rows_most for run in plan.runs),
         "ZO_WITH_MAX_POOL_NODES": constants.ZO_NODES_MAX_POOL in forms,
         "ZO_WITH_MEAN_NODES": constants.ZO_NODES_MEAN in forms,
-        "ZO_WITH_DEPTHWISE": any(layer[-1] for layer in layers),
+        "ZO_WITH_DEPTHWISE": any(layer.depthwise for layer in layers),
     }
 
 

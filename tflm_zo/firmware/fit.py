@@ -15,7 +15,7 @@ from ..training.trained_layers import trained_layers
 from .device_model import device_models
 from .planning import plan_blocks, plan_run
 from .platforms import PLATFORMS
-from .ram import Ram, ram_of
+from .sizes import Ram, ram_of
 
 __all__ = ["Fitted", "fit"]
 

@@ -14,18 +14,17 @@ from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
 from ..converters.model.writer import write_together
 from ..data import Data
+from ..training.lowering import LoweredRun
 from .amalgamation import Unit, join
-from .boundaries import Boundaries
 from .config import config_source
-from .device_model import DeviceModel, device_models
+from .device_model import Boundaries, DeviceModel, device_models
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, WeightRunPlan
 from .platforms import PLATFORMS, Project
-from .ram import Ram, ram_of, trainer_of
 from .resolver import operators_of, resolver_source
 from .self_test import self_test_source
+from .sizes import Ram, ram_of, trainer_of
 from .source_text import array, comment, fill, identifier, own
 from .tables import model_source, run_settings
 
@@ -98,33 +97,32 @@ class Firmware:
         return write_folder(folder, self.files, self.example, force=force)
 
 
-def _init(model: Model, metadata: ZoMetadata, plan: RunPlan) -> str:
-    if isinstance(plan, BlockRunPlan):
+def _init(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> str:
+    if plan.blocks:
         return (
             f"  return BlockTrainer::Init(&network_, kBlockChoice, {plan.interval}, workspace,\n"
             "                            workspace_bytes, source);"
         )
     boundaries = Boundaries(model, metadata, plan).bytes
-    if isinstance(plan, NodeRunPlan):
+    if plan.tasks:
         return (
             f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
             f"                           workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
         )
-    blocks = "kBlockSegments" if plan.value("blocks") else "nullptr"
+    blocks = "kBlockSegments" if plan.settings.blocks else "nullptr"
     return f"  return WeightTrainer::Init(&network_, {blocks}, source);"
 
 
-def _declarations(plan: RunPlan, zo: str) -> str:
-    if isinstance(plan, BlockRunPlan):
+def _declarations(plan: LoweredRun, zo: str) -> str:
+    if plan.blocks:
         models = f"extern const ModelInfo kModels[{len(plan.blocks)}];  // of each block's run"
         return f"{models}\nextern const BlockChoiceInfo kBlockChoice;"
-    if isinstance(plan, NodeRunPlan):
+    if plan.tasks:
         tasks = f"extern const TaskInfo kTasks[{len(plan.tasks)}];"
         return f"extern const {zo}_node_settings kSettings;\n{tasks}"
-    assert isinstance(plan, WeightRunPlan)
     text = f"extern const {zo}_control_settings kSettings;"
     count = len(plan.block_segments)
-    return f"{text}\nextern const uint8_t kBlockSegments[{count}];" if plan.value("blocks") else text
+    return f"{text}\nextern const uint8_t kBlockSegments[{count}];" if plan.settings.blocks else text
 
 
 def _samples(
@@ -177,7 +175,7 @@ def _samples(
 
 def generate(
     model: Model,
-    plan: RunPlan,
+    plan: LoweredRun,
     *,
     name: str,
     platform: str,
@@ -243,7 +241,7 @@ def generate(
             "trainer_class.cc.in",
             **names,
             trainer=f"{trainer.title()}Trainer",
-            first="kModels[0]" if isinstance(plan, BlockRunPlan) else "kInfo",
+            first="kModels[0]" if plan.blocks else "kInfo",
             init=_init(model, metadata, plan),
             tables=tables,
             own=own_source,
@@ -326,8 +324,8 @@ def _own_of_c(zo: str, trainer: str) -> tuple[str, str]:
     return header, source
 
 
-def _check(metadata: ZoMetadata, plan: RunPlan) -> None:
-    if isinstance(plan, WeightRunPlan) and plan.value("blocks"):
+def _check(metadata: ZoMetadata, plan: LoweredRun) -> None:
+    if not plan.tasks and plan.settings.blocks:
         late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
         if late:
             raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
@@ -402,16 +400,15 @@ def _joined(
     return join(units, sources)
 
 
-def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
+def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
     """Returns the op pack for one run: without the trainers, the features and the papers' variants that the
     run does not use, and with room for its queries.
 
     Features and queries are written into the headers that have the defaults, since not every build system
     lets a library define macros, and whoever includes the headers has to see the same.
     """
-    queries = plan.value("queries") * max(1, plan.value("chain"))
-    tasks = plan.tasks if isinstance(plan, NodeRunPlan) else ()
-    most = max([queries, *(t.values["queries"] for t in tasks)])
+    queries = int(plan.settings.queries) * max(1, int(plan.settings.chain))
+    most = max([queries, *(t.queries for t in plan.tasks)])
     own = trainer_of(plan)
     others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
     left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *unused_sources(wanted))
@@ -420,7 +417,7 @@ def _own_op_pack(plan: RunPlan, wanted: dict[str, bool]) -> dict[str, str]:
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])
     if found != 1:
         raise ConversionError(f"{types} does not define ZO_MAX_QUERIES once: install tflm_zo again")
-    if isinstance(plan, WeightRunPlan):
+    if not plan.tasks:
         header = "ops/core/run/zo_run_settings.h"
         values = run_settings(plan).replace("\n", " \\\n")
         if sources[header].count("#ifdef ZO_RUN_SETTINGS") != 1:

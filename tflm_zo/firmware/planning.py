@@ -9,27 +9,22 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..converters import ConversionError, Model, load_model, read_metadata
-from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, NodeTask, StepRecord
+from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, StepRecord
 from ..data import Data, Inputs, Samples, prepare
 from ..runtime import load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
-from ..training.costs import block_segments
-from ..training.integers import weight_integers
+from ..training.lowering import Block, LoweredRun, lower
 from ..training.model_fit import check_model
-from ..training.node_plan import NodePlan
-from ..training.plan import PlannedTask
 from ..training.rate import with_measured_rate
 from ..training.run_data import held_out_samples
 from ..training.settings import Settings
 from .generate import Firmware, generate
-from .plan import BlockPlan, BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
@@ -40,47 +35,7 @@ __all__ = [
     "name_of",
     "plan_blocks",
     "plan_run",
-    "task_plan",
 ]
-
-
-def task_plan(task: PlannedTask, node: NodeTask, scales: Any, field: int | None) -> TaskPlan:
-    """Returns a task in the integers that the generator writes.
-
-    Args:
-        task: the task.
-        node: the same as the control unit takes it.
-        scales: int16 [outputs], scales of an exact task, or None.
-        field: number of the task's field in the run's backward program, or None.
-    """
-    values = {
-        "kind": int(node.kind),
-        "start_segment": node.start_segment,
-        "queries": node.queries,
-        "following": node.following_number,
-        "mu": node.mu,
-        "rate": node.rate,
-        "boundary_bytes": node.boundary_bytes,
-    }
-    gain = node.gain.mantissa, node.gain.exponent
-    layer, nodes = node.layer, task.nodes
-    if layer is None or nodes is None:
-        return TaskPlan(values, (), gain, task.tensors[0], len(task.tensors))
-    return TaskPlan(
-        values,
-        tuple(layer.struct.numbers().values()),
-        gain,
-        task.tensors[0],
-        len(task.tensors),
-        input_segment=nodes.input_segment,
-        output_segment=nodes.output_segment,
-        scales=scales,
-        input_bytes=layer.input_bytes if node.keeps_inputs else 0,
-        route_bytes=layer.route_bytes,
-        nodes=layer.nodes,
-        scratch_values=layer.scratch_values,
-        field=field,
-    )
 
 
 def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
@@ -92,7 +47,7 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
     return with_measured_rate(load_fastest(model), model, settings, data, steps)[0]
 
 
-def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> RunPlan:
+def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
     """Returns the plan of a run, as the control unit takes it.
 
     Raises:
@@ -110,37 +65,9 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> R
         "seed": str(settings.seed),
     }
     check_model(settings, metadata)
-    if settings.is_layerwise:
-        _check_log(SNAPSHOT_RECORD_BYTES, steps)
-        plan = NodePlan(model, metadata, settings, steps, samples)
-        of_tasks = {} if plan.program is None else plan.program.of_tasks
-        planned = zip(plan.tasks, plan.node_tasks, plan.filter_scales, strict=True)
-        return NodeRunPlan(
-            plan.settings.numbers(),
-            plan.multipliers,
-            words,
-            rules={
-                "tasks": len(plan.tasks),
-                "first_segment": plan.first_segment,
-                **plan.rules.numbers(),
-            },
-            tasks=tuple(
-                task_plan(task, node, scales, of_tasks.get(i))
-                for i, (task, node, scales) in enumerate(planned)
-            ),
-            interval=settings.snapshot_every,
-            backward=plan.program,
-        )
-    numbers = weight_integers(
-        settings,
-        steps=steps,
-        samples=samples,
-        batch=metadata.batch,
-        weights=sum(t.trained for t in metadata.trainable),
-        blocks=len(metadata.blocks),
-    )
-    _check_log(StepRecord.size_of(numbers.queries), steps)
-    return WeightRunPlan(numbers.numbers(), {}, words, block_segments=tuple(block_segments(metadata)))
+    run = dataclasses.replace(lower(model, metadata, settings, steps=steps, samples=samples), words=words)
+    _check_log(SNAPSHOT_RECORD_BYTES if run.tasks else StepRecord.size_of(int(run.settings.queries)), steps)
+    return run
 
 
 def _check_log(record: int, steps: int) -> None:
@@ -167,7 +94,7 @@ def plan_blocks(
     *,
     steps: int,
     measures: bool = True,
-) -> BlockRunPlan:
+) -> LoweredRun:
     """Returns the plan of a layer-wise run of the best of several blocks, which does on a device the same as
     `training.choose_block` and a run of the chosen block do on a desktop.
 
@@ -194,15 +121,13 @@ def plan_blocks(
     probe_steps = search.epochs * -(-len(train) // settings.batch_size)
     probed = measured(model, settings, train, probe_steps) if measures else settings
 
-    def plan(own: Settings, layers: tuple[str, ...], count: int, samples: Data) -> NodeRunPlan:
+    def plan(own: Settings, layers: tuple[str, ...], count: int, samples: Data) -> LoweredRun:
         own = dataclasses.replace(own, layers=layers)
         own = measured(model, own, samples, count) if measures else own
-        found = plan_run(model, own, steps=count, samples=len(samples))
-        assert isinstance(found, NodeRunPlan)
-        return found
+        return plan_run(model, own, steps=count, samples=len(samples))
 
     blocks = tuple(
-        BlockPlan(layers, plan(probed, layers, probe_steps, train), plan(settings, layers, steps, data))
+        Block(layers, plan(probed, layers, probe_steps, train), plan(settings, layers, steps, data))
         for layers in split
     )
     first = blocks[0].run
@@ -211,15 +136,14 @@ def plan_blocks(
         "steps of a probe": str(probe_steps),
         "held-out samples": str(len(held_out)),
     }
-    return BlockRunPlan(
-        first.settings,
-        {name: factors for block in blocks for name, factors in block.run.multipliers.items()},
-        {**first.words, **probes},
-        rules=first.rules,
+    return dataclasses.replace(
+        first,
         tasks=tuple(task for block in blocks for task in block.run.tasks),
-        interval=first.interval,
+        program=None,
+        multipliers={name: factors for block in blocks for name, factors in block.run.multipliers.items()},
         blocks=blocks,
         held_out=tuple(int(number) for number in held_out),
+        words={**first.words, **probes},
     )
 
 
@@ -288,7 +212,6 @@ def generate_firmware(
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
     arrays = None if data is None else prepare(Inputs(zo), data)
-    plan: RunPlan
     if search is None:
         plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
     else:

@@ -11,14 +11,13 @@ from ..converters.errors import ConversionError
 from ..converters.initial_weights import step_multipliers, update_masks
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..core import NODE_HEAD, NODE_TAIL, CSettings, SeedLogHeader, TaskKind
+from ..core import NODE_HEAD, NODE_TAIL, SeedLogHeader
 from ..core.loader import constants
 from ..logs import fingerprint
-from ..training.from_metadata import model_loss
+from ..training.lowering import LoweredRun
+from ..training.plan import LoweredTask, model_loss
 from .backward_tables import backward_tables
-from .boundaries import Boundaries, bytes_of_sample
-from .device_model import DeviceModel
-from .plan import BlockRunPlan, NodeRunPlan, RunPlan, TaskPlan, WeightRunPlan
+from .device_model import Boundaries, DeviceModel, bytes_of_sample
 from .source_text import array, comment, fill, hexadecimal, numbers, own
 
 _MAX_INPUTS = 8  # kMaxInputs
@@ -147,46 +146,48 @@ def _settings(settings: Mapping[str, int | tuple[int, ...]], indent: str) -> str
     return "\n".join(lines)
 
 
-def run_settings(plan: WeightRunPlan) -> str:
+def run_settings(plan: LoweredRun) -> str:
     """Returns the settings of a run as an initializer of ``zo_control_settings``."""
-    return f"{{\n{_settings(plan.settings, '    ')}\n}}"
+    return f"{{\n{_settings(plan.settings.numbers(), '    ')}\n}}"
 
 
-def _task(task: TaskPlan, number: int, block: str, macros: str, device: DeviceModel) -> str:
-    v = task.values
-    layer = ", ".join(map(str, task.layer)) if task.layer else ""
+def _task(task: LoweredTask, number: int, block: str, macros: str, device: DeviceModel) -> str:
+    program, nodes = device.plan.program, task.nodes
+    error_field = None if program is None else program.of_tasks.get(number)
+    layer = "" if task.layer is None else ", ".join(map(str, task.layer.struct.numbers().values()))
+    ends = (0, 0) if nodes is None else (nodes.input_segment, nodes.output_segment)
     named = {NODE_HEAD: f"{macros}_NODE_HEAD", NODE_TAIL: f"{macros}_NODE_TAIL"}
-    following = named.get(v["following"], str(v["following"]))
+    following = named.get(task.following_number, str(task.following))
     scales = "nullptr" if task.scales is None else f"kScales{block}{number}"
-    kind = f"{macros}_TASK_{TaskKind(v['kind']).name}"
+    kind = f"{macros}_TASK_{task.kind.name}"
     return "\n".join(
         [
             "    {",
             f"        /* kind */ {kind},",
             f"        /* layer */ {{{layer}}},",
-            f"        /* start_segment */ {v['start_segment']},",
-            f"        /* queries */ {v['queries']},",
+            f"        /* start_segment */ {task.start_segment},",
+            f"        /* queries */ {task.queries},",
             f"        /* following */ {following},",
-            f"        /* mu, rate */ {v['mu']}, {v['rate']}u,",
-            f"        /* gain */ {{{task.gain[0]}u, {task.gain[1]}}},",
-            f"        /* boundary_bytes */ {v['boundary_bytes']},",
-            f"        /* tensors: first, how many */ {device.number(task.first_tensor)}, {task.tensors},",
-            f"        /* segments of input, output */ {task.input_segment}, {task.output_segment},",
+            f"        /* mu, rate */ {task.mu}, {task.rate}u,",
+            f"        /* gain */ {{{task.gain.mantissa}u, {task.gain.exponent}}},",
+            f"        /* boundary_bytes */ {task.boundary_bytes},",
+            f"        /* tensors: first, how many */ {device.number(task.tensors[0])}, {len(task.tensors)},",
+            f"        /* segments of input, output */ {ends[0]}, {ends[1]},",
             f"        /* scales */ {scales},",
             "        /* backward, field */ "
-            + ("nullptr, 0," if task.field is None else f"&kBackward{block}, {task.field},"),
+            + ("nullptr, 0," if error_field is None else f"&kBackward{block}, {error_field},"),
             "    },",
         ]
     )
 
 
 def _constants_of_tasks(
-    plan: NodeRunPlan, device: DeviceModel, block: str, names: Mapping[str, str]
+    plan: LoweredRun, device: DeviceModel, block: str, names: Mapping[str, str]
 ) -> list[str]:
     """Returns the definitions of what the tasks of a run point to."""
     backward = list[str]()
-    if plan.backward is not None:
-        backward = backward_tables(plan.backward, device.number, block, names["zo"])
+    if plan.program is not None:
+        backward = backward_tables(plan.program, device.number, block, names["zo"])
     return backward + [
         array(f"const int16_t kScales{block}{i}[{t.scales.size}]", t.scales)
         for i, t in enumerate(plan.tasks)
@@ -194,18 +195,20 @@ def _constants_of_tasks(
     ]
 
 
-def _tasks(plan: NodeRunPlan, device: DeviceModel, name: str, block: str, macros: str) -> str:
+def _tasks(plan: LoweredRun, device: DeviceModel, name: str, block: str, macros: str) -> str:
     tasks = "\n".join(_task(t, i, block, macros, device) for i, t in enumerate(plan.tasks))
     return f"const TaskInfo {name}[{len(plan.tasks)}] = {{\n{tasks}\n}};\n"
 
 
-def _node_settings(plan: NodeRunPlan, name: str, zo: str) -> str:
-    rules, inner = _settings(plan.rules, "    "), _settings(plan.settings, "        ")
+def _node_settings(plan: LoweredRun, name: str, zo: str) -> str:
+    sizes = {"tasks": len(plan.tasks), "first_segment": plan.first_segment}
+    rules = _settings(sizes | plan.rules.numbers(), "    ")
+    inner = _settings(plan.settings.numbers(), "        ")
     return f"const {zo}_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
 
 
 def _blocks(
-    plan: BlockRunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]
+    plan: LoweredRun, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]
 ) -> str:
     """Returns the definitions of a run of the best of several blocks."""
     parts, rows = [], []
@@ -234,27 +237,28 @@ def _blocks(
     )
 
 
-def _run(plan: RunPlan, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]) -> str:
-    if isinstance(plan, BlockRunPlan):
+def _run(
+    plan: LoweredRun, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]
+) -> str:
+    if plan.blocks:
         return _blocks(plan, devices, kept, names)
-    if isinstance(plan, NodeRunPlan):
+    if plan.tasks:
         (device,) = devices
         constants = _constants_of_tasks(plan, device, "", names)
         tasks = _tasks(plan, device, "kTasks", "", names["ZO"])
         return (
             "namespace {\n\n" + "\n".join(constants) + "\n}  // namespace\n\n" if constants else ""
         ) + f"{_node_settings(plan, 'kSettings', names['zo'])}\n{tasks}"
-    assert isinstance(plan, WeightRunPlan)
     text = f"const {names['zo']}_control_settings kSettings = {names['ZO']}_RUN_SETTINGS;\n"
-    if not plan.value("blocks"):
+    if not plan.settings.blocks:
         return text
     segments = plan.block_segments
     return text + f"\nconst uint8_t kBlockSegments[{len(segments)}] = {{\n{numbers(segments)}\n}};\n"
 
 
-def _log_header(plan: WeightRunPlan, model: Model, macros: str) -> str:
+def _log_header(plan: LoweredRun, model: Model, macros: str) -> str:
     """Returns the definition of the header that the run's log begins with, its fingerprint in it."""
-    data = SeedLogHeader(CSettings(*plan.settings.values()), fingerprint(model), 0).to_bytes()
+    data = SeedLogHeader(plan.settings, fingerprint(model), 0).to_bytes()
     return f"const uint8_t kLogHeader[{macros}_LOG_HEADER_BYTES] = {{\n{hexadecimal(data)}\n}};\n\n"
 
 
@@ -297,7 +301,7 @@ def _tables(
 def model_source(
     model: Model,
     metadata: ZoMetadata,
-    plan: RunPlan,
+    plan: LoweredRun,
     devices: Sequence[DeviceModel],
     *,
     name: str,
@@ -340,7 +344,7 @@ def model_source(
         f"const uint8_t kFingerprint[{own(name)['ZO']}_LOG_FINGERPRINT_BYTES] = {{\n"
         f"{hexadecimal(fingerprint(model))}\n}};\n\n"
     )
-    header = _log_header(plan, model, own(name)["ZO"]) if isinstance(plan, WeightRunPlan) else ""
+    header = _log_header(plan, model, own(name)["ZO"]) if not plan.tasks else ""
     c_loss = model_loss(loss).struct
     c_scale = f"{{{c_loss.scale.scale_log2e}u, {c_loss.scale.scale}u}}"
     tables, infos = [], []
@@ -374,11 +378,11 @@ def model_source(
         input_count=len(inputs),
         fingerprint="" if header else own_fingerprint,
         info=f"const ModelInfo kInfo = {infos[0]};"
-        if not isinstance(plan, BlockRunPlan)
+        if not plan.blocks
         else f"const ModelInfo kModels[{len(infos)}] = {{\n" + ",\n".join(infos) + "};",
     )
     # Of one model the trainer's compiler is to know the tables.
-    of_model, of_trainer = (text, "") if isinstance(plan, BlockRunPlan) else ("", text)
+    of_model, of_trainer = (text, "") if plan.blocks else ("", text)
     source = fill(
         "zo_model.cc.in",
         **own(name),

@@ -15,7 +15,7 @@ from ..core import SEED_LOG_HEADER_BYTES, Control, SeedLogHeader, StepRecord
 from ..logs import LogWriter, fingerprint
 from ..training.checks import SettingsError
 from ..training.costs import block_segments
-from ..training.integers import weight_integers
+from ..training.lowering import weight_integers
 from ..training.settings import Settings
 from .answer import Answer, FleetError, evaluations, sum_of
 from .position import Position

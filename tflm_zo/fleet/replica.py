@@ -11,7 +11,7 @@ from ..data import Labels, Samples, prepare
 from ..runtime import load
 from ..training.costs import block_segments
 from ..training.evaluation import Evaluation, evaluate
-from ..training.weight_invokes import WeightInvokes
+from ..training.executors import LocalExecutor
 from .answer import Answer
 from .position import Position
 
@@ -51,7 +51,7 @@ class Replica(Position):
         super().__init__(model, header, (weights, fractions))
         self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
         data = prepare(self.runtime, x, y)
-        self._invokes = WeightInvokes(self.runtime, self._control, list(data.inputs), data.labels)
+        self._executor = LocalExecutor(self.runtime, self._control, list(data.inputs), data.labels)
 
     def answer(self) -> Answer:
         """Evaluates the queries of the next step on the client's own minibatch. The weights are the same
@@ -69,14 +69,14 @@ class Replica(Position):
                 if request is None:
                     raise ValueError("the run is over")
                 executed = True
-                losses = self._invokes.losses(request, request.start_segment)
+                losses = self._executor.losses(request, request.start_segment)
                 loss += int(losses.sum(dtype=np.int64))
                 report, executed = control.report(losses), False
         except BaseException:
             self.runtime.execute(control.abandon(executed=executed))
             raise
         finally:
-            self._invokes.end_step()
+            self._executor.end_step()
         self.runtime.execute(control.withdraw(self.mean_square))
         s = self.settings
         return Answer(self.step, control.differences, loss, int(s.batch * s.parts))

@@ -28,7 +28,7 @@ from ..converters.model.schema import BuiltinOperator as B
 from ..data import ModelError
 from ..runtime import available, load
 from ..training.costs import SampleCosts, later_starts
-from ..training.plan import PlannedTask, backward_steps, credited, plan_tasks
+from ..training.plan import LoweredTask, backward_steps, credited, plan_tasks
 from ..training.settings import Settings
 
 __all__ = ["FEATURES", "Instructions", "KERNELS", "USUAL", "clamped_shares", "features"]
@@ -241,7 +241,7 @@ class Instructions:
             query = self.inference(model, task.start_segment) + self._loss(metadata)
             query += (segments - task.start_segment) * self._of("invoke")
             query += task.dimensions * self._of("perturb" if task.nodes is None else "node")
-            sample += sides * task.asked * query
+            sample += sides * task.queries * query
             sizes = [metadata.trainable[i].trained for i in task.tensors]
             if task.nodes is None:
                 updates += sum(sizes) * self._update(metadata.update_bits, max(1, task.queries))
@@ -252,7 +252,7 @@ class Instructions:
             touched = 1 - zeros**settings.batch_size
             weights = touched * sum(sizes)
             updates += weights * self._of(f"node_update_{metadata.update_bits}")
-            if task.trains_filter:
+            if task.keeps_inputs:
                 products = (1 - zeros) * self._product(metadata, task.nodes)
                 if _is_dense(metadata, task.nodes):
                     formed = _formed(task, settings.batch_size)
@@ -262,7 +262,7 @@ class Instructions:
                     )
                     products = formed * (products + zeros * self._of("dense_clamped"))
                 sample += _products(task.nodes) * products
-            sample += max(1, task.queries) * task.nodes.count * self._of("credit")
+            sample += max(1, task.estimates) * task.nodes.count * self._of("credit")
             if task.following is not None:
                 following = tasks[task.following].nodes
                 assert following is not None  # it is exact, too
@@ -295,12 +295,12 @@ def _is_dense(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
     return g["in_h"] * g["in_w"] == 1 and not _is_depthwise(metadata, nodes)
 
 
-def _formed(task: PlannedTask, samples: int) -> float:
+def _formed(task: LoweredTask, samples: int) -> float:
     """Share of a dense layer's channels whose gradient is formed: of one sample, one for each error that
     queries with two sides lead to.
     """
     assert task.nodes is not None
-    different = 2.0 ** min(task.queries, 31) if samples == 1 and task.queries else math.inf
+    different = 2.0 ** min(task.estimates, 31) if samples == 1 and task.estimates else math.inf
     return min(1.0, different / task.nodes.geometry["out_c"])
 
 

@@ -16,12 +16,10 @@ from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Operator
 from ..data import Data
 from ..firmware.device_model import DeviceModel, device_models
-from ..firmware.flash import flash_of_training
-from ..firmware.log_size import log_size_of
-from ..firmware.plan import NodeRunPlan, RunPlan
 from ..firmware.planning import plan_blocks, plan_run
-from ..firmware.ram import Ram, arenas_of_devices, ram_of
 from ..firmware.resolver import operators_of
+from ..firmware.sizes import Ram, arenas_of_devices, flash_of_training, log_size_of, ram_of
+from ..training.lowering import LoweredRun
 from .ways import Way
 
 __all__ = ["Backpropagation", "SAMPLES", "Sizes", "backpropagation", "sizes_of"]
@@ -134,7 +132,7 @@ def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
     return sizes
 
 
-def _run(way: Way) -> RunPlan:
+def _run(way: Way) -> LoweredRun:
     if way.search is None:
         return plan_run(way.zo, way.settings, steps=1, samples=SAMPLES)
     # Where nothing is measured, a search looks at the number of samples alone.
@@ -142,9 +140,9 @@ def _run(way: Way) -> RunPlan:
     return plan_blocks(way.zo, way.settings, way.search, samples, steps=1, measures=False)
 
 
-def _log_bytes(metadata: ZoMetadata, run: RunPlan) -> int:
+def _log_bytes(metadata: ZoMetadata, run: LoweredRun) -> int:
     """Returns the bytes that a step adds to the log (docs/file-formats.md): a record, and, of a layer-wise
     run, its share of a snapshot.
     """
     log = log_size_of(metadata, run)
-    return log.record + (-(-log.slot // run.interval) if isinstance(run, NodeRunPlan) else 0)
+    return log.record + (-(-log.slot // run.interval) if run.tasks else 0)

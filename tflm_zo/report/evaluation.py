@@ -15,7 +15,7 @@ from ..data import Data, labelled
 from ..logs.replay import Arrays
 from ..runtime import Runtime
 from ..training.evaluation import evaluate, predict
-from ..training.recorded_costs import task_of
+from ..training.plan import recorded_tasks
 from ..training.tasks import Exact, Nodes, Weights
 from .document import Classes, Evaluated, Evaluation, Histogram, Landscape, LayerChange, Mistake
 from .recorded_run import RecordedRun
@@ -42,7 +42,8 @@ def ways_of(run: RecordedRun) -> list[str]:
     """Returns how the run trained each trainable tensor of the model; "" where it left it as it was."""
     if not run.log.is_layerwise:
         return [_WAYS[Weights]] * len(run.metadata.trainable)
-    of = {i: _WAYS[task_of(entry)] for entry in run.log.tasks for i in entry.tensors}
+    tasks = recorded_tasks(run.log.tasks, run.metadata)
+    of = {i: _WAYS[task.setting] for task in tasks for i in task.tensors}
     return [of.get(i, "") for i in range(len(run.metadata.trainable))]
 
 

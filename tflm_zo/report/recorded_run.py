@@ -16,7 +16,7 @@ from ..converters.constants import METADATA_NAME
 from ..core import CSettings, Measurement
 from ..logs import Log, LogError, fingerprint
 from ..logs.replay import Arrays, replay_log
-from ..training.recorded_costs import recorded_costs, recorded_task_costs
+from ..training.costs import recorded_costs, recorded_task_costs
 
 __all__ = ["RecordedRun", "ZoFile", "read_run"]
 

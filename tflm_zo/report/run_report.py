@@ -17,7 +17,7 @@ from .. import runtime as runtimes
 from .._version import __version__
 from ..converters import export_model
 from ..data import Labels, Samples, prepare
-from ..firmware.recorded import device_memory
+from ..firmware.sizes import device_memory
 from ..logs import fingerprint
 from .document import (
     Curve,

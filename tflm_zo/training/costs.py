@@ -1,15 +1,19 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Costs of a run in forward equivalents: multiply-accumulates (MACs) relative to one forward pass."""
+"""Costs of a run in forward equivalents: multiply-accumulates (MACs) relative to one forward pass; from its
+settings, or from its log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..converters import Model, ZoMetadata, ZoNodes
+from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
 from ..converters.kernels import macs
-from .plan import PlannedTask, backward_steps, credited, plan_tasks
-from .settings import Settings
+from ..core import CSettings
+from ..logs import Log
+from .plan import LoweredTask, backward_steps, credited, plan_tasks, recorded_tasks
+from .settings import ESTIMATORS, Settings
 
 __all__ = [
     "RunCosts",
@@ -19,6 +23,8 @@ __all__ = [
     "costs_of_tasks",
     "first_segment",
     "later_starts",
+    "recorded_costs",
+    "recorded_task_costs",
     "run_costs",
     "task_costs",
 ]
@@ -130,13 +136,13 @@ def costs_of_passes(costs: SampleCosts, minibatch: int, passes: int, starts: Seq
     return RunCosts(minibatch, tuple(minibatch * (1 + (passes - 1) * costs.suffix(k)) for k in starts))
 
 
-def first_segment(tasks: Sequence[PlannedTask]) -> int:
+def first_segment(tasks: Sequence[LoweredTask]) -> int:
     """Returns the segment at which forward passes begin, since nothing before it is trained."""
     return min(t.first_segment for t in tasks)
 
 
 def costs_of_tasks(
-    costs: SampleCosts, tasks: Sequence[PlannedTask], metadata: ZoMetadata, minibatch: int, sides: int
+    costs: SampleCosts, tasks: Sequence[LoweredTask], metadata: ZoMetadata, minibatch: int, sides: int
 ) -> RunCosts:
     """Returns the costs of a layer-wise run.
 
@@ -157,7 +163,7 @@ def costs_of_tasks(
     return RunCosts(minibatch, (minibatch * (sample + queries),), 1 - suffix, minibatch * queries)
 
 
-def task_costs(costs: SampleCosts, tasks: Sequence[PlannedTask], sides: int) -> list[float]:
+def task_costs(costs: SampleCosts, tasks: Sequence[LoweredTask], sides: int) -> list[float]:
     """Returns the cost of each task for one sample, beyond the forward pass.
 
     A task takes its queries, its update, and errors that come back through the layer that follows. For
@@ -166,13 +172,13 @@ def task_costs(costs: SampleCosts, tasks: Sequence[PlannedTask], sides: int) -> 
     return [_queries(costs, t, sides) + sum(_updates(costs, t, tasks)) for t in tasks]
 
 
-def _queries(costs: SampleCosts, task: PlannedTask, sides: int) -> float:
-    return sides * task.asked * costs.suffix(task.start_segment)
+def _queries(costs: SampleCosts, task: LoweredTask, sides: int) -> float:
+    return sides * task.queries * costs.suffix(task.start_segment)
 
 
-def _updates(costs: SampleCosts, task: PlannedTask, tasks: Sequence[PlannedTask]) -> list[float]:
+def _updates(costs: SampleCosts, task: LoweredTask, tasks: Sequence[LoweredTask]) -> list[float]:
     updates = []
-    if task.nodes is not None and task.trains_filter:
+    if task.nodes is not None and task.keeps_inputs:
         updates.append(costs.update(task.nodes))
     # Errors come back through the layer that follows: as many products as it has weights.
     if task.following is not None:
@@ -180,3 +186,47 @@ def _updates(costs: SampleCosts, task: PlannedTask, tasks: Sequence[PlannedTask]
         assert nodes is not None  # it is exact, too
         updates.append(costs.update(nodes))
     return updates
+
+
+def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
+    """Returns the function from a number of steps to their cost, in forward equivalents.
+
+    The cost of measuring the learning rate, before the first step, is in no log, and not counted.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        log: the log, or any part of it.
+    """
+    settings, metadata = log.settings, read_metadata(model)
+    costs, minibatch, sides = SampleCosts(model, metadata), _minibatch(settings), _sides(settings)
+    if not log.is_layerwise:
+        queries = int(settings.queries)
+        passes = queries + 1 if sides == 1 else queries * (4 if settings.sharpness else 2)
+        starts = later_starts(metadata, bool(settings.blocks), int(settings.parts))
+        found = costs_of_passes(costs, minibatch, passes, starts)
+    else:
+        found = costs_of_tasks(costs, recorded_tasks(log.tasks, metadata), metadata, minibatch, sides)
+    return lambda steps: found.until(steps, int(settings.samples))
+
+
+def recorded_task_costs(model: Model, log: Log) -> list[tuple[LoweredTask, float]]:
+    """Returns the tasks of a layer-wise run, each with its cost for a sample beyond the forward pass, in
+    forward equivalents.
+
+    Args:
+        model: the ZO model that the log was recorded on.
+        log: the log, or any part of it.
+    """
+    metadata = read_metadata(model)
+    tasks = recorded_tasks(log.tasks, metadata)
+    costs = task_costs(SampleCosts(model, metadata), tasks, _sides(log.settings))
+    return list(zip(tasks, costs, strict=True))
+
+
+def _minibatch(settings: CSettings) -> int:
+    return int(settings.batch) * int(settings.parts)
+
+
+def _sides(settings: CSettings) -> int:
+    """Returns the forward passes of a query."""
+    return 1 if ESTIMATORS[int(settings.estimator)] == "one-sided" else 2

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..converters import Model, WeightArray, ZoMetadata, initial_weights
 from ..converters.model import Operator, Tensor
 from ..core import NodeState
-from .plan import PlannedTask, credited
+from .plan import LoweredTask, credited
 from .settings import Settings
 
 __all__ = ["Gain", "channel_scales", "task_gain"]
@@ -37,7 +37,7 @@ class Gain:
     multipliers: tuple[NDArray[np.int32] | None, ...]
 
 
-def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoMetadata) -> Gain:
+def task_gain(task: LoweredTask, settings: Settings, model: Model, metadata: ZoMetadata) -> Gain:
     """Returns the factors of a task under rule "gradient".
 
     Args:
@@ -48,13 +48,14 @@ def task_gain(task: PlannedTask, settings: Settings, model: Model, metadata: ZoM
     """
     weights = initial_weights(model)
     scales = [channel_scales(model, metadata, i) for i in task.tensors]
+    biases_alone = all(metadata.trainable[i].bias for i in task.tensors)
     # A channel of zeros has a scale that means nothing; a bias has its filter's.
     known = [
         s if t.bias else s[_used_channels(weights[t.name], t.channels, t.inner, len(s))]
         for s, t in zip(scales, (metadata.trainable[i] for i in task.tensors), strict=True)
-        if not t.bias or not task.trains_filter
+        if not t.bias or biases_alone
     ]
-    samples, queries = settings.batch_size, task.queries
+    samples, queries = settings.batch_size, task.estimates
     gain = 1.0
     own = settings.weights if task.nodes is None else settings.nodes
     if own.gradient_norm:
@@ -112,7 +113,7 @@ def _scales(tensor: Tensor | None) -> NDArray[np.float64]:
     return np.asarray(tensor.quantization.scales, np.float64)
 
 
-def _node_chain(task: PlannedTask, model: Model, metadata: ZoMetadata) -> float:
+def _node_chain(task: LoweredTask, model: Model, metadata: ZoMetadata) -> float:
     """Returns s_a / s_y, divided by H W for nodes that are means over H W outputs."""
     nodes = task.nodes
     assert nodes is not None

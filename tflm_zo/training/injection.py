@@ -12,7 +12,7 @@ from ..converters.constants import METADATA_NAME
 from ..converters.settings import LAYERS, InjectChanges
 from . import algorithms
 from .checks import SettingsError
-from .integers import weight_command_words
+from .lowering import weight_command_words
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
 

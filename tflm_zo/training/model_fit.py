@@ -10,7 +10,7 @@ from ..converters import ZoMetadata, ZoNodes
 from ..converters.settings import parameters_of
 from ..core import Distribution, Gaussian
 from .checks import SettingsError
-from .integers import weight_command_words
+from .lowering import weight_command_words
 from .plan import credited, exact_tail, trained_tensors
 from .settings import Settings
 from .tasks import Exact, Weights

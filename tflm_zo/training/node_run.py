@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model
+from ..converters import Model, update_masks
 from ..core import (
     BackwardStep,
     Measurement,
@@ -34,12 +34,11 @@ from ..logs.replay import Arrays, replay_log
 from ..runtime import Runtime
 from .costs import run_costs
 from .evaluation import Evaluation, evaluate
-from .minibatch_parts import together_at_most
-from .node_plan import NodePlan
-from .prefix import Prefix
+from .executors import together_at_most
+from .lowering import lower
+from .plan import model_loss
 from .run import Run
 from .settings import Settings
-from .tasks import Exact
 
 __all__ = ["NodeRun"]
 
@@ -55,6 +54,8 @@ class NodeRun(Run):
         total: number of steps.
         inputs: all training samples, one array per input.
         labels: labels of all samples.
+        noise: source of random losses that answer all requests, and no query runs the network; None: the
+            losses are the network's.
 
     Raises:
         SettingsError: the settings do not fit the model.
@@ -68,37 +69,33 @@ class NodeRun(Run):
         total: int,
         inputs: list[NDArray[Any]],
         labels: NDArray[Any],
+        noise: np.random.Generator | None = None,
     ) -> None:
         metadata = runtime.metadata
         self._runtime, self._mark, self._settings = runtime, fingerprint(model), settings
         self._model = model
-        self._inputs, self._labels = inputs, labels
-        whole = NodePlan(model, metadata, settings, total, len(labels))
+        self._inputs, self._labels, self._noise = inputs, labels, noise
+        lowered = lower(model, metadata, settings, steps=total, samples=len(labels))
         self._costs = run_costs(settings, model, metadata)
-        self._plan, self._first = whole.tasks, whole.first_segment
-        self._tensors, self._limit = whole.tensors, whole.limit
-        self._multipliers, self._masks = whole.multipliers, whole.masks
-        self._filter_scales, self._loss = whole.filter_scales, whole.loss
+        self._tasks, self._first, self._program = lowered.tasks, lowered.first_segment, lowered.program
+        self._tensors = [metadata.trainable[i] for i in lowered.tensors]
+        self._limit = 127 - metadata.headroom
+        self._multipliers, self._masks = lowered.multipliers, update_masks(model)
+        assert metadata.loss is not None  # the trainer has refused such a model
+        self._loss = model_loss(metadata.loss)
         self._control = NodeControl(
-            whole.settings,
-            whole.first_segment,
-            whole.node_tasks,
-            whole.rules,
-            whole.program,
-            threads=runtime.threads,
+            lowered.settings, self._first, self._tasks, lowered.rules, self._program, threads=runtime.threads
         )
-        self._program = whole.program
-        self._tensors_of = [[metadata.trainable[i] for i in task.tensors] for task in self._plan]
         # Layers through which errors come back, the last one first.
-        self._backwards = [i for i, task in enumerate(self._plan) if task.following is not None][::-1]
+        self._backwards = [i for i, task in enumerate(self._tasks) if task.following is not None][::-1]
         # Of each task: where what its queries begin with is written.
-        self._entering: list[NDArray[np.int8] | None] = [None] * len(self._plan)
+        self._entering: list[NDArray[np.int8] | None] = [None] * len(self._tasks)
         self._weights: dict[int, Any] = {}
         self._words = runtime.command().words
         self._writer: LogWriter | None = None
         self._checksum = data_checksum([*inputs, labels])
         used = min(len(labels), total * settings.batch_size)
-        self._prefix = Prefix(runtime, self._first, inputs, used) if self._first else None
+        self._prefix = _Prefix(runtime, self._first, inputs, used) if self._first else None
         self._between_steps = False  # weights and state are those of a whole step
         self._resumed_log: Path | None = None
         self._resumed_best: Snapshot | None = None
@@ -204,7 +201,7 @@ class NodeRun(Run):
         def at(segment: int) -> NDArray[Any]:
             return runtime.boundary(segment) if segment else inputs[0]
 
-        for i, task in enumerate(self._plan):
+        for i, task in enumerate(self._tasks):
             nodes = task.nodes
             if nodes is None:
                 if task.start_segment:
@@ -213,22 +210,23 @@ class NodeRun(Run):
                     if self._entering[i] is None:
                         self._entering[i] = np.empty_like(entering_it)
                 continue
-            if self._control.tasks[i].in_tail:
+            if task.in_tail:
                 control.capture_inputs(i, at(nodes.input_segment))
                 continue
             read = at(nodes.node_segment)
-            if task.kind is Exact and task.following is None:
+            if task.is_exact and task.following is None:
                 control.capture_head(i, at(nodes.input_segment), read, self._loss, labels)
             else:
                 control.capture(i, at(nodes.input_segment), at(nodes.output_segment), read)
-            if self._entering[i] is None and self._control.tasks[i].queries:
+            if self._entering[i] is None and task.queries:
                 self._entering[i] = self._room(i, read)
         for i in self._backwards:
-            following = self._plan[i].following
-            nodes = None if following is None else self._plan[following].nodes
-            assert following is not None and nodes is not None  # it is exact, too
-            weights, _ = runtime.weight_views(runtime.metadata.trainable[nodes.trainable].name)
-            control.backpropagate(i, weights, self._filter_scales[following])
+            number = self._tasks[i].following
+            following = None if number is None else self._tasks[number]
+            assert following is not None and following.nodes is not None  # it is exact, too
+            # Its filter, also where its biases alone are trained.
+            weights, _ = runtime.weight_views(runtime.metadata.trainable[following.nodes.trainable].name)
+            control.backpropagate(i, weights, following.scales)
         if self._program is not None:
             control.lead_back([self._source(step, at) for step in self._program.steps])
         control.report(self._losses())
@@ -241,7 +239,7 @@ class NodeRun(Run):
 
     def _query(self, request: NodeRequest) -> None:
         entering = self._entering[request.task]  # None: the network's inputs are where they were fed
-        if self._plan[request.task].nodes is None:
+        if self._tasks[request.task].nodes is None:
             if entering is not None:
                 self._control.perturb(entering)
             self._control.perturb_weights(self._weights_of(request.task))
@@ -259,6 +257,8 @@ class NodeRun(Run):
         return self._control.update(self._weights_of(request.task))
 
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
+        if self._noise is not None:
+            return
         self._runtime.invoke(self._words, start=start, boundary=entering, keep=False, checked=True)
         self.forwards += self._runtime.batch if entering is None else len(entering)
 
@@ -267,12 +267,14 @@ class NodeRun(Run):
         evaluations as one invoke takes: all of them where they are small.
         """
         sides = 2 if self._settings.estimator == "antithetic" else 1
-        evaluations = sides * self._control.tasks[task].queries
+        evaluations = sides * self._tasks[task].queries
         parts = -(-evaluations // together_at_most(len(read), read[:1].nbytes))
         each = -(-evaluations // parts)
         return np.empty((each * len(read), *read.shape[1:]), read.dtype)
 
     def _losses(self) -> NDArray[np.int32]:
+        if self._noise is not None:
+            return self._noise.integers(0, 2**16, self._runtime.batch, dtype=np.int32)
         return self._runtime.losses()
 
     def _weights_of(self, task: int) -> Any:
@@ -283,7 +285,7 @@ class NodeRun(Run):
 
     def _make_weights(self, task: int) -> Any:
         tensors = []
-        for t in self._tensors_of[task]:
+        for t in (self._runtime.metadata.trainable[i] for i in self._tasks[task].tensors):
             weights, fraction = self._runtime.weight_views(t.name)
             tensors.append(
                 make_tensor(
@@ -319,7 +321,7 @@ class NodeRun(Run):
         self._runtime.execute(self._runtime.command(loss=False).restore())
         self.measurements = []
         if snapshot is None:
-            self._control.resume(0, [NodeState()] * len(self._plan), 0)
+            self._control.resume(0, [NodeState()] * len(self._tasks), 0)
             return
         at = 0
         for view in self._views():
@@ -328,7 +330,7 @@ class NodeRun(Run):
         self._control.resume(snapshot.step, snapshot.states, snapshot.largest_loss)
 
     def _entries(self) -> list[TaskEntry]:
-        return [TaskEntry.of(t, p.tensors) for t, p in zip(self._control.tasks, self._plan, strict=True)]
+        return [TaskEntry.of(task, task.tensors) for task in self._tasks]
 
     def _check(self, log: Log) -> None:
         own = self._control
@@ -417,3 +419,46 @@ class NodeRun(Run):
         if old.losses[:kept].tolist() != self.resumed_losses(0)[:kept].tolist():
             raise LogError("the log is not of this run")
         return kept
+
+
+class _Prefix:
+    """Activations that the network reads from a segment on. Each sample passes the segments before it once.
+
+    Args:
+        runtime: the loaded model, whose weights before the segment stay as they are.
+        first: number of the segment, >= 1.
+        inputs: all samples, one array per input.
+        used: number of samples of which a run uses any, at most.
+    """
+
+    def __init__(self, runtime: Runtime, first: int, inputs: list[NDArray[Any]], used: int) -> None:
+        self._runtime, self._first, self._inputs, self._used = runtime, first, inputs, used
+        # By the segments that they enter, in the order in which samples are used first, and where there each
+        # sample is; -1: nowhere yet.
+        self._kept: dict[int, NDArray[np.int8]] = {}
+        self._row = np.empty(len(inputs[0]), np.int64)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what was computed: the samples are others from now on."""
+        self._row[:], self._count = -1, 0
+
+    def of(self, chosen: NDArray[np.uint32]) -> dict[int, NDArray[np.int8]]:
+        """Returns the samples' activations by the segments that they enter, int8 [samples, ...]."""
+        new = np.unique(chosen[self._row[chosen] < 0])
+        if len(new):
+            self._compute(new)
+        return {k: kept[self._row[chosen]] for k, kept in self._kept.items()}
+
+    def _compute(self, new: NDArray[np.uint32]) -> None:
+        runtime = self._runtime
+        # As many as are missing to a whole batch are run twice.
+        runtime.feed([x[np.resize(new, runtime.batch)] for x in self._inputs], None)
+        runtime.invoke(stop=self._first)
+        at, self._count = self._count, self._count + len(new)
+        for k in runtime.metadata.entering(self._first):
+            values = runtime.boundary(k)
+            if k not in self._kept:
+                self._kept[k] = np.empty((self._used, *values.shape[1:]), values.dtype)
+            self._kept[k][at : self._count] = values[: len(new)]
+        self._row[new] = np.arange(at, self._count)

@@ -4,69 +4,144 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
-from ..converters import ZoBackwardStep, ZoMetadata, ZoNodes
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import ZoBackwardStep, ZoLoss, ZoMetadata, ZoNodes
 from ..converters.settings import blocks_number, last_number
-from ..core import MAX_QUERIES
+from ..core import MAX_QUERIES, ModelLoss, NodeLayer, NodeState, NodeTask, TaskEntry, TaskKind
+from ..core.node_layer import NodeForm
 from .checks import SettingsError
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
 
 __all__ = [
-    "PlannedTask",
+    "LoweredTask",
     "backward_steps",
     "credited",
     "exact_tail",
     "is_exact_head",
+    "model_loss",
+    "node_layer",
+    "node_task",
     "own_layers",
     "plan_tasks",
+    "recorded_tasks",
     "trained_tensors",
+    "weight_task",
 ]
 
 # Cost of a layer's queries, as a share of a forward pass, where their number is chosen.
 _QUERY_BUDGET: Final = 0.1
 _FEWEST_QUERIES: Final = 2
+# Exact gradients perturb nothing; logs have the number of the task Nodes for them or, without one, this.
+_MU_WITHOUT_NODES: Final = 2
 
 
-@dataclass(frozen=True)
-class PlannedTask:
-    """A task's part in a layer, or, of `Weights` with scope "model", in consecutive layers.
+def node_layer(nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
+    """Returns the layer that carries nodes.
+
+    Args:
+        nodes: nodes of the metadata.
+        unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
+
+    Raises:
+        NativeError: the sizes do not fit each other.
+    """
+    return NodeLayer(form=NodeForm[nodes.form.upper()], unmasked=unmasked, **nodes.geometry)
+
+
+def model_loss(loss: ZoLoss) -> ModelLoss:
+    """Returns the loss of a ZO model."""
+    return ModelLoss(loss.kind, loss.scale, loss.zero_point)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweredTask(NodeTask):
+    """A task's part in a layer, or, of `Weights` with scope "model", in consecutive layers: in the integers
+    that the control unit takes, with what surrounds it in the model.
 
     Attributes:
-        kind: class of the task.
         tensors: consecutive numbers of the trainable tensors; of a layer its filter, its bias or both.
-        start_segment: first segment that a query runs.
-        queries: queries whose differences make the estimate, per step; 0: `Exact`.
         dimensions: number of values that are perturbed: nodes, or weights and biases.
-        nodes: `Nodes` and `Exact`: of the layer.
-        following: `Exact`: number of the planned task through which errors come back; None: they come from
-            the loss, or by the steps of `backward_steps`.
-        shared: True if the nodes are those of the last planned task before that asks for queries.
-        trains_filter: False if biases alone are trained.
+        nodes: nodes of the layer; None where weights are perturbed.
+        sharing: queries of the task whose nodes the layer shares; 0: it shares none.
+        scales: filter scales of an exact task's outputs, int16 [outputs] Q15 relative to the largest; None
+            for one scale, or another kind of task.
     """
 
-    kind: type[Task]
     tensors: tuple[int, ...]
-    start_segment: int
-    queries: int
     dimensions: int
     nodes: ZoNodes | None = None
-    following: int | None = None
-    shared: bool = False
-    trains_filter: bool = True
-
-    @property
-    def asked(self) -> int:
-        """Queries that the task has done itself."""
-        return 0 if self.shared else self.queries
+    sharing: int = 0
+    scales: NDArray[np.int16] | None = field(default=None, compare=False)
 
     @property
     def first_segment(self) -> int:
         """The first segment whose input the task reads."""
         return self.start_segment if self.nodes is None else self.nodes.input_segment
+
+    @property
+    def setting(self) -> type[Task]:
+        """Class of the setting that the task comes from."""
+        return Weights if self.perturbs_weights else Exact if self.is_exact else Nodes
+
+    @property
+    def estimates(self) -> int:
+        """Queries whose differences make the estimate; 0: the gradient is exact."""
+        return self.queries or self.sharing
+
+
+def node_task(
+    nodes: ZoNodes, tensors: Sequence[int], metadata: ZoMetadata, queries: int, **values: Any
+) -> LoweredTask:
+    """Returns a task that trains a layer by its nodes or, without queries of its own or others', by its exact
+    gradient.
+
+    Args:
+        nodes: nodes of the layer.
+        tensors: numbers of the tensors that are trained.
+        metadata: metadata of the ZO model.
+        queries: queries of the task.
+        values: further attributes of `LoweredTask`; `unmasked` is that of `node_layer`.
+    """
+    exact = not queries and not values.get("shared", False)
+    return LoweredTask(
+        layer=node_layer(nodes, unmasked=values.pop("unmasked", False)),
+        start_segment=nodes.node_segment,
+        queries=queries,
+        keeps_inputs=not metadata.trainable[tensors[0]].bias,
+        in_tail=exact and metadata.tail is not None and not nodes.head,
+        tensors=tuple(tensors),
+        dimensions=nodes.count,
+        nodes=nodes,
+        **values,
+    )
+
+
+def weight_task(
+    tensors: Sequence[int],
+    metadata: ZoMetadata,
+    queries: int,
+    rate: int = 65536,
+    gain: NodeState | None = None,
+) -> LoweredTask:
+    """Returns a task that perturbs tensors together; for arguments see `LoweredTask`."""
+    own = [metadata.trainable[i] for i in tensors]
+    return LoweredTask(
+        layer=None,
+        start_segment=own[0].segment,
+        queries=queries,
+        mu=0,
+        rate=rate,
+        gain=gain or NodeState(),
+        tensors=tuple(tensors),
+        dimensions=sum(t.trained for t in own),
+    )
 
 
 def is_exact_head(nodes: ZoNodes) -> bool:
@@ -172,14 +247,14 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
     return found
 
 
-def backward_steps(tasks: Sequence[PlannedTask], metadata: ZoMetadata) -> list[ZoBackwardStep]:
+def backward_steps(tasks: Sequence[LoweredTask], metadata: ZoMetadata) -> list[ZoBackwardStep]:
     """Returns the steps of the model's backward program that errors of a run's tasks need; none where the
     tail is one of dense layers alone, or the model has no such program.
     """
     tail = metadata.tail
     if tail is None:
         return []
-    exact = [t.nodes for t in tasks if t.kind is Exact]
+    exact = [t.nodes for t in tasks if t.is_exact]
     needed = {field for field, n in zip(tail.of_layers, tail.layers, strict=True) if n in exact}
     steps = []
     for step in reversed(tail.steps):
@@ -208,8 +283,9 @@ def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
     return min(MAX_QUERIES, max(_FEWEST_QUERIES, affordable))
 
 
-def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[PlannedTask]:
-    """The tasks of a run: layers that are trained by their nodes, then the others, each in execution order.
+def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[LoweredTask]:
+    """Returns the tasks of a run but for what depends on the model's weights and scales, which `lower` adds:
+    layers that are trained by their nodes, then the others, each in execution order.
 
     Args:
         settings: settings of the run.
@@ -231,30 +307,39 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         own = _sharing_together(own)
     else:
         own = _sharing_together([n for n in own if n not in tail]) + tail[::-1]
-    tasks: list[PlannedTask] = []
+    unmasked = not settings.nodes.masked
+    mu = settings.nodes.perturbation if settings.has(Nodes) else _MU_WITHOUT_NODES
+    tasks: list[LoweredTask] = []
     for n in own:
         exact = n in tail
-        before = tasks[-1].nodes if tasks else None
-        shared = not exact and before is not None and before.node_segment == n.node_segment
-        names = tuple(
-            metadata.trainable[m.trainable].layer for m in metadata.nodes if m.node_segment == n.node_segment
-        )
+        before = tasks[-1] if tasks else None
+        queries, sharing = 0, 0
+        if not exact and before is not None and before.start_segment == n.node_segment:
+            sharing = before.estimates
+        elif not exact:
+            names = tuple(
+                metadata.trainable[m.trainable].layer
+                for m in metadata.nodes
+                if m.node_segment == n.node_segment
+            )
+            queries = _node_queries(settings.nodes, names, suffix(n.node_segment))
         follows = n in tail[1:] and metadata.tail is None
+        following = own.index(tail[tail.index(n) - 1]) if follows else None
         tasks.append(
-            PlannedTask(
-                Exact if exact else Nodes,
-                tensors_of[n.trainable],
-                n.node_segment,
-                0 if exact else _node_queries(settings.nodes, names, suffix(n.node_segment)),
-                n.count,
+            node_task(
                 n,
-                own.index(tail[tail.index(n) - 1]) if follows else None,
-                shared,
-                trains_filter=not metadata.trainable[tensors_of[n.trainable][0]].bias,
+                tensors_of[n.trainable],
+                metadata,
+                queries,
+                sharing=sharing,
+                shared=sharing > 0,
+                following=following,
+                mu=mu,
+                unmasked=unmasked,
             )
         )
     nodal = {i for tensors in tensors_of.values() for i in tensors}
-    return tasks + _weight_tasks(settings.weights, metadata, [i for i in chosen if i not in nodal])
+    return tasks + _weight_tasks(settings, metadata, [i for i in chosen if i not in nodal])
 
 
 def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: ZoMetadata) -> None:
@@ -268,8 +353,8 @@ def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: 
         )
 
 
-def _weight_tasks(task: Weights, metadata: ZoMetadata, chosen: Sequence[int]) -> list[PlannedTask]:
-    groups: list[list[int]] = []
+def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int]) -> list[LoweredTask]:
+    task, groups, rate = settings.weights, list[list[int]](), 65536
     for i in chosen:
         # The log knows a task's tensors by the first one and their number.
         follows = bool(groups) and groups[-1][-1] == i - 1
@@ -279,17 +364,29 @@ def _weight_tasks(task: Weights, metadata: ZoMetadata, chosen: Sequence[int]) ->
             groups[-1].append(i)
         else:
             groups.append([i])
+    if task.learning_rate is not None:
+        rate = round(65536 * task.learning_rate / settings.chosen_rate(1))
+    return [
+        weight_task(own, metadata, task.queries_of(tuple(metadata.trainable[i].layer for i in own)), rate)
+        for own in groups
+    ]
+
+
+def recorded_tasks(entries: Sequence[TaskEntry], metadata: ZoMetadata) -> list[LoweredTask]:
+    """Returns the tasks of a layer-wise run, from their entries in its log."""
+    layers = () if metadata.tail is None else metadata.tail.layers
     tasks = []
-    for group in groups:
-        tensors = [metadata.trainable[i] for i in group]
-        tasks.append(
-            PlannedTask(
-                Weights,
-                tuple(group),
-                tensors[0].segment,
-                task.queries_of(tuple(t.layer for t in tensors)),
-                sum(t.trained for t in tensors),
-                trains_filter=not all(t.bias for t in tensors),
-            )
-        )
+    for entry in entries:
+        if entry.kind == TaskKind.WEIGHTS:
+            tasks.append(weight_task(entry.tensors, metadata, entry.queries, entry.rate, entry.gain))
+            continue
+        shared = entry.kind == TaskKind.SHARED_NODES
+        known = [*(() if entry.queries or shared else layers), *metadata.nodes]
+        nodes = next(n for n in known if n.trainable == entry.tensors[0])
+        values = {"shared": shared, "mu": entry.mu, "rate": entry.rate, "gain": entry.gain}
+        tasks.append(node_task(nodes, entry.tensors, metadata, entry.queries, **values))
+    if metadata.tail is None:  # errors come back through the exact layer that follows in the network
+        exact = sorted((i for i, t in enumerate(tasks) if t.is_exact), key=lambda i: tasks[i].tensors)
+        for i, following in zip(exact[:-1], exact[1:], strict=True):
+            tasks[i] = replace(tasks[i], following=following)
     return tasks

@@ -109,20 +109,6 @@ class RandomWalks(ABC):
         """Moves the weights, from those that the model starts with."""
 
 
-class _NoiseRun(NodeRun):
-    """A run that learns nothing: queries are answered with random losses, without running the network."""
-
-    def draw_from(self, draw: np.random.Generator) -> None:
-        """Sets the source of the random losses."""
-        self._draw = draw
-
-    def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
-        pass
-
-    def _losses(self) -> NDArray[np.int32]:
-        return self._draw.integers(0, 2**16, self._runtime.batch, dtype=np.int32)
-
-
 class NodeWalks(RandomWalks):
     """Walks of a few steps of a run that trains layers one by one, whose losses are random numbers.
 
@@ -151,8 +137,8 @@ class NodeWalks(RandomWalks):
     def _walk(self, length: float, seed: int) -> None:
         self.restore()
         own = dataclasses.replace(_at_rate(self._settings, length / _STEPS**0.5), seed=seed)
-        run = _NoiseRun(self._runtime, self._model, own, _STEPS, list(self._moved.inputs), self._labels)
-        run.draw_from(np.random.Generator(np.random.PCG64(seed)))
+        noise = np.random.Generator(np.random.PCG64(seed))
+        run = NodeRun(self._runtime, self._model, own, _STEPS, list(self._moved.inputs), self._labels, noise)
         for _ in range(_STEPS):
             run.advance()
 

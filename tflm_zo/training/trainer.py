@@ -35,7 +35,6 @@ from .run import Run
 from .run_data import Given, RunData, Split, warn_of_missing_classes
 from .setting_texts import with_found, written
 from .settings import Settings
-from .shared_weight_run import SharedWeightRun
 from .weight_run import WeightRun
 from .workers import Workers
 
@@ -351,7 +350,7 @@ class Trainer:
         if settings.is_layerwise:
             run = NodeRun(*given)
         else:
-            run = WeightRun(*given) if workers is None else SharedWeightRun(*given, workers)
+            run = WeightRun(*given, workers)
         per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
         run.measure_every = measuring_interval(total, per_epoch) if keep == "best" else 0
         self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0

@@ -11,25 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model
-from ..core import (
-    Control,
-    Measurement,
-    SeedLogHeader,
-    StepRecord,
-    StepReport,
-    best_of,
-    without_checksum,
-)
+from ..core import Control, Measurement, SeedLogHeader, StepRecord, StepReport, best_of
 from ..data import Data
 from ..logs import Log, LogError, LogWriter, fingerprint
 from ..logs.replay import Arrays, Replay, replay_log
 from ..runtime import Runtime
-from .costs import block_segments, run_costs
-from .evaluation import Evaluation, evaluate
-from .integers import weight_integers
+from .costs import run_costs
+from .evaluation import Evaluation
+from .executors import Executor, LocalExecutor, Steps, WorkerExecutor
+from .lowering import lower
 from .run import Run
 from .settings import Settings
-from .weight_invokes import WeightInvokes
+from .workers import Workers
 
 __all__ = ["WeightRun"]
 
@@ -47,6 +40,13 @@ class WeightRun(Run):
         total: number of steps.
         inputs: all training samples, one array per input.
         labels: labels of all samples.
+        workers: workers that share the invokes, which this run starts; None: this process does them.
+
+    Attributes:
+        executor: executor of the invokes.
+
+    Raises:
+        SettingsError: workers cannot share these steps, see `WorkerExecutor`.
     """
 
     def __init__(
@@ -57,26 +57,22 @@ class WeightRun(Run):
         total: int,
         inputs: list[NDArray[Any]],
         labels: NDArray[Any],
+        workers: Workers | None = None,
     ) -> None:
         metadata = runtime.metadata
         self._runtime, self._model, self._mark = runtime, model, fingerprint(model)
-        self._control = Control(
-            weight_integers(
-                settings,
-                steps=total,
-                samples=len(labels),
-                batch=metadata.batch,
-                weights=sum(t.trained for t in metadata.trainable),
-                blocks=len(metadata.blocks),
-            ),
-            metadata.command_words,
-            block_segments(metadata),
-        )
+        lowered = lower(model, metadata, settings, steps=total, samples=len(labels))
+        self._control = Control(lowered.settings, metadata.command_words, list(lowered.block_segments))
         self._costs = run_costs(settings, model, metadata)
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
-        self._invokes = WeightInvokes(runtime, self._control, inputs, labels)
+        self.executor: Executor
+        if workers is None:
+            self.executor = LocalExecutor(runtime, self._control, inputs, labels)
+        else:
+            own = settings, inputs, labels, self._steps_since
+            self.executor = WorkerExecutor(workers, runtime, model, self._control, *own)
         self._writer: LogWriter | None = None
         self._resumed_log: Path | None = None
         self.total, self.forwards, self.measurements = total, 0, []
@@ -94,6 +90,7 @@ class WeightRun(Run):
         """Sets the weights that the model starts with."""
         self._base, self.measurements = (None, 0, []), []
         self._runtime.execute(self._runtime.command(loss=False).restore())
+        self.executor.settled()
 
     def resume(self, log: Path) -> int | None:
         """Sets weights and state to what a log leads to."""
@@ -114,6 +111,7 @@ class WeightRun(Run):
         self.measurements = measurements
         if steps:
             self._control.resume(steps, mean_square)
+        self.executor.settled()
         return part.whole_bytes
 
     def resumed_losses(self, first: int) -> NDArray[np.float64]:
@@ -140,18 +138,20 @@ class WeightRun(Run):
 
     def advance(self) -> StepReport:
         """Does one step and writes it to the log."""
-        while (request := self._control.next()) is not None:
-            losses = self._invokes.losses(request, request.start_segment)
-            self.forwards += self._invokes.samples
+        if self.step == self.total:
+            raise ValueError("the run is over")
+        for losses in self.executor.invokes():
+            self.forwards += self.executor.samples
             report = self._control.report(losses)
             if report is not None:
-                self._keep_step()
-                return report
-        raise ValueError("the run is over")
+                break
+        assert report is not None  # of the step's last invoke
+        self._keep_step()
+        return report
 
     def _keep_step(self) -> None:
         """Makes the step that the control unit has finished one of the run's whole steps."""
-        self._invokes.end_step()
+        self.executor.end_step()
         if self._writer is not None:
             self._writer.append(partial(StepRecord.write, self._control))
         self._base[2].append(self._control.coefficients)
@@ -162,7 +162,7 @@ class WeightRun(Run):
 
     def evaluate(self, data: Data) -> Evaluation:
         """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
-        return evaluate(self._runtime, data)
+        return self.executor.evaluate(data)
 
     def add_measurement(self, measurement: Measurement) -> None:
         """Writes what was measured of the weights after the last whole step into the log."""
@@ -179,17 +179,23 @@ class WeightRun(Run):
 
     def settle(self) -> None:
         """Makes the runtime's weights those after the last whole step."""
-        words = self._control.settle()
-        if words is not None:
-            # Adding up a checksum of the weights would take longer than to move them.
-            self._runtime.execute(without_checksum(words))
+        self.executor.settle()
 
     def roll_back(self) -> None:
         """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
-        self._invokes.end_step()
+        self.executor.end_step()
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
         self._runtime.write_weights(*self._replayed())
+        self.executor.settled()
+
+    def _steps_since(self, seen: int | None) -> Steps:
+        """Returns the steps that lead from the weights after so many steps to those after the last one."""
+        begin, first, done = self._base
+        mean_square = int(self._control.struct.mean_square)
+        if seen is not None and seen >= first:
+            return Steps(seen, done[seen - first :], mean_square)
+        return Steps(first, done, mean_square, begin)
 
     def _replayed(self) -> tuple[Arrays, Arrays]:
         """Weights and fractions after the last whole step, computed from what is kept."""

@@ -13,12 +13,13 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, lenet5
 from tflm_zo.converters import Model, load_model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, Weights
-from tflm_zo.training.node_plan import NodePlan
+from tflm_zo.training.lowering import LoweredRun, lower
+from tflm_zo.training.plan import model_loss
 
 
-def plan(model: Model, *tasks: Any, **given: Any) -> NodePlan:
+def plan(model: Model, *tasks: Any, **given: Any) -> LoweredRun:
     settings = Settings(tasks=tasks, **{"batch_size": 8, **given})
-    return NodePlan(model, read_metadata(model), settings, 20, 100)
+    return lower(model, read_metadata(model), settings, steps=20, samples=100)
 
 
 def test_tasks_of_nodes_and_weights() -> None:
@@ -27,14 +28,14 @@ def test_tasks_of_nodes_and_weights() -> None:
     found = plan(model, Nodes(queries=3, perturbation=5), Weights(queries=2))
     names = [[read_metadata(model).trainable[i].layer for i in task.tensors] for task in found.tasks]
     assert names == [["fc1"], ["fc2"], ["fc3"], ["conv1", "conv2"]]
-    assert [(t.queries, t.mu, t.layer is not None) for t in found.node_tasks] == [
+    assert [(t.queries, t.mu, t.layer is not None) for t in found.tasks] == [
         *[(3, 5, True)] * 3,
         (2, 0, False),
     ]
-    assert [t.name for t in found.tensors] == [
-        f"{layer}/filter" for layer in ("fc1", "fc2", "fc3", "conv1", "conv2")
+    assert [read_metadata(model).trainable[i].layer for i in found.tensors] == [
+        n for own in names for n in own
     ]
-    assert found.first_segment == 0 and found.limit == 127 - 2
+    assert found.first_segment == 0
     # Without the convolutions a pass begins at fc1's input.
     assert plan(model, Nodes()).first_segment == read_metadata(model).nodes[0].input_segment > 0
 
@@ -43,9 +44,9 @@ def test_weights_behind_a_cut_keep_what_enters_them() -> None:
     """A sample's pooled image, 4 x 4 x 4 bytes, for fc; nothing for conv, which reads the input."""
     model = inject_all(MODELS["small_cnn"](), cuts=("layers",), headroom=8, batch=4)
     found = plan(model, Weights(scope="layers", queries=2, learning_rate=0.25), learning_rate=0.5)
-    assert [t.boundary_bytes for t in found.node_tasks] == [0, 64]
+    assert [t.boundary_bytes for t in found.tasks] == [0, 64]
     # In units of the run's rate, 2^-16.
-    assert [t.rate for t in found.node_tasks] == [32768, 32768]
+    assert [t.rate for t in found.tasks] == [32768, 32768]
 
 
 def test_rules() -> None:
@@ -69,17 +70,17 @@ def test_errors_of_exact_layers_are_weighed_by_their_filters() -> None:
     )
     assert len(set(scales)) > 2
     found = plan(model, Nodes(), Exact())
-    assert found.filter_scales[0] is None  # of nodes
+    assert found.tasks[0].scales is None  # of nodes
     expected = [min(2**15 - 1, round(32768 * s / scales.max())) for s in scales]
     # fc3 alone has no headroom to make, so that its scales are the original's.
-    actual = plan(inject_all(lenet5(), nodes=("fc3",), headroom=0, batch=4), Exact()).filter_scales[0]
+    actual = plan(inject_all(lenet5(), nodes=("fc3",), headroom=0, batch=4), Exact()).tasks[0].scales
     assert actual is not None and actual.tolist() == expected
 
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_clamped_nodes_are_masked_where_the_settings_say_so(masked: bool) -> None:
     found = plan(inject_all(MODELS["small_cnn"](), nodes="*"), Nodes(masked=masked))
-    assert [t.layer.unmasked for t in found.node_tasks] == [not masked] * 2
+    assert [t.layer.unmasked for t in found.tasks] == [not masked] * 2
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "logistic_head", "autoencoder"])
@@ -88,7 +89,9 @@ def test_the_loss_is_that_of_its_operator(name: str) -> None:
     model = inject_all(MODELS[name](), nodes="*")
     (op,) = [op for s in model.subgraphs for op in s.operators if op.code.custom == "TFLM_ZO_LOSS"]
     kind, zero_point, log2e, scale = struct.unpack("<xBxx4xiII", op.custom_options)
-    found = plan(model, Nodes()).loss.struct
+    loss = read_metadata(model).loss
+    assert loss is not None
+    found = model_loss(loss).struct
     assert (found.kind, found.zero_point) == (kind, zero_point)
     if name != "autoencoder":
         assert (found.scale.scale_log2e, found.scale.scale) == (log2e, scale)
@@ -97,8 +100,8 @@ def test_the_loss_is_that_of_its_operator(name: str) -> None:
 def test_logs_have_the_perturbation_of_nodes_for_exact_layers() -> None:
     """Logs have had it from the first, although such layers perturb nothing; 2 where no task has any."""
     model = inject_all(MODELS["small_cnn"](), nodes="*")
-    assert [t.mu for t in plan(model, Nodes(perturbation=1), Exact()).node_tasks] == [1, 1]
-    assert [t.mu for t in plan(model, Exact()).node_tasks] == [2]
+    assert [t.mu for t in plan(model, Nodes(perturbation=1), Exact()).tasks] == [1, 1]
+    assert [t.mu for t in plan(model, Exact()).tasks] == [2]
 
 
 def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
@@ -108,10 +111,10 @@ def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
     model = inject_all(MODELS["residual"](), nodes=("block1/conv1", "projection"), batch=4)
     rule: Any = {"rule": "gradient", "gradient_norm": False, "quantization_aware": False}
     found = plan(model, Nodes(queries=3, perturbation=5, **rule))
-    assert [(t.queries, t.shared) for t in found.node_tasks] == [(3, False), (0, True)]
+    assert [(t.queries, t.shared) for t in found.tasks] == [(3, False), (0, True)]
     entering = {"block1/conv1": "block1/conv0", "projection": "block0/add"}
-    for planned, task in zip(found.tasks, found.node_tasks, strict=True):
-        t = read_metadata(model).trainable[planned.tensors[0]]
+    for task in found.tasks:
+        t = read_metadata(model).trainable[task.tensors[0]]
         # Nodes are means over the 4 x 4 outputs of the sum; the channel with the largest scale has no factor.
         expected = scales[entering[t.layer]][0] / scales["block1/add"][0] / 16 / (8 * 3 * 2 * 5)
         expected *= max(_filter_scales(model, t.name))

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes that a run takes of a device: RAM on a 32-bit target, flash, log."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ..converters import ConversionError, read_metadata
+from ..converters.metadata import ZoMetadata
+from ..converters.model import Model
+from ..converters.segments import with_batch
+from ..core import (
+    SEED_LOG_HEADER_BYTES,
+    SNAPSHOT_RECORD_BYTES,
+    BackwardProgram,
+    SnapshotLogHeader,
+    StepRecord,
+)
+from ..logs import Log
+from ..training.lowering import LoweredRun, lower_recorded
+from ..training.plan import model_loss
+from .arena import Arena, arenas_of
+from .device_model import Boundaries, DeviceModel, device_models
+from .resolver import operators_of
+
+__all__ = [
+    "LIBRARIES",
+    "STACK",
+    "DeviceMemory",
+    "LogSize",
+    "Ram",
+    "arenas_of_devices",
+    "device_memory",
+    "flash_of_training",
+    "log_size_of",
+    "ram_of",
+    "trainer_of",
+    "workspace_bytes",
+]
+
+# Structs of the C core, bytes.
+_TASK_STRUCT = 184
+_TENSOR_STRUCT = 40
+_SNAPSHOT_TASK_STRUCT = 32
+_ERROR_FIELD_STRUCT = 16
+_BACKWARD_STRUCT = 24
+# zo_snapshot_header_bytes: of a run without tasks, and for each.
+_SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
+
+# The trainer, without what it has for each segment: an interpreter of TFLM's and a directory.
+_TRAINERS = {"weight": 264, "node": 376, "block": 432}
+_SEGMENT = 208 + 20
+# MicroMutableOpResolver: without operators, and for each.
+_RESOLVER, _OPERATOR = 12, 36
+#: Bytes of stack that a step takes, TFLM and its kernels included, rounded up from what was measured
+#: on emulated cores (benchmarks/firmware_costs.py).
+STACK = 2560
+#: Bytes that the example's program has besides: newlib with its printf, TFLM's static objects.
+LIBRARIES = 2560
+
+# Bytes of code, constants and initial values on a Cortex-M4 at -Os, rounded up from measurements of several
+# networks (docs/costs.md). Tests link programs and hold them to it.
+_WEIGHTS: Final = 7_400
+_NODES: Final = 15 * 1024
+# What a run of nodes has besides: exact gradients; errors that are led back to more than the last layer; the
+# choice of a block, and each block's tables.
+_EXACT: Final = 2 * 1024
+_TAIL: Final = 6_400
+_CHOICE, _BLOCK = 1024, 640
+
+
+@dataclasses.dataclass(frozen=True)
+class Ram:
+    """Bytes of RAM that a run takes.
+
+    Attributes:
+        arena: the tensor arena.
+        workspace: what a step keeps besides.
+        objects: the trainer, its interpreters and the resolver.
+        stack: while a step is done.
+        libraries: of the C library and TFLM themselves.
+    """
+
+    arena: Arena
+    workspace: int
+    objects: int
+    stack: int = STACK
+    libraries: int = LIBRARIES
+
+    @property
+    def bytes(self) -> int:
+        """All of it, on the core that takes more."""
+        arena = max(self.arena.bytes, self.arena.bytes_mve)
+        return arena + self.workspace + self.objects + self.stack + self.libraries
+
+
+def ram_of(
+    model: Model,
+    metadata: ZoMetadata,
+    plan: LoweredRun,
+    devices: Sequence[DeviceModel],
+    *,
+    static_memory: bool = True,
+    arenas: Sequence[Arena] | None = None,
+) -> tuple[Ram, Sequence[Arena]]:
+    """Returns the RAM of a run, and the arena that each of its models needs, of which the largest counts.
+
+    Args:
+        model: the ZO model.
+        metadata: the model's metadata.
+        plan: plan of the run.
+        devices: the model as the device has it; of each block's run, where it chooses a block.
+        static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
+        arenas: those of `devices`, where they are known already, else None.
+    """
+    if arenas is None:
+        arenas = arenas_of_devices(devices, static_memory=static_memory)
+    arena = Arena(
+        max(a.bytes for a in arenas),
+        max(a.bytes_mve for a in arenas),
+        all(a.measured for a in arenas),
+        min(a.least for a in arenas),
+    )
+    operators = operators_of([segment for device in devices for segment in device.segments])
+    objects = _TRAINERS[trainer_of(plan)] + _SEGMENT * len(metadata.segments)
+    objects += _RESOLVER + _OPERATOR * len(operators)
+    return Ram(arena, workspace_bytes(model, metadata, plan), objects), arenas
+
+
+def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = True) -> list[Arena]:
+    """Returns the arena that each of several models needs, which takes no longer for many than for one."""
+    return arenas_of(
+        [d.segments for d in devices], [len(d.trained) for d in devices], static_memory=static_memory
+    )
+
+
+def trainer_of(plan: LoweredRun) -> str:
+    """Returns the name of the trainer that does a run: "weight", "node" or "block"."""
+    return "block" if plan.blocks else "node" if plan.tasks else "weight"
+
+
+def _eight(size: int) -> int:
+    return -(-size // 8) * 8
+
+
+def workspace_bytes(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> int:
+    """Returns the bytes of the workspace on a 32-bit target: boundaries and a run's memory; of the largest
+    block's run, where a device chooses a block.
+    """
+    if plan.blocks:
+        return max(workspace_bytes(model, metadata, block.run) for block in plan.blocks)
+    total = Boundaries(model, metadata, plan).bytes
+    if plan.tasks:
+        return total + _run_bytes(metadata, plan)
+    return max(total, 8)
+
+
+def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
+    """Returns the bytes that `NodeTrainer` carves out of the workspace for a run."""
+    samples, count = plan.minibatch, len(plan.tasks)
+    total = _eight(count * _TASK_STRUCT)
+    header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
+    scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
+    loss = metadata.loss
+    assert loss is not None  # the generator has refused such a model
+    values, kind = model_loss(loss).labels(loss.elements)
+    fields = {} if plan.program is None else plan.program.of_tasks
+    for i, task in enumerate(plan.tasks):
+        layer = task.layer
+        if layer is None:
+            total += 8 * task.queries
+            tensors = max(tensors, len(task.tensors))
+            continue
+        total += _eight(samples * layer.input_bytes) if task.keeps_inputs else 0
+        total += 0 if task.in_tail else _eight(samples * layer.route_bytes)
+        own = task.is_exact and i not in fields
+        total += _eight(4 * task.queries * samples) + (_eight(2 * samples * layer.nodes) if own else 0)
+        scratch = max(scratch, layer.scratch_values)
+        labels = labels or (metadata.batch * values * np.dtype(kind).itemsize if task.is_exact else 0)
+    if plan.program is not None:
+        total += _backward_bytes(plan.program, samples)
+        scratch = max(scratch, plan.program.scratch_values)
+    return total + _eight(tensors * _TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
+
+
+def _backward_bytes(program: BackwardProgram, samples: int) -> int:
+    """Returns the bytes of a backward program: structs, norms, addresses, and errors with exponents."""
+    steps, fields = len(program.steps), len(program.fields)
+    total = _eight(_BACKWARD_STRUCT + 8) + _eight(fields * _ERROR_FIELD_STRUCT) + 2 * _eight(4 * steps)
+    total += _eight(2 * program.shared_errors) + _eight(fields)
+    kept = (f.count for f in program.fields if f.at is None)
+    return total + sum(_eight(2 * samples * count) + _eight(samples) for count in kept)
+
+
+def flash_of_training(plan: LoweredRun) -> int:
+    """Returns an upper bound of the bytes of flash that a run takes beyond what a program that infers has,
+    without the model.
+    """
+    if not plan.tasks:
+        return _WEIGHTS
+    total = _NODES
+    if any(task.is_exact for task in plan.tasks):
+        total += _EXACT
+    if any(run.program is not None for run in plan.runs):
+        total += _TAIL
+    return total + (_CHOICE + _BLOCK * len(plan.blocks) if plan.blocks else 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogSize:
+    """Bytes of the parts of a log, without padding.
+
+    Attributes:
+        header: bytes of the header.
+        record: bytes of the record of a step.
+        slot: bytes of the room for a snapshot of the weights; 0: the log has no snapshots.
+    """
+
+    header: int
+    record: int
+    slot: int = 0
+
+
+def log_size_of(metadata: ZoMetadata, run: LoweredRun) -> LogSize:
+    """Returns the bytes of a run's log; where a block is chosen, the most that any block takes."""
+    if run.blocks:
+        sizes = [log_size_of(metadata, block.run) for block in run.blocks]
+        return LogSize(max(s.header for s in sizes), SNAPSHOT_RECORD_BYTES, max(s.slot for s in sizes))
+    if not run.tasks:
+        return LogSize(SEED_LOG_HEADER_BYTES, StepRecord.size_of(int(run.settings.queries)))
+    slot = SnapshotLogHeader.slot_of(len(run.tasks), metadata.bytes_of(set(run.tensors)))
+    return LogSize(SnapshotLogHeader.size_of(len(run.tasks)), SNAPSHOT_RECORD_BYTES, slot)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceMemory:
+    """Bytes that a run takes of a device.
+
+    Attributes:
+        batch: samples of an invoke: 1, or what an operator ties the model to.
+        minibatch: samples of a step.
+        trained: bytes of the arena that the weights which are trained take, with their fractions.
+        ram: bytes of RAM by part.
+        flash: bytes of flash that training takes beyond inference, without the model, at most.
+    """
+
+    batch: int
+    minibatch: int
+    trained: int
+    ram: Ram
+    flash: int
+
+
+def device_memory(model: Model, log: Log) -> DeviceMemory:
+    """Returns what a device takes for a run, as firmware of the same model and settings would do it.
+
+    Args:
+        model: the ZO model that the log was recorded on, of any batch.
+        log: the log.
+
+    Raises:
+        ConversionError: the model does not fit its metadata.
+    """
+    try:
+        model = with_batch(model, 1)
+    except ConversionError:
+        pass  # an operator ties it to its batch
+    metadata = read_metadata(model)
+    plan = lower_recorded(model, metadata, log.settings, log.tasks)
+    devices = device_models(model, plan)
+    ram, _ = ram_of(model, metadata, plan, devices)
+    trained = metadata.bytes_of(devices[0].trained)
+    return DeviceMemory(metadata.batch, plan.minibatch, trained, ram, flash_of_training(plan))

@@ -1,0 +1,417 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Executors of weight perturbation: they do the invokes that a control unit asks for, here or on workers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, load_model
+from ..core import Control, CSettings, Request, without_checksum, without_losses
+from ..data import Data
+from ..logs import Log
+from ..logs.replay import Arrays, Replay
+from ..runtime import Runtime, load
+from .checks import SettingsError
+from .evaluation import Evaluation, evaluate
+from .lowering import lower
+from .settings import Settings
+from .workers import Workers
+
+__all__ = ["Executor", "LocalExecutor", "Steps", "WorkerExecutor", "together_at_most"]
+
+
+_Part = tuple[list[NDArray[Any]], NDArray[Any]]
+
+# Bytes of a minibatch that is kept for a step; of a larger one each part is gathered when it is fed.
+_MOST_BYTES: Final = 1 << 26
+
+
+# Of what an invoke reads where it may pass several batches forward: what is more does not stay in a core's
+# cache from one layer to the next.
+_MOST_OF_INVOKE: Final = 1 << 20
+
+
+def together_at_most(batch: int, sample_bytes: int) -> int:
+    """Returns the number of batches that one invoke passes forward at most, at least 1."""
+    return max(1, _MOST_OF_INVOKE // max(1, batch * sample_bytes))
+
+
+class _MinibatchParts:
+    """Gathers the samples of each part of a minibatch once a step: all sides and queries of it read the same.
+
+    Args:
+        inputs: all training samples, one array per input.
+        labels: labels of all samples.
+        batch: number of samples in a part.
+        count: number of parts.
+    """
+
+    def __init__(self, inputs: list[NDArray[Any]], labels: NDArray[Any], batch: int, count: int) -> None:
+        self._inputs, self._labels = inputs, labels
+        every = sum(x[:1].nbytes for x in [*inputs, labels]) * batch * count
+        # Memory that one step's parts leave to the next one's: fresh memory is slower than the copy into it.
+        self._free = [self._room(batch) for _ in range(count if every <= _MOST_BYTES else 1)]
+        self._gathered: dict[int, _Part] = {}
+
+    def _room(self, batch: int) -> _Part:
+        inputs = [np.empty((batch, *x.shape[1:]), x.dtype) for x in self._inputs]
+        return inputs, np.empty((batch, *self._labels.shape[1:]), self._labels.dtype)
+
+    def forget(self) -> None:
+        """Forgets what was gathered: a step has ended, or samples may have been replaced."""
+        self._free += self._gathered.values()
+        self._gathered = {}
+
+    def find(self, first: int) -> _Part | None:
+        """Returns inputs and labels of a part that this step has gathered, or None."""
+        return self._gathered.get(first)
+
+    def gather(self, first: int, chosen: NDArray[np.uint32]) -> _Part:
+        """Gathers a part.
+
+        Args:
+            first: position of the part's first sample, by which `find` knows it.
+            chosen: numbers of its samples, [batch].
+        """
+        if not self._free:
+            self.forget()
+        inputs, labels = room = self._free.pop()
+        for values, own in zip(self._inputs, inputs, strict=True):
+            np.take(values, chosen, axis=0, out=own, mode="clip")  # other modes take a copy more
+        np.take(self._labels, chosen, axis=0, out=labels, mode="clip")
+        self._gathered[first] = room
+        return room
+
+
+class Executor(Protocol):
+    """Does the requests of a control unit.
+
+    Attributes:
+        samples: samples of an invoke: one or several parts of the minibatch.
+    """
+
+    samples: int
+
+    def invokes(self) -> Iterator[NDArray[np.int32]]:
+        """Does the invokes of a step. Before it asks for the next one, the caller reports the losses.
+
+        Yields:
+            Losses of an invoke's samples, int32 [samples], unit 2^-16, until the next invoke.
+        """
+
+    def end_step(self) -> None:
+        """Forgets the minibatch: a step has ended, or samples may have been replaced."""
+
+    def settle(self) -> None:
+        """Makes the runtime's weights those after the last whole step."""
+
+    def settled(self) -> None:
+        """Is told that the runtime's weights are already those after the last whole step."""
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+
+
+class LocalExecutor:
+    """Does invokes in this process; see `Executor`.
+
+    Args:
+        runtime: runtime with the loaded model.
+        control: control unit of the run. Where its settings have more samples than there are, some of them
+            are taken more often than others.
+        inputs: all training samples, one array per input.
+        labels: labels of all samples.
+    """
+
+    def __init__(
+        self, runtime: Runtime, control: Control, inputs: list[NDArray[Any]], labels: NDArray[Any]
+    ) -> None:
+        self._runtime, self._control, self._count = runtime, control, len(labels)
+        s = control.settings
+        most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in inputs))
+        together = _parts_together(int(s.parts), most if runtime.takes(2 * runtime.batch) else 1)
+        self.samples = together * int(s.batch)
+        self._parts = _MinibatchParts(inputs, labels, self.samples, int(s.parts) // together)
+        self._fed: int | None = None  # first sample of the part that was fed last, until the step ends
+
+    def invokes(self) -> Iterator[NDArray[np.int32]]:
+        """Does the invokes of a step."""
+        while (request := self._control.next()) is not None:
+            yield self.losses(request, request.start_segment)
+
+    def losses(self, request: Request, start: int) -> NDArray[np.int32]:
+        """Does an invoke from a segment on.
+
+        Args:
+            request: what the control unit asks for.
+            start: number of the segment.
+
+        Returns:
+            Losses of its samples, int32 [samples], unit 2^-16, until the next invoke.
+        """
+        first = request.first_sample
+        if first != self._fed:
+            part = self._parts.find(first)
+            if part is None:
+                chosen = self._control.samples(first, self.samples)
+                part = self._parts.gather(first, chosen % np.uint32(self._count))
+            self._runtime.feed(*part)
+            self._fed = first
+        self._runtime.invoke(request.words, start=start, checked=True)
+        return self._runtime.losses()
+
+    def end_step(self) -> None:
+        """Forgets the minibatch."""
+        self._parts.forget()
+        self._fed = None
+
+    def settle(self) -> None:
+        """Applies the update that waits for the next invoke."""
+        words = self._control.settle()
+        if words is not None:
+            # Adding up a checksum of the weights would take longer than to move them.
+            self._runtime.execute(without_checksum(words))
+
+    def settled(self) -> None:
+        """Does nothing: the control unit knows."""
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the runtime's weights."""
+        return evaluate(self._runtime, data)
+
+
+def _parts_together(parts: int, most: int) -> int:
+    """The parts of a minibatch that one invoke passes forward: as many as divide it, up to `most`."""
+    return max(count for count in range(1, min(parts, most) + 1) if parts % count == 0)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that lead a replica to a run's weights: what a seed log has of them.
+
+    Attributes:
+        first: number of the first step of `coefficients`.
+        coefficients: of each whole step, one for each query, unit 2^-16 LSB.
+        mean_square: the control unit's running mean of d^2 after them, unit 2^-32.
+        begin: weights and fractions before step `first`, for a replica that has others; None: it has them, or
+            they are the model's own, before step 0.
+    """
+
+    first: int
+    coefficients: list[list[int]]
+    mean_square: int
+    begin: tuple[Arrays, Arrays] | None = None
+
+    @property
+    def end(self) -> int:
+        """Number of whole steps that they lead to."""
+        return self.first + len(self.coefficients)
+
+
+class _Follower:
+    """Moves a runtime's weights by steps that were put together elsewhere: the same integers as those of an
+    update of the graph.
+    """
+
+    def __init__(self, runtime: Runtime, model: Model, settings: CSettings) -> None:
+        self._runtime, self._settings = runtime, settings
+        views = {t.name: runtime.weight_views(t.name) for t in runtime.metadata.trainable}
+        weights = {name: own for name, (own, _) in views.items()}
+        fractions = {name: own for name, (_, own) in views.items() if own is not None}
+        self._replay = Replay(model, (weights, fractions))
+
+    def take(self, steps: Steps) -> None:
+        """Moves the weights to where steps lead."""
+        if steps.begin is not None:
+            self._runtime.write_weights(*steps.begin)
+        elif not steps.first:
+            self._runtime.execute(self._runtime.command(loss=False).restore())
+        if steps.coefficients:
+            self._replay.add(Log.from_steps(self._settings, b"", steps.coefficients, steps.first))
+
+
+class WorkerExecutor:
+    """Shares the invokes of a step among workers, each of which has the model, the weights and the data; see
+    `Executor`.
+
+    Losses come back, from which the control unit makes the step's record as if it had done the invokes
+    itself, and workers get its record. So log and weights are the same for any number of workers, and for
+    none. A worker that dies is replaced: the new one gets the weights that the run keeps, and the records
+    since.
+
+    Args:
+        workers: workers, which this starts.
+        runtime: runtime with the loaded model.
+        model: model that the runtime has loaded.
+        control: control unit of the run, before its first step.
+        settings: settings of the run.
+        inputs: all training samples, one array per input.
+        labels: labels of all samples.
+        steps_since: function of the number of whole steps that a replica has seen (None: it has just started,
+            or that is not known), which returns what leads it to the run's last whole step.
+
+    Attributes:
+        count: invokes of a step, which workers share.
+
+    Raises:
+        SettingsError: steps are sharpness-aware, so that what an invoke perturbs depends on the one before.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        runtime: Runtime,
+        model: Model,
+        control: Control,
+        settings: Settings,
+        inputs: list[NDArray[Any]],
+        labels: NDArray[Any],
+        steps_since: Callable[[int | None], Steps],
+    ) -> None:
+        if settings.weights.sharpness:
+            raise SettingsError(
+                "workers: sharpness-aware invokes depend on the losses of those before; train without workers"
+            )
+        self._workers, self._control, self._steps_since = workers, control, steps_since
+        self.samples = LocalExecutor(runtime, control, inputs, labels).samples
+        self.count = self._count_invokes()
+        total = int(control.settings.steps)
+        workers.start(_Replica, model.to_bytes(), runtime.name, settings, total, inputs, labels)
+        self._seen: list[int | None] = [None] * workers.count
+        self._data: list[Data | None] = [None] * workers.count  # of which each one has its part
+        self._follower = _Follower(runtime, model, control.settings)
+        self._settled: int | None = 0  # whole steps that are in this runtime's weights
+
+    def _count_invokes(self) -> int:
+        nothing, count = np.zeros(self.samples, np.int32), 1
+        self._control.next()
+        while self._control.report(nothing) is None:
+            self._control.next()
+            count += 1
+        self._control.resume(0, 0)
+        return count
+
+    def invokes(self) -> Iterator[NDArray[np.int32]]:
+        """Has the invokes of a step done by the workers."""
+        ends = self._ends(self.count)
+        parts = self._call("losses", len(ends) - 1, lambda worker: (ends[worker], ends[worker + 1]))
+        for losses in itertools.chain.from_iterable(parts):
+            self._control.next()
+            yield losses
+
+    def end_step(self) -> None:
+        """Does nothing: replicas forget their minibatch themselves."""
+
+    def settle(self) -> None:
+        """Moves the runtime's weights by the steps since they were settled last."""
+        steps = self._steps_since(self._settled)
+        self._follower.take(steps)
+        self._settled = steps.end
+
+    def settled(self) -> None:
+        """Is told that the runtime's weights are already those after the last whole step."""
+        self._settled = self._steps_since(None).end
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last whole step on samples that the workers share. Each one keeps
+        its part of the data set that was evaluated last.
+        """
+        ends = self._ends(len(data))
+
+        def part(worker: int) -> tuple[Data | None]:
+            if self._data[worker] is data:
+                return (None,)
+            return (data.take(np.arange(ends[worker], ends[worker + 1])),)
+
+        found = self._call("evaluate_part", len(ends) - 1, part)
+        self._data[: len(found)] = [data] * len(found)
+        sums = [sum(column) for column in zip(*map(astuple, found), strict=True)]
+        return replace(Evaluation(*sums), unit=found[0].unit)
+
+    def _ends(self, count: int) -> list[int]:
+        """Where the parts of so many things begin, and where the last one ends."""
+        shares = min(self._workers.count, count)
+        return [count * k // shares for k in range(shares + 1)]
+
+    def _call(self, method: str, shares: int, part: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+        """Calls a method of the first replicas, each with what leads to the last whole step, and its part.
+
+        Raises:
+            WorkersError: workers keep dying.
+        """
+
+        def call(worker: int) -> tuple[Any, ...]:
+            return self._steps_since(self._seen[worker]), *part(worker)
+
+        def call_anew(worker: int) -> tuple[Any, ...]:
+            self._seen[worker], self._data[worker] = None, None
+            return call(worker)
+
+        try:
+            found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
+        except BaseException:  # what the workers have seen of an interrupted call is unknown
+            self._seen = [None] * self._workers.count
+            self._data = [None] * self._workers.count
+            raise
+        self._seen[:shares] = [self._steps_since(None).end] * shares
+        return found
+
+
+class _Replica:
+    """A worker's copy of a run, at weights of whole steps."""
+
+    def __init__(
+        self,
+        model: bytes,
+        runtime: str,
+        settings: Settings,
+        total: int,
+        inputs: list[NDArray[Any]],
+        labels: NDArray[Any],
+    ) -> None:
+        loaded = load_model(model)
+        self._runtime = load(loaded, runtime)
+        metadata = self._runtime.metadata
+        lowered = lower(loaded, metadata, settings, steps=total, samples=len(labels))
+        self._control = Control(lowered.settings, metadata.command_words, list(lowered.block_segments))
+        self._executor = LocalExecutor(self._runtime, self._control, inputs, labels)
+        self._follower = _Follower(self._runtime, loaded, self._control.settings)
+        self._evaluated: Data  # by the last call of `evaluate_part`
+
+    def losses(self, steps: Steps, first: int, last: int) -> list[NDArray[np.int32]]:
+        """Returns the losses of some invokes of the step that comes after `steps`, each int32 [samples], unit
+        2^-16: of those from number `first` on, before number `last`. The weights are those before the step.
+        """
+        self._take(steps)
+        found: list[NDArray[np.int32]] = []
+        nothing = np.zeros(self._executor.samples, np.int32)
+        for number in range(last):
+            request = self._control.next()
+            assert request is not None  # a step has that many
+            if number < first:  # its moves are on the way to the share's own
+                self._runtime.execute(without_losses(request.words))
+            else:
+                # The invoke before the first one has left nothing to start from.
+                found.append(self._executor.losses(request, request.start_segment if found else 0).copy())
+            if number + 1 < last:
+                self._control.report(nothing)
+        self._runtime.execute(self._control.abandon(executed=True))
+        self._executor.end_step()
+        return found
+
+    def evaluate_part(self, steps: Steps, data: Data | None) -> Evaluation:
+        """Evaluates the weights after `steps` on samples; None: on those of the last call."""
+        self._take(steps)
+        if data is not None:
+            self._evaluated = data
+        return evaluate(self._runtime, self._evaluated)
+
+    def _take(self, steps: Steps) -> None:
+        self._follower.take(steps)
+        self._control.resume(steps.end, steps.mean_square)

@@ -1,0 +1,326 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A run in the integers that the core takes, without a runtime and without data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..converters import Model, ZoMetadata, step_multipliers
+from ..core import (
+    BackwardProgram,
+    BackwardStep,
+    CSettings,
+    ErrorField,
+    NodeRules,
+    Rademacher,
+    TaskEntry,
+    command_words,
+)
+from .checks import SettingsError
+from .costs import SampleCosts, block_segments, first_segment
+from .gains import channel_scales, task_gain
+from .plan import LoweredTask, backward_steps, node_layer, plan_tasks, recorded_tasks
+from .settings import ESTIMATORS, SCHEDULES, Settings
+from .tasks import NODE_RULES, WEIGHT_RULES, Weights
+
+__all__ = [
+    "Block",
+    "LoweredRun",
+    "lower",
+    "lower_recorded",
+    "layerwise_integers",
+    "weight_command_words",
+    "weight_integers",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class LoweredRun:
+    """A run as the trainer does it, as firmware has it in tables, and as plans and reports read it.
+
+    Attributes:
+        settings: ``zo_control_settings`` of the run.
+        tasks: tasks of a layer-wise run, in order; none for weight perturbation.
+        rules: rules of a layer-wise run.
+        first_segment: segment at which a layer-wise run's forward passes begin: nothing before it changes.
+        program: backward program that leads errors back to the tasks of an exact tail; None without one, or
+            for a tail of dense layers alone.
+        interval: steps between snapshots of a layer-wise run's log.
+        multipliers: factors of the update that differ from the model's own, int32 [channels] Q31, by tensor
+            name; None: 1.
+        block_segments: first segment of each block of weight perturbation.
+        blocks: blocks of layers of which a device trains the best one; `tasks` then has those of all blocks.
+        held_out: numbers of the samples that judge blocks, rising.
+        words: settings in words, for comments: name and value.
+    """
+
+    settings: CSettings
+    tasks: tuple[LoweredTask, ...] = ()
+    rules: NodeRules = NodeRules()
+    first_segment: int = 0
+    program: BackwardProgram | None = None
+    interval: int = 0
+    multipliers: Mapping[str, NDArray[np.int32] | None] = dataclasses.field(default_factory=dict)
+    block_segments: tuple[int, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    held_out: tuple[int, ...] = ()
+    words: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def minibatch(self) -> int:
+        """Samples of a minibatch."""
+        return int(self.settings.batch) * int(self.settings.parts)
+
+    @property
+    def tensors(self) -> list[int]:
+        """Numbers of the trainable tensors of all tasks, in the order of snapshots."""
+        return [i for task in self.tasks for i in task.tensors]
+
+    @property
+    def runs(self) -> list[LoweredRun]:
+        """The layer-wise runs that a device may do: those of the blocks, this one, or none."""
+        if self.blocks:
+            return [block.run for block in self.blocks]
+        return [self] if self.tasks else []
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A block of layers that may turn out to be the one that is trained.
+
+    Attributes:
+        layers: names of the block's layers.
+        probe: the block's probe: the run's tasks and settings but for numbers of steps and samples.
+        run: the run that trains the block alone, on all samples.
+    """
+
+    layers: tuple[str, ...]
+    probe: LoweredRun
+    run: LoweredRun
+
+
+# Logs of runs that perturb no weights have had this distribution for them.
+_UNUSED: Final = Rademacher(2)
+
+
+def _q16(value: float) -> int:
+    return round(value * 65536)
+
+
+def _memory(weights: Weights) -> dict[str, int]:
+    if not weights.momentum > 0:
+        return {"chain": 0, "momentum": 0}
+    return {"chain": weights.momentum_terms, "momentum": max(1, _q16(weights.momentum))}
+
+
+def weight_command_words(settings: Settings) -> int:
+    """Returns the words that a run of weight perturbation alone needs of the model's ``zo_command``."""
+    weights = settings.weights
+    own = CSettings(queries=weights.queries_of(()), sharpness=int(weights.sharpness), **_memory(weights))
+    return command_words(own)
+
+
+def _common(settings: Settings, rate: float, steps: int, samples: int, batch: int) -> CSettings:
+    if settings.final_learning_rate > rate:
+        raise SettingsError(
+            f"final_learning_rate: expected at most {rate:.3g}, the rate chosen for {steps} steps, got "
+            f"{settings.final_learning_rate:g}; give learning_rate, too"
+        )
+    return CSettings(
+        run_seed=settings.seed,
+        steps=steps,
+        samples=samples,
+        batch=batch,
+        parts=settings.batch_size // batch,
+        estimator=ESTIMATORS.index(settings.estimator),
+        rule=WEIGHT_RULES.index(settings.weights.rule),
+        distribution=(settings.weights.perturbation if settings.has(Weights) else _UNUSED).struct,
+        rate=max(1, _q16(rate)),
+        final_rate=_q16(settings.final_learning_rate),
+        schedule=SCHEDULES.index(settings.schedule),
+        warmup_steps=settings.warmup_steps,
+        decay=_q16(settings.decay),
+        decay_steps=settings.decay_steps,
+    )
+
+
+def weight_integers(
+    settings: Settings, *, steps: int, samples: int, batch: int, weights: int, blocks: int
+) -> CSettings:
+    """Returns the settings of weight perturbation alone for ``zo_control``.
+
+    Raises:
+        SettingsError: the final rate is above the rate that is chosen for this number of steps.
+    """
+    rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
+    result = _common(settings, rate, steps, samples, batch)
+    result.queries = task.queries_of(())
+    result.clip = _q16(task.clip)
+    result.gradient_norm = weights if task.gradient_norm else 0
+    result.blocks = blocks if task.scope == "blocks" else 0
+    result.sharpness = int(task.sharpness)
+    for name, value in _memory(task).items():
+        setattr(result, name, value)
+    return result
+
+
+def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: int) -> CSettings:
+    """Returns the settings of a run that trains layers one by one for ``zo_node_run``.
+
+    Raises:
+        SettingsError: the final rate is above the rate that is chosen for this number of steps.
+    """
+    weights = settings.weights
+    p_zero = [round(p * 256) for p in weights.stage_p_zero] or [weights.perturbation.p_zero] * 2
+    begins = [max(1, round(share * steps)) for share in settings.stages]
+    if len(begins) == 2 and begins[1] <= begins[0]:
+        begins[1] = begins[0] + 1
+    result = _common(settings, settings.chosen_rate(steps), steps, samples, batch)
+    result.queries = 1
+    result.clip = _q16(settings.step_clip)
+    result.stage_steps = tuple(begins)
+    result.stage_p_zero = tuple(p_zero)
+    return result
+
+
+def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
+    """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
+    if len(scales) < 2:
+        return None
+    relative = np.rint(scales / float(scales.max()) * 2**15)
+    return np.minimum(relative, 2**15 - 1).astype(np.int16)
+
+
+def _mantissas(factors: NDArray[np.float64]) -> tuple[NDArray[np.int16], int]:
+    """Returns factors as integers within +-32767 in units of 2^(exponent - 15), and the exponent."""
+    exponent = max(-255, min(255, math.frexp(float(np.abs(factors).max()))[1]))
+    return np.clip(np.rint(factors * 2.0 ** (15 - exponent)), -32767, 32767).astype(np.int16), exponent
+
+
+def _backward_program(
+    tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata
+) -> BackwardProgram | None:
+    """Returns the program that leads errors back to the tasks of an exact tail; None where none is needed."""
+    tail, kept = metadata.tail, backward_steps(tasks, metadata)
+    exact = {t.nodes.trainable: i for i, t in enumerate(tasks) if t.is_exact and t.nodes is not None}
+    if tail is None or not exact:
+        return None
+    steps = []
+    for step in kept:
+        layer, tensor, factors = None, None, np.array(step.factors)
+        if step.layer is not None:
+            nodes = tail.layers[step.layer]
+            layer, tensor = node_layer(nodes), nodes.trainable
+            scales = channel_scales(model, metadata, tensor)
+            factors = np.broadcast_to(scales, nodes.geometry["out_c"])
+        mantissas, exponent = _mantissas(factors) if factors.size else (None, 0)
+        own = step.kind, step.source, step.target, step.numbers
+        steps.append(BackwardStep(*own, layer, mantissas, exponent, tensor, step.segment))
+    fields = zip(tail.layers, tail.of_layers, strict=True)
+    return BackwardProgram(
+        tuple(steps),
+        tuple(ErrorField(f.count, f.at) for f in tail.fields),
+        {exact[n.trainable]: f for n, f in fields if n.trainable in exact},
+    )
+
+
+def _rules(settings: Settings) -> NodeRules:
+    all_rows = settings.exact.rows == (1.0, 1.0)
+    least, most = (0 if all_rows else round(share * 65535) for share in settings.exact.rows)
+    return NodeRules(
+        weight_clip=round(settings.weights.clip * 65536),
+        rule=NODE_RULES.index(settings.nodes.rule),
+        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact.rule],
+        exact_bits=settings.exact.bits,
+        weight_bits=settings.weights.bits,
+        rows_least=least,
+        rows_most=most,
+    )
+
+
+def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
+    """Returns the bytes of a sample's activation that enters a segment; 0 for the first segment."""
+    if segment == 0:
+        return 0
+    port = metadata.segments[segment].input_index("boundary")
+    assert port is not None
+    return math.prod(model.subgraphs[segment].inputs[port].shape) // metadata.batch
+
+
+def _placed(task: LoweredTask, model: Model, metadata: ZoMetadata) -> LoweredTask:
+    """Returns a task with the bytes of the activation that it begins with."""
+    if not task.perturbs_weights:
+        return task
+    return dataclasses.replace(task, boundary_bytes=_boundary_bytes(model, metadata, task.start_segment))
+
+
+def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
+    """Returns a run in the core's integers.
+
+    Args:
+        model: the ZO model.
+        metadata: the model's metadata.
+        settings: settings of the run, which `check_model` has checked.
+        steps: number of steps.
+        samples: number of samples in the training set.
+
+    Raises:
+        SettingsError: the settings do not fit the model.
+    """
+    batch = metadata.batch
+    if not settings.is_layerwise:
+        weights = sum(t.trained for t in metadata.trainable)
+        sizes = {"weights": weights, "blocks": len(metadata.blocks)}
+        numbers = weight_integers(settings, steps=steps, samples=samples, batch=batch, **sizes)
+        return LoweredRun(numbers, block_segments=tuple(block_segments(metadata)))
+    planned = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
+    own = step_multipliers(model)
+    multipliers = {(t := metadata.trainable[i]).name: own.get(t.name) for p in planned for i in p.tensors}
+    tasks = []
+    for task in planned:
+        task = _placed(task, model, metadata)
+        rule = settings.weights.rule if task.perturbs_weights else settings.nodes.rule
+        if task.is_exact:
+            scales = _relative_scales(channel_scales(model, metadata, task.tensors[0]))
+            task = dataclasses.replace(task, scales=scales)
+        elif rule == "gradient":
+            found = task_gain(task, settings, model, metadata)
+            task = dataclasses.replace(task, gain=found.gain)
+            names = (metadata.trainable[i].name for i in task.tensors)
+            multipliers |= dict(zip(names, found.multipliers, strict=True))
+        tasks.append(task)
+    return LoweredRun(
+        layerwise_integers(settings, steps=steps, samples=samples, batch=batch),
+        tuple(tasks),
+        _rules(settings),
+        first_segment(tasks),
+        _backward_program(tasks, model, metadata),
+        settings.snapshot_every,
+        multipliers,
+    )
+
+
+def lower_recorded(
+    model: Model, metadata: ZoMetadata, settings: CSettings, entries: Sequence[TaskEntry]
+) -> LoweredRun:
+    """Returns the run that a log has recorded, but for factors of its updates.
+
+    Args:
+        model: the ZO model that the log was recorded on, of any batch.
+        metadata: the model's metadata.
+        settings: settings in the log.
+        entries: tasks in the log; none for weight perturbation.
+    """
+    minibatch = int(settings.batch) * int(settings.parts)
+    settings = CSettings.from_buffer_copy(settings)
+    settings.batch, settings.parts = metadata.batch, minibatch // metadata.batch
+    if not entries:
+        return LoweredRun(settings, block_segments=tuple(block_segments(metadata)))
+    tasks = tuple(_placed(task, model, metadata) for task in recorded_tasks(entries, metadata))
+    return LoweredRun(settings, tasks, program=_backward_program(tasks, model, metadata))
