@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cortex_m.emulator import CORES, compile_objects, each
-from tflm_zo.firmware import ram
+from tflm_zo.firmware import sizes
 
 SIZES = {
-    "zo_node_task": ram._TASK_STRUCT,
-    "zo_tensor": ram._TENSOR_STRUCT,
-    "zo_snapshot_task": ram._SNAPSHOT_TASK_STRUCT,
+    "zo_node_task": sizes._TASK_STRUCT,
+    "zo_tensor": sizes._TENSOR_STRUCT,
+    "zo_snapshot_task": sizes._SNAPSHOT_TASK_STRUCT,
 }
 
 
