@@ -137,14 +137,14 @@ class Device:
         path = build(firmware) if path is None else path
         # A library that is loaded twice is the same, and has its globals once.
         path = path if own is None else shutil.copy(path, own / "device.so")
-        self._library = ctypes.CDLL(str(path))
+        self.library = ctypes.CDLL(str(path))
         for name in ("device_segment_model",):
-            getattr(self._library, name).restype = ctypes.c_void_p
-        self._library.device_arena_used.restype = ctypes.c_size_t
+            getattr(self.library, name).restype = ctypes.c_void_p
+        self.library.device_arena_used.restype = ctypes.c_size_t
         for name in ("device_step", "device_checksum", "device_log_bytes"):
-            getattr(self._library, name).restype = u32
+            getattr(self.library, name).restype = u32
         sizes = (u32 * 4)()
-        self._library.device_sizes(sizes)
+        self.library.device_sizes(sizes)
         self.arena_bytes, self.workspace_bytes, segments, blocks = sizes
         self.metadata = read_metadata(model)
         self.samples = Samples(data)
@@ -157,7 +157,7 @@ class Device:
             if port.role == "output" and port.index == loss.output
         )
         arrays = _model_arrays(firmware)
-        addresses = {self._library.device_segment_model(k) for k in range(segments * blocks)}
+        addresses = {self.library.device_segment_model(k) for k in range(segments * blocks)}
         self._models = {a: _model_at(a, arrays) for a in addresses}
         self._segments: dict[int, _Segment] = {}
         self._host = Host(Open(self._open), Invoke(self._invoke))
@@ -239,9 +239,9 @@ class Device:
     # --- what the trainer has -----------------------------------------------------------------------
 
     def _call(self, name: str, *arguments: Any) -> int:
-        self._library.device_set_host(self._host)
-        self._library.device_use_c(int(self.in_c))
-        status = int(getattr(self._library, name)(*arguments))
+        self.library.device_set_host(self._host)
+        self.library.device_use_c(int(self.in_c))
+        status = int(getattr(self.library, name)(*arguments))
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -272,7 +272,7 @@ class Device:
     @property
     def step(self) -> int:
         """Whole steps done."""
-        return int(self._library.device_step())
+        return int(self.library.device_step())
 
     def call_c(self, name: str, *arguments: Any) -> int:
         """What a function of the trainer in C gives.
@@ -281,26 +281,26 @@ class Device:
             name: without what all of them begin with.
             arguments: for ctypes.
         """
-        function = getattr(self._library, f"small_zo_trainer_{name}")
+        function = getattr(self.library, f"small_zo_trainer_{name}")
         function.restype = ctypes.c_size_t if name == "least_arena_bytes" else u32
         return self._call(f"small_zo_trainer_{name}", *arguments)
 
     def source_of(self, samples: Samples) -> Source:
         """Samples as C takes them."""
         source = Source()
-        self._library.device_source(ctypes.byref(samples.c), ctypes.byref(source))
+        self.library.device_source(ctypes.byref(samples.c), ctypes.byref(source))
         return source
 
     def log_of(self, store: Store) -> LogStore:
         """A store as C takes it."""
         log = LogStore()
-        self._library.device_store(ctypes.byref(store.c), ctypes.byref(log))
+        self.library.device_store(ctypes.byref(store.c), ctypes.byref(log))
         return log
 
     @property
     def arena_used(self) -> int:
         """As the network says it."""
-        return int(self._library.device_arena_used())
+        return int(self.library.device_arena_used())
 
     def set_log(self, store: Store | None) -> int:
         """From now on steps go into it, where the status is OK."""
@@ -327,7 +327,7 @@ class Device:
 
     def keep_best(self, yardstick: Samples, every: int) -> int:
         """Measures by other samples."""
-        self._yardstick = yardstick  # kept alive
+        self.yardstick = yardstick  # kept alive
         return self._call("device_keep_best", ctypes.byref(yardstick.c), u32(every))
 
     def restore_best(self) -> tuple[int, Any]:
@@ -348,7 +348,7 @@ class Device:
     @property
     def log_bytes(self) -> int:
         """Of the steps that are done (weight perturbation)."""
-        return int(self._library.device_log_bytes())
+        return int(self.library.device_log_bytes())
 
     def export_log(self, store: Store) -> int:
         """Writes what the log lacks."""
@@ -358,52 +358,52 @@ class Device:
 
     def begin_memory(self, memory: Memory) -> None:
         """Memory that somebody else has used."""
-        assert self._library.device_memory_begin(*map(u32, memory)), "no such store"
+        assert self.library.device_memory_begin(*map(u32, memory)), "no such store"
 
     def take_memory(self, other: Device) -> None:
         """The memory as another device leaves it, of the same kind."""
-        other._library.device_memory.restype = ctypes.c_void_p
-        self._library.device_memory_take(ctypes.c_void_p(other._library.device_memory()))
+        other.library.device_memory.restype = ctypes.c_void_p
+        self.library.device_memory_take(ctypes.c_void_p(other.library.device_memory()))
 
     def cut_power_in(self, operations: int) -> None:
         """Power fails while the memory does the operation of this number from now on; 0: never."""
-        self._library.device_memory_cut_in(u32(operations))
+        self.library.device_memory_cut_in(u32(operations))
 
     def fail_memory(self, after: int, operations: int) -> None:
         """After some operations of the memory, a number of them fail, and none behind them."""
-        self._library.device_memory_fail(u32(after), u32(operations))
+        self.library.device_memory_fail(u32(after), u32(operations))
 
     def power_on(self) -> None:
         """Nothing fails from now on."""
-        self._library.device_memory_power_on()
+        self.library.device_memory_power_on()
 
     def fail_memory_read(self, read: int) -> None:
         """The read of this number from now on fails, counted from 1; 0: none does."""
-        self._library.device_memory_fail_read(u32(read))
+        self.library.device_memory_fail_read(u32(read))
 
     def memory_content(self, count: int) -> bytes:
         """First bytes of what a mount would find in raw flash, whatever fails."""
         found = np.zeros(count, np.uint8)
-        assert self._library.device_memory_content(ctypes.c_void_p(found.ctypes.data), u32(count))
+        assert self.library.device_memory_content(ctypes.c_void_p(found.ctypes.data), u32(count))
         return found.tobytes()
 
     @property
     def memory_bytes(self) -> int:
         """Bytes that the store in memory has."""
-        return int(self._library.device_memory_bytes())
+        return int(self.library.device_memory_bytes())
 
     def record_operations(self) -> None:
         """From now on operations of the memory are counted, and can be cut at."""
-        self._library.device_memory_record()
+        self.library.device_memory_record()
 
     @property
     def operations(self) -> int:
         """How many there were."""
-        return int(self._library.device_memory_operations())
+        return int(self.library.device_memory_operations())
 
     def cut_power_at(self, operation: int) -> None:
         """The memory as if power had failed at an operation, counted from 0; one after the other."""
-        self._library.device_memory_cut_at(u32(operation))
+        self.library.device_memory_cut_at(u32(operation))
 
     def mount(self) -> int:
         """Finds what the memory has."""
@@ -416,13 +416,13 @@ class Device:
     @property
     def memory_faults(self) -> int:
         """What was done to the memory that no program may do."""
-        return int(self._library.device_memory_faults())
+        return int(self.library.device_memory_faults())
 
     def stored_log(self, plain_bytes: int) -> bytes:
         """The log in memory, without padding, of which so many bytes are known to be written."""
         for count in (4 * plain_bytes, plain_bytes):  # as long as it is with padding at most
             found = np.zeros(count, np.uint8)
-            if self._library.device_memory_read(ctypes.c_void_p(found.ctypes.data), u32(count)):
+            if self.library.device_memory_read(ctypes.c_void_p(found.ctypes.data), u32(count)):
                 break
         else:
             raise AssertionError("the log cannot be read")
@@ -481,7 +481,7 @@ class Device:
     @property
     def is_evaluating(self) -> bool:
         """Whether there is work for the fleet."""
-        return bool(self._library.device_is_evaluating())
+        return bool(self.library.device_is_evaluating())
 
     def work(self) -> None:
         """Does a part of it."""
@@ -490,7 +490,7 @@ class Device:
     @property
     def adoptions(self) -> int:
         """How often a place was gone over to."""
-        return int(self._library.device_adoptions())
+        return int(self.library.device_adoptions())
 
     def settle(self) -> int:
         """Applies what is pending."""
@@ -498,7 +498,7 @@ class Device:
 
     def checksum(self) -> int:
         """Of the weights as they are."""
-        return int(self._library.device_checksum())
+        return int(self.library.device_checksum())
 
     def evaluate(
         self, first: int = 0, count: int | None = None, of: Samples | None = None
@@ -537,12 +537,12 @@ class Device:
     @property
     def chosen(self) -> bool:
         """Whether the block is chosen."""
-        return bool(self._library.device_chosen())
+        return bool(self.library.device_chosen())
 
     def choice(self) -> bytes:
         """The choice's state."""
         state = ctypes.create_string_buffer(64)
-        self._library.device_choice(state)
+        self.library.device_choice(state)
         return state.raw
 
     def resume(self, choice: bytes) -> int:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE
+from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE, Device
 from device.runs import STEPS
 from device.structs import ActiveLog, Store
-from device.test_places_power_cuts import Line as TestLine
 from device.walk import EVERY, ROOM, UNKNOWN, FlashStore, Kept, Log, Run, Walk, given_weights, wanted
 from tflm_zo.core import fnv1a
 from tflm_zo.link import Link, LinkError, Load, PlaceKind, RefusedError, deploy, revert
@@ -21,7 +20,38 @@ from tflm_zo.link.protocol import Place as PlaceOnWire
 _RECORDS = 128
 
 
-class Line(TestLine):
+class MemoryLine:
+    """The host's port; the device answers at once, until its memory fails for good."""
+
+    def __init__(self, made: Device) -> None:
+        self._made, self._sent, self._come = made, bytearray(), bytearray()
+
+    def begin(self) -> None:
+        """The device starts again."""
+        assert self._made.init() == OK
+        assert self._made.mount() == OK
+        assert self._made.begin_link(None, self._sent.extend, places=True, buffer_bytes=80) == OK
+
+    @property
+    def in_waiting(self) -> int:
+        return len(self._come)
+
+    def read(self, size: int = 1, /) -> bytes:
+        data = bytes(self._come[:size])
+        del self._come[:size]
+        return data
+
+    def write(self, data: bytes, /) -> int:
+        self._sent.clear()
+        self._made.serve(data)
+        self._come += self._sent
+        return len(data)
+
+    def close(self) -> None:
+        self._come.clear()
+
+
+class Line(MemoryLine):
     """A port to a device that is set up by the walk."""
 
     def begin(self) -> None:

@@ -241,7 +241,7 @@ def test_a_yardstick_that_could_not_be_read_changes_nothing(name: str) -> None:
     """The run goes on with the one that it had, and so does its log."""
     made, store, other = device(name), Store(), Samples(yardstick())
     assert made.keep_best(Samples(yardstick()), 2) == OK
-    own = made._yardstick
+    own = made.yardstick
     other.fail_at(14)
     assert made.keep_best(other, 2) == SAMPLE
     assert made.set_log(store) == OK

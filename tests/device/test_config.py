@@ -11,7 +11,7 @@ import pytest
 
 from device.compiled import GCC
 from device.emulation import needs_compiler
-from device.runs import CLASSES, EACH_RUN, RUNS, WEIGHT_RUNS, desktop, generated, samples, zo_model
+from device.runs import CLASSES, EACH_RUN, RUNS, desktop, generated, samples, zo_model
 from helpers.models import MODELS
 from tflm_zo import load_model
 from tflm_zo.firmware import Firmware
@@ -42,7 +42,7 @@ def test_log_bytes_are_those_of_the_runs_log(name: str, tmp_path: Path) -> None:
     plain, measured = desktop(name).log, desktop(name, measure_every=2).log
     path = tmp_path / "log"
     path.write_bytes(measured)
-    log = Log.read(path) if name in WEIGHT_RUNS else Log.read(path)
+    log = Log.read(path)
     count = len(log.measurements)
     assert printed(made, tmp_path, "@LOG_BYTES(1u, 0u)", f"@LOG_BYTES(1u, {count}u)") == [
         len(plain),

@@ -1,16 +1,19 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A device's two places for runs, after what was in them before."""
+"""A device's two places for runs: after others were in them, and with power cut at every operation."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 
 import pytest
 
-from device.emulation import OK, ORDER, STORE, Device, needs_compiler
-from device.places_walk import Line
+from device.emulation import CACHED, DIRECT, OK, ORDER, RING, STORE, Device, Memory, needs_compiler
+from device.places_walk import Line, MemoryLine
 from device.runs import STEPS, desktop, device
 from device.structs import ActiveLog, Store
+from device.test_weights import run_from
+from helpers.examples import slow_but
 from tflm_zo.link import Link, LinkError, Load, PlaceKind, deploy, revert
 
 pytestmark = needs_compiler
@@ -130,3 +133,80 @@ def test_steps_behind_a_place_that_could_not_be_gone_over_to_are_gone_on_with() 
             assert line.begin_link(whole) == OK
             assert (link.hello().active, made.step) == (1, 1)
     assert failed > 2
+
+
+# --- power cuts -------------------------------------------------------------------------------------------
+
+
+NAMES = ("weight", "node")
+MEMORIES = {
+    "flash": Memory(RING, 12, 4096, 256, 1),
+    "flash of words": Memory(RING, 24, 2048, 256, 4),
+    "flash of doublewords": Memory(RING, 24, 2048, 128, 8),
+    "flash of flashwords": Memory(RING, 64, 1024, 64, 32),
+    "words": Memory(DIRECT, 12, 2048, 2048, 4),
+    "units of 8": Memory(DIRECT, 12, 2048, 2048, 8),
+    "cached units of 16": Memory(CACHED, 12, 2048, 2048, 16),
+    "units of 32": Memory(DIRECT, 12, 2048, 2048, 32),
+}
+#: At each operation; of how many one is gone on from to the end.
+CUTS, SAMPLED = 24, 53
+
+
+def weights_of(made: Device) -> bytes:
+    status, found = made.export_weights()
+    assert status == OK
+    return found
+
+
+def train(made: Device, steps: int) -> None:
+    while made.step < steps:
+        assert made.train_step()[0] == OK
+
+
+@pytest.mark.parametrize("memory", slow_but(("flash of doublewords", "words"), MEMORIES))
+@pytest.mark.parametrize("name", NAMES)
+def test_one_of_two_runs(name: str, memory: str) -> None:
+    wanted, given = desktop(name, 2), desktop(name).states[-1].weights
+    load = Load(PlaceKind.WEIGHTS, given)
+    made = device(name, 2)
+    made.begin_memory(MEMORIES[memory])
+    line, outcomes = MemoryLine(made), Counter[tuple[str, int]]()
+    line.begin()
+    train(made, 2)
+
+    def send(link: Link) -> None:
+        assert deploy(link, link.hello(), load).place == 2
+
+    def back(link: Link) -> None:
+        assert revert(link, link.hello()).place == 1
+
+    for action, runs in (
+        (send, (wanted.states[2].weights, given)),
+        (back, (given, wanted.states[2].weights)),
+    ):
+        assert weights_of(made) == runs[0]
+        with Link(lambda: line, timeout=2) as link:
+            made.record_operations()
+            action(link)
+            assert weights_of(made) == runs[1]
+            for operation in [n for n in range(made.operations) for _ in range(CUTS)]:
+                made.cut_power_at(operation)
+                line.begin()
+                outcomes[action.__name__, runs.index(weights_of(made))] += 1
+                if sum(outcomes.values()) % SAMPLED == 0:
+                    if weights_of(made) == runs[0]:
+                        action(link)
+                    assert weights_of(made) == runs[1]
+            # Of the last operation perhaps not all has arrived.
+            if weights_of(made) == runs[0]:
+                action(link)
+    train(made, STEPS)
+    assert weights_of(made) == wanted.states[-1].weights
+    with Link(lambda: line, timeout=2) as link:
+        assert revert(link, link.hello()).place == 2
+    train(made, STEPS)
+    assert weights_of(made) == run_from(name, given).states[-1].weights
+    assert made.memory_faults == 0
+    print(name, memory, dict(outcomes))
+    assert outcomes["send", 0] > 4 * CUTS and outcomes["back", 0] > 0

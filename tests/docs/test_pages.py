@@ -7,14 +7,17 @@ import re
 import runpy
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import typer
 
+from helpers.firmware_folders import firmware, zo_model
 from helpers.html_pages import contrast
-from helpers.pages import DOCS, README, REPOSITORY, pages
+from helpers.pages import DOCS, README, REPOSITORY, blocks, pages, run_command
 from tflm_zo.cli.app import app
 from tflm_zo.cli.option_names import OF_INJECT
+from tflm_zo.firmware import PLATFORMS, arena
 from tflm_zo.training.setting_names import every_name
 
 PAGES = pages()
@@ -148,10 +151,64 @@ def test_files_between_backticks_exist() -> None:
     sources = {source.name for source in (REPOSITORY / "ops").rglob("*") if source.is_file()}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        if page.parent.name != "platforms":  # those name files of the generated folder, see test_platforms.py
+        if page.parent.name != "platforms":  # those name files of the generated folder, see below
             missing = [name for name in path.findall(text) if not (REPOSITORY / name).exists()]
             assert missing == [], relative(page)
         assert set(re.findall(r"`(zo_\w+\.(?:h|c|cc))`", text)) <= sources, relative(page)
         if page.name == "README.md" and page.parts[len(REPOSITORY.parts)] in ("converters", "ops", "tflm_zo"):
             own = {source.name for source in page.parent.rglob("*") if source.is_file()}
             assert set(re.findall(r"`(\w+\.py)`", text)) <= own, relative(page)
+
+
+# --- docs/platforms: each page says what the generated folder says ----------------------------------------
+
+
+def test_every_platform_has_a_page() -> None:
+    assert {page.stem for page in (DOCS / "platforms").iterdir()} == set(PLATFORMS)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_page_says_what_the_generated_readme_says(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = DOCS / "platforms" / f"{platform}.md"
+    monkeypatch.chdir(tmp_path)
+    zo_model("node").save("lenet5.zo.tflite")
+    first, *others = blocks(page)
+    # Its bound: measuring takes a second.
+    with mock.patch.object(arena, "_recorded", return_value=None):
+        run_command(*first.commands)
+    folder = Path("lenet5_firmware")
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"--platform {platform}" in first.text and first.text.strip() in readme
+    said = {line.strip() for line in readme.splitlines()}
+    assert others
+    for block in others:
+        for line in block.text.splitlines():
+            assert line.strip() in said, line
+    rows = re.findall(r"^\| (`[^|]*`) \|", page.read_text(), re.M)
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(named) > 8
+    for name in named:
+        assert (folder / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    ("platform", "file", "option"),
+    [
+        ("cmake", "CMakeLists.txt", "option(TFLM_STRIP_ERROR_STRINGS"),
+        ("cmake", "CMakeLists.txt", "cmake_minimum_required(VERSION 3.18)"),
+        ("make", "small_zo.mk", "TFLM_STRIP_ERROR_STRINGS ?= 1"),
+        ("make", "small_zo.mk", "SMALL_ZO_BUILD_DIR ?= build/small_zo"),
+        ("make", "small_zo.mk", "SMALL_ZO_OPTIMIZE ?= -O2"),
+        ("arduino", "library.properties", "depends=Arduino_TensorFlowLite"),
+        ("arduino", "examples/small/small.ino", "Serial.begin(115200)"),
+        ("zephyr", "samples/small/prj.conf", "CONFIG_MAIN_STACK_SIZE=8192"),
+        ("esp-idf", "examples/small/sdkconfig.defaults", "CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192"),
+        ("esp-idf", "examples/small/sdkconfig.defaults", "CONFIG_ESP_TASK_WDT_INIT=n"),
+        ("esp-idf", "idf_component.yml", 'version: ">=1.3.3"'),
+        ("esp-idf", "idf_component.yml", 'version: ">=5.1"'),
+    ],
+)
+def test_options_that_pages_name_are_generated(platform: str, file: str, option: str) -> None:
+    assert option in firmware(platform).files[file]

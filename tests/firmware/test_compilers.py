@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Generated folders by every compiler, at every level, under flags that users have: no warning.
 
-tests/device/test_compilers.py runs such builds. The C++ sources are compiled against the headers that stand
+tests/device/test_runs.py runs such builds. The C++ sources are compiled against the headers that stand
 in for TFLM's there; tests/tflm_checkout/test_firmware_warnings.py has TFLM's own.
 """
 

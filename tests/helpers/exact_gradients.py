@@ -194,12 +194,7 @@ def layer_gradients(
     model: Model, x: NDArray[np.int8], errors: NDArray[np.float64]
 ) -> dict[str, NDArray[np.float64]]:
     """dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by the name of
-    its filter.
-
-    Args:
-        model: a plain model of batch 1.
-        x: samples.
-        errors: dL/dz of the logits z, [samples, classes].
+    its filter, by errors dL/dz of the logits z, [samples, classes].
     """
     import tensorflow as tf
 

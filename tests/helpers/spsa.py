@@ -12,8 +12,6 @@ from helpers.oracle import scalar
 from tflm_zo import Distribution, Rademacher
 from tflm_zo.runtime import Runtime
 
-__all__ = ["spsa_commands"]
-
 
 def spsa_commands(
     runtime: Runtime,
@@ -32,14 +30,7 @@ def spsa_commands(
 
         c_q = -learning_rate * (L(w + z) - L(w - z)) / 2 / queries      in LSB per unit of z
 
-    Args:
-        runtime: the model.
-        steps: number of steps.
-        queries: seeds per step.
-        learning_rate: LSB per nat.
-        seed: of the run.
-        distribution: default Rademacher of the model's whole headroom.
-        record: the (seed, coefficient) pairs of each step are appended to it.
+    `learning_rate` in LSB per nat; the (seed, coefficient) pairs of each step are appended to `record`.
     """
     z = distribution or Rademacher(runtime.metadata.headroom)
     pending: list[tuple[int, int]] = []

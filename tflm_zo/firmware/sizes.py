@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 # Structs of the C core, bytes.
-_TASK_STRUCT = 184
-_TENSOR_STRUCT = 40
-_SNAPSHOT_TASK_STRUCT = 32
+TASK_STRUCT = 184
+TENSOR_STRUCT = 40
+SNAPSHOT_TASK_STRUCT = 32
 _ERROR_FIELD_STRUCT = 16
 _BACKWARD_STRUCT = 24
 # zo_snapshot_header_bytes: of a run without tasks, and for each.
@@ -162,9 +162,9 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> int
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
     """Returns the bytes that `NodeTrainer` carves out of the workspace for a run."""
     samples, count = plan.minibatch, len(plan.tasks)
-    total = _eight(count * _TASK_STRUCT)
+    total = _eight(count * TASK_STRUCT)
     header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
-    scratch, tensors, labels = header // 2 + count * _SNAPSHOT_TASK_STRUCT // 4, 0, 0
+    scratch, tensors, labels = header // 2 + count * SNAPSHOT_TASK_STRUCT // 4, 0, 0
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
     values, kind = model_loss(loss).labels(loss.elements)
@@ -184,7 +184,7 @@ def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
     if plan.program is not None:
         total += _backward_bytes(plan.program, samples)
         scratch = max(scratch, plan.program.scratch_values)
-    return total + _eight(tensors * _TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
+    return total + _eight(tensors * TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
 
 
 def _backward_bytes(program: BackwardProgram, samples: int) -> int:

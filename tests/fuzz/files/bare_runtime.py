@@ -21,12 +21,7 @@ def values(rng: np.random.Generator, details: dict[str, Any]) -> Any:
 
 
 def run(path: str, name: str) -> None:
-    """Three inferences.
-
-    Args:
-        path: of the model.
-        name: ``builtin`` or ``reference``: LiteRT's optimized kernels, or its reference kernels.
-    """
+    """Three inferences by LiteRT's ``builtin`` (optimized) or ``reference`` kernels."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     kinds = {

@@ -125,15 +125,7 @@ class GraphFile:
     def operator(
         self, code: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", **fields: Any
     ) -> None:
-        """Adds an operator; -1 in ``inputs`` is an absent optional input.
-
-        Args:
-            code: its name in the schema, "CONV_2D" for example.
-            inputs: indices of tensors.
-            outputs: likewise.
-            options: the name of its options in the schema without "Options", "Conv2D" for example.
-            **fields: options that differ from the schema's defaults.
-        """
+        """Adds an operator by names of the schema, "CONV_2D" and "Conv2D"; -1 is an absent input."""
         if code not in self._codes:
             self._codes.append(code)
         op = schema.OperatorT()
@@ -156,14 +148,7 @@ class GraphFile:
         metadata: dict[str, bytes] | None = None,
         description: str = "tflm_zo test model",
     ) -> bytes:
-        """Returns the model's bytes.
-
-        Args:
-            outputs: the graph's outputs.
-            signature: key of a signature over all inputs and outputs (their names are ``in_<i>`` and
-                ``out_<i>``), or None for a model without signatures.
-            metadata: extra metadata entries.
-        """
+        """The model's bytes; `signature`: key of one over all inputs ``in_<i>``, and outputs, ``out_<i>``."""
         indices = [o.index if isinstance(o, Value) else o for o in outputs]
         graph = schema.SubGraphT()
         graph.name = "main"
