@@ -34,12 +34,12 @@ STATUS_WORDS: Final = 4
 
 
 def segment_key(number: int) -> str:
-    """Signature key and subgraph name of a segment."""
+    """Returns the signature key and subgraph name of a segment."""
     return f"segment_{number}"
 
 
 def skip_name(number: int) -> str:
-    """Signature name, in a later segment, of the boundary that entered a segment."""
+    """Returns the signature name, in a later segment, of the boundary that entered a segment."""
     return f"skip_{number}"
 
 

@@ -22,7 +22,7 @@ _INT32: Final = np.iinfo(np.int32)
 
 
 def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = None) -> Model:
-    """A copy of a classifier whose last FULLY_CONNECTED layer has outputs for more classes.
+    """Returns a copy of a classifier whose last FULLY_CONNECTED layer has outputs for more classes.
 
     The old classes' weights, biases and logits stay as they are, bit for bit. A new class has weights of
     zero, the median filter scale, and a bias that makes it improbable for every sample: the model answers as
@@ -88,7 +88,7 @@ def _layer(graph: Subgraph, logits: Tensor) -> Operator:
 
 
 def _followers(graph: Subgraph, logits: Tensor) -> list[Tensor]:
-    """The tensors behind the logits, which have one value per class too."""
+    """Returns the tensors behind the logits, which have one value per class too."""
     found: list[Tensor] = []
     pending = [logits]
     while pending:

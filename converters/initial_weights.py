@@ -20,7 +20,7 @@ WeightArray = npt.NDArray[Any]
 
 
 def initial_weights(model: Model) -> dict[str, WeightArray]:
-    """The initial weights of a ZO model's trainable filters, and its trainable biases.
+    """Returns the initial weights of a ZO model's trainable filters, and its trainable biases.
 
     Args:
         model: a ZO model; it is not changed.
@@ -74,13 +74,13 @@ def checked_weights(
 
 
 def _initial(graph: Subgraph) -> npt.NDArray[Any]:
-    """The constant initial weights of a segment, flat; empty where it has none."""
+    """Returns the constant initial weights of a segment, flat; empty where it has none."""
     tensors = [t for t in graph.tensors if t.name == constants.INITIAL and t.is_constant]
     return tensors[0].numpy().reshape(-1) if tensors else np.empty(0, np.int8)
 
 
 def with_initial_weights(model: Model, weights: Mapping[str, WeightArray]) -> Model:
-    """A ZO model that starts from other weights.
+    """Returns a ZO model that starts from other weights.
 
     Args:
         model: a ZO model; it is not changed.
@@ -106,13 +106,13 @@ def with_initial_weights(model: Model, weights: Mapping[str, WeightArray]) -> Mo
 
 
 def step_multipliers(zo_model: Model) -> dict[str, npt.NDArray[np.int32]]:
-    """Q31 factors per output channel, int32 [channels], by filter tensor name; empty where it has none."""
+    """Returns Q31 factors per output channel, int32 [channels], by filter tensor name; it may have none."""
     tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
     return {t.name.removesuffix(MULTIPLIER): t.numpy().copy() for t in tensors if t.name.endswith(MULTIPLIER)}
 
 
 def update_masks(zo_model: Model) -> dict[str, npt.NDArray[np.uint8]]:
-    """The masks of its filters as the C core reads them (``ops/core/weights/zo_mask.h``), by filter tensor.
+    """Returns the masks of its filters as the C core reads them (``ops/core/weights/zo_mask.h``), by tensor.
 
     Returns:
         Copies, uint8 [(weights + 7) // 8]: bit i % 8 of byte i // 8 says whether weight i is trained. Filters

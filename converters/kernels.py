@@ -210,20 +210,21 @@ _FILTER_INPUT = {B.CONV_2D: 1, B.DEPTHWISE_CONV_2D: 1, B.FULLY_CONNECTED: 1, B.T
 
 
 def filter_of(op: Operator) -> Tensor | None:
-    """The filter: a constant, or a variable in a ZO model; None where the operator has none."""
+    """Returns the filter, a constant or, in a ZO model, a variable; None where the operator has none."""
     kind = _kind(op)
     tensor = op.input(_FILTER_INPUT[kind]) if kind in _FILTER_INPUT else None
     return tensor if tensor is not None and (tensor.is_constant or tensor.is_variable) else None
 
 
 def _kind(op: Operator) -> int:
-    """The ``BuiltinOperator``; of an int16 layer the one that it stands for."""
+    """Returns the ``BuiltinOperator``; of an int16 layer the one that it stands for."""
     return B.FULLY_CONNECTED if op.code.name == FULLY_CONNECTED_16 else op.builtin
 
 
 def macs(op: Operator) -> int:
-    """Multiply-accumulates of one invoke, batch included; 0 for what does not multiply matrices. One of 16 by
-    8 bits counts as one.
+    """Returns the multiply-accumulates of an invoke, batch included; 0 where no matrices are multiplied.
+
+    One of 16 by 8 bits counts as one.
     """
     first, second = op.input(0), op.input(1)
     if first is None or second is None or not op.outputs:

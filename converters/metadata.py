@@ -356,7 +356,7 @@ class ZoMetadata:
         return [*sorted(read), segment] if segment else []
 
     def to_json(self) -> str:
-        """The metadata as JSON text, deterministic."""
+        """Returns the metadata as JSON text, deterministic."""
         own = dataclasses.asdict(self)
         content = {_HEADROOM if name == "headroom" else name: value for name, value in own.items()}
         if content["original"]["batch"] is None:

@@ -16,7 +16,7 @@ NEUTRAL: Final = 2**31 - 1
 def quantization_aware_multipliers(
     filters: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]]],
 ) -> list[npt.NDArray[np.int32]]:
-    """Factors (s_min / s)^2 per output channel, which make steps on integers steps on real weights.
+    """Returns factors (s_min / s)^2 per channel, which make steps on integers steps on real weights.
 
     A weight of integer value q stands for w = s q. One step of gradient descent on w with rate eta,
 
@@ -49,7 +49,7 @@ def quantization_aware_multipliers(
 
 
 def kernel_norm_multipliers(filters: Sequence[npt.NDArray[np.int8]]) -> list[int]:
-    """Factors ||w|| / sqrt(d) of each layer's step, relative to the largest.
+    """Returns factors ||w|| / sqrt(d) of each layer's step, relative to the largest.
 
     Kernel-wise normalization (QZO-FF, eq. 9) moves layer i along z_i / ||z_i|| ||w_i||. The norm of a random
     direction is sqrt(d) standard deviations, within 1 / sqrt(2 d), so this is a factor of the layer: the root

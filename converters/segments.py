@@ -19,7 +19,7 @@ from .passes.batch import rewrite_batch
 
 
 def extract_segment(model: Model, number: int, batch: int | None = None) -> Model:
-    """Segment ``number`` as a model with a single subgraph, for runtimes that only run the first one.
+    """Returns segment ``number`` as a model of one subgraph, for runtimes that only run the first one.
 
     Args:
         model: a ZO model (or any other: its subgraph); it is not changed.
@@ -87,7 +87,7 @@ _FRACTION, _MULTIPLIER, _MASK = 4, 8, 16
 
 
 def freeze(model: Model, trained: Collection[int]) -> list[Model]:
-    """The segments of a ZO model, each as a model of its own, that train some of its tensors only.
+    """Returns the segments of a ZO model, each as a model of its own, that train some of its tensors only.
 
     The others are constants with their initial values: they take no RAM, and runtimes may do with them what
     they do with constants. A segment that trains nothing has no weight operator. Random streams belong to the

@@ -57,7 +57,7 @@ class SparseRule:
         return cls(kind, share)  # type: ignore[arg-type] # checked above
 
     def select(self, values: npt.NDArray[np.int8], seed: int) -> npt.NDArray[np.bool_]:
-        """The weights that are trained.
+        """Chooses the weights that are trained.
 
         Args:
             values: a filter's weights, int8, flat.
@@ -86,7 +86,7 @@ class SparseRule:
 
 
 def _shuffled(count: int, seed: int) -> npt.NDArray[np.int64]:
-    """0..count-1 in an order that the seed decides, the same in every release of NumPy (splitmix64)."""
+    """Returns 0..count-1, ordered by the seed alike in every release of NumPy (splitmix64)."""
     step, mask = 0x9E3779B97F4A7C15, 2**64 - 1
     state = np.uint64((seed * 0xBF58476D1CE4E5B9 + step) & mask)
     z = state + np.arange(count, dtype=np.uint64) * np.uint64(step)

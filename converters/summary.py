@@ -19,7 +19,7 @@ from .passes.layer_names import operator_names, shown_name
 
 
 def summarize(model: Model, size: int) -> dict[str, Any]:
-    """The summary as numbers, strings, lists and dictionaries.
+    """Returns the summary as numbers, strings, lists and dictionaries.
 
     Args:
         model: plain or ZO model.
@@ -137,7 +137,7 @@ def _operator(segment: int, op: Operator, name: str) -> dict[str, Any]:
 
 
 def weights_of(model: Model) -> int:
-    """Weights of all filters, those that several operators share counted once."""
+    """Returns the number of weights of all filters; a shared filter counts once."""
     filters = {filter_of(op) for graph in model.subgraphs for op in graph.operators}
     return sum(tensor.size for tensor in filters if tensor is not None)
 

@@ -69,7 +69,7 @@ def widen_activations(model: Model, fraction: float) -> None:
 
 
 def _widened(graph: Subgraph) -> set[Tensor]:
-    """The activations that may change: sets of tensors that must agree, without those that cannot change."""
+    """Returns the activations that may change: tensors that must agree change together or not at all."""
     group: dict[Tensor, Tensor] = {}
 
     def root(tensor: Tensor) -> Tensor:

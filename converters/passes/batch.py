@@ -398,7 +398,7 @@ def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
 
 
 def set_batch(model: Model, batch: int) -> Model:
-    """A copy of a plain model for another batch size.
+    """Returns a copy of a plain model for another batch size.
 
     Args:
         model: one subgraph, batch size 1 (or already ``batch``); it is not changed.

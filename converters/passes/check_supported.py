@@ -23,7 +23,9 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. Mends what can be mended
     (`mend`), and fills ``plan.without_softmax``.
     """
-    _check_not_injected(model)
+    names = (op.code.name for graph in model.subgraphs for op in graph.operators)
+    if model.find_metadata(METADATA_NAME) is not None or any(n.startswith(OP_PREFIX) for n in names):
+        raise ConversionError("the model is a ZO model already; inject the int8 model it was made from")
     if not model.subgraphs:
         raise ConversionError("the model has no subgraph")
     _check_stateless(model.subgraphs if settings.signature is None else ())
@@ -43,22 +45,11 @@ def _check_stateless(graphs: Iterable[Subgraph]) -> None:
             )
 
 
-def _check_not_injected(model: Model) -> None:
-    names = (op.code.name for graph in model.subgraphs for op in graph.operators)
-    if model.find_metadata(METADATA_NAME) is not None or any(n.startswith(OP_PREFIX) for n in names):
-        raise ConversionError("the model is a ZO model already; inject the int8 model it was made from")
-
-
 def set_quantized_dimension(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Sets ``quantized_dimension`` to 0 on tensors of one dimension.
 
     Some converters leave the filter's number there on biases. TFLM does not look at it, but LiteRT refuses a
     model in which it is not below the tensor's rank.
-
-    Args:
-        model: model that is changed in place.
-        settings: settings, which this pass does not read.
-        plan: plan, which this pass does not read.
     """
     for graph in model.subgraphs:
         for tensor in graph.tensors:

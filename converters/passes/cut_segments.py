@@ -14,7 +14,7 @@ from ..model import Model, Operator, Signature, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..parts import part_by_slices, parts_of
 from ..settings import InjectSettings
-from .loss import choose_output, logits_of
+from .loss import logits_of, output_number
 from .plan import Plan, Port, Segment
 
 
@@ -80,7 +80,7 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
     if not graph.outputs:
         raise ConversionError("the model has no outputs")
     check_flow(graph)
-    logits, _ = logits_of(graph, choose_output(graph, loss_output))
+    logits, _ = logits_of(graph, graph.outputs[output_number(graph, loss_output)])
     found = [t for op in graph.operators for t in op.outputs]
     return [t.name for t in found if cut_reason(graph, t, logits) is None and graph.consumers().get(t)]
 

@@ -84,11 +84,6 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     _check(plan.loss, tensor, output)
 
 
-def choose_output(graph: Subgraph, wanted: int | str | None) -> Tensor:
-    """Returns the output that the loss belongs to, whose number ``output_number`` finds."""
-    return graph.outputs[output_number(graph, wanted)]
-
-
 def output_number(graph: Subgraph, wanted: int | str | None) -> int:
     """Returns the number of the output that the loss belongs to: the wanted one, else the first one behind a
     SOFTMAX or LOGISTIC, else the first one.
@@ -132,16 +127,12 @@ def _over_conversions(graph: Subgraph, tensor: Tensor, through_int8: bool = Fals
     producers = graph.producers()
     while (op := producers.get(tensor)) is not None and op.builtin in _CONVERSIONS:
         source = op.input(0)
-        if source is None or (tensor.type == TensorType.INT8 and _is_float(source)):
+        if source is None or (tensor.type == TensorType.INT8 and source.type == TensorType.FLOAT32):
             break
         if tensor.type == TensorType.INT8 and not through_int8 and not _squashed(producers, source):
             break
         tensor = source
     return tensor
-
-
-def _is_float(tensor: Tensor) -> bool:
-    return bool(tensor.type == TensorType.FLOAT32)
 
 
 def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:

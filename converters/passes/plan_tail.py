@@ -137,7 +137,7 @@ def _tail(graph: Subgraph, logits: Tensor, chosen: Sequence[Trainable]) -> Tail:
 
 
 def _layer(graph: Subgraph, trainable: Trainable) -> NodeLayer:
-    """A layer of a tail: what it computes is its nodes, but of the head's nothing of them is kept."""
+    """Returns a layer of a tail, whose nodes are its output; only the head's output is kept."""
     op = trainable.operators[0]
     try:
         if len(trainable.operators) > 1:

@@ -24,20 +24,11 @@ def rescale_bias(
     ratio: npt.NDArray[np.float64],
     changed: npt.NDArray[np.bool_],
 ) -> None:
-    """Requantizes an operator's bias to input scale * filter scale, which kernels take as its unit.
+    """Requantizes an operator's bias, absent or constant, to input scale * filter scale, the kernels' unit.
 
     A bias that other operators read as well is copied first; a buffer is replaced, never edited. Values that
-    int32 does not hold are clipped.
-
-    Args:
-        graph: graph of the operator.
-        op: with a bias that is absent or constant.
-        scales: scales of its filter from now on, [channels] or [1].
-        ratio: factor of each channel's bias, old filter scale / new filter scale, [channels].
-        changed: True for each channel whose scale has changed, bool [channels].
-
-    Raises:
-        ConversionError: the operator's input has no scale, which happens in a damaged model only.
+    int32 does not hold are clipped. ``ratio`` is old filter scale / new filter scale, [channels]; ``scales``
+    are the new ones, [channels] or [1]; ``changed`` tells the channels whose scale has changed.
     """
     data, bias = op.input(0), op.input(2)
     if bias is None:

@@ -65,7 +65,7 @@ def representative_samples(
 
 
 def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> list[Array]:
-    """Samples and batches one behind the other, for each input."""
+    """Joins samples and batches into an array for each input."""
     columns: list[list[Array]] = [[] for _ in shapes]
     for item in source:
         if isinstance(item, Mapping):
@@ -86,7 +86,7 @@ def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> li
 
 
 def _representative_labels(given: Any, data: list[Array], shape: Sequence[int | None]) -> Array:
-    """Labels for an output of this shape, which tells two classes where it is one number."""
+    """Returns labels for an output of this shape, which tells two classes where it is one number."""
     y = as_array(given, "y")
     check_count(y, len(data[0]), "x")
     found = class_labels(y, max(2, int(np.prod([n for n in shape[1:] if n is not None]))))
@@ -229,7 +229,7 @@ def to_int8(
 
 
 def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
-    """Accuracy of the first output of an int8 model on real-valued inputs, in LiteRT.
+    """Measures the accuracy of the first output of an int8 model on real-valued inputs, in LiteRT.
 
     Args:
         model: an int8 model of batch size 1.

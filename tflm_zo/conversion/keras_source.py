@@ -86,7 +86,7 @@ class KerasNames:
 
 
 def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: KerasNames) -> None:
-    """Inputs and outputs in the order of the Keras model; names without the converter's scopes."""
+    """Puts inputs and outputs in the order of the Keras model; names lose the converter's scopes."""
     graph = model.subgraphs[0]
     signature = next((s for s in model.signatures or () if s.subgraph is graph), None)
     names: dict[Tensor, str] = {}
@@ -119,7 +119,7 @@ _ENDPOINT: Final = "serving_default"
 
 
 def tensorflow_and_keras() -> tuple[Any, Any]:
-    """Imports them.
+    """Imports TensorFlow and Keras.
 
     Raises:
         ConversionError: TensorFlow is not installed, or Keras runs on another backend.
