@@ -93,56 +93,6 @@ def layer_outputs(
     return outputs_of(part, prepared(model, x), runtime, threads)
 
 
-class LayerWalk:
-    """All samples at one place of a model: the tensors that the rest of it reads.
-
-    Each operator runs once for each sample, however many layers are looked at on the way. The memory is that
-    of these tensors for all samples.
-
-    Args:
-        graph: graph of a plain int8 model. Operators that have not run may be changed on the way.
-        inputs: samples, as `tflm_zo.data.prepare_samples` returns them, [samples, ...] for each input.
-        runtime: name of the runtime that runs the operators.
-        threads: number of threads.
-    """
-
-    def __init__(
-        self, graph: Subgraph, inputs: Sequence[NDArray[Any]], runtime: str, threads: int = 1
-    ) -> None:
-        self._graph, self._runtime, self._threads = graph, runtime, threads
-        self._live = dict(zip(graph.inputs, inputs, strict=True))
-        self._next = 0
-
-    def before(self, layer: Operator) -> None:
-        """Runs all operators before a layer."""
-        position = self._graph.operators.index(layer)
-        todo = self._graph.operators[self._next : position]
-        self._next = position
-        if todo:
-            made = {t: None for op in todo for t in op.outputs}
-            kept = [t for t in made if self._is_read_later(t)]
-            if kept:
-                self._live.update(zip(kept, self._run(todo, kept), strict=True))
-        self._live = {t: values for t, values in self._live.items() if self._is_read_later(t)}
-
-    def output(self, layer: Operator) -> NDArray[np.int8]:
-        """Runs the layer that `before` has led to, and returns its output, int8 [samples, ...]."""
-        return self._run([layer], layer.outputs[:1])[0]
-
-    def after(self, layer: Operator, values: NDArray[np.int8]) -> None:
-        """Goes past the layer, whose output has these values."""
-        self._next += 1
-        self._live[layer.outputs[0]] = values
-
-    def _is_read_later(self, tensor: Tensor) -> bool:
-        return any(tensor in op.inputs for op in self._graph.operators[self._next :])
-
-    def _run(self, operators: list[Operator], outputs: Sequence[Tensor]) -> list[NDArray[Any]]:
-        inputs = [t for t in self._live if any(t in op.inputs for op in operators)]
-        part = Subgraph("part", [], inputs, list(outputs), operators)
-        return outputs_of(part, [self._live[t] for t in inputs], self._runtime, self._threads)
-
-
 Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Sums over the cells of images and each cell's pixels, as `moments.cell_sums` has them, of all samples."""
 
@@ -181,6 +131,9 @@ class Walk(Protocol):
 class SampleWalk:
     """Samples in one place.
 
+    Each operator runs once for each sample, however many layers are looked at on the way. The memory is that
+    of the tensors, for all samples, that the rest of the model reads.
+
     Args:
         model: plain model, whose layers are corrected.
         inputs: samples, as `prepared` returns them.
@@ -190,7 +143,9 @@ class SampleWalk:
 
     def __init__(self, model: Model, inputs: list[NDArray[Any]], runtime: str, threads: int = 1) -> None:
         self._graph, self._layers = model.subgraphs[0], corrected_layers(model)
-        self._walk = LayerWalk(self._graph, inputs, runtime, threads)
+        self._runtime, self._threads = runtime, threads
+        self._live = dict(zip(self._graph.inputs, inputs, strict=True))
+        self._next = 0  # operator
         self._values: NDArray[np.int8] = np.zeros((0, 1), np.int8)
         self.samples = len(inputs[0])
 
@@ -201,8 +156,15 @@ class SampleWalk:
     def moments(self, number: int) -> Moments:
         """See `Walk`."""
         layer = self._layers[number]
-        self._walk.before(layer)
-        self._values = self._walk.output(layer)
+        position = self._graph.operators.index(layer)
+        todo = self._graph.operators[self._next : position]
+        self._next = position
+        made = {t: None for op in todo for t in op.outputs}
+        kept = [t for t in made if self._is_read_later(t)]
+        if kept:
+            self._live.update(zip(kept, self._run(todo, kept), strict=True))
+        self._live = {t: values for t, values in self._live.items() if self._is_read_later(t)}
+        self._values = self._run([layer], layer.outputs[:1])[0]
         return moments_of(self._values)
 
     def cells(self) -> Cells | None:
@@ -218,7 +180,16 @@ class SampleWalk:
 
     def leave(self, number: int) -> None:
         """See `Walk`."""
-        self._walk.after(self._layers[number], self._values)
+        self._next += 1
+        self._live[self._layers[number].outputs[0]] = self._values
+
+    def _is_read_later(self, tensor: Tensor) -> bool:
+        return any(tensor in op.inputs for op in self._graph.operators[self._next :])
+
+    def _run(self, operators: list[Operator], outputs: Sequence[Tensor]) -> list[NDArray[Any]]:
+        inputs = [t for t in self._live if any(t in op.inputs for op in operators)]
+        part = Subgraph("part", [], inputs, list(outputs), operators)
+        return outputs_of(part, [self._live[t] for t in inputs], self._runtime, self._threads)
 
 
 class PartOfWalk:
