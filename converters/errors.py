@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exceptions of the converters."""
 
-from ..io.errors import OneLineError
+from ..io.errors import OneLineError, SettingsError
 
 
 class ConversionError(OneLineError):
@@ -9,6 +9,10 @@ class ConversionError(OneLineError):
 
     Nothing was written and no argument was changed where this is raised.
     """
+
+
+class InjectError(SettingsError, ConversionError):
+    """A setting of `inject` or `export_model` cannot be used."""
 
 
 class ConversionWarning(UserWarning):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .channel_statistics import STATISTICS_NAME
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
-from .errors import ConversionError
+from .errors import InjectError
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
@@ -80,7 +80,9 @@ def export_model(
     values.update(checked_weights(metadata, weights or {}, "weights"))
     rest = checked_weights(metadata, fractions or {}, "fractions")
     if rest and not re_range:
-        raise ConversionError("fractions: an int8 model has no place for them; they are for re_range")
+        raise InjectError(
+            "fractions", "be given only with new ranges, because an int8 model cannot hold them"
+        )
     batch = metadata.original.batch if batch is None else checked_integer(batch, "batch", 1, MOST_SAMPLES)
     before = model.referenced_buffers()
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from . import constants
 from .constants import MASK, MULTIPLIER
-from .errors import ConversionError
+from .errors import ConversionError, InjectError
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Subgraph
 
@@ -60,9 +60,7 @@ def checked_weights(
     result: dict[str, WeightArray] = {}
     for name, given in weights.items():
         if name not in known:
-            raise ConversionError(
-                f"{what}: `{name}` is no trainable filter tensor; there are: {', '.join(known)}"
-            )
+            raise InjectError(what, f"name trainable filter tensors ({', '.join(known)})", name)
         array: npt.NDArray[Any] = np.asarray(given)
         wanted = known[name].dtype, known[name].shape
         if (array.dtype, array.shape) != wanted:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..io.text import one_line
 from .check_kernel import MOST_CLASSES
-from .errors import ConversionError, ConversionWarning
+from .errors import ConversionWarning, InjectError
 from .kernels import CONVERSIONS, FILTER_OPERATORS
 from .model import Model, Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator as B
@@ -91,13 +91,10 @@ def _choose(model: Model, wanted: str | None) -> None:
     names |= {g.name: g for g in model.subgraphs if g.name and g not in names.values()}
     there = ", ".join(f"`{name}`" for name in names) or "none"
     if wanted is None and len(model.subgraphs) > 1:
-        raise ConversionError(
-            f"the model has {len(model.subgraphs)} subgraphs, of which one can be trained; choose "
-            f"signature={there}"
-        )
+        raise InjectError("signature", f"name one of {len(model.subgraphs)} subgraphs: {there}")
     if wanted is not None:
         if wanted not in names:
-            raise ConversionError(f"signature: the model has no `{wanted}`; there are: {there}")
+            raise InjectError("signature", f"be one of {there}", wanted)
         model.subgraphs = [names[wanted]]
         if model.signatures is not None:
             model.signatures = [s for s in model.signatures if s.subgraph is names[wanted]]

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypedDict, get_args
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ConversionError
+from .errors import InjectError
 from .sparse import SparseRule
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
@@ -63,11 +63,11 @@ def smallest_command(max_queries: int) -> int:
 def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else tuple(value)
     if any(not isinstance(item, str) or not item for item in items):
-        raise ConversionError(f"{what} takes names, not {value!r}")
+        raise InjectError(what, "be names", value)
     return items
 
 
-def last_number(wanted: str | Sequence[str]) -> int | None:
+def last_number(wanted: str | Sequence[str], setting: str = "layers") -> int | None:
     """Returns N of "last:N", and None for anything else.
 
     Raises:
@@ -77,7 +77,7 @@ def last_number(wanted: str | Sequence[str]) -> int | None:
         return None
     count = wanted[len("last:") :]
     if not count.isascii() or not count.isdigit() or int(count) < 1:
-        raise ConversionError(f'"last:N" takes a number of layers from 1 on, not {wanted!r}')
+        raise InjectError(setting, "have N >= 1 in 'last:N'", wanted)
     return int(count)
 
 
@@ -89,9 +89,7 @@ def blocks_number(wanted: str) -> int:
     """
     number, _, unit = ("1 " + wanted if wanted == "block" else wanted).partition(" ")
     if unit not in ("block", "blocks") or not number.isascii() or not number.isdigit() or int(number) < 1:
-        raise ConversionError(
-            f'expected a number of layers, "block" or "N blocks" with N from 1 on, not {wanted!r}'
-        )
+        raise InjectError("tail", "be a number of layers, 'block' or 'N blocks' with N >= 1", wanted)
     return int(number)
 
 
@@ -108,7 +106,7 @@ def checked_integer(value: Any, what: str, low: int, high: int) -> int:
         ConversionError: the value is no integer, or is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ConversionError(f"{what} must be an integer from {low} to {high}, not {value!r}")
+        raise InjectError(what, f"be an integer in {low}..{high}", value)
     return int(value)
 
 
@@ -233,12 +231,11 @@ class InjectSettings:
         self._check_layers()
         self._take("headroom", 0, 127)
         if 127 - self.headroom < SMALLEST_LIMIT:
-            raise ConversionError(
-                f"headroom={self.headroom} leaves weights of +-{127 - self.headroom}, fewer than 5 bits; "
-                f"use at most {127 - SMALLEST_LIMIT}"
+            raise InjectError(
+                "headroom", f"be at most {127 - SMALLEST_LIMIT}, to leave weights of 5 bits", self.headroom
             )
         if self.update_bits not in (8, 16):
-            raise ConversionError(f"update_bits must be 8 or 16, not {self.update_bits!r}")
+            raise InjectError("update_bits", "be 8 or 16", self.update_bits)
         for name, low, high in (
             ("update_bits", 8, 16),
             ("max_queries", 1, MAX_QUERIES),
@@ -253,7 +250,7 @@ class InjectSettings:
             self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)
         if self.loss not in LOSS_KINDS:
-            raise ConversionError(f"loss must be one of {', '.join(LOSS_KINDS)}, not {self.loss!r}")
+            raise InjectError("loss", f"be one of {', '.join(LOSS_KINDS)}", self.loss)
         if not isinstance(self.loss_output, str):
             self._take("loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
@@ -265,55 +262,55 @@ class InjectSettings:
         if not isinstance(self.trainable, str):
             object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
-            raise ConversionError('trainable names no layer; "none" makes a model without trainable layers')
+            raise InjectError(
+                "trainable", "name a layer, or be 'none' for a model without trainable layers", self.trainable
+            )
         if self.trainable == "none" and self.nodes == "auto":
             object.__setattr__(self, "nodes", ())
         if self.algorithm == "node" and not self.nodes and self.tail is None:
             object.__setattr__(self, "algorithm", "")
-        last_number(self.trainable)
-        if last_number(self.nodes) is None and self.nodes != "auto":
+        last_number(self.trainable, "trainable")
+        if last_number(self.nodes, "nodes") is None and self.nodes != "auto":
             object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
         if self.trainable == NODES and not self.nodes and self.tail is None:
-            raise ConversionError(
-                f'trainable "{NODES}" means the layers that carry nodes, but nodes names none'
-            )
+            raise InjectError("nodes", "name a layer where only layers with nodes are trainable", self.nodes)
         if self.parameters not in PARAMETERS:
             known = ", ".join(PARAMETERS)
-            raise ConversionError(f"parameters must be one of {known}, not {self.parameters!r}")
+            raise InjectError("parameters", f"be one of {known}", self.parameters)
         if self.blocks is not None:
             blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
-                raise ConversionError("blocks take a name and at least one layer each")
+                raise InjectError("blocks", "have a name and at least one layer each", self.blocks)
             object.__setattr__(self, "blocks", blocks)
 
     def _check_weights(self) -> None:
         """Checks the settings by which trainable weights differ from each other."""
         if isinstance(self.multipliers, str):
             if self.multipliers not in MULTIPLIER_KINDS:
-                raise ConversionError(
-                    f"multipliers are {' or '.join(map(repr, MULTIPLIER_KINDS))}, or factors by filter "
-                    f"tensor name, not {self.multipliers!r}"
+                raise InjectError(
+                    "multipliers",
+                    f"be {' or '.join(map(repr, MULTIPLIER_KINDS))}, or factors by filter tensor name",
+                    self.multipliers,
                 )
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
         drawn = isinstance(self.sparse, str) and SparseRule.parse(self.sparse).kind == "random"
         if self.sparse_seed and not drawn:
-            raise ConversionError("sparse_seed: only sparse `random:…` draws weights by it; leave it out")
+            raise InjectError("sparse_seed", "be 0 unless weights are chosen at random", self.sparse_seed)
         if self.sparse is not None and not isinstance(self.sparse, str):
             object.__setattr__(self, "sparse", dict(self.sparse))
         if self.sparse is not None and (self.nodes or self.tail is not None):
-            raise ConversionError(
-                "sparse: node perturbation and exact gradients train all weights of a layer"
+            raise InjectError(
+                "sparse", "be None where nodes or exact gradients train all weights of a layer", self.sparse
             )
         if self.parameters == "biases" and (self.sparse is not None or self.int16):
-            raise ConversionError('sparse, int16: parameters "biases" leaves no filter to train')
+            raise InjectError(
+                "parameters", "include weights where they are sparse or have 16 bits", self.parameters
+            )
         if self.int16 != LAST:
             object.__setattr__(self, "int16", _strings(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:
-            raise ConversionError(
-                f"int16: weights of 16 bits need update_bits 16, which gives them their fractions, "
-                f"not {self.update_bits}"
-            )
+            raise InjectError("update_bits", "be 16 where layers read weights of 16 bits", self.update_bits)
 
     def _take(self, name: str, low: int, high: int) -> None:
         if (value := getattr(self, name)) is not None:
@@ -324,13 +321,15 @@ class InjectSettings:
         for field in dataclasses.fields(self):
             if self.trainable == "none" and field.name in _OF_WEIGHTS:
                 if getattr(self, field.name) != field.default:
-                    raise ConversionError(
-                        f'{field.name}: trainable "none" leaves no weight to train; leave it out'
+                    raise InjectError(
+                        field.name,
+                        "be left out where no weight is trainable",
+                        getattr(self, field.name),
                     )
         if self.trainable == "none" and LAYERS in self.cuts:
-            raise ConversionError(f'cuts: trainable "none" leaves no layer that "{LAYERS}" cuts before')
+            raise InjectError("cuts", f"not be {LAYERS!r} where no layer is trainable", self.cuts)
         if self.loss == "none" and self.loss_output is not None:
-            raise ConversionError("loss_output: without a loss there is nothing that belongs to an output")
+            raise InjectError("loss_output", "be None without a loss", self.loss_output)
 
     @property
     def words(self) -> int:

@@ -9,10 +9,10 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ConversionError
+from .errors import ConversionError, InjectError
 
 SPARSE_FORMS: Final = '"top-k:NUMBER", "random:NUMBER" or "threshold:LSB"'
-_NUMBER: Final = "NUMBER is a share like 0.1 (0 < share <= 1.0, with a point) or a count like 100"
+_NUMBER: Final = "have a NUMBER that is a share like 0.1 (0 < share <= 1.0, with a point) or a count like 100"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,22 +38,22 @@ class SparseRule:
         """
         kind, _, number = text.partition(":")
         if kind not in ("top-k", "random", "threshold") or not number:
-            raise ConversionError(f"sparse is {SPARSE_FORMS}, or masks by filter tensor name, not {text!r}")
+            raise InjectError("sparse", f"be {SPARSE_FORMS}, or masks by filter tensor name", text)
         if number.isascii() and number.isdigit():
             count = int(number)
             if kind == "threshold" and not 1 <= count <= 127:
-                raise ConversionError(f"sparse: a threshold is 1 to 127 LSB, not {count}")
+                raise InjectError("sparse", "have a threshold of 1..127 LSB", count)
             if count < 1:
-                raise ConversionError(f"sparse: {text!r} selects nothing; {_NUMBER}")
+                raise InjectError("sparse", _NUMBER, text)
             return cls(kind, count)  # type: ignore[arg-type] # checked above
         if kind == "threshold":
-            raise ConversionError(f"sparse: a threshold is an integer from 1 to 127 LSB, not {number!r}")
+            raise InjectError("sparse", "have a threshold of 1..127 LSB", number)
         try:
             share = float(number)
         except ValueError:
             share = 0.0
         if not 0.0 < share <= 1.0:
-            raise ConversionError(f"sparse: {text!r} is out of range; {_NUMBER}")
+            raise InjectError("sparse", _NUMBER, text)
         return cls(kind, share)  # type: ignore[arg-type] # checked above
 
     def select(self, values: npt.NDArray[np.int8], seed: int) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from .. import constants
-from ..errors import ConversionError
+from ..errors import ConversionError, InjectError
 from ..model import Model, Operator, OperatorCode
 from ..model.schema import BuiltinOperator
 from ..settings import LAST, InjectSettings
@@ -58,21 +58,21 @@ def _chosen(settings: InjectSettings, filters: list[Trainable], plan: Plan) -> s
     if not settings.int16:
         return set()
     if not filters:
-        raise ConversionError("int16: the model has no trainable layer")
+        raise InjectError("int16", "be left out in a model without trainable filters", settings.int16)
     if settings.int16 == LAST:
         return {filters[-1]}
     chosen: set[Trainable] = set()
     for pattern in settings.int16:
         found = [t for t in filters if matches(t, pattern)]
         if not found:
-            raise unknown_layer("int16:", pattern, (t.layer for t in filters), plan, "trainable layer")
+            raise unknown_layer("int16", pattern, (t.layer for t in filters), plan, "trainable layer")
         chosen.update(found)
     return chosen
 
 
 def _check(trainable: Trainable, plan: Plan) -> None:
     def refuse(reason: str) -> ConversionError:
-        return ConversionError(f"int16: layer `{trainable.layer}` {reason}")
+        return InjectError("int16", f"not include layer `{trainable.layer}`, which {reason}")
 
     first = trainable.operators[0]
     if first.builtin != BuiltinOperator.FULLY_CONNECTED:

@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from .. import constants
-from ..errors import ConversionError
+from ..errors import ConversionError, InjectError
 from ..metadata import SOFTMAX_KINDS, ZoLoss
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
@@ -56,12 +56,13 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         kind = "cross_entropy" if logits in plan.without_softmax else _kind(graph, output, squashing)
     if squashing is not None and kind != "mse" and kind not in _SQUASHING[squashing.builtin]:
         fitting = ", ".join(f"`{name}`" for name in _SQUASHING[squashing.builtin])
-        raise ConversionError(f"loss `{kind}` does not fit {squashing.label}, choose {fitting} or `mse`")
+        raise InjectError("loss", f"be {fitting} or `mse` behind {squashing.label}", kind)
     tensor = _over_conversions(graph, output) if kind == "mse" else logits
     if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
-        raise ConversionError(
-            f"output `{output.name}`: there is no int8 tensor for the loss behind it (`{tensor.name}` is "
-            f"{tensor.type_name}); choose another one with loss_output"
+        raise InjectError(
+            "loss_output",
+            f"be an output of an int8 tensor (`{tensor.name}` is {tensor.type_name})",
+            output.name,
         )
     if not tensor.shape or tensor.shape[0] != settings.batch or not tensor.size:
         raise ConversionError(
@@ -95,16 +96,14 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
     if isinstance(wanted, str):
         found = [i for i, t in enumerate(graph.outputs) if t.name == wanted]
         if len(found) != 1:
-            raise ConversionError(
-                f"loss_output: {len(found)} outputs are called `{wanted}`; there are: {names}"
-            )
+            raise InjectError("loss_output", f"name one output, not {len(found)}, of {names}", wanted)
         return found[0]
     if wanted is None:
         squashed = (i for i, t in enumerate(graph.outputs) if logits_of(graph, t)[1] is not None)
         numbers = (i for i, t in enumerate(graph.outputs) if t.type in (TensorType.INT8, TensorType.FLOAT32))
         return next(squashed, next(numbers, 0))
     if wanted >= len(graph.outputs):
-        raise ConversionError(f"loss_output: there is no output {wanted}; there are: {names}")
+        raise InjectError("loss_output", f"be one of {names}", wanted)
     return wanted
 
 
@@ -158,18 +157,22 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     if is_vector:
         return "cross_entropy"
     classes = "`cross_entropy`, " if 2 <= math.prod(output.shape[1:]) == output.shape[-1] else ""
-    raise ConversionError(
-        f"output `{output.name}` of shape {list(output.shape)} does not tell the loss; choose loss="
-        f"{classes}`binary_cross_entropy` or `mse`"
+    raise InjectError(
+        "loss",
+        f"be {classes}`binary_cross_entropy` or `mse`, because output `{output.name}` of shape "
+        f"{list(output.shape)} fits several",
+        "auto",
     )
 
 
 def _check(loss: ZoLoss, tensor: Tensor, output: Tensor) -> None:
     if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or tensor.shape[-1] != loss.elements):
-        raise ConversionError(
-            f"cross-entropy needs one vector of at least two logits per sample; `{tensor.name}` has "
-            f"shape {list(tensor.shape)}; choose another loss_output, or loss=`mse`, whose targets have "
-            "the output's shape"
+        raise InjectError(
+            "loss_output",
+            f"be one vector of at least two logits per sample, not of shape {list(tensor.shape)}",
+            output.name,
+            "Choose another one, or",
+            give={"loss": "mse"},
         )
     if loss.elements > _LARGEST_ELEMENTS:
         raise ConversionError(f"output `{output.name}` has {loss.elements} values, at most 2^20 are possible")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import constants
-from ..errors import ConversionError
+from ..errors import ConversionError, InjectError
 from ..model import Buffer, Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
 from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
@@ -38,9 +38,7 @@ def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
         known = [t.name for t in filters]
         unknown = next((name for name in masks if name not in known), None)
         if unknown is not None:
-            raise ConversionError(
-                f"sparse: `{unknown}` is no trainable filter tensor; there are: {', '.join(known)}"
-            )
+            raise InjectError("sparse", f"name trainable filter tensors ({', '.join(known)})", unknown)
     for trainable in filters:
         if masks is None:
             selected = _by_rule(trainable, SparseRule.parse(str(settings.sparse)), settings.sparse_seed)
@@ -60,20 +58,22 @@ def _by_rule(trainable: Trainable, rule: SparseRule, seed: int) -> npt.NDArray[n
     try:
         return rule.select(values, seed << 16 | trainable.stream)
     except ConversionError as error:
-        raise ConversionError(f"sparse: layer `{trainable.layer}`: {error}") from None
+        raise InjectError("sparse", f"fit layer `{trainable.layer}`: {error}") from None
 
 
 def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     mask = np.asarray(mask)
     if mask.dtype != np.bool_ or mask.shape != trainable.tensor.shape:
-        raise ConversionError(
-            f"sparse: `{trainable.name}` needs bool {list(trainable.tensor.shape)}, "
-            f"not {mask.dtype} {list(mask.shape)}"
+        raise InjectError(
+            "sparse",
+            f"have a bool {list(trainable.tensor.shape)} for `{trainable.name}`, "
+            f"not {mask.dtype} {list(mask.shape)}",
         )
     if not mask.any():
-        raise ConversionError(
-            f"sparse: the mask of `{trainable.name}` selects nothing; leave the layer out of "
-            "the trainable ones"
+        raise InjectError(
+            "sparse",
+            f"select a weight of `{trainable.name}`",
+            fix="Or exclude the layer from the trainable ones",
         )
     return mask.reshape(-1)
 
@@ -99,9 +99,7 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     known = list(filters_of.values())
     for name in multipliers:
         if name not in known:
-            raise ConversionError(
-                f"multipliers: `{name}` is no trainable filter tensor; there are: {', '.join(known)}"
-            )
+            raise InjectError("multipliers", f"name trainable filter tensors ({', '.join(known)})", name)
     for trainable in plan.trainable:
         graph = plan.segments[trainable.segment].subgraph
         variable = trainable.tensor.copy()
@@ -157,12 +155,12 @@ def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[
 def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Tensor:
     values = np.asarray(values)
     if values.dtype != np.int32 or values.shape != (trainable.channels,):
-        raise ConversionError(
-            f"multipliers: `{name}` needs int32 [{trainable.channels}], "
-            f"not {values.dtype} {list(values.shape)}"
+        raise InjectError(
+            "multipliers",
+            f"have an int32 [{trainable.channels}] for `{name}`, not {values.dtype} {list(values.shape)}",
         )
     if np.any(values < 0):
-        raise ConversionError(f"multipliers: `{name}` has negative factors")
+        raise InjectError("multipliers", f"not be negative, as for `{name}`")
     return Tensor(
         f"{name}{constants.MULTIPLIER}",
         (trainable.channels,),

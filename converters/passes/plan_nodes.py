@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ..errors import ConversionError
+from ..errors import ConversionError, InjectError
 from ..kernels import macs
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
@@ -144,17 +144,19 @@ def _choose(
     last = last_number(wanted)
     if last is not None:
         if last > len(layers):
-            raise ConversionError(f"nodes: {wanted}: only {len(layers)} layers can carry any: {possible}")
+            raise InjectError(
+                "nodes", f"be at most {len(layers)} layers, which can carry nodes: {possible}", wanted
+            )
         return set([t for t in plan.trainable if t in layers][-last:])
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
         found = {t for t in plan.trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}
         if not found:
-            raise unknown_layer("nodes:", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
+            raise unknown_layer("nodes", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
         for t in found:
             if t not in layers:
-                raise ConversionError(
-                    f"nodes: layer `{t.layer}` cannot carry any: {reasons[t]}; possible: {possible}"
+                raise InjectError(
+                    "nodes", f"not include layer `{t.layer}`, which {reasons[t]}. Possible: {possible}"
                 )
         chosen |= found
     return chosen

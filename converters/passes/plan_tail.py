@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import ConversionError
+from ..errors import InjectError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import InjectSettings, blocks_number
@@ -29,7 +29,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if settings.tail is None:
         return
     if plan.loss_input is None:
-        raise ConversionError("tail: exact gradients need a loss")
+        raise InjectError("tail", "be None without a loss", settings.tail)
     graph, logits = model.subgraphs[0], plan.loss_input
     chosen = _chosen(graph, logits, settings.tail, plan)
     if _is_dense_chain(graph, logits, chosen):
@@ -45,8 +45,8 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
         most = next(
             (n for n in range(len(chosen) - 1, 0, -1) if _fits(graph, logits, plan.trainable[-n:])), 0
         )
-        advice = f"; the last {most} layers can be trained so" if most else ""
-        raise ConversionError(f"tail: {unfit}{advice}") from unfit
+        advice = f"Use the last {most} layers" if most else ""
+        raise InjectError("tail", f"have exact gradients: {unfit}", settings.tail, advice) from unfit
     plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]
     layers, program = plan.tail.layers, plan.tail.program
     looks_at = [t for t in program.looks_at if t is not None]
@@ -56,14 +56,14 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
 def _chosen(graph: Subgraph, logits: Tensor, wanted: int | str, plan: Plan) -> list[Trainable]:
     if isinstance(wanted, int):
         if wanted > len(plan.trainable):
-            raise ConversionError(f"tail: {wanted}: only {len(plan.trainable)} layers are trainable")
+            raise InjectError(
+                "tail", f"be at most {len(plan.trainable)}, the number of trainable layers", wanted
+            )
         return plan.trainable[-wanted:]
     number, forks = blocks_number(wanted), _forks(graph, logits)
     if number > len(forks):
-        have = (
-            f"{len(forks)} residual blocks" if forks else "no residual block (an ADD that joins two branches)"
-        )
-        raise ConversionError(f"tail: {wanted!r}: the model has {have}; give a number of layers")
+        have = f"{len(forks)} residual blocks (an ADD that joins two branches)"
+        raise InjectError("tail", f"be a number of layers in a model with {have}", wanted)
     behind = _depending_on(graph, forks[number - 1])
     return [t for t in plan.trainable if t.operators[0] in behind]
 

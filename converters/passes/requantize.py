@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..constants import OP_PREFIX
-from ..errors import ConversionError
+from ..errors import ConversionError, InjectError
 from ..kernels import FILTER_OPERATORS
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator
@@ -175,8 +175,9 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
     for op in trainable.operators:
         bias = op.input(2)
         if bias is not None and not bias.is_constant:
-            raise ConversionError(
-                f"{op.label}: bias `{bias.name}` is not a constant, so its filter cannot be requantized; "
-                "leave this layer out of the trainable ones or use headroom=0"
+            raise InjectError(
+                "headroom",
+                f"be 0, because {op.label} has a bias `{bias.name}` that is not a constant",
+                fix="Or exclude the layer from the trainable ones",
             )
         rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))

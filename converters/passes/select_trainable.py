@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ..errors import ConversionError
+from ..errors import ConversionError, InjectError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..settings import InjectSettings
 from .layer_names import layers_of
@@ -90,16 +90,19 @@ def matches(candidate: Trainable, pattern: str) -> bool:
 
 
 def unknown_layer(
-    what: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer"
+    setting: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer"
 ) -> ConversionError:
     """Returns the error of a pattern that fits none of the layers with these names."""
     unread = next((c for c in plan.unread if matches(c, pattern)), None)
     if unread is not None and plan.loss_input is not None:
-        return ConversionError(
-            f"{what} `{pattern}`: layer `{unread.layer}` {UNREAD} (`{plan.loss_input.name}`); loss_output "
-            "chooses the output that the loss belongs to"
+        return InjectError(
+            setting,
+            f"not include layer `{unread.layer}`, which {UNREAD} (`{plan.loss_input.name}`)",
+            pattern,
+            "Choose another output with",
+            give={"loss_output": ...},
         )
-    return ConversionError(f"{what} `{pattern}` fits no {kind}; there are: {', '.join(names)}")
+    return InjectError(setting, f"fit a {kind}: {', '.join(names)}", pattern)
 
 
 def _explicit_blocks(
@@ -110,7 +113,7 @@ def _explicit_blocks(
         for pattern in patterns:
             found = [c for c in candidates if matches(c, pattern)]
             if not found:
-                raise unknown_layer(f"block `{name}`: pattern", pattern, (c.layer for c in candidates), plan)
+                raise unknown_layer("blocks", pattern, (c.layer for c in candidates), plan)
             for candidate in found:
                 if block_of.setdefault(candidate, name) != name:
                     raise ConversionError(
@@ -143,7 +146,7 @@ def _choose(
         ]
         if not found:
             names = [*(c.layer for c in candidates), *dict.fromkeys(block_of.values())]
-            raise unknown_layer("trainable:", pattern, names, plan)
+            raise unknown_layer("trainable", pattern, names, plan)
         chosen.update(found)
     return [c for c in candidates if c in chosen]
 

@@ -46,7 +46,7 @@ def test_list(cli: Any) -> None:
     assert "gaussian:1" in text and "queries" in text and "--set NAME=VALUE" in text
     refused = cli("algorithms", "adam")
     assert refused.exit_code == 1
-    assert f"no 'adam'; there are {', '.join(ALGORITHMS)}" in refused.stderr
+    assert f"must be one of {', '.join(ALGORITHMS)}. Received: 'adam'" in refused.stderr
 
 
 @pytest.mark.parametrize("name", slow_but(("node", "weight", "elastic-zo", "fqt"), ALGORITHMS))
@@ -101,11 +101,11 @@ def test_what_settings_ask_of_a_plain_model(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--algorithm", "elastic-zo", "--set", "last=6"), "only 5 layers are trainable"),
-        (("--algorithm", "elastic-zo-int8", "--set", "update-bits=16"), "inject with --update-bits 8"),
-        (("--algorithm", "weight", "--set", "nodes=fc1"), "perturbs weights, not nodes"),
+        (("--algorithm", "elastic-zo", "--set", "last=6"), "`tail` must be at most 5, the number of"),
+        (("--algorithm", "elastic-zo-int8", "--set", "update-bits=16"), "Inject the original model with"),
+        (("--algorithm", "weight", "--set", "nodes=fc1"), "`--set nodes` must be left out, since algorithm"),
         (("--algorithm", "layer", "--set", "perturbation=rademacher:200"), "rademacher:200"),
-        (("--set", "nodes=last:0"), '"last:N" takes a number'),
+        (("--set", "nodes=last:0"), "`--set nodes` must have N >= 1 in 'last:N'"),
         (("--set", "exact.bits=5,4", "--set", "exact.rule=bits"), "three"),
     ],
 )

@@ -184,7 +184,7 @@ def test_output_is_not_overwritten_unasked(writing: Any, tmp_path: Path) -> None
     output.write_bytes(b"precious")
     result = writing(output)
     assert result.exit_code == 1
-    assert result.stderr == f"error: {output} exists; choose another name or replace it with --force\n"
+    assert result.stderr == f"error: {output} exists. Choose another name, or use `--force`.\n"
     assert output.read_bytes() == b"precious"
     assert writing(output, "--force").exit_code == 0
     assert output.read_bytes() != b"precious"

@@ -222,30 +222,30 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--choose-block", 0), "--choose-block: expected N or N:EPOCHS, got '0'"),
-        (("--choose-block", "2:0"), "--choose-block: expected N or N:EPOCHS, got '2:0'"),
-        (("--choose-block", "2:"), "--choose-block: expected N or N:EPOCHS, got '2:'"),
-        (("--choose-block", "2:1:1"), "--choose-block: expected N or N:EPOCHS, got '2:1:1'"),
-        (("--choose-block", "two"), "--choose-block: expected N or N:EPOCHS, got 'two'"),
-        (("--choose-block", 6), "--choose-block: expected 1..5"),
-        (("--choose-block", 2, "--held-out", 0), "--held-out: expected a share that leaves samples"),
-        (("--choose-block", 2, "--held-out", 2), "--held-out: expected 0..1"),
-        (("--choose-block", 2, "--epochs", 0), "--epochs: expected at least 1, got 0"),
-        (("--choose-block", 2, "--steps", 1, "--budget", 1000), "give one of them"),
-        (("--choose-block", 2, "--budget", 100), "the probes of 2 blocks take"),
+        (("--choose-block", 0), "`--choose-block` must be N or N:EPOCHS. Received: '0'"),
+        (("--choose-block", "2:0"), "`--choose-block` must be N or N:EPOCHS. Received: '2:0'"),
+        (("--choose-block", "2:"), "`--choose-block` must be N or N:EPOCHS. Received: '2:'"),
+        (("--choose-block", "2:1:1"), "`--choose-block` must be N or N:EPOCHS. Received: '2:1:1'"),
+        (("--choose-block", "two"), "`--choose-block` must be N or N:EPOCHS. Received: 'two'"),
+        (("--choose-block", 6), "`--choose-block` must be in 1..5, the number of trained layers (conv1"),
+        (("--choose-block", 2, "--held-out", 0), "`--held-out` must divide the 40 labelled samples into"),
+        (("--choose-block", 2, "--held-out", 2), "`--held-out` must be in 0..1"),
+        (("--choose-block", 2, "--epochs", 0), "`--epochs` must be at least 1. Received: 0"),
+        (("--choose-block", 2, "--steps", 1, "--budget", 1000), "`--steps` must be given without budget"),
+        (("--choose-block", 2, "--budget", 100), "`--budget` must be at least 441 forward equivalents: 364"),
         (
             ("--choose-block", 2, "--budget", "nan"),
-            "budget: expected forward equivalents above 0 and below 2^63, got nan",
+            "`--budget` must be forward equivalents above 0 and below 2^63. Received: nan",
         ),
         (
             ("--choose-block", 2, "--budget", "inf"),
-            "budget: expected forward equivalents above 0 and below 2^63, got inf",
+            "`--budget` must be forward equivalents above 0 and below 2^63. Received: inf",
         ),
-        (("--choose-block", 2, "--set", "layers=fc3"), "--choose-block: expected 1..1"),
-        (("--set", "layers=fc9"), "--set layers: no layer that is trained fits 'fc9'; there are conv1"),
-        (("--set", "layers=fc1,,fc2"), "--set layers: expected names of layers"),
-        (("--set", "layers=,"), "--set layers: expected names of layers"),
-        (("--set", "layers="), "--set: expected NAME=VALUE, got 'layers='"),
+        (("--choose-block", 2, "--set", "layers=fc3"), "`--choose-block` must be in 1..1, the number of"),
+        (("--set", "layers=fc9"), "`--set layers` must name trained layers (conv1, conv2, fc1, fc2, fc3)"),
+        (("--set", "layers=fc1,,fc2"), "`--set layers` must be names of layers separated by commas"),
+        (("--set", "layers=,"), "`--set layers` must be names of layers separated by commas"),
+        (("--set", "layers="), "`--set` must be NAME=VALUE. Received: 'layers='"),
     ],
 )
 def test_refused(
@@ -258,7 +258,7 @@ def test_refused(
 
 def test_refused_for_weight_perturbation(folder: Path) -> None:
     given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", "--algorithm", "weight", "--choose-block", 2)
-    refused(folder, *given, said="--choose-block is for layer-wise algorithms")
+    refused(folder, *given, said="`--choose-block` must be left out: weight moves all weights at once")
 
 
 def test_a_log_of_other_layers(folder: Path) -> None:

@@ -70,8 +70,11 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     for given, said in (
         (["--int16", "last,fc1"], "--int16 takes names of layers, or last alone, not 'last,fc1'"),
         (["--int16", "fc1,"], "--int16 takes names of layers, or last alone, not 'fc1,'"),
-        (["--int16", "conv1"], "--int16: layer `conv1` is a CONV_2D"),
-        (["--int16", "last", "--update-bits", 8], "--int16: weights of 16 bits need --update-bits 16"),
+        (["--int16", "conv1"], "`--int16` must not include layer `conv1`, which is a CONV_2D"),
+        (
+            ["--int16", "last", "--update-bits", 8],
+            "`--update-bits` must be 16 where layers read weights of 16 bits",
+        ),
     ):
         failed = cli(*INJECT, model, "-o", output, *given, "--force")
         assert failed.exit_code == 1 and said in failed.stderr
@@ -96,9 +99,9 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
         (["--block", "body"], "NAME=PATTERN"),
         (["--block", "b=conv", "--block", "b=fc"], "given twice"),
         (["--cut", "nowhere"], "nowhere"),
-        (["--headroom", "113"], "--headroom 113 leaves"),
-        (["--loss-output", "7"], "there is no output 7"),
-        (["--batch", "0"], "batch must be"),
+        (["--headroom", "113"], "`--headroom` must be at most 112, to leave weights of 5 bits"),
+        (["--loss-output", "7"], "`--loss-output` must be one of 0 `fc`"),
+        (["--batch", "0"], "`--batch` must be an integer in 1..1048576"),
     ],
 )
 def test_inject_refuses(cli: Any, model_file: Any, tmp_path: Path, options: list[str], said: str) -> None:
@@ -111,7 +114,7 @@ def test_inject_refuses(cli: Any, model_file: Any, tmp_path: Path, options: list
 
 def test_inject_takes_the_losses_that_there_are(model_file: Any, tmp_path: Path) -> None:
     command = (*INJECT, model_file(), "-o", tmp_path / "o", "--loss", "hinge")
-    wrong_usage(tmp_path, *command, said="no 'hinge'; there are auto, cross-entropy, floor-log2")
+    wrong_usage(tmp_path, *command, said="must be one of auto, cross-entropy, floor-log2")
 
 
 def test_inject_that_fails_at_its_end_leaves_no_file(
@@ -233,10 +236,10 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
     for arguments, said in [
         (["o.zo.tflite", "--weights", "absent.npz"], "absent.npz: cannot be read: No such file"),
         (["o.zo.tflite", "--weights", "text.npz"], "damaged"),
-        (["o.zo.tflite", "--weights", "one.npy"], "`x` is no trainable filter"),
+        (["o.zo.tflite", "--weights", "one.npy"], "`--weights` must name trainable filter tensors"),
         (["o.zo.tflite", "--weights", data_file("w.npz", nowhere=np.zeros(3, np.int8))], "nowhere"),
-        (["o.zo.tflite", "--batch", "0"], "batch must be"),
-        (["o.zo.tflite", "--fractions", "one.npy"], "--fractions: `x` is no trainable filter"),
+        (["o.zo.tflite", "--batch", "0"], "`--batch` must be an integer in 1..1048576"),
+        (["o.zo.tflite", "--fractions", "one.npy"], "`--fractions` must name trainable filter tensors"),
         ([model_file()], "no ZO model"),
     ]:
         result = cli("export", *arguments, "-o", "plain.tflite")

@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_given_up_the_cheapest_first(files: Path) -> None:
             *("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit)),
         )
         if result.exit_code:
-            assert f"needs {bytes_of:,} bytes, not {limit:,}" in result.output
+            assert f"must be at least {bytes_of:,} bytes for" in result.output
             break
         found = json.loads(result.stdout)
         assert found["ram_bytes"] <= limit
@@ -272,7 +272,7 @@ def test_settings_that_are_given_stay(files: Path) -> None:
     refused(
         files,
         *("firmware", "plain.tflite", "-o", "out", "--force", "--ram", str(needs - 1), *options),
-        said=f"ram: the run needs {needs:,} bytes, not {needs - 1:,}; train fewer layers",
+        said=f"must be at least {needs:,} bytes for the run. Received: {needs - 1}. Train fewer layers",
         last=True,
     )
 
@@ -300,31 +300,31 @@ def test_names(files: Path) -> None:
 REFUSALS: dict[str, tuple[list[Any], str]] = {
     "no file": (["none.tflite"], "none.tflite: No such file"),
     "not a model": (["d.npz"], "d.npz: not a .tflite model"),
-    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "inject with --headroom 1"),
-    "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "weight.zo.tflite carries no nodes"),
-    "no RAM": (["node.zo.tflite", "--ram", "some"], "--ram: expected bytes like 262144, 256K or 1M, got 's"),
-    "too little RAM": (["plain.tflite", "--ram", "4K"], "4 needs "),
+    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "Inject the original model with"),
+    "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "`--algorithm` must fit"),
+    "no RAM": (["node.zo.tflite", "--ram", "some"], "`--ram` must be bytes like 262144, 256K or 1M"),
+    "too little RAM": (["plain.tflite", "--ram", "4K"], "`--ram` must be at least 16,628 bytes for fc with"),
     "unknown setting": (
         ["weight.zo.tflite", "--set", "foo=1"],
-        "--set foo: algorithm weight has no such setting; it has ",
+        "`foo` must be a setting of algorithm weight: batch-size, learning-rate, final-learning-rate,",
     ),
     "another's setting": (
         ["weight.zo.tflite", "--set", "masked=true"],
-        "--set masked: algorithm weight has no",
+        "`--set masked` must be a setting of algorithm weight: batch-size, learning-rate,",
     ),
-    "no value": (["weight.zo.tflite", "--set", "seed"], "--set: expected NAME=VALUE, got 'seed'"),
-    "no setting": (["weight.zo.tflite", "--set", "=1"], "--set: expected NAME=VALUE, got '=1'"),
-    "twice": (["weight.zo.tflite", "--set", "seed=1", "--set", "seed=2"], "--set: seed is given twice"),
-    "no integer": (["weight.zo.tflite", "--set", "seed=x"], "--set seed: expected an integer, got 'x'"),
-    "no number": (["weight.zo.tflite", "--set", "decay=x"], "--set decay: expected a number, got 'x'"),
-    "no truth": (["node.zo.tflite", "--set", "masked=x"], "--set masked: expected true or false, got 'x'"),
+    "no value": (["weight.zo.tflite", "--set", "seed"], "`--set` must be NAME=VALUE. Received: 'seed'"),
+    "no setting": (["weight.zo.tflite", "--set", "=1"], "`--set` must be NAME=VALUE. Received: '=1'"),
+    "twice": (["weight.zo.tflite", "--set", "seed=1", "--set", "seed=2"], "`--set seed` must be given once"),
+    "no integer": (["weight.zo.tflite", "--set", "seed=x"], "`--set seed` must be an integer. Received: 'x'"),
+    "no number": (["weight.zo.tflite", "--set", "decay=x"], "`--set decay` must be a number. Received: 'x'"),
+    "no truth": (["node.zo.tflite", "--set", "masked=x"], "`--set masked` must be true or false. Received"),
     "out of range": (
         ["weight.zo.tflite", "--set", "batch-size=0"],
-        "--set batch-size: expected an integer in 1..",
+        "`--set batch-size` must be an integer in 1..1048576",
     ),
     "wrong word": (
         ["node.zo.tflite", "--set", "rule=foo"],
-        "--set nodes.rule: no 'foo'; there are rms, gradient",
+        "`--set nodes.rule` must be one of rms, gradient. Received: 'foo'",
     ),
     "of inject": (
         ["node.zo.tflite", "--set", "update-bits=8"],
@@ -332,27 +332,30 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     ),
     "name": (
         ["weight.zo.tflite", "--name", "9-x"],
-        "name: expected up to 48 letters, digits and underscores",
+        "`--name` must be up to 48 letters, digits and underscores, a letter first",
     ),
-    "no samples": (["weight.zo.tflite", "--samples", 0], "--samples: expected at least 1, got 0"),
+    "no samples": (["weight.zo.tflite", "--samples", 0], "`--samples` must be at least 1. Received: 0"),
     "too many": (["weight.zo.tflite", "--data", "d.npz", "--samples", 8], "--samples: d.npz has 7, got 8"),
-    "no epochs": (["weight.zo.tflite", "--epochs", 0], "--epochs: expected at least 1, got 0"),
-    "no steps": (["weight.zo.tflite", "--steps", 0], "--steps: expected at least 1, got 0"),
-    "both": (["weight.zo.tflite", "--steps", 5, "--epochs", 5], "--epochs, --steps: give one of them"),
+    "no epochs": (["weight.zo.tflite", "--epochs", 0], "`--epochs` must be at least 1. Received: 0"),
+    "no steps": (["weight.zo.tflite", "--steps", 0], "`--steps` must be at least 1. Received: 0"),
+    "both": (
+        ["weight.zo.tflite", "--steps", 5, "--epochs", 5],
+        "`--epochs` must be the only length of the run. Remove `--steps`",
+    ),
     "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
-    "blocks without data": (["node.zo.tflite", "--choose-block", 2], "--choose-block needs --data"),
-    "held out of nothing": (["node.zo.tflite", "--held-out", 0.5], "--held-out needs --choose-block"),
+    "blocks without data": (["node.zo.tflite", "--choose-block", 2], "`--choose-block` must be given with"),
+    "held out of nothing": (["node.zo.tflite", "--held-out", 0.5], "`--held-out` must be given with"),
     "no blocks": (
         ["node.zo.tflite", "--choose-block", "2:x"],
-        "--choose-block: expected N or N:EPOCHS, got '2:x'",
+        "`--choose-block` must be N or N:EPOCHS. Received: '2:x'",
     ),
     "too many blocks": (
         ["node.zo.tflite", "--data", "d.npz", "--choose-block", 9],
-        "--choose-block: expected 1..",
+        "`--choose-block` must be in 1..1, the number of trained layers (fc)",
     ),
     "blocks of all weights": (
         ["weight.zo.tflite", "--data", "d.npz", "--choose-block", 1],
-        "a block is chosen for layer-wise runs",
+        "`--choose-block` must be left out in runs of weight perturbation alone",
     ),
     "no folder": (["weight.zo.tflite", "-o", "no/out"], "no/out: the folder no does not exist"),
     "a file": (["weight.zo.tflite", "-o", "d.npz"], "d.npz is a file; name a folder"),
@@ -370,8 +373,8 @@ def test_refusals(case: str, files: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (("--platform", "iar"), "no 'iar'; there are cmake, make, arduino, zephyr, esp-idf"),
-        (("--algorithm", "adam"), "no 'adam'; there are node, weight"),
+        (("--platform", "iar"), "must be one of cmake, make, arduino, zephyr, esp-idf"),
+        (("--algorithm", "adam"), "must be one of node, weight"),
     ],
 )
 def test_wrong_usage(option: tuple[str, str], said: str, files: Path) -> None:
@@ -380,14 +383,14 @@ def test_wrong_usage(option: tuple[str, str], said: str, files: Path) -> None:
 
 def test_a_batch_that_does_not_divide(files: Path) -> None:
     zo_model("weight", batch=4).save("four.zo.tflite")
-    said = "--set batch-size: expected a multiple of the model's batch 4, got 6"
+    said = "`--set batch-size` must be a multiple of the model's batch 4. Received: 6"
     refused(files, "firmware", "four.zo.tflite", "-o", "out", "--set", "batch-size=6", said=said)
 
 
 def test_what_a_zo_model_has_no_choice_in_is_not_given_up(files: Path) -> None:
     for name in ("weight", "node"):
         told = "firmware", f"{name}.zo.tflite", "-o", "next", "--ram", "1K"
-        message = refused(files, *told, said="ram: ")
+        message = refused(files, *told, said="`--ram` must be at least ")
         assert "--set" not in message and "8-bit" not in message
 
 
@@ -395,14 +398,14 @@ def test_folders_that_are_there(files: Path) -> None:
     (files / "mine").mkdir()
     (files / "mine/notes.txt").write_text("mine")
     for more, said in (
-        ([], "mine exists; choose another name or replace it with --force"),
-        (["--force"], "mine is no generated firmware"),
+        ([], "mine exists. Choose another name, or use `--force`."),
+        (["--force"], "so it is no generated firmware"),
     ):
         refused(files, "firmware", "weight.zo.tflite", "-o", "mine", *more, said=said)
         assert [p.name for p in (files / "mine").iterdir()] == ["notes.txt"]
     done("weight.zo.tflite", "-o", "out")
-    refused(files, "firmware", "weight.zo.tflite", "-o", "out", said="replace it with --force")
+    refused(files, "firmware", "weight.zo.tflite", "-o", "out", said="Choose another name, or use `--force`")
     (files / "out/weight_zo_model.cc").write_text("// mine\n")
-    said = "out/weight_zo_model.cc was changed by hand, which --force would undo: move or delete it"
+    said = "out/weight_zo_model.cc was changed by hand. Move or delete it"
     refused(files, "firmware", "weight.zo.tflite", "-o", "out", "--force", said=said)
     assert (files / "out/weight_zo_model.cc").read_text() == "// mine\n"

@@ -102,10 +102,10 @@ def test_too_few_samples_are_all_trained_on(folder: Path) -> None:
 def test_held_out_refused(folder: Path) -> None:
     before = sorted(folder.iterdir())
     for options, said in (
-        ((0.5, "--validation", "d.npz"), "--held-out, --validation: give one of them"),
-        ((0.01,), "--held-out: expected a share that leaves samples"),
-        ((-0.1,), "--held-out: expected 0..1"),
-        ((1.5,), "--held-out: expected 0..1"),
+        ((0.5, "--validation", "d.npz"), "`--held-out` must be left out with --validation"),
+        ((0.01,), "`--held-out` must divide the 32 labelled samples"),
+        ((-0.1,), "`--held-out` must be in 0..1"),
+        ((1.5,), "`--held-out` must be in 0..1"),
     ):
         done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--held-out", *options, code=1)
         assert said in done.stderr

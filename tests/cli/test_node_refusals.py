@@ -51,27 +51,27 @@ def files(base: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return tmp_path
 
 
-NO_SUCH_SETTING = "has no such setting; it has batch-size, learning-rate, "
+SETTINGS = "batch-size, learning-rate, "
 OF_NODES = {
-    "scope=blocks": f"--set scope: algorithm node {NO_SUCH_SETTING}",
-    "clip=2": f"--set clip: algorithm node {NO_SUCH_SETTING}",
-    "last=1": f"--set last: algorithm node {NO_SUCH_SETTING}",
-    "sync-every=2": "--set sync-every would have no effect: snapshots are brought to the disk",
-    "rule=sign": "--set nodes.rule: no 'sign'; there are rms, gradient",
-    "gradient-norm=true": "--set nodes.gradient-norm would have no effect: only rule gradient",
-    "gradient-norm=false": "--set gradient-norm would have no effect: only rule gradient",
-    "quantization-aware=false": "--set quantization-aware would have no effect: only rule gradient",
-    "exact.bits=5,4,3": "--set exact.bits would have no effect: only rule bits",
-    "stages=0.5": "--set stages would have no effect: nothing changes between them",
-    "stages=0.5,a": "--set stages: expected numbers separated by commas",
-    "decay=0.5": "--set decay would have no effect: only schedule step",
+    "scope=blocks": f"`--set scope` must be a setting of algorithm node: {SETTINGS}",
+    "clip=2": f"`--set clip` must be a setting of algorithm node: {SETTINGS}",
+    "last=1": f"`--set last` must be a setting of algorithm node: {SETTINGS}",
+    "sync-every=2": "`--set sync-every` must be left out, since it would have no effect: snapshots are",
+    "rule=sign": "`--set nodes.rule` must be one of rms, gradient. Received: 'sign'",
+    "gradient-norm=true": "`--set nodes.gradient-norm` must be left out, since it would have no effect",
+    "gradient-norm=false": "`--set gradient-norm` must be left out, since it would have no effect: only",
+    "quantization-aware=false": "`--set quantization-aware` must be left out, since it would have no",
+    "exact.bits=5,4,3": "`--set exact.bits` must be left out, since it would have no effect: only rule bits",
+    "stages=0.5": "`--set stages` must be left out, since it would have no effect: nothing changes between",
+    "stages=0.5,a": "`--set stages` must be numbers separated by commas, or none",
+    "decay=0.5": "`--set decay` must be left out, since it would have no effect: only schedule step has them",
 }
 OF_WEIGHTS = {
-    "masked=false": f"--set masked: algorithm weight {NO_SUCH_SETTING}",
-    "last=1": f"--set last: algorithm weight {NO_SUCH_SETTING}",
-    "snapshot-every=5": "--set snapshot-every would have no effect: the log of weight perturbation alone",
-    "step-clip=2": "--set step-clip would have no effect: no step of a weight is clipped to it",
-    "perturbation=3": "--set perturbation: no '3'; there are rademacher:LSB",
+    "masked=false": f"`--set masked` must be a setting of algorithm weight: {SETTINGS}",
+    "last=1": f"`--set last` must be a setting of algorithm weight: {SETTINGS}",
+    "snapshot-every=5": "`--set snapshot-every` must be left out, since it would have no effect: the log of",
+    "step-clip=2": "`--set step-clip` must be left out, since it would have no effect: no step of a weight",
+    "perturbation=3": "`--set perturbation` must be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS]",
 }
 
 
@@ -95,14 +95,12 @@ def test_tasks_that_no_layer_is_left_for(setting: str, files: Path) -> None:
     """Of a ZO model that trains the layers with nodes alone."""
     zo = inject_all(MODELS["small_cnn"](), nodes="auto", trainable="nodes", batch=8)
     (files / "node.zo.tflite").write_bytes(zo.to_bytes())
-    said = (
-        f"--set {setting.split('=')[0]} would have no effect: no layer of the model is left for task weights"
-    )
+    said = f"`--set {setting.split('=')[0]}` must be left out, since it would have no effect: no layer of"
     refused(files, *_train(files, "new.tflite"), "--set", setting, said=said)
 
 
 def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
-    said = f"no 'adam'; there are {', '.join(ALGORITHMS)}"
+    said = f"must be one of {', '.join(ALGORITHMS)}. Received: 'adam'"
     for command in (_train(files, "new"), ["inject", files / "p.tflite", "-o", "new"]):
         wrong_usage(files, *command, "--algorithm", "adam", said=said)
 
@@ -112,34 +110,55 @@ def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
     [
         (
             ("--set", "queries=many"),
-            "--set queries: expected a number, auto, or LAYER=NUMBER separated by commas, got 'many'",
+            "`--set queries` must be a number, auto, or LAYER=NUMBER separated by commas. Received: 'many'",
         ),
-        (("--set", "queries=-1"), "got '-1'"),
-        (("--set", "queries=fc="), "got 'fc='"),
-        (("--set", "queries==3"), "got '=3'"),
-        (("--set", "queries=3,4"), "got '3,4'"),
-        (("--set", "queries=3", "--set", "queries=4"), "--set: queries is given twice"),
-        (("--set", "queries=auto,fc=4"), "got 'auto,fc=4'"),
-        (("--set", "queries=fc=3,fc=4"), "`fc` is given twice"),
-        (("--set", "queries=conv=3"), "no layer 'conv' is trained so; there are fc"),
-        (("--set", "queries=0"), "--set nodes.queries: expected an integer in 1..32, got 0"),
-        (("--set", "queries=fc=33"), "--set nodes.queries: expected an integer in 1..32, got 33"),
-        (("--set", "perturbation=0"), "--set nodes.perturbation: expected an integer in 1..127, got 0"),
-        (("--set", "perturbation=128"), "--set nodes.perturbation: expected"),
-        (("--set", "exact.rule=soft"), "--set exact.rule: no 'soft'; there are rms, bits, standardized"),
-        (("--set", "schedule=exponential"), "there are constant, linear, cosine, step"),
-        (("--learning-rate", "0"), "--learning-rate: expected"),
-        (("--learning-rate", "nan"), "--learning-rate: expected"),
+        (
+            ("--set", "queries=-1"),
+            "`--set queries` must be a number, auto, or LAYER=NUMBER separated by commas. Received: '-1'",
+        ),
+        (
+            ("--set", "queries=fc="),
+            "`--set queries` must be a number, auto, or LAYER=NUMBER separated by commas. Received: 'fc='",
+        ),
+        (
+            ("--set", "queries==3"),
+            "`--set queries` must be a number, auto, or LAYER=NUMBER separated by commas. Received: '=3'",
+        ),
+        (
+            ("--set", "queries=3,4"),
+            "`--set queries` must be a number, auto, or LAYER=NUMBER separated by commas. Received: '3,4'",
+        ),
+        (("--set", "queries=3", "--set", "queries=4"), "`--set queries` must be given once"),
+        (
+            ("--set", "queries=auto,fc=4"),
+            "`--set queries` must be a number, auto, or LAYER=NUMBER separated by commas. Received",
+        ),
+        (("--set", "queries=fc=3,fc=4"), "`--set queries` must contain `fc` once"),
+        (("--set", "queries=conv=3"), "`--set nodes.queries` must name layers that are trained so (fc)"),
+        (("--set", "queries=0"), "`--set nodes.queries` must be an integer in 1..32. Received: 0"),
+        (("--set", "queries=fc=33"), "`--set nodes.queries` must be an integer in 1..32. Received: 33"),
+        (("--set", "perturbation=0"), "`--set nodes.perturbation` must be an integer in 1..127. Received: 0"),
+        (("--set", "perturbation=128"), "`--set nodes.perturbation` must be an integer in 1..127"),
+        (
+            ("--set", "exact.rule=soft"),
+            "`--set exact.rule` must be one of rms, bits, standardized. Received: 'soft'",
+        ),
+        (("--set", "schedule=exponential"), "`--set schedule` must be one of constant, linear, cosine, step"),
+        (("--learning-rate", "0"), "`--learning-rate` must be in 1.52588e-05..128"),
+        (("--learning-rate", "nan"), "`--learning-rate` must be in 1.52588e-05..128"),
         (
             ("--learning-rate", "1", "--set", "final-learning-rate=2"),
-            "--set final-learning-rate: expected 0..1",
+            "`--set final-learning-rate` must be in 0..1",
         ),
-        (("--set", "step-clip=0"), "--set step-clip: expected"),
-        (("--set", "snapshot-every=0"), "--set snapshot-every: expected an integer"),
-        (("--batch-size", "12"), "multiple of the model's batch 8, got 12"),
+        (("--set", "step-clip=0"), "`--set step-clip` must be in 1.52588e-05..256"),
+        (("--set", "snapshot-every=0"), "`--set snapshot-every` must be an integer in 1..2147483648"),
+        (("--batch-size", "12"), "`--batch-size` must be a multiple of the model's batch 8. Received: 12"),
         (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
         (("--log", "run.zolog"), "run.zolog exists"),
-        (("--algorithm", "weight"), "up to 1 LSB, the model's headroom is 0"),
+        (
+            ("--algorithm", "weight"),
+            "`--set weights.perturbation` must move weights by at most the headroom 0 LSB, not by 1 LSB",
+        ),
     ],
 )
 def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
@@ -148,13 +167,26 @@ def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
 
 def test_other_refusals(files: Path) -> None:
     budget = ("train", "node.zo.tflite", "d.npz", "-o", "new", "--budget")
-    refused(files, *budget, 10, "--steps", 3, said="--steps, --budget: give one of them")
+    refused(files, *budget, 10, "--steps", 3, said="`--steps` must be given without budget")
     for value in ("0", "-5", "nan", "inf"):
-        refused(files, *budget, value, said="budget: expected forward equivalents above 0")
+        refused(files, *budget, value, said="`--budget` must be forward equivalents above 0 and below 2^63")
     # A step of 32 samples, and the prefix of 32: see test_budget.
-    refused(files, *budget, 30, "--held-out", 0, said="budget: one step takes 35 forward equivalents, got 30")
+    refused(
+        files,
+        *budget,
+        30,
+        "--held-out",
+        0,
+        said="`--budget` must be at least 35 forward equivalents, the cost of a step. Received: 30.0",
+    )
     weight = _train(files, "new.tflite", "weight.zo.tflite")
-    refused(files, *weight, "--algorithm", "node", said="weight.zo.tflite carries no nodes; give the plain")
+    refused(
+        files,
+        *weight,
+        "--algorithm",
+        "node",
+        said="weight.zo.tflite, which carries no nodes. Received: 'node'. Give the plain",
+    )
     said = "--set weights.queries: all layers are perturbed together, which takes one number"
     refused(files, *weight, "--set", "queries=fc=2", said=said)
 
@@ -167,7 +199,7 @@ def test_other_refusals(files: Path) -> None:
         (("--zo-model", "absent/z"), "the folder absent does not exist"),
         (("--zo-model", "run.zolog"), "run.zolog exists"),
         (("--log", "new.zo.tflite"), "--zo-model and --log are the same file"),
-        (("--batch-size", "0"), "--batch-size: expected an integer in 1..1048576, got 0"),
+        (("--batch-size", "0"), "`--batch-size` must be an integer in 1..1048576. Received: 0"),
         (("--validation", "windows.npz"), "windows.npz: x: expected samples of shape [8, 8, 1], got [24]"),
     ],
 )
@@ -180,7 +212,11 @@ def test_nothing_is_replaced_unasked(name: str, files: Path) -> None:
     for other in ("plain.tflite", "plain.zolog", "plain.zo.tflite"):
         if other != name:
             (files / other).unlink()
-    refused(files, *_train(files, "plain.tflite", "p.tflite"), said=f"{name} exists; choose another name or")
+    refused(
+        files,
+        *_train(files, "plain.tflite", "p.tflite"),
+        said=f"{name} exists. Choose another name, or use `--force`",
+    )
 
 
 @pytest.mark.parametrize("model", ["p.tflite", "node.zo.tflite"])
@@ -215,7 +251,12 @@ def test_logs_of_other_runs(files: Path) -> None:
     refused(files, *replay, said="of another model")
     replay = ("replay", files / "node.zo.tflite", files / "run.zolog", "-o", "new.tflite", "--steps")
     for steps in (-1, 4, 7):
-        refused(files, *replay, steps, said=f"the log has snapshots after 5 and 6 steps, got {steps}")
+        refused(
+            files,
+            *replay,
+            steps,
+            said=f"must have a snapshot after step {steps}. It has snapshots after steps 5 and 6",
+        )
 
 
 def test_resuming_another_plain_model(files: Path) -> None:
@@ -296,14 +337,17 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--algorithm", "weight", "--nodes", "fc"), "nodes: algorithm weight perturbs weights, not nodes"),
-        (("--nodes", "nowhere"), "nodes: `nowhere` fits no trainable layer; there are: conv, fc"),
+        (
+            ("--algorithm", "weight", "--nodes", "fc"),
+            "`--nodes` must be left out, since algorithm weight perturbs weights",
+        ),
+        (("--nodes", "nowhere"), "`--nodes` must fit a trainable layer: conv, fc"),
         (("--nodes", "auto,fc"), "--nodes auto and last:N cannot be combined"),
         (("--nodes", "fc,"), "--nodes takes names of layers"),
-        (("--nodes", "fc", "--trainable", "conv"), "`fc` fits no trainable layer; there are: conv"),
+        (("--nodes", "fc", "--trainable", "conv"), "`--nodes` must fit a trainable layer: conv"),
         (
             ("--algorithm", "weight", "--trainable", "nodes"),
-            'trainable "nodes" means the layers that carry nodes, but',
+            "`--nodes` must name a layer where only layers with nodes are trainable",
         ),
         (("--trainable", "nodes", "--trainable", "fc"), "cannot be combined"),
         (("--algorithm", "node", "--loss", "none"), "nodes need a loss"),
@@ -316,7 +360,11 @@ def test_inject(options: tuple[str, ...], said: str, files: Path) -> None:
 def test_inject_a_layer_that_cannot(files: Path) -> None:
     (files / "p.tflite").write_bytes(MODELS["two_inputs"]())
     command = ("inject", files / "p.tflite", "-o", "new.zo.tflite", "--nodes", "fc_features")
-    refused(files, *command, said="layer `fc_features` cannot carry any: reads the input `features`")
+    refused(
+        files,
+        *command,
+        said="`--nodes` must not include layer `fc_features`, which reads the input `features`; of the",
+    )
 
 
 def test_inspect_nodes_of_a_zo_model(files: Path) -> None:

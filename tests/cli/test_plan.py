@@ -135,13 +135,13 @@ def test_the_boards_are_listed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--board", "nano33"), "no 'nano33'; the closest is nano-33-ble"),
-        (("--ram", "lots"), "--ram: expected bytes like 262144, 256K or 1M, got 'lots'"),
-        (("--clock", "fast"), "--clock: expected a number like 80M or 30m, got 'fast'"),
-        (("--power", "0"), "--power: expected a number like 80M or 30m, got '0'"),
-        (("--cycles", "0"), "--cycles: expected a finite number above 0, got 0.0"),
-        (("--cycles", "inf"), "--cycles: expected a finite number above 0, got inf"),
-        (("--clock", "1e999"), "--clock: expected a finite number above 0, got inf"),
+        (("--board", "nano33"), "`--board` must be a known board. Received: 'nano33'"),
+        (("--ram", "lots"), "`--ram` must be bytes like 262144, 256K or 1M. Received: 'lots'"),
+        (("--clock", "fast"), "`--clock` must be a number like 80M or 30m. Received: 'fast'"),
+        (("--power", "0"), "`--power` must be a number like 80M or 30m. Received: '0'"),
+        (("--cycles", "0"), "`--cycles` must be a finite number above 0. Received: 0.0"),
+        (("--cycles", "inf"), "`--cycles` must be a finite number above 0. Received: inf"),
+        (("--clock", "1e999"), "`--clock` must be a finite number above 0. Received: inf"),
     ],
 )
 def test_bad_numbers_and_names_are_refused(arguments: tuple[str, ...], message: str) -> None:
@@ -149,7 +149,7 @@ def test_bad_numbers_and_names_are_refused(arguments: tuple[str, ...], message: 
 
 
 def test_an_unknown_core_is_wrong_usage() -> None:
-    wrong_usage(Path(), "plan", "lenet5.tflite", "--core", "z80", said="no 'z80'")
+    wrong_usage(Path(), "plan", "lenet5.tflite", "--core", "z80", said="Received: 'z80'")
 
 
 def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
@@ -173,7 +173,12 @@ def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
 
 
 def test_held_out_samples_belong_to_a_choice(tmp_path: Path) -> None:
-    refused(Path(), "plan", "lenet5.tflite", "--held-out", "0.2", said="--held-out needs --choose-block")
+    refused(Path(), "plan", "lenet5.tflite", "--held-out", "0.2", said="`--held-out` must be given with")
     refused(
-        Path(), "plan", "lenet5.tflite", "--choose-block", "9", said="expected 1..4, the number of layers"
+        Path(),
+        "plan",
+        "lenet5.tflite",
+        "--choose-block",
+        "9",
+        said="must be in 1..4, the number of trained layers",
     )

@@ -101,33 +101,69 @@ def test_a_name_with_a_task_adds_it() -> None:
 
 
 REFUSED: list[tuple[str, tuple[str, ...], str]] = [
-    ("poor-mans-training", ("queries=4",), "--set queries: say which, nodes.queries or weights.queries"),
-    ("elastic-zo", ("rule=bits",), "--set rule: say which, exact.rule or weights.rule"),
-    ("elastic-zo-int8", ("bits=3",), "--set bits: say which, exact.bits or weights.bits"),
-    ("node", ("foo=1",), "--set foo: algorithm node has no such setting; it has batch-size, learning-rate, "),
-    ("node", ("momentum_terms=1",), "--set momentum-terms: algorithm node has no such setting; it has "),
-    ("node", ("nodes.clip=1",), "--set nodes.clip: task nodes has no such setting; it has queries, "),
-    ("node", ("head.last=1",), "--set head.last: there is no task head; there are nodes, exact, weights"),
-    ("node", ("tasks=nodes",), "--set tasks: algorithm node has no such setting"),
-    ("node", ("algorithm=weight",), "--set algorithm: algorithm node has no such setting"),
-    ("node", ("seed=1", "seed=2"), "--set: seed is given twice"),
-    ("node", ("batch-size=16", "batch_size=16"), "--set: batch-size is given twice"),
-    ("node", ("rule=rms", "nodes.rule=rms"), "--set: rule and nodes.rule are the same setting"),
-    ("node", ("seed",), "--set: expected NAME=VALUE, got 'seed'"),
-    ("node", ("seed=",), "--set: expected NAME=VALUE, got 'seed='"),
-    ("node", ("=1",), "--set: expected NAME=VALUE, got '=1'"),
-    ("node", ("seed=1.5",), "seed: expected an integer, got '1.5'"),
-    ("node", ("decay=half",), "decay: expected a number, got 'half'"),
-    ("node", ("masked=perhaps",), "masked: expected true or false, got 'perhaps'"),
-    ("node", ("queries=3,fc1=2",), "queries: expected a number, auto, or LAYER=NUMBER separated by commas"),
-    ("node", ("queries=fc1=2,fc1=2",), "queries: `fc1` is given twice"),
-    ("node", ("layers=fc1,,fc2",), "layers: expected names of layers separated by commas, got 'fc1,,fc2'"),
-    ("weight", ("perturbation=2",), "perturbation: no '2'; there are rademacher:LSB"),
-    ("weight", ("perturbation=rademacher:x",), "perturbation: 'rademacher:x': "),
-    ("elastic-zo-int8", ("exact.bits=5,4",), "exact.bits: expected a number for each of three stages"),
-    ("elastic-zo-int8", ("exact.bits=5,4,x",), "exact.bits: expected integers separated by commas, or none"),
-    ("fqt", ("rows=0.1;1",), "rows: expected numbers separated by commas, or none, got '0.1;1'"),
-    ("node", ("schedule=slow",), "schedule: no 'slow'; there are constant, linear, cosine, step"),
+    ("poor-mans-training", ("queries=4",), "`queries` must name one task"),
+    ("elastic-zo", ("rule=bits",), "`rule` must name one task"),
+    ("elastic-zo-int8", ("bits=3",), "`bits` must name one task"),
+    (
+        "node",
+        ("foo=1",),
+        "`foo` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
+    ),
+    (
+        "node",
+        ("momentum_terms=1",),
+        "`momentum_terms` must be a setting of algorithm node: batch-size, learning-rate,",
+    ),
+    (
+        "node",
+        ("nodes.clip=1",),
+        "`nodes.clip` must be a setting of task nodes: queries, perturbation, rule, gradient-norm,",
+    ),
+    ("node", ("head.last=1",), "`head.last` must name a task of nodes, exact, weights"),
+    (
+        "node",
+        ("tasks=nodes",),
+        "`tasks` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
+    ),
+    (
+        "node",
+        ("algorithm=weight",),
+        "`algorithm` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
+    ),
+    ("node", ("seed=1", "seed=2"), "`--set seed` must be given once"),
+    ("node", ("batch-size=16", "batch_size=16"), "`--set batch-size` must be given once"),
+    ("node", ("rule=rms", "nodes.rule=rms"), "`nodes.rule` must be given once"),
+    ("node", ("seed",), "`--set` must be NAME=VALUE. Received: 'seed'"),
+    ("node", ("seed=",), "`--set` must be NAME=VALUE. Received: 'seed='"),
+    ("node", ("=1",), "`--set` must be NAME=VALUE. Received: '=1'"),
+    ("node", ("seed=1.5",), "`seed` must be an integer. Received: '1.5'"),
+    ("node", ("decay=half",), "`decay` must be a number. Received: 'half'"),
+    ("node", ("masked=perhaps",), "`masked` must be true or false. Received: 'perhaps'"),
+    ("node", ("queries=3,fc1=2",), "`queries` must be a number, auto, or LAYER=NUMBER separated by commas"),
+    ("node", ("queries=fc1=2,fc1=2",), "`queries` must contain `fc1` once"),
+    (
+        "node",
+        ("layers=fc1,,fc2",),
+        "`layers` must be names of layers separated by commas. Received: 'fc1,,fc2'",
+    ),
+    (
+        "weight",
+        ("perturbation=2",),
+        "`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB",
+    ),
+    (
+        "weight",
+        ("perturbation=rademacher:x",),
+        "`perturbation` must have numbers in range (invalid literal for int() with base 10: 'x')",
+    ),
+    ("elastic-zo-int8", ("exact.bits=5,4",), "`exact.bits` must be a number for each of three stages"),
+    ("elastic-zo-int8", ("exact.bits=5,4,x",), "`exact.bits` must be integers separated by commas, or none"),
+    ("fqt", ("rows=0.1;1",), "`rows` must be numbers separated by commas, or none. Received: '0.1;1'"),
+    (
+        "node",
+        ("schedule=slow",),
+        "`schedule` must be one of constant, linear, cosine, step. Received: 'slow'",
+    ),
 ]
 
 
@@ -152,7 +188,7 @@ def test_settings_of_inject() -> None:
     }
     assert parse_injection({"nodes": "last:2"}) == {"nodes": "last:2"}
     for given, said in (
-        ({"update_bits": "many"}, "--set update-bits: expected an integer, got 'many'"),
+        ({"update_bits": "many"}, r"`--set update-bits` must be an integer\. Received: 'many'"),
         ({"nodes": "fc1,"}, "--set nodes takes names of layers, not 'fc1,'"),
         ({"nodes": "auto,fc1"}, "--set nodes auto and last:N cannot be combined with others"),
     ):

@@ -115,7 +115,7 @@ def test_unknown_names_list_what_there_is(
     name: str, value: str, choices: tuple[str, ...], files: Path
 ) -> None:
     command = _train(files, "-o", files / "new.tflite", "--set", f"{name}={value}")
-    for said in (*choices, f"{name}: no '{value}'; there are "):
+    for said in (*choices, f"{name}` must be one of ", f"Received: '{value}'"):
         refused(files, *command, said=said)
 
 
@@ -130,7 +130,7 @@ def test_unknown_names_list_what_there_is(
 def test_unknown_choices_are_wrong_usage(
     option: str, value: str, choices: tuple[str, ...], files: Path
 ) -> None:
-    said = f"Invalid value for '{option}': no '{value}'; there are {', '.join(choices)}"
+    said = f"Invalid value for '{option}': must be one of {', '.join(choices)}. Received: '{value}'."
     wrong_usage(files, *_train(files, "-o", files / "new.tflite", option, value), said=said)
 
 
@@ -139,17 +139,26 @@ def test_unknown_choices_are_wrong_usage(
     [
         (
             ("--set", "perturbation=rademacher"),
-            "--set perturbation: no 'rademacher'; there are rademacher:LSB",
+            "`--set perturbation` must be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB",
         ),
-        (("--set", "perturbation=rademacher:0"), "--set perturbation: 'rademacher:0': mu"),
-        (("--set", "perturbation=rademacher:a"), "--set perturbation: 'rademacher:a'"),
+        (
+            ("--set", "perturbation=rademacher:0"),
+            "`--set perturbation` must have numbers in range (mu: expected 1..127, got 0)",
+        ),
+        (
+            ("--set", "perturbation=rademacher:a"),
+            "`--set perturbation` must have numbers in range (invalid literal for int() with base 10: 'a')",
+        ),
         (("--set", "perturbation=gaussian:-1"), "std: expected"),
-        (("--set", "perturbation=rademacher:3"), "up to 3 LSB, the model's headroom is 2"),
-        (("--learning-rate", "nan"), "--learning-rate: expected"),
-        (("--set", "clip=-1"), "--set weights.clip: expected"),
-        (("--set", "schedule=step", "--set", "decay=2"), "--set decay: expected 0..1"),
-        (("--steps", "0"), "steps: expected at least 1, got 0"),
-        (("--set", "sync-every=-1"), "--set sync-every: expected 0..4.29497e+09, got -1.0"),
+        (
+            ("--set", "perturbation=rademacher:3"),
+            "`--set weights.perturbation` must move weights by at most the headroom 2 LSB, not by 3 LSB",
+        ),
+        (("--learning-rate", "nan"), "`--learning-rate` must be in 1.52588e-05..16384"),
+        (("--set", "clip=-1"), "`--set weights.clip` must be in 0..16384"),
+        (("--set", "schedule=step", "--set", "decay=2"), "`--set decay` must be in 0..1"),
+        (("--steps", "0"), "`--steps` must be at least 1. Received: 0"),
+        (("--set", "sync-every=-1"), "`--set sync-every` must be in 0..4.29497e+09. Received: -1.0"),
         (("--log", "m.zo.tflite", "--force"), "--log and MODEL are the same file"),
         (("--log", "new.tflite"), "--log and -o are the same file"),
         (("--csv", "./d.npz", "--force"), "--csv and DATA are the same file"),
@@ -247,7 +256,12 @@ def test_logs_of_other_runs(files: Path) -> None:
 def test_steps_that_a_log_does_not_have(files: Path) -> None:
     command = ("replay", files / "m.zo.tflite", files / "run.zolog", "-o", files / "new.tflite", "--steps")
     for steps in (-1, STEPS + 1):
-        refused(files, *command, steps, said=f"the log has {STEPS} whole steps, got {steps}")
+        refused(
+            files,
+            *command,
+            steps,
+            said=f"must be in 0..{STEPS}, the whole steps of the log. Received: {steps}",
+        )
     refused(files, *command[:4], files / "run.zolog", "--force", said="-o and LOG are the same file")
 
 

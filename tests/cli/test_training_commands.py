@@ -242,10 +242,10 @@ def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--learning-rate", "-1"), "--learning-rate: expected"),
-        (("--set", "rule=adam"), "there are gradient, normalized, sign"),
+        (("--learning-rate", "-1"), "`--learning-rate` must be in"),
+        (("--set", "rule=adam"), "must be one of gradient, normalized, sign"),
         (("--batch-size", "12"), "multiple of the model's batch 8"),
-        (("--set", "queries=20"), "--max-queries 8"),
+        (("--set", "queries=20"), "`--max-queries 20`"),
     ],
 )
 def test_bad_settings_write_nothing(files: Path, arguments: tuple[str, ...], message: str) -> None:

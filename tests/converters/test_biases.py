@@ -157,8 +157,10 @@ def test_a_sparse_choice_is_one_of_weights() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ConversionError, match="parameters must be one of weights, biases, all"):
+    with pytest.raises(ConversionError, match="`parameters` must be one of weights, biases, all"):
         inject_all(lenet5(), nodes="*", parameters="both")
     for changes in ({"sparse": "top-k:0.1"}, {"int16": "last", "update_bits": 16}):
-        with pytest.raises(ConversionError, match='parameters "biases" leaves no filter to train'):
+        with pytest.raises(
+            ConversionError, match="`parameters` must include weights where they are sparse or have 16 bits"
+        ):
             inject_all(lenet5(), parameters="biases", **changes)

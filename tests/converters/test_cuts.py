@@ -221,7 +221,10 @@ def test_before_every_layer():
     assert len(same.segments) == 5
     with_nodes = read_metadata(inject_all(lenet5(), cuts=["layers"], nodes="last:2"))
     assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
-    with pytest.raises(ConversionError, match="nodes: last:9: only 5 layers can carry any"):
+    with pytest.raises(
+        ConversionError,
+        match="`nodes` must be at most 5 layers, which can carry nodes: conv1, conv2, fc1, fc2, fc3",
+    ):
         inject_all(lenet5(), nodes="last:9")
 
 

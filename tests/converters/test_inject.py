@@ -210,7 +210,7 @@ def test_multipliers() -> None:
     assert op.custom_options is not None
     assert op.custom_options[1] == 4 | 8
     for bad, message in [
-        ({"conv": factors}, "there are: conv/filter, fc/filter"),
+        ({"conv": factors}, r"`multipliers` must name trainable filter tensors \(conv/filter, fc/filter\)"),
         ({"conv/filter": factors[:3]}, r"int32 \[4\]"),
         ({"conv/filter": factors.astype(np.int64)}, "int64"),
         ({"conv/filter": -factors}, "negative"),
@@ -225,7 +225,7 @@ def test_multipliers() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"headroom": 113}, "fewer than 5 bits"),
+        ({"headroom": 113}, "`headroom` must be at most 112, to leave weights of 5 bits"),
         ({"headroom": -1}, "headroom"),
         ({"headroom": 2.0}, "headroom"),
         ({"update_bits": 4}, "update_bits"),
@@ -233,9 +233,12 @@ def test_multipliers() -> None:
         ({"max_queries": 33}, "max_queries"),
         ({"batch": 0}, "batch"),
         ({"batch": True}, "batch"),
-        ({"loss": "hinge"}, "loss must be"),
+        (
+            {"loss": "hinge"},
+            "`loss` must be one of auto, cross_entropy, floor_log2, binary_cross_entropy, mse, none",
+        ),
         ({"loss_output": -1}, "loss_output"),
-        ({"command_words": 29}, "command_words must be an integer from 30"),
+        ({"command_words": 29}, r"`command_words` must be an integer in 30\.\.16777216"),
         ({"trainable": ""}, "trainable"),
         ({"trainable": ()}, "trainable"),
         ({"trainable": "last:0"}, "last:N"),

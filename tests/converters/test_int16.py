@@ -106,12 +106,24 @@ def test_costs_are_those_of_the_plain_layer() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"int16": "conv1"}, "int16: layer `conv1` is a CONV_2D; only FULLY_CONNECTED"),
-        ({"int16": "last", "trainable": ["conv2"]}, "int16: layer `conv2` is a CONV_2D"),
-        ({"int16": "fc9"}, "int16: `fc9` fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
-        ({"int16": "fc1", "trainable": "last:1"}, "int16: `fc1` fits no trainable layer; there are: fc3"),
-        ({"int16": "last", "trainable": "none"}, "int16: the model has no trainable layer"),
-        ({"int16": "last", "nodes": "fc3"}, "int16: layer `fc3` carries nodes"),
+        (
+            {"int16": "conv1"},
+            "`int16` must not include layer `conv1`, which is a CONV_2D; only FULLY_CONNECTED takes weights",
+        ),
+        (
+            {"int16": "last", "trainable": ["conv2"]},
+            "`int16` must not include layer `conv2`, which is a CONV_2D; only FULLY_CONNECTED takes weights",
+        ),
+        ({"int16": "fc9"}, "`int16` must fit a trainable layer: conv1, conv2, fc1, fc2, fc3"),
+        ({"int16": "fc1", "trainable": "last:1"}, "`int16` must fit a trainable layer: fc3"),
+        (
+            {"int16": "last", "trainable": "none"},
+            "`int16` must be left out in a model without trainable filters",
+        ),
+        (
+            {"int16": "last", "nodes": "fc3"},
+            "`int16` must not include layer `fc3`, which carries nodes, which are perturbed instead of its",
+        ),
     ],
 )
 def test_refused(changes: dict[str, Any], message: str) -> None:
@@ -123,14 +135,19 @@ def test_too_many_inputs() -> None:
     g = GraphBuilder()
     x = g.input("x", [1, 65537])
     original = g.build([g.dense(x, "fc", 1, Activation.NONE)])
-    with pytest.raises(ConversionError, match="layer `fc` has 65537 inputs, 65536 at most"):
+    with pytest.raises(
+        ConversionError,
+        match="`int16` must not include layer `fc`, which has 65537 inputs, 65536 at most can have weights",
+    ):
         inject_all(original, int16="last", loss="mse")
 
 
 def test_settings() -> None:
-    with pytest.raises(ConversionError, match="int16: weights of 16 bits need update_bits 16.*not 8"):
+    with pytest.raises(
+        ConversionError, match=r"`update_bits` must be 16 where layers read weights of 16 bits\. Received: 8"
+    ):
         InjectSettings(int16="last", update_bits=8)
-    with pytest.raises(ConversionError, match="int16 takes names"):
+    with pytest.raises(ConversionError, match="`int16` must be names"):
         InjectSettings(int16=["fc1", ""])
     assert InjectSettings(int16="fc1").int16 == ("fc1",)
 

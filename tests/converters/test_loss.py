@@ -101,7 +101,10 @@ def test_loss_errors() -> None:
     g = GraphBuilder()
     x = g.conv(g.input("x", [1, 4, 4, 1]), "c", 3, activation=Activation.NONE)
     image = g.build([x])
-    with pytest.raises(ConversionError, match="choose loss"):
+    with pytest.raises(
+        ConversionError,
+        match=r"`loss` must be `binary_cross_entropy` or `mse`, because output `c` of shape \[1, 4, 4, 3\]",
+    ):
         inject_all(image)
     with pytest.raises(ConversionError, match="one vector of at least two"):
         inject_all(image, loss="cross_entropy")

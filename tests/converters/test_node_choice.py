@@ -50,7 +50,9 @@ def test_names_with_brackets_are_no_patterns() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ConversionError, match="means the layers that carry nodes, but nodes names none"):
+    with pytest.raises(
+        ConversionError, match="`nodes` must name a layer where only layers with nodes are trainable"
+    ):
         inject_all(MODELS["lenet5"](), trainable="nodes")
     g = GraphBuilder(1)
     x = g.depthwise(g.input("x", [1, 4, 4, 1]), "depthwise", multiplier=4)

@@ -70,31 +70,43 @@ def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
 
 def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], bytes], str, str]:
     told = re.escape(
-        f"`conv` cannot carry any: has the output `{name}` of shape {list(shape)}, which its window"
+        f"not include layer `conv`, which has the output `{name}` of shape {list(shape)}, which its window"
     )
-    return lambda: contradicting(name, shape), "conv", f"{told} does not give; possible: fc$"
+    return lambda: contradicting(name, shape), "conv", rf"{told} does not give. Possible: fc\.$"
 
 
 REFUSALS: dict[str, tuple[Any, str, str]] = {
     "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
     "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
     "columns that no pooling gives": contradictions("pool", (1, 2, 8, 4)),
-    "another output": ("two_outputs", "detect", "layer `detect` does not feed what the loss reads .`class`"),
+    "another output": (
+        "two_outputs",
+        "detect",
+        r"`nodes` must not include layer `detect`, which does not feed what the loss reads \(`class`\)",
+    ),
     "second input": (
         "two_inputs",
         "fc_features",
-        "reads the input `features`; of the model's inputs only the first is possible; possible: conv, "
+        "reads the input `features`; of the model's inputs only the first is possible. Possible: conv, "
         "fc_image, fc",
     ),
-    "unknown": ("lenet5", "fc9", "`fc9` fits no trainable layer; there are: conv1, conv2, fc1, fc2, fc3"),
-    "empty": ("lenet5", "", "nodes takes names"),
-    "shared filter": (shared_filter, "first", "`first` cannot carry any: shares its filter.*possible: fc$"),
-    "too long": (long_signal, "conv", "`conv` cannot carry any: has in_w = 5000, at most 4096.*possible: fc"),
+    "unknown": ("lenet5", "fc9", "`nodes` must fit a trainable layer: conv1, conv2, fc1, fc2, fc3"),
+    "empty": ("lenet5", "", "`nodes` must be names"),
+    "shared filter": (
+        shared_filter,
+        "first",
+        "`nodes` must not include layer `first`, which shares its filter with another layer",
+    ),
+    "too long": (
+        long_signal,
+        "conv",
+        "`nodes` must not include layer `conv`, which has in_w = 5000, at most 4096 are possible",
+    ),
     "samples that are merged": (
         lambda: sequence(True),
         "token",
-        r"`token` cannot carry any: has its input `merge` in shape \[5, 8\], which does not begin with the "
-        "batch 1; possible: fc",
+        r"not include layer `token`, which has its input `merge` in shape \[5, 8\], which does not begin"
+        "batch 1. Possible: fc",
     ),
 }
 
@@ -109,7 +121,7 @@ def test_refusals(name: str) -> None:
 def test_other_refusals() -> None:
     with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
         inject_all(lenet5(), nodes="auto", loss="none")
-    with pytest.raises(ConversionError, match="`conv1` fits no trainable layer; there are: fc2, fc3"):
+    with pytest.raises(ConversionError, match="`nodes` must fit a trainable layer: fc2, fc3"):
         inject_all(lenet5(), nodes="conv1", trainable="last:2")
     with pytest.raises(
         ConversionError,

@@ -230,7 +230,10 @@ def test_bias_that_is_no_constant() -> None:
         model.subgraphs[0].inputs[1].shape = (1, 8)
         return inject_all(model, loss="mse", headroom=headroom)
 
-    with pytest.raises(ConversionError, match="`late_bias` is not a constant"):
+    with pytest.raises(
+        ConversionError,
+        match="`headroom` must be 0, because FULLY_CONNECTED `fc` has a bias `late_bias` that is not a",
+    ):
         build(40)
     build(0)
 

@@ -67,7 +67,7 @@ def test_argument_is_not_changed_and_shape_signatures_are_fixed() -> None:
 
 @pytest.mark.parametrize("batch", [0, -1, 1.5, True, "4"])
 def test_batch_must_be_a_positive_integer(batch: Any) -> None:
-    with pytest.raises(ConversionError, match="batch must be"):
+    with pytest.raises(ConversionError, match=r"`batch` must be an integer in 1\.\.1048576"):
         set_batch(load_model(small_cnn()), batch)
 
 

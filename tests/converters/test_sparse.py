@@ -99,15 +99,33 @@ def test_text(text: str, rule: SparseRule) -> None:
         ("", "top-k:NUMBER"),
         ("top-k", "top-k:NUMBER"),
         ("top:0.1", "top-k:NUMBER"),
-        ("top-k:0", "selects nothing; NUMBER is a share"),
-        ("top-k:0.0", "out of range; NUMBER is a share"),
-        ("top-k:1.5", "out of range"),
-        ("random:-1", "out of range"),
-        ("random:nan", "out of range"),
-        ("random:many", "out of range"),
-        ("threshold:0", "1 to 127 LSB, not 0"),
-        ("threshold:128", "1 to 127 LSB, not 128"),
-        ("threshold:0.5", "an integer from 1 to 127 LSB"),
+        (
+            "top-k:0",
+            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+        ),
+        (
+            "top-k:0.0",
+            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+        ),
+        (
+            "top-k:1.5",
+            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+        ),
+        (
+            "random:-1",
+            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+        ),
+        (
+            "random:nan",
+            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+        ),
+        (
+            "random:many",
+            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+        ),
+        ("threshold:0", r"`sparse` must have a threshold of 1\.\.127 LSB\. Received: 0"),
+        ("threshold:128", r"`sparse` must have a threshold of 1\.\.127 LSB\. Received: 128"),
+        ("threshold:0.5", r"`sparse` must have a threshold of 1\.\.127 LSB"),
     ],
 )
 def test_bad_text(text: str, message: str) -> None:
@@ -116,9 +134,12 @@ def test_bad_text(text: str, message: str) -> None:
 
 
 def test_bad_seeds_and_nodes() -> None:
-    with pytest.raises(ConversionError, match="sparse_seed must be an integer"):
+    with pytest.raises(ConversionError, match=r"`sparse_seed` must be an integer in 0\.\.4294967295"):
         InjectSettings(sparse="random:0.5", sparse_seed=-1)
-    with pytest.raises(ConversionError, match="node perturbation and exact gradients train all weights"):
+    with pytest.raises(
+        ConversionError,
+        match="`sparse` must be None where nodes or exact gradients train all weights of a layer",
+    ):
         InjectSettings(sparse="random:0.5", nodes="auto")
 
 
@@ -143,7 +164,9 @@ def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
         else:
             assert np.array_equal(masks[t.name], sizes >= 60)
     if not sparse.startswith("random"):
-        with pytest.raises(ConversionError, match="sparse_seed: only sparse `random:…` draws weights by it"):
+        with pytest.raises(
+            ConversionError, match="`sparse_seed` must be 0 unless weights are chosen at random"
+        ):
             inject_all(MODELS[name](), sparse=sparse, sparse_seed=1)
         return
     seeds = [selected(inject_all(MODELS[name](), sparse=sparse, sparse_seed=s)) for s in (0, 1)]
@@ -181,11 +204,17 @@ def test_masks_of_ones_own() -> None:
         ("random:300", "layer `conv`: it has 36 weights, not 300"),
         (
             {"conv": np.ones((4, 3, 3, 1), bool)},
-            "`conv` is no trainable filter tensor; there are: conv/filter",
+            r"`sparse` must name trainable filter tensors \(conv/filter, fc/filter\)",
         ),
-        ({"conv/filter": np.ones(36, bool)}, r"needs bool \[4, 3, 3, 1\], not bool \[36\]"),
-        ({"conv/filter": np.ones((4, 3, 3, 1))}, "needs bool .* not float64"),
-        ({"conv/filter": np.zeros((4, 3, 3, 1), bool)}, "`conv/filter` selects nothing; leave the layer out"),
+        (
+            {"conv/filter": np.ones(36, bool)},
+            r"`sparse` must have a bool \[4, 3, 3, 1\] for `conv/filter`, not bool \[36\]",
+        ),
+        (
+            {"conv/filter": np.ones((4, 3, 3, 1))},
+            r"`sparse` must have a bool \[4, 3, 3, 1\] for `conv/filter`, not float64 \[4, 3, 3, 1\]",
+        ),
+        ({"conv/filter": np.zeros((4, 3, 3, 1), bool)}, "`sparse` must select a weight of `conv/filter`"),
     ],
 )
 def test_refusals(sparse: Any, message: str) -> None:

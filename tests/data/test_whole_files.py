@@ -50,7 +50,7 @@ def test_replaces(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"old")
     assert write_output(tmp_path / "f", b"new", force=True) == tmp_path / "f"
     assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"new"
-    with pytest.raises(FileExistsError, match="f exists; choose another name or replace it with force=True"):
+    with pytest.raises(FileExistsError, match="f exists. Choose another name, or use `force=True`"):
         write_output(tmp_path / "f", b"newer", force=False)
     assert (tmp_path / "f").read_bytes() == b"new"
 
@@ -60,7 +60,7 @@ def test_replaces(tmp_path: Path) -> None:
     [
         ("folder", IsADirectoryError, "folder is a folder; name a file"),
         ("absent/f", NotADirectoryError, "absent/f: the folder .*absent does not exist"),
-        ("file", FileExistsError, "file exists; choose another name or replace it with force=True"),
+        ("file", FileExistsError, "file exists. Choose another name, or use `force=True`"),
     ],
 )
 def test_what_cannot_be_written_is_said_before(

@@ -123,15 +123,15 @@ def test_refusals(model: Model) -> None:
     few = Data([X[:9]], Y[:9])
     unlabelled = Data([X], np.full(SAMPLES, -1, np.int32))
     for options, said in (
-        ({"data": None}, "chosen by label: expected data of 30 samples, got no data"),
-        ({"data": few}, "expected data of 30 samples, got 9"),
-        ({"search": BlockSearch(6)}, "blocks: expected 1..5, the number of layers that are trained"),
-        ({"search": BlockSearch(held_out=0.001)}, "held_out: expected a share that leaves samples"),
-        ({"data": unlabelled}, "held_out: expected a share that leaves samples"),
+        ({"data": None}, "`data` must be 30 samples with labels, because held-out samples judge a block"),
+        ({"data": few}, "Received: 9"),
+        ({"search": BlockSearch(6)}, "`blocks` must be in 1..5, the number of trained layers"),
+        ({"search": BlockSearch(held_out=0.001)}, "`held_out` must divide the"),
+        ({"data": unlabelled}, "`held_out` must divide the"),
     ):
         with pytest.raises(SettingsError, match=re.escape(said)):
             generated(model, **options)
-    with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs, not for weight"):
+    with pytest.raises(SettingsError, match="`blocks` must be left out in runs of weight perturbation alone"):
         generate_firmware(
             zo_model("weight"),
             Settings(tasks=(Weights(),), batch_size=64),
@@ -145,10 +145,10 @@ def test_refusals(model: Model) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"blocks": 0}, "blocks: expected an integer in 1.."),
-        ({"epochs": 0}, "epochs: expected an integer in 1.."),
-        ({"held_out": 1.5}, "held_out: expected"),
-        ({"held_out": float("nan")}, "held_out: expected"),
+        ({"blocks": 0}, "`blocks` must be an integer in 1.."),
+        ({"epochs": 0}, "`epochs` must be an integer in 1.."),
+        ({"held_out": 1.5}, "`held_out` must be in 0..1"),
+        ({"held_out": float("nan")}, "`held_out` must be in 0..1"),
     ],
 )
 def test_ranges(given: dict[str, Any], said: str) -> None:

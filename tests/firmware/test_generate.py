@@ -238,8 +238,8 @@ def test_models_that_cannot_be_trained() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "said"),
     [
-        ("weight", Settings(batch_size=4), "no nodes: inject it with nodes"),
-        ("node", Settings(tasks=(Weights(),), batch_size=4), "headroom is 0; inject with headroom=1"),
+        ("weight", Settings(batch_size=4), "`model` must carry nodes"),
+        ("node", Settings(tasks=(Weights(),), batch_size=4), "Inject the original model with `headroom=1`"),
     ],
 )
 def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None:
@@ -248,14 +248,14 @@ def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None
 
 
 def test_settings_that_do_not_fit() -> None:
-    with pytest.raises(SettingsError, match="multiple of the model's batch 4, got 6"):
+    with pytest.raises(SettingsError, match="multiple of the model's batch 4. Received: 6"):
         generate_firmware(
             zo_model("weight", batch=4), Settings(tasks=(Weights(),), batch_size=6), steps=3, samples=5
         )
     for bad in ({"steps": 0, "samples": 5}, {"steps": 3, "samples": 0}, {"steps": 2**32, "samples": 5}):
-        with pytest.raises(SettingsError, match=r"(steps|samples): expected 1\.\.4294967295, got"):
+        with pytest.raises(SettingsError, match=r"`(steps|samples)` must be in 1\.\.4294967295"):
             generate_firmware(zo_model("weight"), **bad)
-    with pytest.raises(SettingsError, match=r"steps: expected 1\.\.33554432, got 33554433: a device's log"):
+    with pytest.raises(SettingsError, match=r"`steps` must be in 1\.\.33554432, because a device's store"):
         generate_firmware(zo_model("weight"), steps=2**25 + 1, samples=5)
-    with pytest.raises(SettingsError, match="no 'iar'; there are cmake, make, arduino, zephyr, esp-idf"):
+    with pytest.raises(SettingsError, match="`platform` must be one of cmake, make, arduino, zephyr"):
         generate_firmware(zo_model("weight"), steps=3, samples=5, platform="iar")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 
 @pytest.mark.parametrize("name", ["", "9lives", "my-model", "a b", "modèle", "_x", "a" * 49, "../x", "x;"])
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(SettingsError, match="name: expected up to 48 letters, digits and underscores"):
+    with pytest.raises(SettingsError, match="`name` must be up to 48 letters, digits and underscores"):
         generate_firmware(zo_model("weight"), steps=3, samples=5, name=name)
 
 

@@ -248,6 +248,6 @@ def test_a_server_goes_on_from_its_log(tmp_path: Path) -> None:
 
 def test_runs_that_no_fleet_can_do_are_refused(tmp_path: Path) -> None:
     model, _ = made("chain")
-    with pytest.raises(SettingsError, match="seeds of weight perturbation, not of node"):
+    with pytest.raises(SettingsError, match="`algorithm` must use weight perturbation alone in a fleet"):
         FleetLog(model, algorithms.node(), STEPS, OWN, tmp_path / "a.zolog")
     assert not (tmp_path / "a.zolog").exists()

@@ -152,7 +152,7 @@ def test_a_file_is_gone_on_with(name: str, unit: int, tmp_path: Path, quiet: Any
     assert whole(path) == 2
     # Nor does one of another run.
     (tmp_path / "other.zolog").write_bytes(desktop("weight" if name == "node" else "node").log)
-    with pytest.raises(FileExistsError, match="no log of the run"):
+    with pytest.raises(FileExistsError, match="is not the log of the device's run"):
         quiet(made, other, tmp_path / "other.zolog", steps=2)
 
 

@@ -117,7 +117,7 @@ def test_the_log_is_as_long_as_foretold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ram", "flash", "clock", "power", "cycles"])
 def test_numbers_must_be_above_zero(name: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name}: expected a finite number above 0, got 0"):
+    with pytest.raises(SettingsError, match=f"`{name}` must be a finite number above 0. Received: 0"):
         zo.plan(MODELS["small_cnn"](), **{name: 0})
 
 
@@ -202,7 +202,7 @@ def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
 
 
 def test_more_blocks_than_layers_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"blocks: expected 1\.\.4, the number of layers"):
+    with pytest.raises(SettingsError, match=r"`blocks` must be in 1\.\.4, the number of trained layers"):
         zo.plan(MODELS["lenet5"](), search=BlockSearch(blocks=9))
 
 

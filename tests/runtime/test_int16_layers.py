@@ -223,7 +223,7 @@ def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     settings = Settings(tasks=(Weights(sharpness=True, perturbation=Gaussian(0.5)),), batch_size=4)
     Trainer(inject_all(MODELS["small_cnn"](), batch=4), settings).fit(X, Y, steps=1, keep="last")
     model = inject_all(MODELS["small_cnn"](), batch=4, int16="last")
-    with pytest.raises(SettingsError, match="up to 3 LSB .*inject with headroom=3"):
+    with pytest.raises(SettingsError, match=r"`weights\.perturbation` must move weights by at most the"):
         Trainer(model, settings).fit(X, Y, steps=1, keep="last")
     Trainer(inject_all(MODELS["small_cnn"](), batch=4, headroom=3, int16="last"), settings).fit(
         X, Y, steps=1, keep="last"

@@ -111,7 +111,7 @@ def test_tflm_takes_whole_batches_one_after_the_other() -> None:
         other.invoke(start=1, boundary=other.boundary(1)[:6])
     with pytest.raises(ValueError, match="tflm has one thread"):
         load(model, "tflm", threads=2)
-    with pytest.raises(ValueError, match=r"threads: expected a number in 1\.\.256, got 0"):
+    with pytest.raises(ValueError, match=r"`threads` must be in 1\.\.256\. Received: 0"):
         load(model, "litert", threads=0)
 
 

@@ -37,7 +37,10 @@ Y = RNG.integers(0, 10, 24)
 def test_names() -> None:
     assert list(ALGORITHMS)[:2] == ["node", "weight"]
     assert all(algorithm(name).algorithm == name and summary(name) for name in ALGORITHMS)
-    with pytest.raises(SettingsError, match="no 'adam'; there are node, weight, "):
+    with pytest.raises(
+        SettingsError,
+        match="`algorithm` must be one of node, weight, layer, poor-mans-training, qzo-ff, elastic-zo,",
+    ):
         algorithm("adam")
 
 
@@ -47,13 +50,18 @@ def test_settings() -> None:
     wanted = Settings(tasks=(Nodes(perturbation=4),), learning_rate=0.5, algorithm="node")
     assert settings_of("node", perturbation=4, learning_rate=0.5) == wanted
     assert algorithms.node(perturbation=4, learning_rate=0.5) == wanted
-    with pytest.raises(SettingsError, match="scope: algorithm node has no such setting; it has batch-size, "):
+    with pytest.raises(
+        SettingsError,
+        match="`scope` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
+    ):
         settings_of("node", scope="blocks")
-    with pytest.raises(SettingsError, match="perturbation: expected an integer"):
+    with pytest.raises(SettingsError, match=r"`nodes\.perturbation` must be an integer in 1\.\.127"):
         settings_of("node", perturbation=0)
     assert inject_settings(algorithm("weight")) == InjectSettings(**ALL_WEIGHTS, algorithm="weight")
     assert inject_settings(algorithm("node"), batch=4, headroom=1) == InjectSettings(batch=4, headroom=1)
-    with pytest.raises(SettingsError, match="perturbs weights, not nodes"):
+    with pytest.raises(
+        SettingsError, match="`nodes` must be left out, since algorithm weight perturbs weights"
+    ):
         inject_settings(algorithm("weight"), nodes="auto")
 
 

@@ -174,10 +174,18 @@ def test_exact_gradients_come_back_through_a_filter_that_stays() -> None:
         (
             "weights",
             of("all"),
-            "nodes.parameters.*'weights' trainable, not 'all'; inject it with parameters='all'",
+            r"`nodes\.parameters` must be 'weights', the trainable parameters of the model\. Received",
         ),
-        ("biases", of("weights"), "nodes.parameters.*'biases' trainable, not 'weights'"),
-        ("biases", of("", Exact(last=2, parameters="biases")), 'filter of layer fc3, .*parameters="all"'),
+        (
+            "biases",
+            of("weights"),
+            r"`nodes\.parameters` must be 'biases', the trainable parameters of the model\. Received",
+        ),
+        (
+            "biases",
+            of("", Exact(last=2, parameters="biases")),
+            "`last` must not lead errors through the filter of layer fc3, a constant of the model",
+        ),
     ],
 )
 def test_what_the_model_lacks_is_named(model: str, settings: Settings, words: str) -> None:
@@ -243,7 +251,10 @@ def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(
 
 def test_weight_perturbation_alone_moves_all_that_is_trainable() -> None:
     zo = model_of("all", replay=True, headroom=2)
-    with pytest.raises(SettingsError, match="the model trains the bias of "):
+    with pytest.raises(
+        SettingsError,
+        match="`layers` must include the bias of stem, the bias of block0/conv0, the bias of block0/conv1",
+    ):
         Trainer(zo, by_weights("weights"), runtime="litert")
     alone = model_of("biases", replay=True, headroom=2)
     with pytest.raises(SettingsError, match="weights.parameters: the model's layers have 'biases' trainable"):

@@ -162,16 +162,31 @@ def test_unlabelled_samples_are_not_judged_by() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"blocks": 0}, r"blocks: expected an integer in 1\.\..*, got 0"),
-        ({"blocks": 6}, r"blocks: expected 1..5, .*\(conv1, conv2, fc1, fc2, fc3\), got 6"),
-        ({"blocks": 2.0}, "blocks: expected an integer"),
-        ({"epochs": 0}, "epochs: expected an integer"),
-        ({"held_out": 0.0}, "held_out: .* got 0 of 40 labelled"),
-        ({"held_out": 0.01}, "held_out: .* got 0.01 of 40 labelled"),
-        ({"held_out": 1.0}, "held_out: .* got 1 of 40 labelled"),
-        ({"held_out": 0.99}, "held_out: .* got 0.99 of 40 labelled"),
-        ({"held_out": float("nan")}, "held_out: expected 0..1, got nan"),
-        ({"held_out": -0.5}, "held_out: expected 0..1"),
+        ({"blocks": 0}, r"`blocks` must be an integer in 1\.\.2147483648\. Received: 0"),
+        (
+            {"blocks": 6},
+            r"`blocks` must be in 1\.\.5, the number of trained layers \(conv1, conv2, fc1, fc2, fc3\)",
+        ),
+        ({"blocks": 2.0}, r"`blocks` must be an integer in 1\.\.2147483648"),
+        ({"epochs": 0}, r"`epochs` must be an integer in 1\.\.2147483648"),
+        (
+            {"held_out": 0.0},
+            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
+        ),
+        (
+            {"held_out": 0.01},
+            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
+        ),
+        (
+            {"held_out": 1.0},
+            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
+        ),
+        (
+            {"held_out": 0.99},
+            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
+        ),
+        ({"held_out": float("nan")}, r"`held_out` must be in 0\.\.1\. Received: nan"),
+        ({"held_out": -0.5}, r"`held_out` must be in 0\.\.1"),
     ],
 )
 def test_refused(options: dict[str, Any], message: str) -> None:
@@ -180,13 +195,19 @@ def test_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_refused_settings() -> None:
-    with pytest.raises(SettingsError, match="a block is chosen for layer-wise runs"):
+    with pytest.raises(SettingsError, match="`blocks` must be left out in runs of weight perturbation alone"):
         choose_block(mixed(), Settings(tasks=(Weights(),), batch_size=8), X, Y)  # type: ignore[arg-type]
     # Of the layers that are trained, not of all that could be.
-    with pytest.raises(SettingsError, match=r"1..2, .*\(fc1, fc2\), got 3"):
+    with pytest.raises(
+        SettingsError,
+        match=r"`blocks` must be in 1\.\.2, the number of trained layers \(fc1, fc2\)\. Received: 3",
+    ):
         choose_block(mixed(), poor_mans(layers=("fc1", "fc2")), X, Y, blocks=3)
     # A block that would cut the exact tail, before anything is trained.
-    with pytest.raises(SettingsError, match="gradient of layer fc2 comes back through layer fc3"):
+    with pytest.raises(
+        SettingsError,
+        match="`layers` must include fc3, because the exact gradient of layer fc2 comes back through it",
+    ):
         choose_block(mixed(), poor_mans(**{"exact.last": 2}), X, Y, blocks=5)
     with pytest.raises(ValueError, match="x has 40 samples, y has 3 labels"):
         choose_block(mixed(), poor_mans(), X, Y[:3])
@@ -200,7 +221,10 @@ def test_budget() -> None:
     first = 8 * (1 + 2)
     least = probes.equivalents + first
     assert probes.rest_of(least + 1, 40) == pytest.approx(first + 1)
-    with pytest.raises(ValueError, match=r"the probes of 5 blocks take \d+ forward equivalents"):
+    with pytest.raises(
+        ValueError,
+        match="`budget` must be at least 316 forward equivalents: 292 for probes of 5 blocks, and 24 for a",
+    ):
         probes.rest_of(least - 1, 40)
 
 

@@ -44,7 +44,7 @@ def test_early_stopping():
     for _ in range(2):  # it forgets the run before
         history = trainer.fit(X, Y, epochs=10, callbacks=[stopping], keep="last")
         assert len(history.history["loss"]) == 3
-    with pytest.raises(ValueError, match="no 'val_accuracy'; there are loss, rate"):
+    with pytest.raises(ValueError, match="`monitor` must be one of loss, rate"):
         trainer.fit(X, Y, epochs=2, callbacks=[EarlyStopping("val_accuracy")], keep="last")
     with pytest.raises(ValueError, match="patience"):
         EarlyStopping(patience=0)

@@ -103,7 +103,7 @@ def test_the_history_of_a_resumed_run_is_the_rest(step: int, run: Any, tmp_path:
 
 def test_refusals(run: Any, tmp_path: Path) -> None:
     kept, log = tmp_path / "kept", tmp_path / "log"
-    with pytest.raises(ValueError, match="every: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="`every` must be at least 1. Received: 0"):
         Checkpoint(kept, every=0)
     with pytest.raises(ValueError, match="give fit a log"):
         fit(None, Checkpoint(kept))

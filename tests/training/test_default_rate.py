@@ -79,7 +79,10 @@ def test_what_is_given_counts() -> None:
 
 def test_a_final_rate_above_it() -> None:
     assert rates(Settings(tasks=(Weights(),), batch_size=64, final_learning_rate=0.5), 10000)[-1] == 0.5
-    with pytest.raises(SettingsError, match=r"at most 0\.797, the rate chosen for 10000 steps, got 1; give"):
+    with pytest.raises(
+        SettingsError,
+        match=r"`final_learning_rate` must be at most 0\.797, the rate chosen for 10000 steps\. Received: 1",
+    ):
         rates(Settings(tasks=(Weights(),), batch_size=64, final_learning_rate=1), 10000)
 
 

@@ -173,7 +173,7 @@ def test_how_often_the_log_is_brought_to_the_disk(
 
 @pytest.mark.parametrize("every", [-1.0, float("nan")])
 def test_sync_every_is_checked(every: float, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="sync_every: expected 0"):
+    with pytest.raises(ValueError, match="`sync_every` must be in 0"):
         train(tmp_path / "log", sync_every=every)
     assert not (tmp_path / "log").exists()
 
@@ -272,7 +272,7 @@ def test_replace(whole: bytes, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"old")
     with pytest.raises(
-        FileExistsError, match="go on from it with resume=True or replace it with replace=True"
+        FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"
     ):
         train(log)
     with pytest.raises(ValueError, match="steps"):
@@ -302,5 +302,5 @@ def test_first_steps(whole: bytes, tmp_path: Path) -> None:
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(first.mean_squares, cut.mean_squares)
     for steps in (-1, STEPS + 1):
-        with pytest.raises(LogError, match=f"the log has 9 whole steps, got {steps}"):
+        with pytest.raises(LogError, match=f"Steps of the log must be in 0..9. Received: {steps}"):
             log.first(steps)

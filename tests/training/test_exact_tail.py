@@ -143,7 +143,7 @@ def test_errors_begin_at_the_last_layer():
     settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4, layers=(names[1], names[-1]))
     lower(zo, read_metadata(zo), settings, steps=3, samples=8)
     without = dataclasses.replace(settings, layers=(names[1],))
-    with pytest.raises(SettingsError, match=f"of layer {names[1]} comes back through layer {names[-1]}"):
+    with pytest.raises(SettingsError, match=f"include {names[-1]}, because the exact gradient of layer {names[1]}"):
         lower(zo, read_metadata(zo), without, steps=3, samples=8)
 
 
@@ -167,10 +167,18 @@ def test_fields_that_last_together_share_no_memory(name):
 @pytest.mark.parametrize(
     ("name", "last", "said"),
     [
-        ("lenet5", "block", "no residual block"),
-        ("residual", "3 blocks", "the model has 2 residual blocks"),
-        ("residual", 8, "only 7 layers are trainable"),
-        ("residual", "blocks", 'expected a number of layers, "block" or "N blocks"'),
+        (
+            "lenet5",
+            "block",
+            r"`tail` must be a number of layers in a model with 0 residual blocks \(an ADD that joins two",
+        ),
+        (
+            "residual",
+            "3 blocks",
+            r"`tail` must be a number of layers in a model with 2 residual blocks \(an ADD that joins two",
+        ),
+        ("residual", 8, "`tail` must be at most 7, the number of trainable layers"),
+        ("residual", "blocks", "`tail` must be a number of layers, 'block' or 'N blocks' with N >= 1"),
     ],
 )
 def test_refusals(name, last, said):
@@ -187,11 +195,19 @@ def test_one_block_in_three_words():
 
 def test_a_model_of_another_tail_is_refused():
     settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4)
-    with pytest.raises(SettingsError, match="injected with tail='1 blocks'; inject the original"):
+    with pytest.raises(
+        SettingsError,
+        match="`last` must be the tail of the model, which has '1 blocks'.*Inject the original model with",
+    ):
         Trainer(inject(SOURCES["residual"](), nodes=(), tail="block", batch=4), settings)
-    with pytest.raises(SettingsError, match="injected without a tail"):
+    with pytest.raises(
+        SettingsError,
+        match="`last` must be the tail of the model, which has none.*Inject the original model with",
+    ):
         Trainer(inject(SOURCES["residual"](), nodes=("fc",), batch=4), settings)
-    with pytest.raises(SettingsError, match="expected a number of layers"):
+    with pytest.raises(
+        SettingsError, match="`last` must be a number of layers, 'block' or 'N blocks' with N >= 1"
+    ):
         Exact(last="blocks")
 
 
@@ -204,7 +220,7 @@ def test_an_operator_without_a_way_back():
     model = g.build([g.dense(g.flatten(z, "flat"), "fc", 3, Activation.NONE)])
     with pytest.raises(
         ConversionError,
-        match="through the SQUARED_DIFFERENCE of `distance`; the last 2 layers can be trained so",
+        match="`tail` must have exact gradients: errors do not pass back through the SQUARED_DIFFERENCE of",
     ):
         inject(model, nodes=(), tail=3)
     assert len(read_metadata(inject(model, nodes=(), tail=2)).tail.layers) == 2

@@ -210,7 +210,7 @@ def test_gradients_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("injection", "chosen", "message"),
     [
-        ({}, {}, "carries no nodes"),
+        ({}, {}, "`model` must carry nodes"),
         (
             {"nodes": ("fc3",)},
             {"weights.scope": "model", "weights.perturbation": Rademacher(5)},
@@ -220,9 +220,13 @@ def test_gradients_are_those_of_the_paper() -> None:
         (
             {"nodes": ("fc3",)},
             {"weights.scope": "layers", "weights.queries": {"nix": 2}},
-            "there are conv1, conv2",
+            r"`weights\.queries` must name layers that are trained so \(conv1, conv2, fc1, fc2, fc3\)",
         ),
-        ({"nodes": ("fc2", "fc3")}, {"exact.last": 3}, "expected at most 2"),
+        (
+            {"nodes": ("fc2", "fc3")},
+            {"exact.last": 3},
+            r"`last` must be at most 2, the FULLY_CONNECTED layers with nodes at the end that feed each",
+        ),
     ],
 )
 def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message: str) -> None:
@@ -243,16 +247,19 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
             },
             "one share of zeros",
         ),
-        ({"stages": (0.5,), "weights.stage_p_zero": (0.5,)}, "sparse uniform"),
+        (
+            {"stages": (0.5,), "weights.stage_p_zero": (0.5,)},
+            r"`weights\.perturbation` must be SparseUniform where later stages have other shares of zeros",
+        ),
         ({"exact.rows": (0.5, 0.1)}, "least share"),
         ({"exact.bits": (5, 4)}, "three numbers|three stages"),
         (
             {"weights.rule": "bits", "weights.perturbation": Coordinate(2)},
-            "not single coordinates",
+            r"`weights\.perturbation` must move all weights by rule 'bits'\. Received: Coordinate\(2\)",
         ),
-        ({"weights.bits": 8}, "weights.bits: expected an integer in 1..7"),
-        ({"weights.scope": "some"}, "no 'some'; there are model, blocks, layers"),
-        ({"nodes.rule": "sign"}, "no 'sign'; there are rms, gradient"),
+        ({"weights.bits": 8}, r"`weights\.bits` must be an integer in 1\.\.7"),
+        ({"weights.scope": "some"}, r"`scope` must be one of model, blocks, layers\. Received: 'some'"),
+        ({"nodes.rule": "sign"}, r"`nodes\.rule` must be one of rms, gradient\. Received: 'sign'"),
     ],
 )
 def test_bad_values(chosen: dict[str, Any], message: str) -> None:

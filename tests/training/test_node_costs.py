@@ -234,11 +234,11 @@ def test_a_budget_for_weight_perturbation() -> None:
 
 def test_bad_budgets() -> None:
     trainer = Trainer(SMALL, Settings(tasks=(Nodes(queries=1),), batch_size=4, learning_rate=1.0))
-    with pytest.raises(ValueError, match=r"budget: one step takes \d+ forward equivalents, got 3"):
+    with pytest.raises(ValueError, match=r"`budget` must be at least 6 forward equivalents, the cost of a"):
         trainer.fit(X, Y, budget=3, keep="last")
-    with pytest.raises(ValueError, match="steps, budget: give one of them"):
+    with pytest.raises(ValueError, match="`steps` must be the only length of the run. Remove `budget`"):
         trainer.fit(X, Y, budget=300, steps=3, keep="last")
     for budget in (0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="budget: expected forward equivalents above 0"):
+        with pytest.raises(ValueError, match="`budget` must be forward equivalents above 0"):
             trainer.fit(X, Y, budget=budget, keep="last")
     assert trainer.forwards == 0

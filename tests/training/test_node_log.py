@@ -107,7 +107,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     trainer = make()
-    with pytest.raises(ValueError, match="resume: needs a log"):
+    with pytest.raises(ValueError, match="`resume` must have a log to resume from"):
         fit(trainer, resume=True)
     fit(trainer, log=log, callbacks=[At(5, stop)])
     data = log.read_bytes()
@@ -124,7 +124,7 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="another model"):
         fit(Trainer(model_of("head"), SETTINGS), log=log, resume=True)
     with pytest.raises(
-        FileExistsError, match="go on from it with resume=True or replace it with replace=True"
+        FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"
     ):
         fit(make(), log=log)
     by_weights = Trainer(model_of(), BY_WEIGHTS)

@@ -305,7 +305,9 @@ def test_who_measures(settings: Settings, measures: bool) -> None:
 def test_a_final_rate_above_the_measured_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.6 * found**2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
-    with pytest.raises(SettingsError, match="final_learning_rate: expected at most 0.052, the rate that was"):
+    with pytest.raises(
+        SettingsError, match=r"`final_learning_rate` must be at most 0\.052, the rate that was measured"
+    ):
         trainer(final_learning_rate=0.9).fit(*data(), steps=2)
 
 

@@ -91,9 +91,12 @@ def test_too_few_of_a_class() -> None:
 
 def test_refused() -> None:
     trainer = Trainer(MODELS["small_cnn"]())
-    with pytest.raises(ValueError, match="validation_data, validation_split: give one of them"):
+    with pytest.raises(ValueError, match="`validation_data` must"):
         trainer.fit(X, Y, validation_data=(X, Y), validation_split=0.2)
-    with pytest.raises(SettingsError, match="expected a share that leaves samples to train on"):
+    with pytest.raises(
+        SettingsError,
+        match="`held_out` must divide the 40 labelled samples into two parts that are not empty",
+    ):
         trainer.fit(X, Y, validation_split=0.001)
     assert trainer.forwards == 0
 
@@ -112,7 +115,7 @@ def test_every_class_has_its_share(labels: list[int], share: float, seed: int) -
     labelled = int((y >= 0).sum())
     wanted = round(share * labelled)
     if not 0 < wanted < labelled:
-        with pytest.raises(SettingsError, match="held_out: expected a share that leaves"):
+        with pytest.raises(SettingsError, match="`held_out` must divide the"):
             held_out_samples(y, CLASSES, share, seed)
         return
     judged = held_out_samples(y, CLASSES, share, seed)

@@ -13,44 +13,59 @@ from tflm_zo.training import SettingsError, Trainer
 
 @pytest.mark.parametrize("length", ["epochs", "steps"])
 def test_no_steps(length):
-    with pytest.raises(ValueError, match=f"^{length}: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"^`{length}` must be at least 1. Received: 0"):
         Trainer(zo_model(), SETTINGS).fit(X, Y, **{length: 0}, keep="last")
 
 
 @pytest.mark.parametrize("steps", [2**29, 2**32 + 5])
 def test_more_steps_than_32_bits_count(steps):
-    with pytest.raises(ValueError, match=f"steps: expected 536870911 at most, got {steps}"):
+    with pytest.raises(ValueError, match=f"`steps` must be at most 536870911. Received: {steps}"):
         Trainer(zo_model(), SETTINGS).fit(X, Y, steps=steps, keep="last")
 
 
 BAD_SETTINGS = [
-    ({"estimator": "central"}, "estimator: no 'central'; there are antithetic, one-sided"),
-    ({"rule": "adam"}, "rule: no 'adam'"),
-    ({"schedule": "exp"}, "schedule: no 'exp'"),
-    ({"scope": "rows"}, "scope: no 'rows'; there are model, blocks, layers"),
-    ({"queries": 0}, r"queries: expected an integer in 1..32, got 0"),
+    ({"estimator": "central"}, r"`estimator` must be one of antithetic, one-sided\. Received: 'central'"),
+    ({"rule": "adam"}, r"`weights\.rule` must be one of gradient, normalized, sign, bits\. Received: 'adam'"),
+    ({"schedule": "exp"}, r"`schedule` must be one of constant, linear, cosine, step\. Received: 'exp'"),
+    ({"scope": "rows"}, r"`scope` must be one of model, blocks, layers\. Received: 'rows'"),
+    ({"queries": 0}, r"`weights\.queries` must be an integer in 1\.\.32\. Received: 0"),
     ({"queries": 33}, "queries"),
     ({"queries": 1.5}, "queries"),
     ({"queries": True}, "queries"),
-    ({"learning_rate": "1"}, "rate: expected .*, got '1'"),
+    ({"learning_rate": "1"}, r"`learning_rate` must be in 1\.52588e-05\.\.16384\. Received: '1'"),
     ({"batch_size": 0}, "batch_size"),
     ({"seed": -1}, "seed"),
     ({"seed": 2**32}, "seed"),
     ({"learning_rate": 0.0}, "rate"),
     ({"learning_rate": float("nan")}, "rate"),
     ({"learning_rate": float("inf")}, "rate"),
-    ({"learning_rate": 1.0, "final_learning_rate": 1.5}, "final_learning_rate: expected 0..1, got 1.5"),
+    (
+        {"learning_rate": 1.0, "final_learning_rate": 1.5},
+        r"`final_learning_rate` must be in 0\.\.1\. Received: 1\.5",
+    ),
     ({"final_learning_rate": -1.0}, "final_learning_rate"),
     ({"decay": 1.5}, "decay"),
     ({"decay_steps": 0}, "decay_steps"),
     ({"clip": -1.0}, "clip"),
     ({"warmup_steps": -1}, "warmup_steps"),
-    ({"momentum": 1.0}, "momentum: expected 0..0.99"),
-    ({"momentum": 0.5}, "momentum: needs the Gaussian distribution, not Rademacher"),
-    ({**MEMORY, "momentum_terms": 9}, r"momentum_terms: expected an integer in 2\.\.8, got 9"),
-    ({**MEMORY, "queries": 5}, r"momentum_terms: times queries must be 32 at most, got 8 \* 5"),
-    ({"sharpness": 1}, "sharpness: expected True or False, got 1"),
-    ({"sharpness": True, "estimator": "one-sided"}, "sharpness: needs the antithetic estimator"),
+    ({"momentum": 1.0}, r"`momentum` must be in 0\.\.0\.999985"),
+    (
+        {"momentum": 0.5},
+        r"`weights\.perturbation` must be Gaussian in directions with momentum\. Received: Rademacher\(1\)",
+    ),
+    (
+        {**MEMORY, "momentum_terms": 9},
+        r"`weights\.momentum_terms` must be an integer in 2\.\.8\. Received: 9",
+    ),
+    (
+        {**MEMORY, "queries": 5},
+        r"`momentum_terms` must be at most 32 divided by the number of queries\. Received: 8",
+    ),
+    ({"sharpness": 1}, r"`sharpness` must be True or False\. Received: 1"),
+    (
+        {"sharpness": True, "estimator": "one-sided"},
+        "`estimator` must be 'antithetic' in sharpness-aware steps",
+    ),
 ]
 
 
@@ -65,18 +80,27 @@ def test_bad_settings(changes, message):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"perturbation": Rademacher(3)}, "up to 3 LSB, the model's headroom is 2"),
+        (
+            {"perturbation": Rademacher(3)},
+            r"`weights\.perturbation` must move weights by at most the headroom 2 LSB, not by 3 LSB",
+        ),
         (
             {"sharpness": True, "perturbation": Rademacher(2)},
-            r"up to 4 LSB \(sharpness: twice\), the model's headroom is 2; .*headroom=4",
+            r"`weights\.perturbation` must move weights by at most the headroom 2 LSB, not by 4 LSB, in",
         ),
-        ({"batch_size": 6}, "batch_size: expected a multiple of the model's batch 4, got 6"),
-        ({**MEMORY, "momentum_terms": 5}, "max_queries=4, got 1, times momentum_terms=5; .*max_queries=5"),
+        ({"batch_size": 6}, r"`batch_size` must be a multiple of the model's batch 4\. Received: 6"),
+        (
+            {**MEMORY, "momentum_terms": 5},
+            r"`weights\.queries` must fit the 4 seeds of the model's commands for 5 steps of momentum",
+        ),
         (
             {"sharpness": True, "queries": 4, "perturbation": Rademacher(1)},
-            "command_words=22; inject with command_words=24",
+            "`model` must hold commands of 24 words, which this run needs, but holds 22.*Inject the",
         ),
-        ({"queries": 5}, "queries: the model was injected with max_queries=4, got 5"),
+        (
+            {"queries": 5},
+            r"`weights\.queries` must fit the 4 seeds of the model's commands\. Received: 5.*Inject the",
+        ),
     ],
 )
 def test_settings_that_the_model_does_not_fit(changes, message):

@@ -201,6 +201,6 @@ def test_every_setting_is_in_the_table() -> None:
     "given", [{"epochs": 1, "steps": 5}, {"epochs": 2, "budget": 100}, {"steps": 3, "budget": 100}]
 )
 def test_the_length_of_a_run_is_given_once(given: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"{', '.join(given)}: give one of them"):
+    with pytest.raises(ValueError, match="must be the only length of the run"):
         trainer_of("nodes", True).fit(X, Y, log=tmp_path / "log", **given)
     assert not (tmp_path / "log").exists()

@@ -118,18 +118,22 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         (
             {},
             {"layers": ("fc9",)},
-            "layers: no layer that is trained fits 'fc9'; there are conv1, conv2, fc1,",
+            r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)",
         ),
-        ({}, {"layers": ("fc1", "pool*")}, "fits 'pool[*]'; there are conv1"),
+        (
+            {},
+            {"layers": ("fc1", "pool*")},
+            r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)",
+        ),
         (
             {},
             {"layers": ("fc2",), "exact.last": 2},
-            "gradient of layer fc2 comes back through layer fc3, which is left out",
+            "`layers` must include fc3, because the exact gradient of layer fc2 comes back through it",
         ),
         (
             {},
             {"layers": ("fc1", "fc3"), "exact.last": 3},
-            "gradient of layer fc1 comes back through layer fc2",
+            "`layers` must include fc2, because the exact gradient of layer fc1 comes back through it",
         ),
     ],
 )
@@ -142,15 +146,15 @@ def test_layers_that_cannot_be_trained_alone(
 
 def test_layers_of_no_task() -> None:
     settings = Settings(tasks=(poor_mans().nodes,), batch_size=8, layers="conv1")
-    with pytest.raises(SettingsError, match="fits 'conv1'; there are conv2, fc1, fc2, fc3$"):
+    with pytest.raises(SettingsError, match=r"`layers` must name trained layers \(conv2, fc1, fc2, fc3\)"):
         Trainer(mixed(), settings)
 
 
 @pytest.mark.parametrize(
     ("only", "message"),
     [
-        ((), "expected at least one layer"),
-        (("fc1", 2), "expected names of layers"),
+        ((), "`layers` must name at least one layer, or be None for all"),
+        (("fc1", 2), "`layers` must be names of layers or patterns"),
     ],
 )
 def test_bad_only(only: Any, message: str) -> None:

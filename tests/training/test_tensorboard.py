@@ -106,5 +106,5 @@ def test_without_its_package_the_message_says_how_to_install_it(monkeypatch: pyt
 
 
 def test_entries_are_at_least_a_step_apart() -> None:
-    with pytest.raises(ValueError, match="every: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="`every` must be at least 1. Received: 0"):
         TensorBoard("runs", every=0)

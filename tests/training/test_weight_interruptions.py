@@ -142,7 +142,7 @@ def test_a_torn_record_is_cut_off(tmp_path: Path) -> None:
 def test_resume_of_what_is_not_this_run(tmp_path: Path) -> None:
     log = tmp_path / "log"
     trainer, other = make(), Trainer(zo_model(), weight_settings(batch_size=8, queries=2, seed=10))
-    with pytest.raises(ValueError, match="resume: needs a log"):
+    with pytest.raises(ValueError, match="`resume` must have a log to resume from"):
         fit(trainer, resume=True)
     fit(trainer, log=log, callbacks=[At(3, stop)])
     data = log.read_bytes()

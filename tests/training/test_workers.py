@@ -239,7 +239,7 @@ class Mortal:
         return os.getpid()
 
     def fail(self) -> None:
-        raise SettingsError("no")
+        raise SettingsError("x", "be 1")
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ def test_a_call_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_call_raises_is_raised_here() -> None:
     with Workers(2) as workers:
         workers.start(Mortal)
-        with pytest.raises(SettingsError, match="no"):
+        with pytest.raises(SettingsError, match="`x` must be 1"):
             workers.call("fail", [(), ()], lambda _: ())
         assert len(set(workers.call("wait", [(0.1,), (0.0,)], lambda _: (0.0,)))) == 2
 
@@ -309,14 +309,14 @@ def test_a_machine_that_belongs_to_a_cluster() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(ValueError, match="workers: expected a number >= 1, got 0"):
+    with pytest.raises(ValueError, match="`workers` must be a number >= 1. Received: 0"):
         Workers(0)
     for settings in (algorithms.node(batch_size=24), algorithms.elastic_zo(batch_size=24)):
         with pytest.raises(SettingsError, match="`workers` must be 0 for a layer-wise run"):
             Trainer(MODELS["small_cnn"](), settings, workers=2)
     model = inject_all(MODELS["small_cnn"](), batch=4, headroom=4)
     trainer = Trainer(model, weight_settings(batch_size=4, sharpness=True), workers=2)
-    with pytest.raises(SettingsError, match="workers: sharpness-aware"):
+    with pytest.raises(SettingsError, match="`workers` must be 0 in sharpness-aware steps, whose invokes"):
         trainer.fit(*samples(trainer), steps=2)
 
 

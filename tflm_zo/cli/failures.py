@@ -16,7 +16,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 import typer
@@ -25,7 +25,10 @@ from rich.markup import escape
 from rich.status import Status
 
 from ..converters.passes.layer_names import shown_name
+from ..core import Distribution
+from ..io.errors import ExistsError, SettingsError
 from ..io.text import printable
+from ..training.setting_texts import written
 from .option_names import in_option_syntax, options_of
 
 __all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "warn"]
@@ -42,11 +45,8 @@ _BRIEF: Final = 200
 # Signals that end a command as Ctrl-C does; Windows has no SIGHUP.
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
-# Options of the command in progress, and of all commands, by the names of their settings.
-_options: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
-    "options", default=MappingProxyType({})
-)
-_all_options: dict[str, str] = {}
+# Options of each command, by the names of their settings.
+_options: dict[str, dict[str, str]] = {}
 
 # What has interrupted the command in progress.
 _interruption = contextvars.ContextVar("interruption", default=signal.SIGINT)
@@ -63,15 +63,11 @@ def one_line_errors(command: _Command) -> _Command:
 
     Warnings of this package that the command causes are shown on stderr, once each.
     """
-    own = options_of(command)
-    for name, option in own.items():
-        if _all_options.get(name, "--set ").startswith("--set "):
-            _all_options[name] = option
+    own = _options[command.__name__] = options_of(command)
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         try:
-            _options.set(own)
             with _ending_signals(), warnings.catch_warnings():
                 warnings.simplefilter("default")
                 warnings.showwarning = _once()
@@ -84,7 +80,7 @@ def one_line_errors(command: _Command) -> _Command:
         except MemoryError as error:
             _fail("out of memory", error)
         except _EXPECTED as error:
-            _fail(_describe(error), error)
+            _fail(_describe(error, own), error)
         except Exception as error:
             _fail(f"internal error: {_brief(error)}; --debug shows where", error)
 
@@ -142,7 +138,7 @@ def _stderr() -> Console:
 
 
 def _print(prefix: str, style: str, message: str) -> None:
-    message = in_option_syntax(" ".join(printable(message).split()), _options.get(), _all_options)
+    message = " ".join(printable(message).split())
     text = re.sub(r"`([^`\s]+)`", lambda name: f"`{shown_name(name[1])}`", message)
     _stderr().print((f"[bold {style}]{prefix}[/]" if prefix else "") + escape(text))
 
@@ -154,7 +150,12 @@ def _fail(message: str, error: BaseException) -> None:
     raise typer.Exit(1)
 
 
-def _describe(error: BaseException) -> str:
+def _describe(error: BaseException, own: Mapping[str, str]) -> str:
+    shown = in_option_syntax(own, _options.get("inject", {}))
+    if isinstance(error, SettingsError):
+        return error.told(shown, lambda got: written(got) if isinstance(got, Distribution) else repr(got))
+    if isinstance(error, ExistsError):
+        return error.told(shown)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from typer.models import OptionInfo
 
+from ..io.errors import Shown
 from ..training.setting_names import every_name
+from ..training.setting_texts import written
 
 __all__ = ["OF_INJECT", "in_option_syntax", "options_of"]
 
@@ -21,8 +22,8 @@ OF_INJECT: Final = ("loss", "nodes", "signature", "update_bits", "sparse", "spar
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuts": ("cut",),
     "blocks": ("choose_block", "block"),
+    "replace": ("force",),
 }
-_VALUE: Final = r"""(?:"([^"]*)"|'([^']*)'|`([^`]*)`|([^\s,;:)]+))"""
 
 
 def options_of(command: Callable[..., Any]) -> dict[str, str]:
@@ -45,34 +46,20 @@ def options_of(command: Callable[..., Any]) -> dict[str, str]:
     return found
 
 
-def in_option_syntax(message: str, own: Mapping[str, str], everywhere: Mapping[str, str]) -> str:
-    """A message of the package in the syntax of the command line.
+def in_option_syntax(own: Mapping[str, str], of_inject: Mapping[str, str]) -> Shown:
+    """Returns a function that writes a setting as the command line does, for errors.
 
     Args:
-        message: message of the package, for people.
-        own: options of the command that says it: its settings may stand for themselves, before a colon.
-        everywhere: options of all commands: what else is written like Python, ``name=value`` or a name that
-            has an underscore.
+        own: options of the command that reports an error, by setting.
+        of_inject: options of the command inject, by setting.
     """
-    known = {**everywhere, **own}
 
-    def assignment(found: re.Match[str]) -> str:
-        before, name, *values = found.groups(default="")
-        option, value = (everywhere if before else known).get(name), "".join(values)
-        if option is None:
-            return found[0]
-        if value in ("True", "False") and not option.startswith("--set "):
-            return before + (option if value == "True" else "--no-" + option[2:])
-        return f"{before}{option}{'=' if option.startswith('--set ') else ' '}{value}"
+    def shown(name: str, value: object, is_of_inject: bool) -> str:
+        option = (of_inject if is_of_inject else own).get(name, name)
+        if value is ...:
+            return f"`{option}`"
+        if isinstance(value, bool) and not option.startswith("--set "):
+            return f"`{option if value else '--no-' + option[2:]}`"
+        return f"`{option}{'=' if option.startswith('--set ') else ' '}{written(value)}`"
 
-    def heading(found: re.Match[str]) -> str:
-        names = found[1].split(", ")
-        return ", ".join(own[n] for n in names) if all(n in own for n in names) else found[0]
-
-    def name(found: re.Match[str]) -> str:
-        return known.get(found[0], found[0])
-
-    # Whatever the command is, "inject with" has inject's own options behind it.
-    message = re.sub(rf"(inject with )?(?<![\w./`'\"-])([a-z]\w*)={_VALUE}", assignment, message)
-    message = re.sub(r"^([\w.]+(?:, [\w.]+)*)(?=: | would have no effect: )", heading, message)
-    return re.sub(r"(?<![\w./`'\"-])(?:[a-z]+\.)?[a-z]+(?:_[a-z]+)+(?![\w./`'\"-])", name, message)
+    return shown

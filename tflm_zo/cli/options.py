@@ -56,7 +56,7 @@ def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
     def check(value: str | None) -> str | None:
         found = None if value is None else value.replace("_", "-")
         if found is not None and found not in known:
-            raise typer.BadParameter(f"no {value!r}; there are {', '.join(known)}")
+            raise typer.BadParameter(f"must be one of {', '.join(known)}. Received: {value!r}.")
         return found
 
     metavar = f"[{'|'.join(known)}]" if listed else "NAME"
@@ -232,7 +232,7 @@ def parse_bytes(option: str, text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KM]?)(?:i?B)?", text.strip().replace(" ", ""), re.IGNORECASE)
     size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].upper()])
     if size < 1:
-        raise SettingsError(f"{option}: expected bytes like 262144, 256K or 1M, got {text!r}")
+        raise SettingsError(option, "be bytes like 262144, 256K or 1M", text)
     return size
 
 
@@ -244,7 +244,7 @@ def parse_block_search(text: str, held_out: float | None) -> BlockSearch:
     """
     parts = text.split(":")
     if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
-        raise SettingsError(f"--choose-block: expected N or N:EPOCHS, got {text!r}")
+        raise SettingsError("--choose-block", "be N or N:EPOCHS", text)
     share = BlockSearch.held_out if held_out is None else held_out
     return BlockSearch(int(parts[0]), share, int(parts[1]) if len(parts) == 2 else BlockSearch.epochs)
 
@@ -258,5 +258,5 @@ def block_search(text: str | None, held_out: float | None) -> BlockSearch | None
     if text is not None:
         return parse_block_search(text, held_out)
     if held_out is not None:
-        raise SettingsError("--held-out needs --choose-block, whose probes it is for")
+        raise SettingsError("--held-out", "be given with --choose-block, whose probes it judges")
     return None

@@ -53,10 +53,10 @@ def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, st
         name, equals, text = item.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name or not text:
-            raise SettingsError(f"--set: expected NAME=VALUE, got {item!r}")
+            raise SettingsError("--set", "be NAME=VALUE", item)
         into = injection if name in OF_INJECT else run
         if name in into:
-            raise SettingsError(f"--set: {name.replace('_', '-')} is given twice")
+            raise SettingsError(f"--set {name.replace('_', '-')}", "be given once")
         into[name] = text.strip()
     return run, injection
 
@@ -97,5 +97,5 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     for name in given:
         reason = inert.get(full_name(settings, name))
         if reason is not None:
-            raise SettingsError(f"{name} would have no effect: {reason}")
+            raise SettingsError(name, f"be left out, since it would have no effect: {reason}")
     return settings

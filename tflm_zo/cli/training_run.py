@@ -224,8 +224,9 @@ class TrainingRun:
         trainer = self._trainer
         if not trainer.settings.is_layerwise:
             raise SettingsError(
-                f"--choose-block is for layer-wise algorithms; {trainer.settings.algorithm} perturbs all "
-                "weights at once"
+                "blocks",
+                f"be left out: {trainer.settings.algorithm} moves all weights at once",
+                fix="Choose a layer-wise algorithm",
             )
         count = len(self._data.train)
         # What is wrong with the run to come is said before the probes, not after.

@@ -71,7 +71,7 @@ def zo_source(
     texts, injection_texts = split_set(set_options)
     for option in given:
         if option in texts:
-            raise SettingsError(f"--set {option.replace('_', '-')}: it is given as an option, too")
+            raise SettingsError(f"--set {option.replace('_', '-')}", "be given once")
 
     def values(usual: Settings) -> dict[str, Any]:
         return {**given, **parse_set(usual, texts)}
@@ -127,7 +127,10 @@ def _of_zo_model(zo: Model, path: Path, name: str | None) -> Settings:
     settings = algorithm_for(metadata, name)
     if settings.algorithm == "node" and not metadata.nodes:
         raise SettingsError(
-            f"--algorithm {settings.algorithm}: {path} carries no nodes; give the plain model, or inject "
-            f"that with --algorithm {settings.algorithm}"
+            "algorithm",
+            f"fit {path}, which carries no nodes",
+            settings.algorithm,
+            "Give the plain model, or inject it with",
+            inject={"algorithm": settings.algorithm},
         )
     return settings

@@ -131,8 +131,7 @@ class Control:
         needed = command_words(settings)
         if capacity < needed:
             raise ValueError(
-                f"the model's zo_command holds {capacity} words and this run needs {needed}: inject with "
-                f"command_words={needed}"
+                f"The model's commands must hold {needed} words for this run. Received: {capacity}."
             )
         self._words = np.zeros(capacity, np.int32)
         self._words_at = address("words", self._words, np.int32)

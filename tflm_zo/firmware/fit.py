@@ -124,8 +124,10 @@ class _Search:
         needs = self._size(least).ram.bytes
         what = "the run" if least == self._whole else _in_words(least, self._names)
         raise SettingsError(
-            f"ram: {what} needs {needs:,} bytes, not {self._ram:,}; "
-            + ("train fewer layers" if "layers" in self._fixed else "no run of this algorithm needs less")
+            "ram",
+            f"be at least {needs:,} bytes for {what}",
+            self._ram,
+            "Train fewer layers" if "layers" in self._fixed else "No run of this algorithm needs less",
         )
 
     def _without_layers(self, choice: _Choice) -> Iterator[_Choice]:

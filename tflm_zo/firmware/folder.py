@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from ..io.errors import ExistsError
 from ..io.files import claim_name, hidden_name, lock, remove_stale
 
 #: The file that tells a generated folder, and what in it was changed: ``sha256sum -c`` reads it.
@@ -42,10 +43,10 @@ def check_folder(target: Path, *, force: bool) -> None:
     if not real.is_dir():
         raise FileExistsError(f"{target} is a file; name a folder")
     if not force:
-        raise FileExistsError(f"{target} exists; choose another name or replace it with force=True")
+        raise ExistsError(target)
     if not (real / CHECKSUMS).is_file():
         raise FileExistsError(
-            f"{target} is no generated firmware (it has no {CHECKSUMS}), so force=True does not replace it"
+            f"{target} has no {CHECKSUMS}, so it is no generated firmware. Choose another name"
         )
 
 
@@ -72,9 +73,7 @@ def _kept(target: Path, real: Path, files: Mapping[str, str], example: Collectio
             if relative not in files or relative in example:
                 kept.append(relative)
             elif not own or data != files[relative].encode():
-                raise FileExistsError(
-                    f"{target / relative} was changed by hand, which force=True would undo: move or delete it"
-                )
+                raise FileExistsError(f"{target / relative} was changed by hand. Move or delete it")
     return sorted(kept)
 
 

@@ -56,7 +56,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> L
     metadata = read_metadata(model)
     for name, value in (("steps", steps), ("samples", samples)):
         if not 1 <= value < 2**32:
-            raise SettingsError(f"{name}: expected 1..{2**32 - 1}, got {value}")
+            raise SettingsError(name, f"be in 1..{2**32 - 1}", value)
     words = {
         "algorithm": settings.algorithm or algorithm_of(metadata),
         "steps": str(steps),
@@ -81,8 +81,7 @@ def _check_log(record: int, steps: int) -> None:
     most = 2**31 // step
     if steps > most:
         raise SettingsError(
-            f"steps: expected 1..{most}, got {steps}: a device's log has no place for more, since stores "
-            "have offsets of 32 bits"
+            "steps", f"be in 1..{most}, because a device's store has offsets of 32 bits", steps
         )
 
 
@@ -159,11 +158,9 @@ def check_names(platform: str, name: str | None) -> None:
         SettingsError: no platform has that name, or files and variables cannot have the model's.
     """
     if platform not in PLATFORMS:
-        raise SettingsError(f"platform: no {platform!r}; there are {', '.join(PLATFORMS)}")
+        raise SettingsError("platform", f"be one of {', '.join(PLATFORMS)}", platform)
     if name is not None and not is_identifier(name):
-        raise SettingsError(
-            f"name: expected up to 48 letters, digits and underscores, a letter first, got {name!r}"
-        )
+        raise SettingsError("name", "be up to 48 letters, digits and underscores, a letter first", name)
 
 
 def generate_firmware(
@@ -216,10 +213,9 @@ def generate_firmware(
         plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
     else:
         if arrays is None or len(arrays) != samples:
-            got = "no data" if arrays is None else f"{len(arrays)}"
+            got = None if arrays is None else len(arrays)
             raise SettingsError(
-                "a block is judged by held-out samples, chosen by label: expected data of "
-                f"{samples} samples, got {got}"
+                "data", f"be {samples} samples with labels, because held-out samples judge a block", got
             )
         plan = plan_blocks(zo, own, search, arrays, steps=steps)
     return generate(zo, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name)

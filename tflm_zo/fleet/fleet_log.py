@@ -60,7 +60,9 @@ class FleetLog(Position):
     ) -> None:
         if settings.is_layerwise:
             raise SettingsError(
-                f"a fleet exchanges seeds of weight perturbation, not of {settings.algorithm}"
+                "algorithm",
+                "use weight perturbation alone in a fleet",
+                settings.algorithm,
             )
         metadata = read_metadata(model)
         integers = weight_integers(

@@ -1,9 +1,21 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Errors of data that people give, and the form of messages that quote a file."""
+"""Errors of settings and data, and the form of messages that quote a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from .text import one_line
 
-__all__ = ["DataError", "OneLineError"]
+__all__ = ["DataError", "ExistsError", "OneLineError", "SettingsError"]
+
+Shown = Callable[[str, object, bool], str]
+"""A function that writes a setting: its name, a value that it should have or `...`, and True if it is
+`inject`'s.
+"""
 
 
 class OneLineError(ValueError):
@@ -15,3 +27,73 @@ class OneLineError(ValueError):
 
 class DataError(OneLineError):
     """Samples or labels cannot be used; the message is one line that names the array and says why."""
+
+
+class SettingsError(OneLineError):
+    """A setting cannot be used.
+
+    The message is "`setting` must `problem`. Received: `got`. `fix`."
+
+    Attributes:
+        setting: name of the setting; a name that two tasks share has the task's name before it.
+        problem: constraint on the setting, the words after "must".
+        got: value of the setting; `...` if the message has none.
+        fix: advice, an imperative without a period; it precedes `give` and `inject`.
+        give: settings of the same call, by name, with values that solve the problem, or `...`.
+        inject: settings of `inject`, likewise.
+    """
+
+    def __init__(
+        self,
+        setting: str,
+        problem: str,
+        got: object = ...,
+        fix: str = "",
+        *,
+        give: Mapping[str, object] | None = None,
+        inject: Mapping[str, object] | None = None,
+    ) -> None:
+        self.setting, self.problem, self.got, self.fix = setting, problem, got, fix
+        self.give, self.inject = dict(give or {}), dict(inject or {})
+        super().__init__(self.told(_in_python))
+
+    def told(self, shown: Shown, written: Callable[[object], str] = repr) -> str:
+        """Returns the message, with names and values of settings as two functions write them."""
+        received = "" if self.got is ... else f" Received: {written(self.got)}."
+        changes = [shown(name, value, False) for name, value in self.give.items()]
+        changes += [shown(name, value, True) for name, value in self.inject.items()]
+        advice = " ".join(filter(None, (self.fix, " or ".join(changes))))
+        return f"{shown(self.setting, ..., False)} must {self.problem}.{received}" + (
+            f" {advice}." if advice else ""
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = partial(
+            type(self), self.setting, self.problem, self.got, self.fix, give=self.give, inject=self.inject
+        )
+        return again, ()
+
+
+class ExistsError(FileExistsError):
+    """A file or folder exists that would have to be replaced.
+
+    Attributes:
+        path: path of the file.
+        reason: reason why it is not replaced.
+        switches: arguments of the call that is refused, which can be True to go on.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], reason: str = "exists", switches: tuple[str, ...] = ("force",)
+    ) -> None:
+        self.path, self.reason, self.switches = os.fspath(path), reason, switches
+        super().__init__(self.told(_in_python))
+
+    def told(self, shown: Shown) -> str:
+        """Returns the message, with names of arguments as a function writes them."""
+        switches = " or ".join(shown(name, True, False) for name in self.switches)
+        return f"{self.path} {self.reason}. Choose another name, or use {switches}."
+
+
+def _in_python(name: str, value: object, _: bool) -> str:
+    return f"`{name}`" if value is ... else f"`{name}={value!r}`"

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from .errors import ExistsError
+
 if sys.platform != "win32":
     import fcntl
 
@@ -179,7 +181,7 @@ def new_file(path: Path) -> Iterator[NewFile]:
 
 
 def _exists(path: Path) -> FileExistsError:
-    return FileExistsError(f"{path} exists; choose another name or replace it with force=True")
+    return ExistsError(path)
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

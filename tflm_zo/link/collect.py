@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..core.loader import constants
+from ..io.errors import ExistsError
 from ..io.files import write_output
 from ..logs.layout import padded, unpadded
 from ..logs.live_log import LiveLog
@@ -140,7 +141,7 @@ class LogCopy:
             self._mend()
         raise LinkError(
             "the device changes its log faster than the line carries it: use --follow, which waits for the "
-            "end of the run, a faster line, or snapshots that are further apart (snapshot_every)"
+            "end of the run, a faster line, or snapshots that are further apart"
         )
 
     def _mend(self) -> None:
@@ -203,10 +204,7 @@ class Collection:
         self._part = path.with_name(f"{path.name}.part")
         own, left = _content(path, log.unit), _content(self._part, log.unit)
         if own is not None and not force and own[: len(log.header)] != log.header:
-            raise FileExistsError(
-                f"{path} is no log of the run that the device does; choose another name or replace it with "
-                "force=True"
-            )
+            raise ExistsError(path, "is not the log of the device's run")
         known = max(
             (data for data in (own, left) if data and data[: len(log.header)] == log.header),
             key=len,
@@ -238,8 +236,7 @@ class Collection:
         if missing > self.copy.log.repeated:
             raise LinkError(
                 f"the device's log has {self.copy.log.step:,} steps, and {self._path} "
-                f"{self._steps_of_file:,}: the run was begun anew; choose another name or replace the file "
-                "with force=True"
+                f"{self._steps_of_file:,}: the run was begun anew. Choose another name, or delete the file"
             )
         if missing > 0:
             return  # power has failed while a record of a step that was repeated was written over itself

@@ -191,7 +191,7 @@ class Log:
             LogError: the log has fewer steps.
         """
         if not 0 <= steps <= len(self.steps):
-            raise LogError(f"steps: the log has {len(self.steps)} whole steps, got {steps}")
+            raise LogError(f"Steps of the log must be in 0..{len(self.steps)}. Received: {steps}.")
         size = StepRecord.size_of(self.settings.queries)
         measurements = tuple(m for m in self.measurements if m.step <= self.first_step + steps)
         cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (

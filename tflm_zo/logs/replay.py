@@ -129,8 +129,8 @@ def _of_snapshot(model: Model, log: Log, step: int | None) -> tuple[Arrays, Arra
     if snapshot is None and step:
         there = sorted({s.step for s in (log.snapshot, log.best_slot) if s is not None})
         raise LogError(
-            f"steps: the log has snapshots after {' and '.join(map(str, there)) or 'no'} steps, got {step}; "
-            "other steps of a layer-wise run need the data"
+            f"The log must have a snapshot after step {step}. It has snapshots after steps "
+            f"{' and '.join(map(str, there)) or '(none)'}. Other steps of a layer-wise run need the data."
         )
     if snapshot is not None:
         trained = [trainable[i] for task in log.tasks for i in task.tensors]

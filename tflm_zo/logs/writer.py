@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BEST_SLOT, MEASUREMENT_BYTES, NodeControl, Snapshot
+from ..io.errors import ExistsError
 from ..io.files import lock_file, new_file, write_output
 from .layout import Header, ending, is_padded, unpadded
 
@@ -25,9 +26,7 @@ _MARKED: Final = 16  # bytes that say whether a log is padded
 
 def log_exists(path: str | os.PathLike[str]) -> FileExistsError:
     """The error of a new log whose file exists."""
-    return FileExistsError(
-        f"{path} exists; choose another name, go on from it with resume=True or replace it with replace=True"
-    )
+    return ExistsError(path, switches=("resume", "replace"))
 
 
 class LogWriter:

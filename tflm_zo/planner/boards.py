@@ -94,7 +94,7 @@ def find_core(name: str) -> Core:
         SettingsError: there is none; the message lists those that there are.
     """
     if name not in cores():
-        raise SettingsError(f"core: no {name!r}; there are {', '.join(cores())}")
+        raise SettingsError("core", f"be one of {', '.join(cores())}", name)
     return cores()[name]
 
 
@@ -114,6 +114,5 @@ def find_board(name: str) -> Board:
     close = [n for n in called if asked in n] or difflib.get_close_matches(asked, called, n=4, cutoff=0.5)
     closest = list(dict.fromkeys(found for n in close for found in called[n]))
     if closest:
-        be = "is" if len(closest) == 1 else "are"
-        raise SettingsError(f"board: no {name!r}; the closest {be} {', '.join(closest[:6])}")
-    raise SettingsError(f"board: no {name!r}; there are {', '.join(known)}")
+        raise SettingsError("board", "be a known board", name, f"The closest ones: {', '.join(closest[:6])}")
+    raise SettingsError("board", f"be one of {', '.join(known)}", name)

@@ -280,7 +280,7 @@ def plan(
         ("cycles", cycles),
     ):
         if value is not None and not 0 < value < math.inf:
-            raise SettingsError(f"{word}: expected a finite number above 0, got {value!r}")
+            raise SettingsError(word, "be a finite number above 0", value)
     target = _target(board, core, clock, ram, flash, power, cycles)
     loaded = model if isinstance(model, Model) else load_model(model)
     if is_zo(loaded):

@@ -17,6 +17,7 @@ from ..converters.initial_weights import checked_weights
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.inputs import Inputs, ModelError
+from ..io.errors import SettingsError
 from .engine import Engine, Segment, Status
 from .lane import Fed, Lane, Lanes, Reader, begin_with
 
@@ -50,9 +51,11 @@ class Runtime(Inputs, ABC):
     def __init__(self, model: Model | bytes | str | os.PathLike[str], threads: int = 1) -> None:
         self._import()  # an absent runtime is reported before anything about the model
         if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
-            raise ValueError(f"threads: expected a number in 1..{_MOST_THREADS}, got {threads!r}")
+            raise SettingsError("threads", f"be in 1..{_MOST_THREADS}", threads)
         if threads > 1 and not self.has_copies:
-            raise ValueError(f"threads: {self.name} has one thread; litert has as many as you like")
+            raise SettingsError(
+                "threads", f"be 1, because {self.name} has one thread", threads, "Use runtime litert"
+            )
         super().__init__(model)
         count = len(self._metadata.segments)
         self._threads = threads

@@ -281,7 +281,7 @@ def algorithm(name: str) -> Settings:
         SettingsError: no algorithm has that name; the message lists the algorithms.
     """
     if name not in ALGORITHMS:
-        raise SettingsError(f"algorithm: no {name!r}; there are {', '.join(ALGORITHMS)}")
+        raise SettingsError("algorithm", f"be one of {', '.join(ALGORITHMS)}", name)
     return ALGORITHMS[name]()
 
 

@@ -71,8 +71,9 @@ class BlockSearch:
         names = list(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
         if self.blocks > len(names):
             raise SettingsError(
-                f"blocks: expected 1..{len(names)}, the number of layers that are trained "
-                f"({', '.join(names)}), got {self.blocks}"
+                "blocks",
+                f"be in 1..{len(names)}, the number of trained layers ({', '.join(names)})",
+                self.blocks,
             )
         parts = np.array_split(np.arange(len(names)), self.blocks)
         return tuple(tuple(names[i] for i in part) for part in parts)
@@ -81,7 +82,9 @@ class BlockSearch:
 def check_layerwise(settings: Settings) -> None:
     """Raises SettingsError where the settings are of weight perturbation."""
     if not settings.is_layerwise:
-        raise SettingsError("a block is chosen for layer-wise runs, not for weight perturbation")
+        raise SettingsError(
+            "blocks", "be left out in runs of weight perturbation alone", fix="Choose a layer-wise algorithm"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,12 +256,14 @@ class BlockProbes:
                 their cost.
         """
         if not 0 < budget < 2**63:
-            raise ValueError(f"budget: expected forward equivalents above 0 and below 2^63, got {budget:g}")
+            raise SettingsError("budget", "be forward equivalents above 0 and below 2^63", budget)
         step = max(c.until(1, samples) for c in self._costs)
         if not budget >= self.equivalents + step:
-            raise ValueError(
-                f"budget: the probes of {len(self.blocks)} blocks take {self.equivalents:.0f} forward "
-                f"equivalents, and a step up to {step:.0f} more, got {budget:g}"
+            raise SettingsError(
+                "budget",
+                f"be at least {self.equivalents + step:.0f} forward equivalents: {self.equivalents:.0f} for "
+                f"probes of {len(self.blocks)} blocks, and {step:.0f} for a step",
+                budget,
             )
         return budget - self.equivalents
 

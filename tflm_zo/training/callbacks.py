@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..io.errors import SettingsError
 from ..io.files import NewFile
 from ..logs import LogError
 from .progress import RunProgress
@@ -107,7 +108,7 @@ class Checkpoint(Callback):
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1, replace: bool = False) -> None:
         if every < 1:
-            raise ValueError(f"every: expected at least 1, got {every}")
+            raise SettingsError("every", "be at least 1", every)
         self._path, self._every, self._replace = Path(path), every, replace
 
     def on_train_begin(self, progress: RunProgress) -> None:
@@ -145,7 +146,7 @@ class EarlyStopping(Callback):
 
     def __init__(self, monitor: str = "val_loss", patience: int = 5, min_delta: float = 0.0) -> None:
         if patience < 1:
-            raise ValueError(f"patience: expected at least 1, got {patience}")
+            raise SettingsError("patience", "be at least 1", patience)
         self._monitor, self._patience, self._min_delta = monitor, patience, min_delta
         self._best, self._waited = float("-inf"), 0
 
@@ -156,7 +157,7 @@ class EarlyStopping(Callback):
     def on_epoch_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
         """Counts the epochs since the last improvement."""
         if self._monitor not in logs:
-            raise ValueError(f"monitor: no {self._monitor!r}; there are {', '.join(logs)}")
+            raise SettingsError("monitor", f"be one of {', '.join(logs)}", self._monitor)
         value = logs[self._monitor] if self._monitor.endswith("accuracy") else -logs[self._monitor]
         if value > self._best + self._min_delta:
             self._best, self._waited = value, 0
@@ -241,7 +242,7 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: str | os.PathLike[str], *, every: int = 1) -> None:
         if every < 1:
-            raise ValueError(f"every: expected at least 1, got {every}")
+            raise SettingsError("every", "be at least 1", every)
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Checks of single settings, and the exception that they raise."""
+"""Checks of single settings."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..io.errors import SettingsError
+
 __all__ = ["SettingsError", "check_choice", "check_integer", "check_number"]
-
-
-class SettingsError(ValueError):
-    """A setting cannot be used; the message names it and says what is possible."""
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raises SettingsError unless a setting is one of its choices."""
     if value not in choices:
-        raise SettingsError(f"{name}: no {value!r}; there are {', '.join(choices)}")
+        raise SettingsError(name, f"be one of {', '.join(choices)}", value)
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
@@ -28,7 +26,7 @@ def check_integer(name: str, value: object, low: int, high: int) -> int:
     """
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not integer or not low <= int(value) <= high:  # type: ignore[call-overload]
-        raise SettingsError(f"{name}: expected an integer in {low}..{high}, got {value!r}")
+        raise SettingsError(name, f"be an integer in {low}..{high}", value)
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
@@ -40,5 +38,5 @@ def check_number(name: str, value: object, lower: float, upper: float) -> float:
     """
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not lower <= float(value) <= upper:  # type: ignore[arg-type]
-        raise SettingsError(f"{name}: expected {lower:g}..{upper:g}, got {value!r}")
+        raise SettingsError(name, f"be in {lower:g}..{upper:g}", value)
     return float(value)  # type: ignore[arg-type]

@@ -21,22 +21,22 @@ _FAMILIES: Final[Mapping[str, Callable[..., Distribution]]] = {
 }
 
 
-def parse_distribution(text: str) -> Distribution:
+def parse_distribution(text: str, name: str = "perturbation") -> Distribution:
     """Reads e.g. "rademacher:2", "sparse-uniform:3:0.5" (half of the weights stay), "gaussian:0.6" or
     "coordinate:4" (one weight of each layer).
 
     Raises:
         SettingsError: no distribution has that name (the message lists them), or a number is wrong.
     """
-    name, *numbers = text.split(":")
-    family = _FAMILIES.get(name)
+    kind, *numbers = text.split(":")
+    family = _FAMILIES.get(kind)
     if family is None or len(numbers) not in ((1, 2) if family is SparseUniform else (1,)):
-        raise SettingsError(f"no {text!r}; there are {DISTRIBUTIONS}")
+        raise SettingsError(name, f"be one of {DISTRIBUTIONS}", text)
     size, *zeros = numbers
     try:
         return family(float(size) if family is Gaussian else int(size), *map(float, zeros))
     except ValueError as error:
-        raise SettingsError(f"{text!r}: {error}") from None
+        raise SettingsError(name, f"have numbers in range ({error})", text) from None
 
 
 def written_distribution(z: Distribution) -> str:

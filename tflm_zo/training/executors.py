@@ -276,7 +276,7 @@ class WorkerExecutor:
     ) -> None:
         if settings.weights.sharpness:
             raise SettingsError(
-                "workers: sharpness-aware invokes depend on the losses of those before; train without workers"
+                "workers", "be 0 in sharpness-aware steps, whose invokes depend on losses of earlier ones"
             )
         self._workers, self._control, self._steps_since = workers, control, steps_since
         self.samples = LocalExecutor(runtime, control, inputs, labels).samples

@@ -61,7 +61,7 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
     """
     takes_nodes = settings.has(Nodes) or settings.has(Exact)
     if given.get("nodes") and not takes_nodes:
-        raise SettingsError(f"nodes: algorithm {settings.algorithm} perturbs weights, not nodes")
+        raise SettingsError("nodes", f"be left out, since algorithm {settings.algorithm} perturbs weights")
     asked: dict[str, Any] = {"algorithm": settings.algorithm}
     if given.get("trainable") == "none":
         return InjectSettings(**asked, **given)

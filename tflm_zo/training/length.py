@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..converters import Model, ZoMetadata
+from ..io.errors import SettingsError
 from .costs import run_costs
 from .settings import Settings
 
@@ -60,7 +61,9 @@ def check_length(epochs: int | None, steps: int | None, budget: float | None) ->
     given = {"epochs": epochs, "steps": steps, "budget": budget}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        raise ValueError(f"{', '.join(names)}: give one of them")
+        raise SettingsError(
+            names[0], "be the only length of the run", fix="Remove", give=dict.fromkeys(names[1:], ...)
+        )
 
 
 def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: int | None) -> int:
@@ -77,11 +80,11 @@ def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: i
     """
     for name, number in (("epochs", epochs), ("steps", steps)):
         if number is not None and number < 1:
-            raise ValueError(f"{name}: expected at least 1, got {number}")
+            raise SettingsError(name, "be at least 1", number)
     total = (1 if epochs is None else epochs) * -(-samples // settings.batch_size) if steps is None else steps
     longest = (2**32 - 1) // settings.batch_size  # positions in the order of samples are 32 bits
     if total > longest:
-        raise ValueError(f"steps: expected {longest} at most, got {total}")
+        raise SettingsError("steps", f"be at most {longest}", total)
     return total
 
 
@@ -94,11 +97,13 @@ def affordable_steps(
         ValueError: the budget is out of range or less than a step costs; the message names that cost.
     """
     if not 0 < budget < 2**63:
-        raise ValueError(f"budget: expected forward equivalents above 0 and below 2^63, got {budget:g}")
+        raise SettingsError("budget", "be forward equivalents above 0 and below 2^63", budget)
     costs = run_costs(settings, model, metadata)
     total = costs.affordable(budget, samples)
     if total < 1:
-        raise ValueError(
-            f"budget: one step takes {costs.until(1, samples):.0f} forward equivalents, got {budget:g}"
+        raise SettingsError(
+            "budget",
+            f"be at least {costs.until(1, samples):.0f} forward equivalents, the cost of a step",
+            budget,
         )
     return total

@@ -129,8 +129,11 @@ def weight_command_words(settings: Settings) -> int:
 def _common(settings: Settings, rate: float, steps: int, samples: int, batch: int) -> CSettings:
     if settings.final_learning_rate > rate:
         raise SettingsError(
-            f"final_learning_rate: expected at most {rate:.3g}, the rate chosen for {steps} steps, got "
-            f"{settings.final_learning_rate:g}; give learning_rate, too"
+            "final_learning_rate",
+            f"be at most {rate:.3g}, the rate chosen for {steps} steps",
+            settings.final_learning_rate,
+            "Also set",
+            give={"learning_rate": ...},
         )
     return CSettings(
         run_seed=settings.seed,

@@ -19,6 +19,7 @@ __all__ = ["check_model"]
 
 # Sums of products with an input are of 32 bits (D of zo_node_update.h).
 _SUM_MAX: Final = 2**31 - 1
+_ALL_WEIGHTS: Final = "Inject the original model without a sparse choice of weights"
 
 
 def check_model(settings: Settings, metadata: ZoMetadata) -> None:
@@ -29,15 +30,17 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
     """
     if settings.batch_size % metadata.batch:
         raise SettingsError(
-            f"batch_size: expected a multiple of the model's batch {metadata.batch}, "
-            f"got {settings.batch_size}"
+            "batch_size", f"be a multiple of the model's batch {metadata.batch}", settings.batch_size
         )
     tail = () if metadata.tail is None else metadata.tail.layers
     carrying = [*metadata.nodes, *(n for n in tail if n not in metadata.nodes)]
     layers = [metadata.trainable[n.trainable].layer for n in carrying]
     if settings.is_layerwise and not layers and not settings.has(Weights):
         raise SettingsError(
-            "the model carries no nodes: inject it with nodes, or train it by weight perturbation"
+            "model",
+            "carry nodes",
+            fix="Train it by weight perturbation, or inject the original model with",
+            inject={"nodes": ...},
         )
     _check_headroom(settings, metadata)
     _check_parameters(settings, metadata, carrying)
@@ -52,9 +55,7 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
     ):
         named = task.queries if isinstance(task.queries, Mapping) else ()
         if unknown := [layer for layer in named if layer not in known]:
-            raise SettingsError(
-                f"{name}: no layer {unknown[0]!r} is trained so; there are {', '.join(known)}"
-            )
+            raise SettingsError(name, f"name layers that are trained so ({', '.join(known)})", unknown[0])
     if settings.has(Exact):
         _check_exact(settings, metadata, layers)
 
@@ -64,10 +65,13 @@ def _check_headroom(settings: Settings, metadata: ZoMetadata) -> None:
     if task.sharpness and any(t.int16 for t in metadata.trainable):
         reach = max(reach, _two_fine_reaches(task.perturbation))
     if reach > metadata.headroom:
-        twice = " (sharpness: twice)" if task.sharpness else ""
+        twice = ", in sharpness-aware steps twice" if task.sharpness else ""
         raise SettingsError(
-            f"weights.perturbation: moves a weight by up to {reach} LSB{twice}, the model's headroom is "
-            f"{metadata.headroom}; inject with headroom={reach}"
+            "weights.perturbation",
+            f"move weights by at most the headroom {metadata.headroom} LSB, not by {reach} LSB{twice}",
+            task.perturbation,
+            "Inject the original model with",
+            inject={"headroom": reach},
         )
 
 
@@ -84,24 +88,31 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
     """Raises SettingsError where the commands of weight perturbation do not fit the model."""
     task = settings.weights
     if task.items > metadata.max_queries:
-        terms = f", times momentum_terms={task.momentum_terms}" if task.momentum > 0 else ""
+        terms = f" for {task.momentum_terms} steps of momentum" if task.momentum > 0 else ""
         raise SettingsError(
-            f"weights.queries: the model was injected with max_queries={metadata.max_queries}, "
-            f"got {task.queries_of(())}{terms}; inject with max_queries={task.items}"
+            "weights.queries",
+            f"fit the {metadata.max_queries} seeds of the model's commands{terms}",
+            task.queries_of(()),
+            "Inject the original model with",
+            inject={"max_queries": task.items},
         )
     left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
     if left_out:
         tensors = [metadata.trainable[i] for i in sorted(left_out)]
         names = ", ".join(f"the bias of {t.layer}" if t.bias else t.layer for t in tensors)
         raise SettingsError(
-            f"layers: the model trains {names}, too, and weight perturbation alone perturbs all that a "
-            "model trains; make the run's model of the original one"
+            "layers",
+            f"include {names}, because weight perturbation alone moves all trainable tensors of a model",
+            settings.layers,
+            "Inject the original model for this run",
         )
     words = weight_command_words(settings)
     if words > metadata.command_words:
         raise SettingsError(
-            f"this run needs commands of {words} words, the model was injected with command_words="
-            f"{metadata.command_words}; inject with command_words={words}"
+            "model",
+            f"hold commands of {words} words, which this run needs, but holds {metadata.command_words}",
+            fix="Inject the original model with",
+            inject={"command_words": words},
         )
 
 
@@ -110,9 +121,17 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
     bits = settings.has(Weights) and settings.weights.rule == "bits"
     exact = settings.has(Exact) and settings.exact.rule == "bits"
     if (bits or exact) and metadata.update_bits != 8:
-        raise SettingsError("a rule of bits moves weights by whole LSB: inject with update_bits=8")
+        raise SettingsError(
+            "model",
+            "have updates of 8 bits, because rule 'bits' moves weights by whole LSB",
+            metadata.update_bits,
+            "Inject the original model with",
+            inject={"update_bits": 8},
+        )
     if bits and any(t.updated is not None for t in metadata.trainable):
-        raise SettingsError("weights.rule: bits moves all weights of a layer: inject without sparse")
+        raise SettingsError(
+            "weights.rule", "not be 'bits' in a model of which some weights are trained", fix=_ALL_WEIGHTS
+        )
 
 
 def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
@@ -125,8 +144,11 @@ def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[Z
     ):
         if settings.has(type(task)) and own not in ("all", task.parameters):
             raise SettingsError(
-                f"{name}.parameters: the model's layers have {own!r} trainable, not "
-                f"{task.parameters!r}; inject it with parameters={task.parameters!r}"
+                f"{name}.parameters",
+                f"be {own!r}, the trainable parameters of the model",
+                task.parameters,
+                "Inject the original model with",
+                inject={"parameters": task.parameters},
             )
 
 
@@ -134,12 +156,17 @@ def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[
     for nodes in carrying:
         layer = metadata.trainable[nodes.trainable].layer
         if metadata.trainable[nodes.trainable].updated is not None:
-            raise SettingsError(f"layer {layer} carries nodes, which move all weights: inject without sparse")
+            raise SettingsError(
+                "layers",
+                f"not include {layer}, which carries nodes and trains some weights",
+                fix=_ALL_WEIGHTS,
+            )
         most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
         if settings.batch_size > most:
             raise SettingsError(
-                f"batch_size: expected at most {most}, the samples that sums over the "
-                f"{credited(nodes)} positions of layer {layer} hold, got {settings.batch_size}"
+                "batch_size",
+                f"be at most {most}, as sums over {credited(nodes)} positions of layer {layer} have 32 bits",
+                settings.batch_size,
             )
 
 
@@ -148,8 +175,9 @@ def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) ->
     tail = exact_tail(settings, metadata)
     if not tail:
         raise SettingsError(
-            "exact: needs a last FULLY_CONNECTED layer that carries nodes and whose outputs the loss reads; "
-            f"the layers with nodes are {', '.join(layers)}"
+            "model",
+            "have a last FULLY_CONNECTED layer with nodes, whose outputs the loss reads, for exact gradients "
+            f"(layers with nodes: {', '.join(layers)})",
         )
     last = settings.exact.last
     if isinstance(last, int) and len(tail) < last:
@@ -160,13 +188,19 @@ def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) ->
             else "the layers of the tail that the model was injected with"
         )
         raise SettingsError(
-            f"last: expected at most {len(tail)}, {of} ({names}), got {last}; inject the original model with "
-            f"tail={last}"
+            "last",
+            f"be at most {len(tail)}, {of} ({names})",
+            last,
+            "Inject the original model with",
+            inject={"tail": last},
         )
     for nodes in tail[:-1]:
         filter_ = metadata.trainable[nodes.trainable]
         if filter_.bias:
             raise SettingsError(
-                f"last: errors come back through the filter of layer {filter_.layer}, which the model has "
-                'as a constant: inject it with parameters="all"'
+                "last",
+                f"not lead errors through the filter of layer {filter_.layer}, a constant of the model",
+                last,
+                "Inject the original model with",
+                inject={"parameters": "all"},
             )

@@ -193,9 +193,7 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
             if name == pattern or (pattern not in names and fnmatchcase(name, pattern))
         }
         if not fitting:
-            raise SettingsError(
-                f"layers: no layer that is trained fits {pattern!r}; there are {', '.join(names)}"
-            )
+            raise SettingsError("layers", f"name trained layers ({', '.join(names)})", pattern)
         found |= fitting
     return sorted(i for tensors in found for i in tensors)
 
@@ -226,8 +224,14 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
     if isinstance(last, str):
         asked = f"{blocks_number(last)} blocks"
         if tail is None or tail.asked != asked:
-            was = "without a tail" if tail is None else f"with tail={tail.asked!r}"
-            raise SettingsError(f"last: the model was injected {was}; inject the original with tail={last!r}")
+            own = "has none" if tail is None else f"has {tail.asked!r}"
+            raise SettingsError(
+                "last",
+                f"be the tail of the model, which {own}",
+                last,
+                "Inject the original model with",
+                inject={"tail": last},
+            )
         return list(tail.layers[::-1])
     if tail is not None:
         return list(tail.layers[::-1][:last])
@@ -348,8 +352,9 @@ def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: 
         behind = next(n for n in trained if n not in whole or whole.index(n) > whole.index(missing))
         names = [metadata.trainable[n.trainable].layer for n in (behind, missing)]
         raise SettingsError(
-            f"layers: the exact gradient of layer {names[0]} comes back through layer {names[1]}, which is "
-            "left out; train that, too, or leave out the task Exact"
+            "layers",
+            f"include {names[1]}, because the exact gradient of layer {names[0]} comes back through it",
+            fix="Add it, or remove the task Exact",
         )
 
 

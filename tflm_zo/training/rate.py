@@ -110,8 +110,11 @@ def with_measured_rate(
         rate = float(f"{rate * (borne / longest if of_weights else square):.2g}")
     if settings.final_learning_rate > rate:
         raise SettingsError(
-            f"final_learning_rate: expected at most {rate:.3g}, the rate that was measured, got "
-            f"{settings.final_learning_rate:g}; give learning_rate, too"
+            "final_learning_rate",
+            f"be at most {rate:.3g}, the rate that was measured",
+            settings.final_learning_rate,
+            "Also set",
+            give={"learning_rate": ...},
         )
     return dataclasses.replace(settings, learning_rate=rate), steps, walks.equivalents
 

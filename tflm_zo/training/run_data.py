@@ -91,7 +91,7 @@ class RunData:
             ValueError: both `validation_data` and `validation_split` are given.
         """
         if validation_data is not None and validation_split not in (0.0, "auto"):
-            raise ValueError("validation_data, validation_split: give one of them")
+            raise SettingsError("validation_data", "be given without a validation split")
         own, loss = prepare(runtime, x, y), runtime.metadata.loss
         assert loss is not None  # a trainer has refused such a model
         validation = None if validation_data is None else prepare(runtime, *_pair(validation_data))
@@ -139,8 +139,7 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
     wanted = round(share * len(numbers))
     if not 0 < wanted < len(numbers):
         raise SettingsError(
-            f"held_out: expected a share that leaves samples to train on and samples to judge by, got "
-            f"{share:g} of {len(numbers)} labelled samples"
+            "held_out", f"divide the {len(numbers)} labelled samples into two parts that are not empty", share
         )
     order = np.random.default_rng(seed).permutation(numbers)
     strata = labels[order] if loss.of_classes else np.zeros(len(order), np.int32)

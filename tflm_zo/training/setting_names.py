@@ -54,22 +54,22 @@ def resolve(settings: Settings, name: str) -> tuple[str, str]:
     owner, dot, field = name.rpartition(".")
     if dot:
         if owner not in TASKS:
-            raise SettingsError(f"{_written(name)}: there is no task {owner}; there are {', '.join(TASKS)}")
+            raise SettingsError(name, f"name a task of {', '.join(TASKS)}")
         if field not in _fields(TASKS[owner]):
             own = _written(", ".join(_fields(TASKS[owner])))
-            raise SettingsError(f"{_written(name)}: task {owner} has no such setting; it has {own}")
+            raise SettingsError(name, f"be a setting of task {owner}: {own}")
         return owner, field
     if field in _fields(Settings):
         return "", field
     owners = [o for o, kind in TASKS.items() if settings.has(kind) and field in _fields(kind)]
     if len(owners) == 1:
         return owners[0], field
-    which = " or ".join(f"{o}.{field}" for o in owners)
+    which = [f"{o}.{field}" for o in owners]
     if owners:
-        raise SettingsError(_written(f"{name}: say which, {which}"))
+        raise SettingsError(name, "name one task", fix="Use", give=dict.fromkeys(which, ...))
     run = f"algorithm {settings.algorithm}" if settings.algorithm else "the run"
     own = _written(", ".join(names(settings)))
-    raise SettingsError(f"{_written(name)}: {run} has no such setting; it has {own}")
+    raise SettingsError(name, f"be a setting of {run}: {own}")
 
 
 def _written(name: str) -> str:

@@ -83,12 +83,9 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     known: dict[tuple[str, str], str] = {}
     for name, text in given.items():
-        try:
-            owner, field = meant = resolve(settings, name)
-        except SettingsError as error:
-            raise SettingsError(f"--set {error}") from None
+        owner, field = meant = resolve(settings, name)
         if meant in known:
-            raise SettingsError(f"--set: {known[meant]} and {name} are the same setting".replace("_", "-"))
+            raise SettingsError(name, f"be given once. It is the setting {known[meant]}")
         known[meant] = name
         values[name] = _value(TASKS[owner] if owner else Settings, field, name, text)
     return values
@@ -105,10 +102,7 @@ def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
         return () if text == "none" else text if text == LAST else _names(name, text)
     hint = typing.get_type_hints(kind)[field]
     if hint is Distribution:
-        try:
-            return parse_distribution(text)
-        except SettingsError as error:
-            raise SettingsError(f"{name}: {error}") from None
+        return parse_distribution(text, name)
     arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if type(None) in arguments and text in ("auto", "none"):
         return None
@@ -117,7 +111,7 @@ def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
         return _numbers(name, text, typing.get_args(only)[0])
     if only is bool:
         if text.lower() not in _SWITCHES:
-            raise SettingsError(f"{name}: expected true or false, got {text!r}")
+            raise SettingsError(name, "be true or false", text)
         return _SWITCHES[text.lower()]
     return parse_number(name, text, only) if only in (int, float) else text
 
@@ -132,7 +126,7 @@ def parse_number(name: str, text: str, kind: Callable[[str], Any]) -> Any:
         return kind(text)
     except ValueError:
         what = "an integer" if kind is int else "a number"
-        raise SettingsError(f"{name}: expected {what}, got {text!r}") from None
+        raise SettingsError(name, f"be {what}", text) from None
 
 
 def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> tuple[Any, ...]:
@@ -142,31 +136,31 @@ def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> tuple[Any, ...
         return tuple(kind(part) for part in text.split(","))
     except ValueError:
         what = "integers" if kind is int else "numbers"
-        raise SettingsError(f"{name}: expected {what} separated by commas, or none, got {text!r}") from None
+        raise SettingsError(name, f"be {what} separated by commas, or none", text) from None
 
 
 def _names(name: str, text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(","))
     if not all(found):
-        raise SettingsError(f"{name}: expected names of layers separated by commas, got {text!r}")
+        raise SettingsError(name, "be names of layers separated by commas", text)
     return found
 
 
 def _queries(name: str, text: str) -> int | dict[str, int] | None:
-    expected = f"{name}: expected a number, auto, or LAYER=NUMBER separated by commas"
+    wrong = SettingsError(name, "be a number, auto, or LAYER=NUMBER separated by commas", text)
     if text == "auto":
         return None
     queries: dict[str, int] = {}
     for part in text.split(","):
         layer, equals, number = part.strip().rpartition("=")
         if not number.isascii() or not number.isdecimal() or (equals and not layer):
-            raise SettingsError(f"{expected}, got {text!r}")
+            raise wrong
         if not equals:
             if "," in text:
-                raise SettingsError(f"{expected}, got {text!r}")
+                raise wrong
             return int(number)
         if layer in queries:
-            raise SettingsError(f"{name}: `{layer}` is given twice")
+            raise SettingsError(name, f"contain `{layer}` once", text)
         queries[layer] = int(number)
     return queries
 

@@ -124,7 +124,7 @@ class Settings:
         self._check_layers()
         for setting, reason in self.without_effect().items():
             if self._differs(setting):
-                raise SettingsError(f"{setting} would have no effect: {reason}")
+                raise SettingsError(setting, f"be left out, since it would have no effect: {reason}")
 
     def _usual_rate(self, unknown: float) -> float:
         if self.learning_rate is None:
@@ -135,34 +135,35 @@ class Settings:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         for task in self.tasks:
             if not isinstance(task, Nodes | Exact | Weights):
-                raise SettingsError(f"tasks: expected Nodes, Exact or Weights, got {task!r}")
+                raise SettingsError("tasks", "be of Nodes, Exact and Weights", task)
         kinds = [type(task).__name__ for task in self.tasks]
         if not kinds or len(set(kinds)) < len(kinds):
-            raise SettingsError(f"tasks: expected one of each kind at most, and one at all, got {kinds}")
+            raise SettingsError("tasks", "contain at least one task and at most one of each type", self.tasks)
         weights = self.weights
         if self.is_layerwise:
             if weights.scope == "blocks":
                 raise SettingsError(
-                    "scope: blocks needs Weights as the only task; beside others it is layers"
+                    "weights.scope", "be 'layers' beside other tasks and in rules of bits", weights.scope
                 )
             if weights.learning_rate is not None:
                 rate = self._usual_rate(0)
                 check_number("weights.learning_rate", weights.learning_rate, rate / 65536, 255 * rate)
         elif isinstance(weights.queries, dict):
-            raise SettingsError("weights.queries: all layers are perturbed together, which takes one number")
+            raise SettingsError(
+                "weights.queries", "be one number where all layers are perturbed together", weights.queries
+            )
         if weights.sharpness and self.estimator != "antithetic":
-            raise SettingsError(f"sharpness: needs the antithetic estimator, not {self.estimator}")
+            raise SettingsError("estimator", "be 'antithetic' in sharpness-aware steps", self.estimator)
 
     def _check_stages(self) -> None:
         stages, shares = tuple(self.stages), self.weights.stage_p_zero
         if len(stages) > 2 or list(stages) != sorted(set(stages)):
-            raise SettingsError(f"stages: expected at most two rising shares of the run, got {stages!r}")
+            raise SettingsError("stages", "be at most two rising shares of the run", stages)
         for share in stages:
             check_number("stages", share, 0.0, 1.0)
         if shares and len(shares) != len(stages):
             raise SettingsError(
-                f"stage_p_zero: expected one share of zeros for each of {len(stages)} later stages, "
-                f"got {shares!r}"
+                "stage_p_zero", f"be one share of zeros for each of {len(stages)} later stages", shares
             )
 
     def _check_layers(self) -> None:
@@ -174,9 +175,9 @@ class Settings:
             return
         object.__setattr__(self, "layers", tuple(self.layers))
         if not all(isinstance(name, str) for name in self.layers):
-            raise SettingsError(f"layers: expected names of layers or patterns, got {self.layers!r}")
+            raise SettingsError("layers", "be names of layers or patterns", self.layers)
         if not self.layers:
-            raise SettingsError("layers: expected at least one layer, got none; None trains all")
+            raise SettingsError("layers", "name at least one layer, or be None for all", self.layers)
 
     def _differs(self, setting: str) -> bool:
         """Returns whether a setting, named as by `without_effect`, differs from its default."""

@@ -132,16 +132,18 @@ class Exact:
             try:
                 blocks_number(self.last)
             except ConversionError as error:
-                raise SettingsError(f"last: {error}") from error
+                raise SettingsError(
+                    "last", "be a number of layers, 'block' or 'N blocks' with N >= 1", self.last
+                ) from error
         else:
             object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
         object.__setattr__(self, "bits", tuple(check_integer("exact.bits", b, 1, 7) for b in self.bits))
         if len(self.bits) != 3:
-            raise SettingsError(f"exact.bits: expected a number for each of three stages, got {self.bits!r}")
+            raise SettingsError("exact.bits", "be a number for each of three stages", self.bits)
         for share in self.rows:
             check_number("rows", share, 0.0, 1.0)
         if len(self.rows) != 2 or self.rows[0] > self.rows[1] or self.rows[1] == 0:
-            raise SettingsError(f"rows: expected a least share, and a most above it and 0, got {self.rows!r}")
+            raise SettingsError("rows", "be a least share and a most that is not less and not 0", self.rows)
 
     def without_effect(self) -> dict[str, str]:
         """Returns the settings that change nothing beside the others, each with the reason."""
@@ -243,25 +245,32 @@ class Weights:
         for name, low, high in (("bits", 1, 7), ("momentum_terms", 2, MAX_CHAIN), ("headroom", 0, 112)):
             object.__setattr__(self, name, check_integer(f"weights.{name}", getattr(self, name), low, high))
         if not isinstance(self.sharpness, bool):
-            raise SettingsError(f"sharpness: expected True or False, got {self.sharpness!r}")
+            raise SettingsError("sharpness", "be True or False", self.sharpness)
         check_number("weights.clip", self.clip, 0.0, 2.0**14)
         check_number("momentum", self.momentum, 0.0, 1 - 2.0**-16)
         if self.learning_rate is not None:
             check_number("weights.learning_rate", self.learning_rate, 2.0**-32, 2.0**22)
         if not isinstance(self.perturbation, Distribution):
-            raise SettingsError(f"perturbation: expected a distribution, got {self.perturbation!r}")
+            raise SettingsError("weights.perturbation", "be a distribution", self.perturbation)
         if self.rule == "bits" and isinstance(self.perturbation, Coordinate):
-            raise SettingsError("weights.rule: bits takes a direction of all weights, not single coordinates")
+            raise SettingsError("weights.perturbation", "move all weights by rule 'bits'", self.perturbation)
         for share in self.stage_p_zero:
             check_number("stage_p_zero", share, 0.0, 255 / 256)
         if self.stage_p_zero and not isinstance(self.perturbation, SparseUniform):
-            raise SettingsError("stage_p_zero: needs a sparse uniform perturbation")
+            raise SettingsError(
+                "weights.perturbation",
+                "be SparseUniform where later stages have other shares of zeros",
+                self.perturbation,
+            )
         if self.momentum > 0 and not isinstance(self.perturbation, Gaussian):
-            raise SettingsError(f"momentum: needs the Gaussian distribution, not {self.perturbation!r}")
+            raise SettingsError(
+                "weights.perturbation", "be Gaussian in directions with momentum", self.perturbation
+            )
         if self.items > MAX_QUERIES:
             raise SettingsError(
-                f"momentum_terms: times queries must be {MAX_QUERIES} at most, got {self.momentum_terms} * "
-                f"{self.items // self.momentum_terms}"
+                "momentum_terms",
+                f"be at most {MAX_QUERIES} divided by the number of queries",
+                self.momentum_terms,
             )
 
     def without_effect(self) -> dict[str, str]:

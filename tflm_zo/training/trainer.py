@@ -98,14 +98,18 @@ class Trainer:
         self._threads, self._workers = threads, workers
         metadata = self.runtime.metadata
         if not metadata.trainable or metadata.loss is None:
-            raise SettingsError("the model has no trainable tensors or no loss: inject it again")
+            raise SettingsError(
+                "model", "have trainable tensors and a loss", fix="Inject the original model again"
+            )
         self.settings = settings or usual_settings(metadata)
         check_model(self.settings, metadata)
         if self.settings.is_layerwise:
             if workers:
                 raise SettingsError(
-                    "`workers` must be 0 for a layer-wise run, whose steps are too short to share. "
-                    "Use `threads`, or weight perturbation"
+                    "workers",
+                    "be 0 for a layer-wise run, whose steps are too short to share",
+                    workers,
+                    "Use more threads, or weight perturbation",
                 )
             plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
         self.forwards, self.equivalents = 0, 0.0
@@ -458,7 +462,7 @@ class Trainer:
 def _check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: bool) -> None:
     if log is None:
         if resume:
-            raise ValueError("resume: needs a log to go on from")
+            raise SettingsError("resume", "have a log to resume from", fix="Give", give={"log": ...})
     elif not resume and not replace and os.path.exists(log):
         raise log_exists(log)
 

@@ -41,7 +41,7 @@ class Workers:
 
     def __init__(self, count: int | None = None, address: str | None = None) -> None:
         if count is not None and (not isinstance(count, int) or count < 1):
-            raise ValueError(f"workers: expected a number >= 1, got {count!r}")
+            raise SettingsError("workers", "be a number >= 1", count)
         self._wanted, self._address = count, address
         self._ray: Any = None
         self._owns = False

@@ -171,7 +171,7 @@ def firmware(
     check_names(platform, name)
     search = block_search(choose_block, held_out)
     if search is not None and data is None:
-        raise SettingsError("--choose-block needs --data: blocks are judged by samples held out of it")
+        raise SettingsError("--choose-block", "be given with --data, whose held-out samples judge the blocks")
     check_folder(output, force=force)
     most = None if ram is None else parse_bytes("--ram", ram)
     given = load_model(model)
@@ -304,7 +304,7 @@ def _described(made: Firmware) -> dict[str, Any]:
 def _device_samples(model: Model, data: Path | None, samples: int | None) -> tuple[Data | None, int]:
     """The samples that are compiled in, where there are any, and how many the device has."""
     if samples is not None and samples < 1:
-        raise SettingsError(f"--samples: expected at least 1, got {samples}")
+        raise SettingsError("--samples", "be at least 1", samples)
     if data is None:
         return None, samples or _SAMPLES
     arrays = prepare(Inputs(model), data)

@@ -155,7 +155,7 @@ def _number(option: str, text: str, unit: str) -> float:
     """
     found = re.fullmatch(rf"(\d+(?:\.\d+)?(?:e\d+)?) ?([kKmMGu]?)(?:{unit})?", text.strip(), re.ASCII)
     if found is None or not float(found[1]):
-        raise SettingsError(f"{option}: expected a number like 80M or 30m, got {text!r}")
+        raise SettingsError(option, "be a number like 80M or 30m", text)
     factors = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "m": 1e-3, "u": 1e-6}
     return float(found[1]) * factors[found[2]]
 

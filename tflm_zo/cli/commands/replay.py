@@ -11,7 +11,8 @@ import typer
 
 from ...converters import export_model, load_model
 from ...core import Measurement, best_of
-from ...logs import Log, LogError, replay_log
+from ...io.errors import SettingsError
+from ...logs import Log, replay_log
 from ..failures import warn
 from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
 from ..output_file import check_different, check_output, write_output
@@ -80,7 +81,7 @@ def _steps_of(parts: Iterator[Log], steps: int | None) -> dict[str, Any]:
         measurements += last.measurements
     whole = last.whole_steps
     if steps is not None and not last.is_layerwise and not 0 <= steps <= whole:
-        raise LogError(f"steps: the log has {whole} whole steps, got {steps}")
+        raise SettingsError("steps", f"be in 0..{whole}, the whole steps of the log", steps)
     best = last.best if last.is_layerwise else best_of(measurements)
     return {
         "steps": steps if steps is not None else whole if best is None else best.step,

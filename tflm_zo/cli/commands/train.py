@@ -205,7 +205,7 @@ def train(
         check_output(path, force=force or resume)
     claim_outputs(context, files.writes.values())
     if held_out and validation is not None and choose_block is None:
-        raise SettingsError("--held-out, --validation: give one of them, the run is measured on it")
+        raise SettingsError("--held-out", "be left out with --validation")
     given = {"batch_size": batch_size, "learning_rate": learning_rate}
     if recalibrate is None:
         recalibrate = plain and usually_recalibrated(source, data, labels, settings, loss_output)
