@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
+from ..io.errors import SettingsError
+
 __all__ = ["Workers", "WorkersError"]
 
 # Times that a worker is replaced in a row before a run gives up: a model that kills its workers kills all.
