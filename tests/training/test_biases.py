@@ -257,7 +257,9 @@ def test_weight_perturbation_alone_moves_all_that_is_trainable() -> None:
     ):
         Trainer(zo, by_weights("weights"), runtime="litert")
     alone = model_of("biases", replay=True, headroom=2)
-    with pytest.raises(SettingsError, match="`weights.parameters` must be 'biases', the trainable parameters of the model"):
+    with pytest.raises(
+        SettingsError, match="`weights.parameters` must be 'biases', the trainable parameters of the model"
+    ):
         Trainer(alone, by_weights("all"), runtime="litert")
     for model in (zo, alone):
         trainer = Trainer(model, algorithm_for(read_metadata(model), "weight"), runtime="litert")

@@ -168,7 +168,7 @@ def test_a_callback_may_stop_the_run(
 
 def test_logs_that_are_refused_before_anything_has_changed(events: list[Any], tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"another run's")
-    with pytest.raises(ValueError, match="resume: needs a log"):
+    with pytest.raises(ValueError, match="`resume` must have a log to resume from"):
         make().fit(X, Y, resume=True)
     with pytest.raises(FileExistsError):
         trained(log=tmp_path / "log")

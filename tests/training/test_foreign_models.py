@@ -25,8 +25,8 @@ pytestmark = [
 
 STREAMS = "carries a state from one invoke to the next.*convert it without streaming, or with its state"
 LSTM = "LSTM.*carries a state from one invoke to the next.*build the layer with unroll=True in Keras"
-NO_LOSS = "does not tell the loss; choose loss=`binary_cross_entropy` or `mse`$"
-PLACES = "cross-entropy needs one vector of at least two logits.*choose another loss_output, or loss=`mse`"
+NO_LOSS = "`loss` must be `binary_cross_entropy` or `mse`, because output"
+PLACES = "must be one vector of at least two logits.*Choose another one, or `loss='mse'`"
 MSE = {"loss": "mse"}
 WAKE = "micro-wake-word-models-"
 
@@ -77,7 +77,10 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/softmax_per_step": (PLACES, MSE),
     "made/softmax_scale": ("SOFTMAX `softmax`: .*TFLM's kernel always gives 1/256 and -128; convert", None),
     "made/stale_signature": ("", {}),
-    "made/two_subgraphs": ("choose signature=`main`, `second`$", {"signature": "second"}),
+    "made/two_subgraphs": (
+        "`signature` must name one of 2 subgraphs: `main`, `second`",
+        {"signature": "second"},
+    ),
     "made/unused_float_tensor": ("", {}),
     "made/weights_minus_128": ("", {}),
     "made/zip_at_end": ("", {}),
