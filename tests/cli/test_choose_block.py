@@ -231,7 +231,10 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--choose-block", 2, "--held-out", 0), "`--held-out` must divide the 40 labelled samples into"),
         (("--choose-block", 2, "--held-out", 2), "`--held-out` must be in 0..1"),
         (("--choose-block", 2, "--epochs", 0), "`--epochs` must be at least 1. Received: 0"),
-        (("--choose-block", 2, "--steps", 1, "--budget", 1000), "`--steps` must be given without budget"),
+        (
+            ("--choose-block", 2, "--steps", 1, "--budget", 1000),
+            "`--steps` must be the only length of the run. Remove `--budget`",
+        ),
         (("--choose-block", 2, "--budget", 100), "`--budget` must be at least 441 forward equivalents: 364"),
         (
             ("--choose-block", 2, "--budget", "nan"),

@@ -167,7 +167,14 @@ def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
 
 def test_other_refusals(files: Path) -> None:
     budget = ("train", "node.zo.tflite", "d.npz", "-o", "new", "--budget")
-    refused(files, *budget, 10, "--steps", 3, said="`--steps` must be given without budget")
+    refused(
+        files,
+        *budget,
+        10,
+        "--steps",
+        3,
+        said="`--steps` must be the only length of the run. Remove `--budget`",
+    )
     for value in ("0", "-5", "nan", "inf"):
         refused(files, *budget, value, said="`--budget` must be forward equivalents above 0 and below 2^63")
     # A step of 32 samples, and the prefix of 32: see test_budget.

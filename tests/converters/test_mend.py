@@ -147,7 +147,7 @@ def test_one_of_several_subgraphs() -> None:
         assert [t.name for t in read_metadata(zo).trainable] == [
             t.name for t in read_metadata(inject_all(whole)).trainable
         ]
-    with pytest.raises(ConversionError, match="`signature` must choose one of 2 subgraphs: `train`, `main`"):
+    with pytest.raises(ConversionError, match="`signature` must name one of 2 subgraphs: `train`, `main`"):
         inject_all(two_subgraphs())
     with pytest.raises(ConversionError, match="signature: the model has no `second`; there are: `train`"):
         inject_all(two_subgraphs(), signature="second")

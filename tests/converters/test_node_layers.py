@@ -105,8 +105,8 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
     "samples that are merged": (
         lambda: sequence(True),
         "token",
-        r"not include layer `token`, which has its input `merge` in shape \[5, 8\], which does not begin"
-        "batch 1. Possible: fc",
+        r"not include layer `token`, which has its input `merge` in shape \[5, 8\], which does not begin "
+        "with the batch 1. Possible: fc",
     ),
 }
 

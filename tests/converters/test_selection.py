@@ -47,7 +47,7 @@ def test_selection_errors() -> None:
     for overrides, message in [
         ({"trainable": "conv9"}, "`trainable` must fit a layer: conv1, conv2, fc1, fc2, fc3"),
         ({"trainable": "last:6"}, "only 5 layers"),
-        ({"blocks": {"a": "conv9"}}, "block `a`.*there are: conv1"),
+        ({"blocks": {"a": "conv9"}}, "`blocks` must fit a layer: conv1.* Received: 'conv9'"),
         ({"blocks": {"a": "conv1", "b": "conv*"}}, "two blocks"),
         ({"blocks": {"fc1": "conv1"}}, "`fc1` has the name of a layer"),
     ]:

@@ -214,7 +214,7 @@ def test_write_weights() -> None:
     name = runtime.metadata.trainable[0].name
     value = runtime.read_weights()[name]
     for weights, fractions, message in [
-        ({"nothing": value}, None, "`nothing` is no trainable filter tensor; there are"),
+        ({"nothing": value}, None, "`weights` must name trainable filter tensors .* Received: 'nothing'"),
         ({name: value[:1]}, None, "needs int8"),
         ({name: value.astype(np.int16)}, None, "not int16"),
         ({name: np.full(value.shape, 126, np.int8)}, None, r"within \+-125"),
