@@ -109,7 +109,7 @@ def test_replay_says_what_needs_the_data(folder: Path) -> None:
     assert "after 5 of the run's 12 steps" in done.stdout and done.stderr == ""
     for steps in (4, 8, 12):
         done = run(*replay, "--steps", steps, "--force", code=1)
-        assert f"error: --steps: the log has snapshots after 5 steps, got {steps}" in done.stderr
+        assert f"must have a snapshot after step {steps}. It has snapshots after steps 5." in done.stderr
 
     assert result_of(*replay[:2], "early.zolog", *replay[3:], "--force")["steps"] == 0
     assert Path("b.tflite").read_bytes() == initial_export("whole.zo.tflite")
