@@ -194,7 +194,7 @@ def test_other_refusals(files: Path) -> None:
         "node",
         said="weight.zo.tflite, which carries no nodes. Received: 'node'. Give the plain",
     )
-    said = "--set weights.queries: all layers are perturbed together, which takes one number"
+    said = "`--set weights.queries` must be one number where all layers are perturbed together"
     refused(files, *weight, "--set", "queries=fc=2", said=said)
 
 

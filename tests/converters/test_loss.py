@@ -115,7 +115,9 @@ def test_loss_errors() -> None:
     ):
         inject_all(lenet5(), loss="binary_cross_entropy")
     for kind in ("cross_entropy", "floor_log2"):
-        with pytest.raises(ConversionError, match="LOGISTIC `probability`, choose `binary_cross_entropy` or"):
+        with pytest.raises(
+            ConversionError, match="must be `binary_cross_entropy` or `mse` behind LOGISTIC `probability`"
+        ):
             inject_all(MODELS["logistic_head"](), loss=kind)
     with pytest.raises(ConversionError, match="one vector of at least two"):
         inject_all(image, loss="floor_log2")

@@ -149,7 +149,9 @@ def test_one_of_several_subgraphs() -> None:
         ]
     with pytest.raises(ConversionError, match="`signature` must name one of 2 subgraphs: `train`, `main`"):
         inject_all(two_subgraphs())
-    with pytest.raises(ConversionError, match="signature: the model has no `second`; there are: `train`"):
+    with pytest.raises(
+        ConversionError, match="`signature` must be one of `train`, `main`. Received: 'second'"
+    ):
         inject_all(two_subgraphs(), signature="second")
 
 
