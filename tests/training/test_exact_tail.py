@@ -143,7 +143,7 @@ def test_errors_begin_at_the_last_layer():
     settings = Settings(tasks=(Exact(last="2 blocks"),), batch_size=4, layers=(names[1], names[-1]))
     lower(zo, read_metadata(zo), settings, steps=3, samples=8)
     without = dataclasses.replace(settings, layers=(names[1],))
-    with pytest.raises(SettingsError, match=f"include {names[-1]}, because the exact gradient of layer {names[1]}"):
+    with pytest.raises(SettingsError, match=f"include {names[-1]}, .* gradient of layer {names[1]}"):
         lower(zo, read_metadata(zo), without, steps=3, samples=8)
 
 
