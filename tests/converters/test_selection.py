@@ -124,7 +124,8 @@ def test_without_a_loss_every_layer_is_trainable() -> None:
 def test_a_layer_that_the_loss_does_not_read_is_refused_by_name() -> None:
     for settings in ({"trainable": "detect"}, {"blocks": {"both": ["trunk", "detect"]}}):
         with pytest.raises(
-            ConversionError, match="`detect` does not feed what the loss reads .`class`.; loss_output"
+            ConversionError,
+            match="layer `detect`, which does not feed what the loss reads .`class`..*Choose another output with `loss_output`",
         ):
             inject_all(two_outputs(), **settings)
 
