@@ -22,7 +22,7 @@ from helpers.injection import inject_all
 from helpers.interpreters import KERNELS, require
 from helpers.models import MODELS
 from tflm_zo import exact_delegate
-from tflm_zo.planner.instructions import _table
+from tflm_zo.planner.instructions import instruction_table
 from tflm_zo.runtime import load
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ def test_memory_of_steps() -> None:
 def test_a_plan_has_what_training_takes_on_a_core(core: str, tmp_path: Path) -> None:
     """The table of coefficients is that of the core's loops as they are."""
     found = training(weight_op_costs(CORES[core], tmp_path), node_costs(CORES[core], tmp_path))
-    assert _table()["training"][core] == pytest.approx(found, rel=0.1, abs=0.5)
+    assert instruction_table()["training"][core] == pytest.approx(found, rel=0.1, abs=0.5)
 
 
 @pytest.mark.slow

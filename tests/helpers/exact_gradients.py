@@ -34,8 +34,8 @@ class Spy:
 
         def recorded(control, sources):
             lead_back(control, sources)
-            for task, field in control._backward._program.of_tasks.items():
-                errors, exponents = control._backward.fields[field]
+            for task, field in control.backward.program.of_tasks.items():
+                errors, exponents = control.backward.fields[field]
                 self.errors.setdefault(task, errors * 2.0 ** exponents[:, None])
 
         monkeypatch.setattr(NodeControl, "lead_back", recorded)

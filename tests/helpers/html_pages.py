@@ -30,17 +30,17 @@ class Node:
 
     def all(self, tag: str) -> list[Node]:
         """Elements of that tag in it, in order."""
-        return [node for node in self._walk() if node.tag == tag]
+        return [node for node in self.walk() if node.tag == tag]
 
-    def _walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[Node]:
         for child in self.children:
             yield child
-            yield from child._walk()
+            yield from child.walk()
 
     @property
     def every(self) -> list[Node]:
         """Every element in it."""
-        return list(self._walk())
+        return list(self.walk())
 
     @property
     def text(self) -> str:
@@ -56,23 +56,23 @@ class _Parser(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.root = Node("")
-        self._open = [self.root]
+        self.unclosed = [self.root]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         node = Node(tag, dict(attrs))
-        self._open[-1].children.append(node)
+        self.unclosed[-1].children.append(node)
         if tag not in _VOID:
-            self._open.append(node)
+            self.unclosed.append(node)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._open[-1].children.append(Node(tag, dict(attrs)))
+        self.unclosed[-1].children.append(Node(tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open[-1].tag == tag, f"</{tag}> closes <{self._open[-1].tag}>"
-        self._open.pop()
+        assert self.unclosed[-1].tag == tag, f"</{tag}> closes <{self.unclosed[-1].tag}>"
+        self.unclosed.pop()
 
     def handle_data(self, data: str) -> None:
-        self._open[-1].own_text.append(data)
+        self.unclosed[-1].own_text.append(data)
 
 
 def parsed_page(text: str) -> Node:
@@ -80,7 +80,7 @@ def parsed_page(text: str) -> Node:
     parser = _Parser()
     parser.feed(text)
     parser.close()
-    assert parser._open == [parser.root], "an element is not closed"
+    assert parser.unclosed == [parser.root], "an element is not closed"
     return parser.root
 
 

@@ -160,7 +160,7 @@ class Backward:
     """
 
     def __init__(self, program: BackwardProgram, samples: int) -> None:
-        self._program = program
+        self.program = program
         shared = np.zeros(max(1, program.shared_errors), np.int16)
         self.fields: list[tuple[NDArray[np.int16], NDArray[np.int8]]] = []
         for f in program.fields:
@@ -206,10 +206,10 @@ class Backward:
             ValueError: an array has another size than its step reads.
         """
         found = (ctypes.c_void_p * max(1, len(given)))()
-        for i, (step, array) in enumerate(zip(self._program.steps, given, strict=True)):
+        for i, (step, array) in enumerate(zip(self.program.steps, given, strict=True)):
             wanted = 0 if step.layer is None else step.layer.weights
             if step.segment is not None:
-                count = self._program.fields[step.target].count
+                count = self.program.fields[step.target].count
                 wanted = samples * step.numbers.get("other_length", count)
             if (0 if array is None else array.size) != wanted:
                 raise ValueError(f"sources: step {i} reads {wanted} values")

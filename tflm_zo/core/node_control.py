@@ -93,7 +93,7 @@ class NodeControl:
         self.tasks, self.rules = tuple(tasks), NodeRules() if rules is None else rules
         self._tasks = (structs.zo_node_task * max(1, len(tasks)))()
         self._buffers: list[NDArray[Any]] = []
-        self._backward = None if program is None else Backward(program, self._samples)
+        self.backward = None if program is None else Backward(program, self._samples)
         self._led_back = -1  # step in which errors were led back last
         of_tasks = {} if program is None else program.of_tasks
         for i, (c, task) in enumerate(zip(self._tasks, tasks, strict=False)):
@@ -136,8 +136,8 @@ class NodeControl:
         if task.keeps_inputs:
             c.inputs = buffer((samples, layer.input_bytes), np.int8)
         if field is not None:
-            assert self._backward is not None
-            errors, exponents = self._backward.fields[field]
+            assert self.backward is not None
+            errors, exponents = self.backward.fields[field]
             c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
         if task.in_tail:
             return
@@ -158,7 +158,7 @@ class NodeControl:
     @property
     def buffer_bytes(self) -> int:
         """Bytes that a device keeps besides the arena: pairs, nodes, differences, scratch."""
-        backward = 0 if self._backward is None else self._backward.buffer_bytes
+        backward = 0 if self.backward is None else self.backward.buffer_bytes
         scratch = self._scratch_values * self._scratch.itemsize
         return sum(b.nbytes for b in self._buffers) + scratch + backward
 
@@ -310,12 +310,12 @@ class NodeControl:
         Args:
             sources: what each step of the program reads: weights, an activation [batch, ...], or None.
         """
-        if self._backward is None:
+        if self.backward is None:
             raise ValueError("sources: the run has no backward program")
-        found = self._backward.sources(self._batch, sources)
+        found = self.backward.sources(self._batch, sources)
         if self._run.part and self._led_back != self.step:  # others lead the first part back
-            call("zo_backward_norms", self._backward.struct, found)
-        call("zo_node_run_backward", self._run, self._backward.struct, found)
+            call("zo_backward_norms", self.backward.struct, found)
+        call("zo_node_run_backward", self._run, self.backward.struct, found)
         self._led_back = self.step
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:

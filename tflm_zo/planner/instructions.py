@@ -151,7 +151,8 @@ _TOGETHER = 16
 
 
 @cache
-def _table() -> Mapping[str, Any]:
+def instruction_table() -> Mapping[str, Any]:
+    """Returns the coefficients of operators and of training, by core."""
     return json.loads((files(__package__) / "instructions.json").read_text())  # type: ignore[no-any-return]
 
 
@@ -172,7 +173,7 @@ class Instructions:
         if op.code.name.startswith(OP_PREFIX):
             return 0.0
         kernel, counts = features(op)
-        coefficients = _table()["operators"][f"{self.core}-{self.kernels}"]
+        coefficients = instruction_table()["operators"][f"{self.core}-{self.kernels}"]
         own = coefficients.get(kernel, coefficients.get(kernel.split()[0], _UNKNOWN))
         return float(sum(own.get(name, 0.0) * count for name, count in counts.items()))
 
@@ -205,7 +206,7 @@ class Instructions:
         return self._weights(model, metadata, settings)
 
     def _of(self, name: str) -> float:
-        return float(_table()["training"][self.core][name])
+        return float(instruction_table()["training"][self.core][name])
 
     def _loss(self, metadata: ZoMetadata) -> float:
         loss = metadata.loss
@@ -309,4 +310,4 @@ def _products(nodes: ZoNodes) -> int:
     return int(credited(nodes) * nodes.geometry["out_c"] * nodes.row)
 
 
-KERNELS = tuple(_table()["operators"])
+KERNELS = tuple(instruction_table()["operators"])
