@@ -42,7 +42,7 @@ class Segment:
 
     def __init__(self, model: Model, tensors: int) -> None:
         self.model, self.directory = load_model(model.to_bytes()), Directory(max(tensors, 1))
-        self._engine = InterpreterEngine(LiteRTRuntime._import(), model.to_bytes(), self.directory)
+        self._engine = InterpreterEngine(LiteRTRuntime.import_module(), model.to_bytes(), self.directory)
 
     def run(self, command: np.ndarray) -> list[np.ndarray]:
         """Everything that it puts out but the status, of noise."""

@@ -553,11 +553,11 @@ class Device:
 def _engine(model: bytes, directory: int) -> Engine:
     address: Any = _Address(directory)
     if RUNTIME == "tflm":
-        return TflmEngine(TflmRuntime._import(), model, address)
-    return InterpreterEngine(LiteRTRuntime._import(), model, address)
+        return TflmEngine(TflmRuntime.import_module(), model, address)
+    return InterpreterEngine(LiteRTRuntime.import_module(), model, address)
 
 
 def _reset(engine: Engine) -> None:
     """Variables become zero, as after an allocation."""
-    interpreter = engine._interpreter  # type: ignore[attr-defined]
+    interpreter = engine.interpreter  # type: ignore[attr-defined]
     getattr(interpreter, "reset", getattr(interpreter, "reset_all_variables", None))()

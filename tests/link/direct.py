@@ -68,9 +68,9 @@ class DirectPort:
         self._buffer_bytes = buffer_bytes
         self._sent, self._come = bytearray(), bytearray()
         self.reboots, self.writes_left = 0, -1
-        self._boot()
+        self.boot()
 
-    def _boot(self) -> None:
+    def boot(self) -> None:
         self._store.fail_at(0)
         assert self._device.init() == OK
         began = self._device.begin_link(
@@ -92,7 +92,7 @@ class DirectPort:
         if self._store.c.failing_write and self._store.c.writes >= self._store.c.failing_write:
             self.reboots += 1
             self._come.clear()
-            self._boot()
+            self.boot()
 
     def fail_read_at(self, read: int) -> None:
         """The device's read of this number from now on fails, counted from 1."""

@@ -251,13 +251,13 @@ def test_bad_lines_and_power_cuts_leave_one_of_two_runs(name: str, unit: int, no
             buffer_bytes=host.choice((80, 128, 256)),
         )
         seen: set[bytes] = set()
-        own_boot = port._boot
+        own_boot = port.boot
 
         def boot(own: Any = own_boot, seen: set[bytes] = seen) -> None:
             own()
             seen.add(weights_of(made))
 
-        port._boot = boot  # type: ignore[method-assign]
+        port.boot = boot  # type: ignore[method-assign]
         train(made, 2)
 
         def send(link: Link, load: Load = load) -> None:

@@ -85,11 +85,11 @@ def test_the_op_itself_refuses_too(name: str) -> None:
     runtime = _runtime(name)
     runtime.invoke(runtime.command().update([(1, 70000)], Z))
     before = _state(runtime)
-    segment = runtime._segments[0]
+    segment = runtime.segments[0]
     assert segment.command is not None
     for words, status in bad_commands(runtime):
         for original, index in segment.inputs.items():
-            segment.engine.set_input(index, runtime._inputs[original])
+            segment.engine.set_input(index, runtime.inputs[original])
         segment.engine.set_input(segment.command, words)
         with pytest.raises(InvokeError) as error:
             segment.engine.invoke()
@@ -109,10 +109,10 @@ def test_label_out_of_range(name: str) -> None:
     with pytest.raises(ValueError, match="label -2 is out of range"):
         runtime.set_labels(np.array([-2, 0]))
     # Past our Python, the op refuses.
-    segment = runtime._segments[0]
+    segment = runtime.segments[0]
     assert segment.label is not None and segment.command is not None
     for original, index in segment.inputs.items():
-        segment.engine.set_input(index, runtime._inputs[original])
+        segment.engine.set_input(index, runtime.inputs[original])
     segment.engine.set_input(segment.label, np.array([0, 4], np.int32))
     segment.engine.set_input(segment.command, runtime.command().words)
     with pytest.raises(InvokeError):
@@ -130,7 +130,7 @@ def test_unlabelled_sample_has_no_loss() -> None:
 def test_inputs() -> None:
     runtime = _runtime()
     good = np.zeros((2, 8, 8, 1), np.int8)
-    before = runtime._inputs[0]
+    before = runtime.inputs[0]
     for arguments, message in [
         ((), "expected 1 inputs, got 0"),
         ((good, good), "expected 1 inputs, got 2"),
@@ -141,7 +141,7 @@ def test_inputs() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             runtime.set_inputs(*arguments)
-        assert runtime._inputs[0] is before
+        assert runtime.inputs[0] is before
 
 
 def test_floating_point_inputs_are_quantized() -> None:
@@ -149,9 +149,9 @@ def test_floating_point_inputs_are_quantized() -> None:
     _, _, scale, zero_point = runtime.input_details()
     q = np.random.default_rng(0).integers(-128, 128, (2, 8, 8, 1)).astype(np.int8)
     runtime.set_inputs((q.astype(np.float64) - zero_point) * scale)
-    np.testing.assert_array_equal(runtime._inputs[0], q)
+    np.testing.assert_array_equal(runtime.inputs[0], q)
     runtime.set_inputs(np.full((2, 8, 8, 1), 1e9, np.float32))
-    assert (runtime._inputs[0] == 127).all()
+    assert (runtime.inputs[0] == 127).all()
 
 
 def test_labels_are_described() -> None:
@@ -267,7 +267,7 @@ def test_a_size_that_wraps(shape: tuple[int, ...], capfd: pytest.CaptureFixture[
     multiplier = next(t for t in model.subgraphs[0].tensors if t.name.endswith("zo_multiplier"))
     assert multiplier.shape == (4,)
     multiplier.shape = shape
-    interpreter = TflmRuntime._import().Interpreter
+    interpreter = TflmRuntime.import_module().Interpreter
     arguments = (model.to_bytes(), [REGISTERER], arena_upper_bound(inject_all(MODELS["small_cnn"]())))
     if shape == (4,):
         interpreter.from_bytes(*arguments)

@@ -37,7 +37,7 @@ def made(name: str, **changes: Any) -> tuple[bytes, Model]:
 
 
 def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
-    return random_inputs([runtime.input_details(i) for i in range(len(runtime._input_details))], seed)
+    return random_inputs([runtime.input_details(i) for i in range(len(runtime.inputs))], seed)
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
@@ -63,8 +63,8 @@ def test_without_fractions_the_layer_is_the_plain_one(layers: str, name: str) ->
 def set_fractions(runtime: Runtime, seed: int) -> dict[str, Any]:
     """Random ones; as they are in the interpreter's memory."""
     rng = np.random.default_rng(seed)
-    for name, fraction in runtime._views.items():
-        fraction[1][:] = rng.integers(-128, 128, fraction[1].size)
+    for name, fraction in runtime.all_weight_views()[1].items():
+        fraction[:] = rng.integers(-128, 128, fraction.size)
         assert name in runtime.read_fractions()
     return runtime.read_fractions()
 

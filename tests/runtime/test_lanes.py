@@ -22,7 +22,7 @@ ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + RE
 
 def _fed(model: Model, seed: int, threads: int = 1, runtime: str = "litert") -> Runtime:
     made = load(model, runtime, threads=threads)
-    inputs = random_inputs([made.input_details(i) for i in range(len(made._input_details))], seed)
+    inputs = random_inputs([made.input_details(i) for i in range(len(made.inputs))], seed)
     made.set_inputs(*inputs)
     if (loss := made.metadata.loss) is not None:
         shape, dtype, _, _ = made.label_details()
@@ -93,7 +93,7 @@ def test_more_samples_than_a_batch(name: str, nodes: Any, threads: int) -> None:
         stack = np.concatenate([entering[k], entering[k], moved[k]])
         runtime.invoke(runtime.command(), start=k, boundary=stack, keep=False)
         np.testing.assert_array_equal(runtime.losses(), np.concatenate([losses for losses, _ in expected]))
-        if any(s.outputs for s in whole._segments[k:]):
+        if any(s.outputs for s in whole.segments[k:]):
             np.testing.assert_array_equal(runtime.outputs()[-1], np.concatenate([y for _, y in expected]))
         np.testing.assert_array_equal(runtime.boundary(k), kept[k])
 
@@ -121,8 +121,8 @@ def test_commands_for_another_number_of_samples() -> None:
     for threads in (1, 2):
         one, other = _fed(model, 4), _fed(model, 4, threads)
         one.invoke(one.command().perturb([(3, 1)], Rademacher()))
-        x = other._inputs[0]
-        other.feed([np.concatenate([x, x])], other._labels)
+        x = other.inputs[0]
+        other.feed([np.concatenate([x, x])], other.labels)
         other.invoke(other.command().perturb([(3, 1)], Rademacher()))
         np.testing.assert_array_equal(other.losses(), np.tile(one.losses(), 2))
         assert other.status() == one.status()
@@ -153,20 +153,20 @@ def test_inputs_survive_an_invoke(make: Any) -> None:
     model = inject_all(make(), nodes="auto", batch=2)
     for threads, samples in ((1, 2), (2, 6)):
         runtime = _fed(model, 5, threads)
-        inputs = [np.concatenate([x] * (samples // 2)) for x in runtime._inputs.values()]
-        labels = runtime._labels
+        inputs = [np.concatenate([x] * (samples // 2)) for x in runtime.inputs.values()]
+        labels = runtime.labels
         runtime.feed(inputs, None if labels is None else np.concatenate([labels] * (samples // 2)))
         runtime.invoke(runtime.command(loss=labels is not None))
         for k, segment in enumerate(runtime._lanes.of(samples).segments(0, runtime.segment_count)):
             engine: Any = segment.engine
             assert engine.keeps_inputs
-            held = {index: runtime._inputs[i] for i, index in segment.inputs.items()}
-            if segment.label is not None and runtime._labels is not None:
-                held[segment.label] = runtime._labels
+            held = {index: runtime.inputs[i] for i, index in segment.inputs.items()}
+            if segment.label is not None and runtime.labels is not None:
+                held[segment.label] = runtime.labels
             if segment.boundary_input is not None:
                 held[segment.boundary_input] = runtime.boundary(k)
             for index, values in held.items():
-                found = engine._interpreter.get_tensor(engine._inputs[index]["index"])
+                found = engine.interpreter.get_tensor(engine.interpreter.get_input_details()[index]["index"])
                 np.testing.assert_array_equal(found, values)
 
 
@@ -174,10 +174,10 @@ def test_what_is_fed_again_is_read_again() -> None:
     """Also where the arrays are the same and what they hold is not."""
     model = inject_all(MODELS["small_cnn"](), nodes="auto", batch=BATCH)
     one, other = _fed(model, 6), _fed(model, 7)
-    x, labels = other._inputs[0].copy(), np.array(other._labels)
+    x, labels = other.inputs[0].copy(), np.array(other.labels)
     other.feed([x], labels)
     other.invoke(other.command())
-    x[:], labels[:] = one._inputs[0], one._labels
+    x[:], labels[:] = one.inputs[0], one.labels
     other.feed([x], labels)
     for runtime in (one, other):
         runtime.invoke(runtime.command())
@@ -200,10 +200,10 @@ def test_a_segment_for_another_batch_size(name: str) -> None:
 def test_weights_of_another_model_are_refused() -> None:
     """A lane that finds no weights of its own shape says so, and touches nothing."""
     runtime = load(inject_all(MODELS["small_cnn"](), batch=2), "litert")
-    stranger = load(inject_all(MODELS["autoencoder"](), batch=2), "litert")
+    stranger = inject_all(MODELS["autoencoder"](), batch=2)
     before = runtime.read_weights()
-    segment = extract_segment(load_model(stranger._model.to_bytes()), 0).to_bytes()
-    engine = runtime._open(segment, runtime._segments[0].directory, borrows=True)
+    segment = extract_segment(load_model(stranger.to_bytes()), 0).to_bytes()
+    engine = runtime._open(segment, runtime.segments[0].directory, borrows=True)
     with pytest.raises(InvokeError, match="TFLM_ZO_"):
         engine.invoke()
     for name, weights in before.items():

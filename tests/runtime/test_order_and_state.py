@@ -93,7 +93,7 @@ def test_reset_of_the_interpreter_brings_the_initial_weights_back() -> None:
     runtime.invoke()
     expected = runtime.outputs()[0]
     runtime.invoke(runtime.command(loss=False).update([(1, 90000)], Rademacher(2)))
-    interpreter = runtime._segments[0].engine._interpreter  # type: ignore[attr-defined]
+    interpreter = runtime.segments[0].engine.interpreter  # type: ignore[attr-defined]
     interpreter.reset_all_variables()
     assert not any(value.any() for value in runtime.read_weights().values())
     runtime.invoke()

@@ -23,7 +23,7 @@ ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + RE
 
 
 def _inputs(runtime: Runtime, seed: int) -> list[Any]:
-    count = len(runtime._input_details)
+    count = len(runtime.inputs)
     return random_inputs([runtime.input_details(i) for i in range(count)], seed)
 
 
@@ -129,7 +129,7 @@ def _check_cuts(make: Any, name: str, limit: int) -> None:
             runtime.set_inputs(*inputs)
             for k in range(1, count):
                 runtime.invoke(start=k, boundary={j: entered[j] for j in runtime.metadata.entering(k)})
-                late = {i for s in runtime._segments[k:] for i in s.outputs}
+                late = {i for s in runtime.segments[k:] for i in s.outputs}
                 for i in late:
                     np.testing.assert_array_equal(runtime.outputs()[i], expected[i])
             checked += 1

@@ -134,7 +134,7 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
             runtime_name,
         )
         rng = np.random.default_rng(3)
-        details = [runtime.input_details(i) for i in range(len(runtime._input_details))]
+        details = [runtime.input_details(i) for i in range(len(runtime.inputs))]
         runtime.set_inputs(*(rng.integers(-128, 128, shape).astype(dtype) for shape, dtype, *_ in details))
         loss = runtime.metadata.loss
         if loss.kind == "mse":

@@ -45,10 +45,7 @@ class Replica(Position):
     ) -> None:
         self.runtime = load(model, runtime, threads=threads)
         metadata = self.runtime.metadata
-        views = {t.name: self.runtime.weight_views(t.name) for t in metadata.trainable}
-        weights = {name: own for name, (own, _) in views.items()}
-        fractions = {name: own for name, (_, own) in views.items() if own is not None}
-        super().__init__(model, header, (weights, fractions))
+        super().__init__(model, header, self.runtime.all_weight_views())
         self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
         data = prepare(self.runtime, x, y)
         self._executor = LocalExecutor(self.runtime, self._control, list(data.inputs), data.labels)

@@ -21,14 +21,14 @@ __all__ = [
     "Fact",
     "Histogram",
     "Landscape",
-    "LayerChange",
+    "TensorChange",
     "Measured",
     "Memory",
     "MemoryPart",
     "Mistake",
     "ModelReport",
     "Operator",
-    "Port",
+    "ModelPort",
     "Replayed",
     "RunReport",
     "RunsReport",
@@ -102,7 +102,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class LayerChange:
+class TensorChange:
     """What a run has changed in a trainable tensor of a layer.
 
     Attributes:
@@ -289,7 +289,7 @@ class RunReport:
     curve: Curve
     loss_unit: str
     measurements: tuple[Measured, ...]
-    layers: tuple[LayerChange, ...]
+    layers: tuple[TensorChange, ...]
     evaluation: Evaluation | None
     landscape: Landscape | None
     memory: Memory | None
@@ -307,7 +307,7 @@ class RunsReport:
 
 
 @dataclass(frozen=True)
-class Port:
+class ModelPort:
     """An input or output of a model; scale and zero point are None where it is not quantized."""
 
     side: str
@@ -350,7 +350,7 @@ class TrainableLayer:
         operator: name of its operator.
         values: number of its weights or biases.
         tensor: "weights" or "biases".
-        trained_by: as in `LayerChange`; "" where it is not trained.
+        trained_by: as in `TensorChange`; "" where it is not trained.
         reason: why it is not trained; "" where it is.
     """
 
@@ -377,7 +377,7 @@ class ModelReport:
 
     name: str
     facts: tuple[Fact, ...]
-    ports: tuple[Port, ...]
+    ports: tuple[ModelPort, ...]
     operators: tuple[Operator, ...]
     layers: tuple[TrainableLayer, ...]
     made_by: str

@@ -17,7 +17,7 @@ from ..runtime import Runtime
 from ..training.evaluation import evaluate, predict
 from ..training.plan import recorded_tasks
 from ..training.tasks import Exact, Nodes, Weights
-from .document import Classes, Evaluated, Evaluation, Histogram, Landscape, LayerChange, Mistake
+from .document import Classes, Evaluated, Evaluation, Histogram, Landscape, Mistake, TensorChange
 from .recorded_run import RecordedRun
 
 __all__ = ["MOST_CLASSES", "evaluation_of", "landscape_of", "layer_changes", "offsets", "rounded", "ways_of"]
@@ -29,7 +29,7 @@ _BINS: Final = 41
 _WAYS: Final = {Nodes: "node perturbation", Exact: "exact gradient", Weights: "weight perturbation"}
 
 
-def layer_changes(run: RecordedRun) -> tuple[LayerChange, ...]:
+def layer_changes(run: RecordedRun) -> tuple[TensorChange, ...]:
     """Returns what changed in each trainable tensor, in execution order."""
     before, bound = run.initial, 127 - run.metadata.headroom
     return tuple(
@@ -49,11 +49,11 @@ def ways_of(run: RecordedRun) -> list[str]:
 
 def _change(
     t: ZoTrainable, before: NDArray[np.generic], after: NDArray[np.generic], way: str, bound: int
-) -> LayerChange:
+) -> TensorChange:
     old, new = before.astype(np.int64).ravel(), after.astype(np.int64).ravel()
     moves = new - old
     sizes = np.abs(moves)
-    return LayerChange(
+    return TensorChange(
         layer=t.layer,
         tensor="biases" if t.bias else "weights",
         trained_by=way,

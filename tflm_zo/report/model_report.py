@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..converters.passes.layer_names import shown_name
-from .document import Fact, ModelReport, Operator, Port, TrainableLayer
+from .document import Fact, ModelPort, ModelReport, Operator, TrainableLayer
 from .run_report import made_by
 
 __all__ = ["report_model"]
@@ -52,8 +52,8 @@ def report_model(summary: Mapping[str, Any]) -> ModelReport:
     )
 
 
-def _port(side: str, port: Mapping[str, Any]) -> Port:
-    return Port(
+def _port(side: str, port: Mapping[str, Any]) -> ModelPort:
+    return ModelPort(
         side.removesuffix("s"),
         shown_name(port["name"]),
         port["type"],

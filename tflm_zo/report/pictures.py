@@ -26,12 +26,12 @@ from .document import (
     Curve,
     Evaluation,
     Landscape,
-    LayerChange,
     Measured,
     Memory,
     ModelReport,
     RunReport,
     RunsReport,
+    TensorChange,
 )
 
 __all__ = [
@@ -259,7 +259,7 @@ def change_pictures(run: RunReport, name: str, runs: int) -> list[Picture]:
     return pictures
 
 
-def _label(change: LayerChange) -> str:
+def _label(change: TensorChange) -> str:
     return change.layer if change.tensor == "weights" else f"{change.layer}, biases"
 
 

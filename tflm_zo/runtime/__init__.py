@@ -82,7 +82,7 @@ def available() -> list[str]:
     names = []
     for name, runtime in RUNTIMES.items():
         try:
-            runtime._import()
+            runtime.import_module()
         except RuntimeUnavailableError:
             continue
         names.append(name)

@@ -92,30 +92,30 @@ class InterpreterEngine(Engine):
     ) -> None:
         option = {"weights" if borrows else "directory": str(directory.address)}
         delegate = exact_delegate(module.load_delegate, **option)
-        self._interpreter = module.Interpreter(
+        self.interpreter = module.Interpreter(
             model_content=model,
             num_threads=threads,
             experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF,
             experimental_delegates=[delegate],
         )
         self._directory = directory  # the delegate uses it as long as the interpreter lives
-        self._interpreter.allocate_tensors()
-        self._inputs = self._interpreter.get_input_details()
-        self._outputs = self._interpreter.get_output_details()
+        self.interpreter.allocate_tensors()
+        self._inputs = self.interpreter.get_input_details()
+        self._outputs = self.interpreter.get_output_details()
 
     def set_input(self, index: int, value: NDArray[Any]) -> None:
-        self._interpreter.set_tensor(self._inputs[index]["index"], value)
+        self.interpreter.set_tensor(self._inputs[index]["index"], value)
 
     def get_output(self, index: int) -> NDArray[Any]:
         try:
-            value: NDArray[Any] = self._interpreter.get_tensor(self._outputs[index]["index"])
+            value: NDArray[Any] = self.interpreter.get_tensor(self._outputs[index]["index"])
         except ValueError as error:
             raise InvokeError(f"output {index} has no value: {error}") from error
         return value
 
     def invoke(self) -> None:
         try:
-            self._interpreter.invoke()
+            self.interpreter.invoke()
         except RuntimeError as error:
             raise InvokeError(str(error)) from error
 
@@ -145,7 +145,8 @@ class LiteRTRuntime(Runtime):
     _install = "pip install ai-edge-litert"
 
     @classmethod
-    def _import(cls) -> ModuleType:
+    def import_module(cls) -> ModuleType:
+        """Imports the module that has the interpreter; see `Runtime`."""
         try:
             return importlib.import_module(cls._module)
         except ImportError as error:
@@ -155,7 +156,8 @@ class LiteRTRuntime(Runtime):
             ) from error
 
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
-        return InterpreterEngine(self._import(), model, directory, borrows=borrows, threads=self._threads)
+        module = self.import_module()
+        return InterpreterEngine(module, model, directory, borrows=borrows, threads=self._threads)
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         for op in model.subgraphs[k].operators:

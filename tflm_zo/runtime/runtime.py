@@ -37,6 +37,11 @@ class Runtime(Inputs, ABC):
         threads: number of threads that divide the samples of an invoke among them, 1..256; results are the
             same for any number.
 
+    Attributes:
+        segments: segments of the model, each in its interpreter.
+        inputs: original inputs of the next invoke by their numbers, in the model's dtypes.
+        labels: labels of the next invoke, or None before they are set.
+
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
         ModelError: the model is not a ZO model, or the runtime refuses it; the message quotes the runtime.
@@ -49,7 +54,7 @@ class Runtime(Inputs, ABC):
     """True if a segment can be loaded again, for another number of samples, with the weights of the first."""
 
     def __init__(self, model: Model | bytes | str | os.PathLike[str], threads: int = 1) -> None:
-        self._import()  # an absent runtime is reported before anything about the model
+        self.import_module()  # an absent runtime is reported before anything about the model
         if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
             raise SettingsError("threads", f"be in 1..{_MOST_THREADS}", threads)
         if threads > 1 and not self.has_copies:
@@ -60,20 +65,20 @@ class Runtime(Inputs, ABC):
         count = len(self._metadata.segments)
         self._threads = threads
         self._divides: bool | None = None  # not asked yet
-        self._segments = [self._open_segment(self._model, k) for k in range(count)]
-        self._status = list(self._segments)  # those whose weight operators ran last
-        own = Lane(self.batch, count, lambda k: self._segments[k])
+        self.segments = [self._open_segment(self._model, k) for k in range(count)]
+        self._status = list(self.segments)  # those whose weight operators ran last
+        own = Lane(self.batch, count, lambda k: self.segments[k])
         self._lanes = Lanes(own, self._lane if self.has_copies else None)
 
-        self._inputs: dict[int, NDArray[Any]] = {}
-        self._labels: NDArray[Any] | None = None
+        self.inputs: dict[int, NDArray[Any]] = {}
+        self.labels: NDArray[Any] | None = None
         self._boundaries: dict[int, NDArray[Any]] = {}
         self._outputs: dict[int, Reader] = {}
         self._losses: NDArray[np.int32] | None = None
         # Of each segment: shapes and dtypes of what a run from it on reads of what was computed before.
         self._entering = [
             {j: self._entering_details(j) for j in self._metadata.entering(k)}
-            for k in range(len(self._segments))
+            for k in range(len(self.segments))
         ]
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         try:
@@ -81,7 +86,7 @@ class Runtime(Inputs, ABC):
             self.invoke()
             self._views: dict[str, tuple[WeightArray, NDArray[np.int8] | None]] = {}
             for tensor in self._metadata.trainable:
-                weights, fractions = self._segments[tensor.segment].directory.find(tensor.stream)
+                weights, fractions = self.segments[tensor.segment].directory.find(tensor.stream)
                 self._views[tensor.name] = weights.view(tensor.dtype), fractions
         except ValueError as error:
             raise ModelError(f"{self.name} has no memory for all of the model: {error}") from error
@@ -92,7 +97,7 @@ class Runtime(Inputs, ABC):
 
     @classmethod
     @abstractmethod
-    def _import(cls) -> ModuleType:
+    def import_module(cls) -> ModuleType:
         """Returns the runtime's module, and raises RuntimeUnavailableError where it is not installed."""
 
     @abstractmethod
@@ -122,12 +127,12 @@ class Runtime(Inputs, ABC):
         """
         if not self.takes(samples):
             return None
-        return Lane(samples, len(self._segments), lambda k: self._copy(k, samples))
+        return Lane(samples, len(self.segments), lambda k: self._copy(k, samples))
 
     def _copy(self, k: int, samples: int) -> Segment:
         """Loads a segment again for so many samples; its weights are those of the first one."""
         own = extract_segment(self._model, k, samples)
-        return self._segment(own, k, self._segments[k].directory, borrows=True)
+        return self._segment(own, k, self.segments[k].directory, borrows=True)
 
     def _segment(self, own: Model, k: int, directory: Directory, *, borrows: bool = False) -> Segment:
         description = self._metadata.segments[k]
@@ -158,7 +163,7 @@ class Runtime(Inputs, ABC):
     @property
     def segment_count(self) -> int:
         """Number of segments; 1 for a model that was not cut."""
-        return len(self._segments)
+        return len(self.segments)
 
     @property
     def threads(self) -> int:
@@ -192,7 +197,7 @@ class Runtime(Inputs, ABC):
             prepared[i] = prepare_input(array, details, f"input {i}")
             if len(prepared[i]) != details[0][0]:
                 raise DataError(f"input {i}: expected {details[0][0]} samples, got {len(prepared[i])}")
-        self._inputs = prepared
+        self.inputs = prepared
 
     def set_labels(self, labels: ArrayLike) -> None:
         """Sets the labels; they stay until set again.
@@ -209,7 +214,7 @@ class Runtime(Inputs, ABC):
         prepared = prepare_labels(labels, loss, self.label_details())
         if len(prepared) != self.batch:
             raise DataError(f"y: expected {self.batch} labels (the model's batch), got {len(prepared)}")
-        self._labels = prepared.view()
+        self.labels = prepared.view()
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
         """Sets inputs and labels of one invoke, of any number of samples, without checking them.
@@ -217,9 +222,9 @@ class Runtime(Inputs, ABC):
         It serves loops over a data set that `tflm_zo.data.prepare` has prepared as a whole. Who changes what
         the arrays hold feeds them again: invokes that follow one another need not copy them each time.
         """
-        self._inputs = dict(enumerate(inputs))
+        self.inputs = dict(enumerate(inputs))
         if labels is not None:
-            self._labels = labels.view()  # an object of its own, by which lanes know what they hold
+            self.labels = labels.view()  # an object of its own, by which lanes know what they hold
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -262,18 +267,18 @@ class Runtime(Inputs, ABC):
             InvokeError: the interpreter failed.
         """
         words = command if checked and isinstance(command, np.ndarray) else self._words(command)
-        if words[0] & 1 and self._labels is None and self._metadata.loss is not None:
+        if words[0] & 1 and self.labels is None and self._metadata.loss is not None:
             raise ValueError("the command asks for losses: set_labels first")
-        if stop is not None and not start < stop <= len(self._segments):
-            raise ValueError(f"stop: expected {start + 1}..{len(self._segments)}, got {stop}")
-        if not 0 <= start < len(self._segments):
-            raise ValueError(f"start: the model has segments 0..{len(self._segments) - 1}, got {start}")
-        end = len(self._segments) if stop is None else stop
+        if stop is not None and not start < stop <= len(self.segments):
+            raise ValueError(f"stop: expected {start + 1}..{len(self.segments)}, got {stop}")
+        if not 0 <= start < len(self.segments):
+            raise ValueError(f"start: the model has segments 0..{len(self.segments) - 1}, got {start}")
+        end = len(self.segments) if stop is None else stop
         given = begin_with(start, boundary, self._entering[start], self._boundaries)
         entering = {**self._boundaries, **given}
-        samples = len(entering[start] if start else self._inputs[0])
+        samples = len(entering[start] if start else self.inputs[0])
         lane = self._lanes.of(samples)
-        fed = Fed(words, self._inputs, self._labels, entering)
+        fed = Fed(words, self.inputs, self.labels, entering)
         found = self._lanes.run(lane, samples, start, end, fed)
         self._status[start:end] = lane.segments(start, end)
         if keep:
@@ -292,10 +297,10 @@ class Runtime(Inputs, ABC):
             NativeError: the model does not allow the command; weights are as they were.
             InvokeError: the interpreter failed.
         """
-        words, count = self._words(command), len(self._segments)
+        words, count = self._words(command), len(self.segments)
         self._outputs = {i: read().copy for i, read in self._outputs.items()}
         lane = self._lanes.of(1 if self.takes(1) else self.batch)
-        lane.run(0, count, Fed(words, self._inputs, self._labels, {}))
+        lane.run(0, count, Fed(words, self.inputs, self.labels, {}))
         self._status[:] = lane.segments(0, count)
 
     def _words(self, command: Command | NDArray[np.int32] | None) -> NDArray[np.int32]:
@@ -317,7 +322,7 @@ class Runtime(Inputs, ABC):
         return words
 
     def _entering_details(self, segment: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        own = self._segments[segment]
+        own = self.segments[segment]
         assert own.boundary_input is not None  # every segment but the first has one
         return own.engine.input_details(own.boundary_input)[:2]
 
@@ -335,14 +340,14 @@ class Runtime(Inputs, ABC):
 
     def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
         """Returns shape, dtype, scale and zero point of an original output."""
-        for segment in self._segments:
+        for segment in self.segments:
             if index in segment.outputs:
                 return segment.engine.output_details(segment.outputs[index])
         raise ValueError(f"the model has no output {index}")
 
     def losses(self) -> NDArray[np.int32]:
         """Returns the losses of the last invoke, int32 [batch], unit 2^-16 (0 if none were asked for)."""
-        if self._segments[-1].loss is None:
+        if self.segments[-1].loss is None:
             raise ValueError("the model has no loss")
         if self._losses is None:
             raise ValueError("the last invoke stopped before the loss")
@@ -365,6 +370,11 @@ class Runtime(Inputs, ABC):
         if name not in self._views:
             raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._views)}")
         return self._views[name]
+
+    def all_weight_views(self) -> tuple[dict[str, WeightArray], dict[str, NDArray[np.int8]]]:
+        """Returns `weight_views` of all trainable tensors by name: weights and biases, and fractions."""
+        fractions = {name: view for name, (_, view) in self._views.items() if view is not None}
+        return {name: view for name, (view, _) in self._views.items()}, fractions
 
     def read_weights(self) -> dict[str, WeightArray]:
         """Returns copies of the trainable weights, int8 in their own shapes, and biases, int32, by name."""

@@ -48,30 +48,30 @@ class TflmEngine(Engine):
         hand_over = core.library().zo_tflm_set_external_context
         hand_over(directory.address)
         try:
-            self._interpreter = module.Interpreter.from_bytes(
+            self.interpreter = module.Interpreter.from_bytes(
                 model, [REGISTERER], arena_size=arena_upper_bound(load_model(model))
             )
         finally:
             hand_over(None)
 
     def set_input(self, index: int, value: NDArray[Any]) -> None:
-        self._interpreter.set_input(value, index)
+        self.interpreter.set_input(value, index)
 
     def get_output(self, index: int) -> NDArray[Any]:
-        value: NDArray[Any] = self._interpreter.get_output(index)
+        value: NDArray[Any] = self.interpreter.get_output(index)
         return value
 
     def invoke(self) -> None:
         try:
-            self._interpreter.invoke()
+            self.interpreter.invoke()
         except RuntimeError as error:
             raise InvokeError(f"{error} TFLM wrote the reason to stderr") from error
 
     def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        return _details(self._interpreter.get_input_details(index))
+        return _details(self.interpreter.get_input_details(index))
 
     def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        return _details(self._interpreter.get_output_details(index))
+        return _details(self.interpreter.get_output_details(index))
 
 
 def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
@@ -91,7 +91,8 @@ class TflmRuntime(Runtime):
     name = "tflm"
 
     @classmethod
-    def _import(cls) -> ModuleType:
+    def import_module(cls) -> ModuleType:
+        """Imports the module that has the interpreter; see `Runtime`."""
         try:
             version = importlib.metadata.version("tflite-micro")
             from tflite_micro import runtime
@@ -109,4 +110,4 @@ class TflmRuntime(Runtime):
 
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
         assert not borrows  # it has no copies
-        return TflmEngine(self._import(), model, directory)
+        return TflmEngine(self.import_module(), model, directory)

@@ -221,10 +221,7 @@ class _Follower:
 
     def __init__(self, runtime: Runtime, model: Model, settings: CSettings) -> None:
         self._runtime, self._settings = runtime, settings
-        views = {t.name: runtime.weight_views(t.name) for t in runtime.metadata.trainable}
-        weights = {name: own for name, (own, _) in views.items()}
-        fractions = {name: own for name, (_, own) in views.items() if own is not None}
-        self._replay = Replay(model, (weights, fractions))
+        self._replay = Replay(model, runtime.all_weight_views())
 
     def take(self, steps: Steps) -> None:
         """Moves the weights to where steps lead."""

@@ -110,9 +110,9 @@ def test_garbage_moves_the_mean_and_not_the_median(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_too_few_answers_for_an_aggregator_leave_the_step_to_the_next_round(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, clients=8, aggregator=Bulyan(num_malicious_nodes=1))
-    fleet.grid._lost = lambda m: m.metadata.dst_node_id in fleet.nodes[:3]
+    fleet.grid.lost = lambda m: m.metadata.dst_node_id in fleet.nodes[:3]
     fleet.round()
     assert fleet.log.step == 0
-    fleet.grid._lost = None
+    fleet.grid.lost = None
     fleet.round()
     assert fleet.log.step == 1 and not fleet.reasons

@@ -56,9 +56,9 @@ def test_a_gateway_beside_a_desktop_client(lost: str, tmp_path: Path) -> None:
             if made.server.step == STEPS - 4 and not refused:
                 refused.append(lost)
                 grid.contexts[2].state = RecordDict()
-                grid._app = client_app(client)  # another process
-                strategy._steps.pop(2)
-                strategy._records_only.clear()  # and another one of the server
+                grid.app = client_app(client)  # another process
+                strategy.steps.pop(2)
+                strategy.records_only.clear()  # and another one of the server
                 if "log" in lost:
                     (tmp_path / "gateway.zolog").unlink()
             return send(messages)

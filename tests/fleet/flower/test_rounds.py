@@ -74,7 +74,7 @@ def test_who_is_not_heard_is_left_out_and_catches_up(tmp_path: Path) -> None:
             came[-1].add(fleet.nodes.index(message.metadata.src_node_id))
         return is_lost
 
-    fleet.grid._lost = lost
+    fleet.grid.lost = lost
     alone = FleetLog(fleet.model, replace(fleet.settings, batch_size=OWN), 25, OWN, tmp_path / "alone.zolog")
     replicas = fleet.replicas()
     while fleet.log.step < 25:
@@ -84,7 +84,7 @@ def test_who_is_not_heard_is_left_out_and_catches_up(tmp_path: Path) -> None:
             record = alone.decide([replicas[i].answer() for i in sorted(came[-1])])
             for replica in replicas:
                 replica.take(record)
-    fleet.grid._lost = None
+    fleet.grid.lost = None
     fleet.strategy.aggregate_evaluate(
         1,
         fleet.grid.send_and_receive(
@@ -106,7 +106,7 @@ def test_a_client_that_has_lost_its_state_gets_it_back(tmp_path: Path) -> None:
     fleet.check_all_equal()
     assert not fleet.reasons
     # One reply said so; the other rounds had all four answers.
-    assert fleet.log.step == STEPS and fleet.strategy._steps == dict.fromkeys(fleet.nodes, STEPS)
+    assert fleet.log.step == STEPS and fleet.strategy.steps == dict.fromkeys(fleet.nodes, STEPS)
 
 
 def test_a_client_that_is_far_behind_gets_a_snapshot(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_client_that_is_far_behind_gets_a_snapshot(tmp_path: Path) -> None:
     most = fleet.log.snapshot_bytes // fleet.log.record_bytes
     assert 10 < most < 150
     absent = range(10, 10 + most + 2)
-    fleet.grid._lost = lambda m: fleet.log.step in absent and m.metadata.dst_node_id == fleet.nodes[3]
+    fleet.grid.lost = lambda m: fleet.log.step in absent and m.metadata.dst_node_id == fleet.nodes[3]
     for _ in range(absent.stop + 2):
         fleet.round()
     assert kinds == ["records"] * 10 + ["snapshot", "records"]
@@ -183,12 +183,12 @@ def test_damaged_weights_of_a_client_are_seen_and_made_good(tmp_path: Path) -> N
 
 def test_a_step_waits_for_enough_answers(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, options={"min_answers": 3})
-    fleet.grid._lost = lambda m: m.metadata.dst_node_id in fleet.nodes[:2]
+    fleet.grid.lost = lambda m: m.metadata.dst_node_id in fleet.nodes[:2]
     fleet.round()
     assert fleet.log.step == 0
     with pytest.raises(FleetError, match="6 rounds have brought no step beyond step 0"):
         fleet.run()
-    fleet.grid._lost = None
+    fleet.grid.lost = None
     fleet.run()
     fleet.check_all_equal()
 

@@ -45,6 +45,8 @@ class LocalGrid(Grid):
         lost: tells of a message to a node, or of its reply, whether it is lost on the way; None: none are.
 
     Attributes:
+        app: the nodes' app.
+        lost: as above; it may be replaced.
         traffic: by the node's number.
         contexts: of each node, by its number; a node whose ``state`` is replaced has lost it.
     """
@@ -59,7 +61,7 @@ class LocalGrid(Grid):
     ) -> None:
         # Messages say who sends them, by what Flower's own programs set when they start an app.
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, SUPERLINK_NODE_ID
-        self._app, self._lost, self._run = app, lost, Run.create_empty(1)
+        self.app, self.lost, self._run = app, lost, Run.create_empty(1)
         self._numbers, self._replies = itertools.count(1), dict[str, Message]()
         self.contexts = {
             number: Context(1, number, dict(node), RecordDict(), dict(run_config or {}))
@@ -110,16 +112,16 @@ class LocalGrid(Grid):
         traffic, data = self.traffic[node], message_to_proto(message).SerializeToString()
         traffic.messages += 1
         traffic.down += len(data)
-        if self._lost is not None and self._lost(message):
+        if self.lost is not None and self.lost(message):
             return number
         received = message_from_proto(ProtoMessage.FromString(data))
         try:
-            reply = self._app(received, self.contexts[node])
+            reply = self.app(received, self.contexts[node])
         except Exception as error:  # what a SuperNode does with an app's failure
             reason = f"{type(error)}:<'{error}'>"
             reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=received)
         data = message_to_proto(reply).SerializeToString()
         traffic.up += len(data)
-        if self._lost is None or not self._lost(reply):
+        if self.lost is None or not self.lost(reply):
             self._replies[number] = message_from_proto(ProtoMessage.FromString(data))
         return number

@@ -50,6 +50,8 @@ class FleetStrategy(Strategy):
 
     Attributes:
         refusals: what was refused so far.
+        steps: whole steps of each node that is known to have this run.
+        records_only: nodes that take no snapshot.
     """
 
     def __init__(
@@ -72,10 +74,9 @@ class FleetStrategy(Strategy):
         self._aggregator = FedAvg() if aggregator is None else aggregator
         self._min_answers, self._most_devices = min_answers, most_devices
         self._evaluate_every, self._timeout, self._reference = evaluate_every, timeout, reference
-        # Of each node that is known to have this run, its whole steps; of one that has others, its checksum.
-        self._steps: dict[int, int] = {}
-        self._records_only: set[int] = set()  # nodes that take no snapshot
-        self._resets: dict[int, int] = {}
+        self.steps: dict[int, int] = {}
+        self.records_only: set[int] = set()
+        self._resets: dict[int, int] = {}  # of a node that has others, its checksum
         self._checksums = log.checksum, log.weights_checksum  # after the steps so far
 
     def summary(self) -> None:
@@ -127,9 +128,9 @@ class FleetStrategy(Strategy):
 
     def _request(self, node: int) -> Request:
         """Returns what a node is asked for, with what it lacks."""
-        own, first = self.log, self._steps.get(node)
+        own, first = self.log, self.steps.get(node)
         lacking, is_snapshot = own.lacking(first or 0)
-        if node in self._records_only:
+        if node in self.records_only:
             lacking, is_snapshot = own.records(first or 0), False
         return Request(
             run_of(own.header),
@@ -265,12 +266,12 @@ class FleetStrategy(Strategy):
         """
         own = self.log
         here = state.run == run_of(own.header)
-        self._steps.pop(node, None)
+        self.steps.pop(node, None)
         if state.records_only:
-            self._records_only.add(node)
+            self.records_only.add(node)
         self._resets.pop(node, None)
         if here and self._is_ours(state):
-            self._steps[node] = state.step
+            self.steps[node] = state.step
         elif here:
             self._resets[node] = state.checksum
         if state.refused:
