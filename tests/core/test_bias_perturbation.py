@@ -59,19 +59,8 @@ def test_an_update_is_the_oracles(step, scaled: bool) -> None:
     expected, clipped = oracle.update(
         biases, multiplier, step.stream, step.dist, step.queries, step.restore, step.momentum
     )
-    found = core.update(
-        biases,
-        None,
-        multiplier,
-        size,
-        1,
-        step.stream,
-        step.limit,
-        native(step.dist),
-        step.queries,
-        restore=step.restore,
-        momentum=step.momentum,
-    )
+    own = (multiplier, size, 1, step.stream, step.limit, native(step.dist), step.queries)
+    found = core.update(biases, None, *own, restore=step.restore, momentum=step.momentum)
     assert np.array_equal(biases, expected)
     assert found == clipped
 

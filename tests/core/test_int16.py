@@ -95,10 +95,9 @@ def test_update_undoes_a_perturbation_of_16_bits(step):
         )
     else:
         restored = weights, fraction
-    shape = step.multiplier, step.channels, step.inner, step.stream, step.limit
-    expected = plain.update(*restored, *shape, step.dist, step.queries, mask=step.mask)
+    expected = plain.update(*restored, *step.shape, step.dist, step.queries, mask=step.mask)
     arguments = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask, "int16": True}
-    clipped = core.update(weights, fraction, *shape, native(step.dist), step.queries, **arguments)
+    clipped = core.update(weights, fraction, *step.shape, native(step.dist), step.queries, **arguments)
     assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
     assert clipped == expected[2]
 

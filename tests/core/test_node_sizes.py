@@ -68,24 +68,10 @@ def update(
     channels = oracle.updated(oracle.sums_of_errors(layer, np.abs(e), outputs), rows)
     g = [int(v) for v in gradient.reshape(shape)[channels].ravel()]
     state = NodeState()
-    clipped = update_from_nodes(
-        native(layer),
-        state,
-        weights,
-        None,
-        multiplier,
-        3,
-        limit,
-        inputs,
-        route_nodes(native(layer), outputs),
-        rate=ONE,
-        clip=clip,
-        seed=5,
-        rule=rule,
-        gain=gain,
-        rows=rows,
-        **evidence,
-    )
+    routes = route_nodes(native(layer), outputs)
+    own = (native(layer), state, weights, None, multiplier, 3, limit, inputs, routes)
+    options = {"rate": ONE, "clip": clip, "seed": 5, "rule": rule, "gain": gain, "rows": rows}
+    clipped = update_from_nodes(*own, **options, **evidence)
     if rule is NodeRule.RMS:
         assert np.isclose(
             state.mantissa * 2.0**state.exponent, nodes.mean_square(np.array(g), shift), rtol=1e-7

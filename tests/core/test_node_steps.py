@@ -207,24 +207,9 @@ def test_channels_of_the_largest_errors(rule, errors, rows, expected):
 def moved_by_bits(layer: NodeLayer, inputs: Any, routes: Any, errors: Any) -> Any:
     """Two channels of one weight each after a step of 7 bits of the one with the larger error."""
     weights = np.zeros((2, 1), np.int8)
-    update_from_nodes(
-        layer,
-        NodeState(),
-        weights,
-        None,
-        None,
-        0,
-        127,
-        inputs,
-        np.array([routes], np.uint8),
-        rate=0,
-        clip=1,
-        seed=0,
-        errors=np.array([errors], np.int16),
-        rule=NodeRule.BITS,
-        bits=7,
-        rows=1,
-    )
+    own = (layer, NodeState(), weights, None, None, 0, 127, inputs, np.array([routes], np.uint8))
+    options = {"rate": 0, "clip": 1, "seed": 0, "rule": NodeRule.BITS, "bits": 7, "rows": 1}
+    update_from_nodes(*own, **options, errors=np.array([errors], np.int16))
     return weights.tolist()
 
 

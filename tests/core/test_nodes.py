@@ -81,21 +81,8 @@ def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
         now = oracle.mean_square(g, shift)
         mean = now if mean == 0.0 else mean
         before = whole_of(layer, weights, fraction)
-        clipped = update_from_nodes(
-            c_layer,
-            state,
-            weights,
-            fraction,
-            None,
-            3,
-            125,
-            inputs,
-            route_nodes(c_layer, outputs),
-            rate=rate,
-            clip=clip,
-            seed=1000 + t,
-            **evidence,
-        )
+        own = (c_layer, state, weights, fraction, None, 3, 125, inputs, route_nodes(c_layer, outputs))
+        clipped = update_from_nodes(*own, rate=rate, clip=clip, seed=1000 + t, **evidence)
         after = whole_of(layer, weights, fraction)
         assert np.isclose(state.mantissa * 2.0**state.exponent, mean + (now - mean) / 32, rtol=1e-7)
         if mean == 0.0:
@@ -132,22 +119,9 @@ def test_the_estimate_is_the_gradient():
             for s in seeds
         ]
     ).astype(np.int32)
-    update_from_nodes(
-        layer,
-        NodeState(),
-        weights,
-        fraction,
-        None,
-        0,
-        125,
-        inputs,
-        None,
-        rate=10 * ONE,
-        clip=2**24,
-        seed=0,
-        differences=differences,
-        seeds=seeds,
-    )
+    evidence = {"differences": differences, "seeds": seeds}
+    own = (layer, NodeState(), weights, fraction, None, 0, 125, inputs, None)
+    update_from_nodes(*own, rate=10 * ONE, clip=2**24, seed=0, **evidence)
     moved = weights + fraction / 256
     exact = -2 * (y - targets).T @ (inputs.astype(float) + 7)
     cosine = (moved * exact).sum() / np.linalg.norm(moved) / np.linalg.norm(exact)

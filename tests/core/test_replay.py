@@ -58,15 +58,14 @@ def test_a_thousand_steps_are_a_thousand_updates(dist, masked, has_fraction, wit
 @given(steps(restore=False, max_queries=3), seeds, st.integers(1, 6))
 def test_is_the_oracles(step, seed, count):
     weights, fraction = step.arrays()
-    shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit)
     recorded = [[((s + seed * t) % 2**32, c) for s, c in step.queries] for t in range(count)]
     expected, expected_fraction, expected_saturated = weights, fraction, 0
     for queries in recorded:
         expected, expected_fraction, clipped = oracle.update(
-            expected, expected_fraction, *shape, step.dist, queries, mask=step.mask
+            expected, expected_fraction, *step.shape, step.dist, queries, mask=step.mask
         )
         expected_saturated += clipped
-    saturated = replay(weights, fraction, *shape, native(step.dist), recorded, step.mask)
+    saturated = replay(weights, fraction, *step.shape, native(step.dist), recorded, step.mask)
     assert saturated == expected_saturated
     assert np.array_equal(weights, expected)
     assert fraction is None or np.array_equal(fraction, expected_fraction)

@@ -25,43 +25,22 @@ def random_queries(rng, count, largest):
 
 
 def run(step: Step, weights, fraction):
-    return core.update(
-        weights,
-        fraction,
-        step.multiplier,
-        step.channels,
-        step.inner,
-        step.stream,
-        step.limit,
-        native(step.dist),
-        step.queries,
-        restore=step.restore,
-        momentum=step.momentum,
-        mask=step.mask,
-    )
+    options = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask}
+    return core.update(weights, fraction, *step.shape, native(step.dist), step.queries, **options)
+
+
+def assert_same(weights, fraction, expected_weights, expected_fraction):
+    assert np.array_equal(weights, expected_weights)
+    assert fraction is None or np.array_equal(fraction, expected_fraction)
 
 
 def check(step: Step) -> None:
     """An update, against the oracle's."""
     weights, fraction = step.arrays()
-    expected_weights, expected_fraction, expected_saturated = oracle.update(
-        weights,
-        fraction,
-        step.multiplier,
-        step.channels,
-        step.inner,
-        step.stream,
-        step.limit,
-        step.dist,
-        step.queries,
-        step.restore,
-        step.momentum,
-        step.mask,
-    )
-    saturated = run(step, weights, fraction)
-    assert np.array_equal(weights, expected_weights)
-    assert fraction is None or np.array_equal(fraction, expected_fraction)
-    assert saturated == expected_saturated
+    options = (step.queries, step.restore, step.momentum, step.mask)
+    *expected, clipped = oracle.update(weights, fraction, *step.shape, step.dist, *options)
+    assert run(step, weights, fraction) == clipped
+    assert_same(weights, fraction, *expected)
 
 
 @given(steps())
@@ -106,8 +85,7 @@ def test_restoring_in_the_same_pass(step):
     options = {"momentum": step.momentum, "mask": step.mask}
     core.perturb(two_weights, step.restore, native(step.dist), step.stream, **options)
     assert unrestored(step, two_weights, two_fraction) == saturated
-    assert np.array_equal(weights, two_weights)
-    assert fraction is None or np.array_equal(fraction, two_fraction)
+    assert_same(weights, fraction, two_weights, two_fraction)
 
 
 @given(steps(restore=False), st.sampled_from([-1, 1]))
@@ -115,12 +93,11 @@ def test_restoring_the_last_query(step, k):
     """restore_k is short for one term: the last query's direction."""
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
-    shape = (step.multiplier, step.channels, step.inner, step.stream, step.limit, native(step.dist))
-    saturated = core.update(weights, fraction, *shape, step.queries, k, mask=step.mask)
+    own = (*step.shape, native(step.dist), step.queries)
+    saturated = core.update(weights, fraction, *own, k, mask=step.mask)
     step.restore = [(step.queries[-1][0], k)]
     assert run(step, two_weights, two_fraction) == saturated
-    assert np.array_equal(weights, two_weights)
-    assert fraction is None or np.array_equal(fraction, two_fraction)
+    assert_same(weights, fraction, two_weights, two_fraction)
 
 
 @given(steps())
@@ -146,8 +123,7 @@ def test_many_queries_in_one_pass(dist, has_fraction):
     fraction = np.zeros(size, np.int8) if has_fraction else None
     expected = oracle.update(weights, fraction, None, 1, 1, 3, limit, dist, queries)
     saturated = core.update(weights, fraction, None, 1, 1, 3, limit, native(dist), queries)
-    assert np.array_equal(weights, expected[0])
-    assert fraction is None or np.array_equal(fraction, expected[1])
+    assert_same(weights, fraction, *expected[:2])
     assert saturated == expected[2]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -55,6 +56,11 @@ class Step:
     restore: list[tuple[int, int]]
     momentum: int  # of what is restored
     mask: NDArray[np.uint8] | None
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Multiplier, channels, inner, stream and limit, as the oracle and the core take them."""
+        return self.multiplier, self.channels, self.inner, self.stream, self.limit
 
     def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
         """Weights within the limit, and a fraction where the update is the 16-bit one."""
