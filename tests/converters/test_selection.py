@@ -125,7 +125,7 @@ def test_a_layer_that_the_loss_does_not_read_is_refused_by_name() -> None:
     for settings in ({"trainable": "detect"}, {"blocks": {"both": ["trunk", "detect"]}}):
         with pytest.raises(
             ConversionError,
-            match="which does not feed what the loss reads .`class`..*Choose another output with `loss_output`",
+            match="which does not feed what the loss reads .`class`..*Choose another output with `loss_",
         ):
             inject_all(two_outputs(), **settings)
 

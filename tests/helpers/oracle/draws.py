@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -58,7 +57,7 @@ class Step:
     mask: NDArray[np.uint8] | None
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[NDArray[np.int32] | None, int, int, int, int]:
         """Multiplier, channels, inner, stream and limit, as the oracle and the core take them."""
         return self.multiplier, self.channels, self.inner, self.stream, self.limit
 
