@@ -19,7 +19,7 @@ from tflm_zo.converters.check_kernel import MOST_CLASSES
 from tflm_zo.converters.kernels import KERNELS
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.model.schema import OPERATOR_NAMES
-from tflm_zo.runtime.litert import _why_not_exact
+from tflm_zo.runtime.litert import why_not_exact
 
 TAKEN = sorted(OPERATOR_NAMES[number] for number in KERNELS)
 # Kernels for int8 that LiteRT has not, which it says at the first invoke.
@@ -56,7 +56,7 @@ def holds(runs: KernelRuns, name: str, *wanted: Change) -> str:
     tflm = runs.run(taken[0], "tflm")
     if tflm.reached != "invoked":
         return f"TFLM {tflm.reached}"
-    if name in NOT_IN_LITERT or _why_not_exact(taken[1]) is not None:
+    if name in NOT_IN_LITERT or why_not_exact(taken[1]) is not None:
         return ""
     litert = runs.run(taken[0], "litert")
     if litert.reached in ("refused", "prepared"):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflm_zo.link.protocol import FrameReader, Hello, to_frame
+from tflm_zo.link.protocol import FrameReader, Hello, cobs_decoded, cobs_encoded, to_frame
 
 CC = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 ROOT = Path(__file__).parents[2]
@@ -45,10 +45,8 @@ CONTENTS = st.lists(
 
 @pytest.mark.parametrize("data", EXAMPLES, ids=lambda data: f"{len(data)}, {data[:3].hex()}")
 def test_cobs_is_that_of_its_examples(data: bytes) -> None:
-    from tflm_zo.link import protocol
-
-    assert protocol._stuffed(data) == bytes.fromhex(EXAMPLES[data])
-    assert protocol._unstuffed(bytes.fromhex(EXAMPLES[data])) == data
+    assert cobs_encoded(data) == bytes.fromhex(EXAMPLES[data])
+    assert cobs_decoded(bytes.fromhex(EXAMPLES[data])) == data
 
 
 @given(CONTENTS.filter(len), st.binary(max_size=40), st.integers(1, 50))

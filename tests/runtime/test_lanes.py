@@ -157,7 +157,7 @@ def test_inputs_survive_an_invoke(make: Any) -> None:
         labels = runtime.labels
         runtime.feed(inputs, None if labels is None else np.concatenate([labels] * (samples // 2)))
         runtime.invoke(runtime.command(loss=labels is not None))
-        for k, segment in enumerate(runtime._lanes.of(samples).segments(0, runtime.segment_count)):
+        for k, segment in enumerate(runtime.lanes.of(samples).segments(0, runtime.segment_count)):
             engine: Any = segment.engine
             assert engine.keeps_inputs
             held = {index: runtime.inputs[i] for i, index in segment.inputs.items()}

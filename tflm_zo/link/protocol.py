@@ -22,6 +22,8 @@ __all__ = [
     "Answer",
     "FleetState",
     "FrameReader",
+    "cobs_decoded",
+    "cobs_encoded",
     "Hello",
     "LOG",
     "LinkError",
@@ -62,8 +64,8 @@ _CHECKSUM_BYTES: Final = 4
 _LONGEST: Final = 254
 
 
-def _stuffed(data: bytes) -> bytes:
-    """Bytes in COBS: without zeros."""
+def cobs_encoded(data: bytes) -> bytes:
+    """Encodes bytes by COBS, without zeros."""
     out = bytearray()
     runs = data.split(b"\0")
     for last, run in ((i + 1 == len(runs), run) for i, run in enumerate(runs)):
@@ -74,8 +76,8 @@ def _stuffed(data: bytes) -> bytes:
     return bytes(out)
 
 
-def _unstuffed(data: bytes) -> bytes | None:
-    """What was put in COBS; None where that cannot have made the bytes."""
+def cobs_decoded(data: bytes) -> bytes | None:
+    """Decodes bytes of COBS; None where they are no result of it."""
     out, at = bytearray(), 0
     while at < len(data):
         code = data[at]
@@ -91,7 +93,7 @@ def _unstuffed(data: bytes) -> bytes | None:
 
 def to_frame(content: bytes) -> bytes:
     """The bytes of a frame."""
-    return b"\0" + _stuffed(content + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")) + b"\0"
+    return b"\0" + cobs_encoded(content + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")) + b"\0"
 
 
 class FrameReader:
@@ -109,7 +111,7 @@ class FrameReader:
         """Takes the next bytes of the line, and yields the contents of the frames that they end."""
         *pieces, self._open = (self._open + received).split(b"\0")
         for piece in pieces:
-            data = _unstuffed(piece) if piece else None
+            data = cobs_decoded(piece) if piece else None
             content = data[:-_CHECKSUM_BYTES] if data else b""
             if content and data and zlib.crc32(content).to_bytes(4, "little") == data[-_CHECKSUM_BYTES:]:
                 yield content

@@ -161,7 +161,7 @@ class LiteRTRuntime(Runtime):
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         for op in model.subgraphs[k].operators:
-            reason = _why_not_exact(op)
+            reason = why_not_exact(op)
             if reason is not None:
                 raise ModelError(f"{op.label}: {reason}; use tflm")
         return super()._open_segment(model, k)
@@ -175,7 +175,7 @@ class TfliteRuntime(LiteRTRuntime):
     _install = "pip install 'tflm_zo[tflite-runtime]' (an environment of its own: it needs NumPy 1)"
 
 
-def _why_not_exact(op: Operator) -> str | None:
+def why_not_exact(op: Operator) -> str | None:
     """Why LiteRT does not compute of an operator what TFLM computes; None where it does."""
     if op.builtin == BuiltinOperator.SVDF:
         return "LiteRT keeps its state in 16 bits and TFLM in 8"

@@ -41,6 +41,7 @@ class Runtime(Inputs, ABC):
         segments: segments of the model, each in its interpreter.
         inputs: original inputs of the next invoke by their numbers, in the model's dtypes.
         labels: labels of the next invoke, or None before they are set.
+        lanes: lanes of the segments, by their number of samples.
 
     Raises:
         RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
@@ -68,7 +69,7 @@ class Runtime(Inputs, ABC):
         self.segments = [self._open_segment(self._model, k) for k in range(count)]
         self._status = list(self.segments)  # those whose weight operators ran last
         own = Lane(self.batch, count, lambda k: self.segments[k])
-        self._lanes = Lanes(own, self._lane if self.has_copies else None)
+        self.lanes = Lanes(own, self._lane if self.has_copies else None)
 
         self.inputs: dict[int, NDArray[Any]] = {}
         self.labels: NDArray[Any] | None = None
@@ -277,9 +278,9 @@ class Runtime(Inputs, ABC):
         given = begin_with(start, boundary, self._entering[start], self._boundaries)
         entering = {**self._boundaries, **given}
         samples = len(entering[start] if start else self.inputs[0])
-        lane = self._lanes.of(samples)
+        lane = self.lanes.of(samples)
         fed = Fed(words, self.inputs, self.labels, entering)
-        found = self._lanes.run(lane, samples, start, end, fed)
+        found = self.lanes.run(lane, samples, start, end, fed)
         self._status[start:end] = lane.segments(start, end)
         if keep:
             self._boundaries = {**entering, **found.entering}
@@ -299,7 +300,7 @@ class Runtime(Inputs, ABC):
         """
         words, count = self._words(command), len(self.segments)
         self._outputs = {i: read().copy for i, read in self._outputs.items()}
-        lane = self._lanes.of(1 if self.takes(1) else self.batch)
+        lane = self.lanes.of(1 if self.takes(1) else self.batch)
         lane.run(0, count, Fed(words, self.inputs, self.labels, {}))
         self._status[:] = lane.segments(0, count)
 
