@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from helpers import core
 from helpers.oracle import int16 as oracle
 from helpers.oracle import weights as plain
-from helpers.oracle.draws import distributions, masks, native, perturbations, seeds, steps, streams
+from helpers.oracle.draws import Step, distributions, masks, native, perturbations, seeds, steps, streams
 from helpers.oracle.stream import Dist
 from tflm_zo.core import Gaussian, NativeError, Rademacher, Status, library
 from tflm_zo.core.loader import structs
@@ -84,7 +84,7 @@ def test_deviation_of_small_perturbations(std):
 
 
 @given(steps(max_queries=3))
-def test_update_undoes_a_perturbation_of_16_bits(step):
+def test_update_undoes_a_perturbation_of_16_bits(step: Step):
     """As the oracles' perturbation and then their update."""
     weights, fraction = step.arrays()
     if fraction is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from helpers import core
 from helpers.examples import slow_but
 from helpers.oracle import weights as oracle
-from helpers.oracle.draws import EXAMPLES, native, seeds, steps
+from helpers.oracle.draws import EXAMPLES, Step, native, seeds, steps
 from helpers.oracle.stream import Dist
 from tflm_zo.core import QUERY_DTYPE, NativeError, Rademacher, Status, checksum, replay
 
@@ -56,7 +56,7 @@ def test_a_thousand_steps_are_a_thousand_updates(dist, masked, has_fraction, wit
 
 
 @given(steps(restore=False, max_queries=3), seeds, st.integers(1, 6))
-def test_is_the_oracles(step, seed, count):
+def test_is_the_oracles(step: Step, seed, count):
     weights, fraction = step.arrays()
     recorded = [[((s + seed * t) % 2**32, c) for s, c in step.queries] for t in range(count)]
     expected, expected_fraction, expected_saturated = weights, fraction, 0
