@@ -21,7 +21,7 @@ from tflm_zo import Model, convert, inject
 from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import load
-from tflm_zo.training import Nodes, Settings, Trainer
+from tflm_zo.training import Constant, Nodes, Settings, Trainer
 
 HERE = Path(__file__).parent
 OLD, CLASSES = 8, 10
@@ -35,7 +35,7 @@ SETTINGS = Settings(
     tasks=(Nodes(queries=8),),
     batch_size=16,
     learning_rate=0.3,
-    schedule="constant",
+    schedule=Constant(),
     seed=1,
 )
 STEPS = 1_000_000

@@ -20,7 +20,7 @@ from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware
 from tflm_zo.runtime import RUNTIMES, RuntimeUnavailableError
-from tflm_zo.training import Exact, Nodes, Settings, Weights
+from tflm_zo.training import Constant, Exact, Nodes, Settings, Weights
 from tflm_zo.training.length import usual_epochs
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
@@ -149,7 +149,7 @@ def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.Mon
         (
             "weight",
             ["queries=2", "batch-size=16", "seed=7", "schedule=constant"],
-            Settings(tasks=(Weights(queries=2),), batch_size=16, seed=7, schedule="constant"),
+            Settings(tasks=(Weights(queries=2),), batch_size=16, seed=7, schedule=Constant()),
         ),
     ],
 )

@@ -64,7 +64,7 @@ OF_NODES = {
     "exact.bits=5,4,3": "`--set exact.bits` must be left out, since it would have no effect: only rule bits",
     "stages=0.5": "`--set stages` must be left out, since it would have no effect: nothing changes between",
     "stages=0.5,a": "`--set stages` must be numbers separated by commas, or none",
-    "decay=0.5": "`--set decay` must be left out, since it would have no effect: only schedule step has them",
+    "decay=0.5": "`--set decay` must be left out, since the schedule has none",
 }
 OF_WEIGHTS = {
     "masked=false": f"`--set masked` must be a setting of algorithm weight: {SETTINGS}",

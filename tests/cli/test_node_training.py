@@ -21,7 +21,7 @@ from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.converters.metadata import with_metadata
 from tflm_zo.logs import Log
-from tflm_zo.training import Nodes, Settings, Trainer, Weights
+from tflm_zo.training import Nodes, Settings, Step, Trainer, Weights
 from tflm_zo.training.lowering import layerwise_integers
 from tflm_zo.training.setting_texts import written
 
@@ -181,12 +181,8 @@ def test_every_option_reaches_the_run(folder: Path) -> None:
     log = Log.read("a.zolog")
     settings = Settings(
         tasks=(Nodes(perturbation=5),),
-        schedule="step",
-        decay=0.25,
-        decay_steps=4,
+        schedule=Step(0.25, 4, final=0.25, warmup=3),
         learning_rate=1.5,
-        final_learning_rate=0.25,
-        warmup_steps=3,
         seed=77,
         batch_size=16,
         step_clip=1.5,

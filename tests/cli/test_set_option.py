@@ -12,7 +12,7 @@ from helpers.runs import settings_of
 from tflm_zo.cli.set_option import parse_injection, split_set
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm
-from tflm_zo.training.setting_names import changed, names, resolve, value_of
+from tflm_zo.training.setting_names import PARTS, changed, names, resolve, value_of
 from tflm_zo.training.setting_texts import parse_set, written, written_settings
 
 
@@ -79,13 +79,14 @@ def test_every_field_has_one_name(name: str) -> None:
     found = [resolve(settings, setting) for setting in names(settings)]
     owners: list[tuple[str, Any]] = [("", settings)]
     owners += [(type(task).__name__.lower(), task) for task in settings.tasks]
+    of_schedule = [("", name) for name in PARTS]
     expected = [
         (owner, f.name)
         for owner, own in owners
         for f in dataclasses.fields(own)
         if f.name not in ("tasks", "algorithm")
     ]
-    assert sorted(found) == sorted(expected)
+    assert sorted(found) == sorted(expected + of_schedule)
 
 
 def test_a_name_with_a_task_adds_it() -> None:
@@ -137,7 +138,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("node", ("seed=",), "`--set` must be NAME=VALUE. Received: 'seed='"),
     ("node", ("=1",), "`--set` must be NAME=VALUE. Received: '=1'"),
     ("node", ("seed=1.5",), "`seed` must be an integer. Received: '1.5'"),
-    ("node", ("decay=half",), "`decay` must be a number. Received: 'half'"),
+    ("node", ("schedule=step", "decay=half"), "`decay` must be a number. Received: 'half'"),
     ("node", ("masked=perhaps",), "`masked` must be true or false. Received: 'perhaps'"),
     ("node", ("queries=3,fc1=2",), "`queries` must be a number, auto, or LAYER=NUMBER separated by commas"),
     ("node", ("queries=fc1=2,fc1=2",), "`queries` must contain `fc1` once"),

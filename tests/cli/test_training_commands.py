@@ -17,7 +17,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import export_model
 from tflm_zo.core import Control, SparseUniform
 from tflm_zo.logs import Log
-from tflm_zo.training import Settings, Weights
+from tflm_zo.training import Settings, Step, Weights
 from tflm_zo.training.lowering import weight_integers
 
 
@@ -145,13 +145,9 @@ def test_every_option_reaches_the_run(files: Path) -> None:
                 gradient_norm=True,
             ),
         ),
-        schedule="step",
-        decay=0.25,
-        decay_steps=4,
+        schedule=Step(0.25, 4, final=0.25, warmup=3),
         estimator="one-sided",
         learning_rate=1.5,
-        final_learning_rate=0.25,
-        warmup_steps=3,
         seed=77,
         batch_size=16,
     )

@@ -18,7 +18,7 @@ from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
-from tflm_zo.training import Exact, Nodes, Settings, Weights, algorithms, inject_settings
+from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, Weights, algorithms, inject_settings
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
@@ -68,9 +68,9 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "loss": ({"loss": "floor_log2"}, Settings(tasks=(Weights(),), batch_size=1), {"FLOOR_LOG2"}),
     "sharpness": ({}, Settings(tasks=(Weights(sharpness=True),), batch_size=1), {"SHARPNESS"}),
     "blocks": ({}, Settings(tasks=(Weights(scope="blocks"),), batch_size=1), {"BLOCKS"}),
-    "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule="cosine"), {"SCHEDULES"}),
+    "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Cosine()), {"SCHEDULES"}),
     "norm": ({}, Settings(tasks=(Weights(gradient_norm=True),), batch_size=1), {"SCHEDULES"}),
-    "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule="constant"), set()),
+    "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Constant()), set()),
 }
 
 

@@ -24,7 +24,7 @@ from tflm_checkout.test_firmware_warnings import CXX, STATIC, WARNINGS, checked,
 from tflm_zo import load_model
 from tflm_zo.data import Data
 from tflm_zo.runtime import load
-from tflm_zo.training import Nodes, Settings
+from tflm_zo.training import Constant, Nodes, Settings
 from tflm_zo.training.evaluation import evaluate
 from tflm_zo.training.node_run import NodeRun
 
@@ -175,7 +175,7 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
         tasks=(Nodes(queries=8),),
         batch_size=16,
         learning_rate=0.3,
-        schedule="constant",
+        schedule=Constant(),
         seed=1,
     )
     count = len(rehearsal[1])

@@ -13,13 +13,13 @@ from cortex_m.emulator import CORES, run
 from helpers.firmware_folders import zo_model
 from tflm_checkout.firmware_build import LIBRARIES, TFLM_DIR, build_firmware, cmake_options
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.training import Nodes, Settings, Weights
+from tflm_zo.training import Cosine, Nodes, Settings, Weights
 
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 #: Runs of different kinds, with different features and numbers of queries.
 RUNS = {
     "first": ("node", Settings(tasks=(Nodes(queries=3),), batch_size=2)),
-    "second": ("weight", Settings(tasks=(Weights(queries=2),), batch_size=2, schedule="cosine")),
+    "second": ("weight", Settings(tasks=(Weights(queries=2),), batch_size=2, schedule=Cosine())),
 }
 
 BOTH = """

@@ -15,7 +15,7 @@ from helpers.models import MODELS
 from helpers.runs import weight_settings
 from tflm_zo.core import Control
 from tflm_zo.logs import Log
-from tflm_zo.training import Settings, SettingsError, Trainer, Weights
+from tflm_zo.training import Linear, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.lowering import weight_integers
 
 SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks": 3}
@@ -78,12 +78,12 @@ def test_what_is_given_counts() -> None:
 
 
 def test_a_final_rate_above_it() -> None:
-    assert rates(Settings(tasks=(Weights(),), batch_size=64, final_learning_rate=0.5), 10000)[-1] == 0.5
+    assert rates(Settings(tasks=(Weights(),), batch_size=64, schedule=Linear(0.5)), 10000)[-1] == 0.5
     with pytest.raises(
         SettingsError,
-        match=r"`final_learning_rate` must be at most 0\.797, the rate chosen for 10000 steps\. Received: 1",
+        match=r"`schedule.final` must be at most 0\.797, the rate chosen for 10000 steps\. Received: 1",
     ):
-        rates(Settings(tasks=(Weights(),), batch_size=64, final_learning_rate=1), 10000)
+        rates(Settings(tasks=(Weights(),), batch_size=64, schedule=Linear(1)), 10000)
 
 
 def test_the_log_has_it(tmp_path: Path) -> None:

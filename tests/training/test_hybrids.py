@@ -22,7 +22,7 @@ from tflm_zo import inject
 from tflm_zo.converters import read_metadata
 from tflm_zo.core import Coordinate, Rademacher, SparseUniform
 from tflm_zo.runtime import Runtime
-from tflm_zo.training import Nodes, Settings, Trainer
+from tflm_zo.training import Constant, Nodes, Settings, Trainer
 from tflm_zo.training.plan import node_layer
 from tflm_zo.training.settings import SettingsError
 
@@ -182,7 +182,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
     task = Nodes(rule="gradient", perturbation=2, queries=4, gradient_norm=True, quantization_aware=True)
     settings_ = Settings(
-        tasks=(task,), batch_size=8, learning_rate=0.02, schedule="constant", seed=3, step_clip=200.0
+        tasks=(task,), batch_size=8, learning_rate=0.02, schedule=Constant(), seed=3, step_clip=200.0
     )
     trainer = Trainer(model, settings_, runtime="litert")
     runtime, metadata = trainer.runtime, trainer.runtime.metadata

@@ -12,6 +12,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
 from tflm_zo.training import (
+    Constant,
     Exact,
     Nodes,
     Settings,
@@ -105,7 +106,7 @@ def test_a_budget_ends_where_nothing_gets_better(
     monkeypatch.setattr(best_state, "_PATIENCE", 4)
     trainer = Trainer(
         inject_all(MODELS["small_cnn"](), batch=8),
-        Settings(tasks=(Weights(),), batch_size=8, learning_rate=100.0, schedule="constant"),
+        Settings(tasks=(Weights(),), batch_size=8, learning_rate=100.0, schedule=Constant()),
     )
     # One step takes 16 forward equivalents, an epoch has two.
     history = trainer.fit(X, Y, log=tmp_path / "log", **{given: {"budget": 16 * 40, "steps": 40}[given]})

@@ -17,7 +17,7 @@ from tflm_zo.converters import export_model, initial_weights, load_model, read_m
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
 from tflm_zo.logs import Log
-from tflm_zo.training import Exact, Settings, Trainer, Weights
+from tflm_zo.training import Exact, Linear, Settings, Trainer, Weights
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
 KINDS = ("cross_entropy", "binary_cross_entropy", "mse")
@@ -83,7 +83,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
         tasks=(Weights(rule="gradient", clip=0, queries=queries, perturbation=Rademacher(mu)),),
         batch_size=SAMPLES,
         learning_rate=rate,
-        final_learning_rate=rate,
+        schedule=Linear(rate),
         seed=5,
     )
     trainer = Trainer(zo, settings, "litert")

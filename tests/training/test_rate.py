@@ -19,6 +19,7 @@ from tflm_zo.runtime import available
 from tflm_zo.training import (
     Callback,
     Exact,
+    Linear,
     Nodes,
     RunProgress,
     Settings,
@@ -306,9 +307,9 @@ def test_a_final_rate_above_the_measured_one_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.6 * found**2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     with pytest.raises(
-        SettingsError, match=r"`final_learning_rate` must be at most 0\.052, the rate that was measured"
+        SettingsError, match=r"`schedule\.final` must be at most 0\.052, the rate that was measured"
     ):
-        trainer(final_learning_rate=0.9).fit(*data(), steps=2)
+        trainer(schedule=Linear(0.9)).fit(*data(), steps=2)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.24, 1.0), (0.26, 0.0039)])

@@ -17,7 +17,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples, state
 from tflm_zo.core import Gaussian, SparseUniform
-from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights
+from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, SettingsError, Step, Trainer, Weights
 from tflm_zo.training.model_fit import check_model
 from tflm_zo.training.plan import plan_tasks
 from tflm_zo.training.setting_names import TASKS
@@ -50,8 +50,8 @@ STAGES: dict[str, Any] = {"stages": (0.3, 0.6)}
 CONTEXTS: dict[str, tuple[str, Settings]] = {
     "nodes": ("nodes", run(Nodes())),
     "gradient": ("nodes", run(Nodes(rule="gradient"), learning_rate=30.0)),
-    "constant": ("nodes", run(Nodes(), schedule="constant")),
-    "step": ("nodes", run(Nodes(), schedule="step", decay_steps=2)),
+    "constant": ("nodes", run(Nodes(), schedule=Constant())),
+    "step": ("nodes", run(Nodes(), schedule=Step(every=2))),
     "exact head": ("nodes", run(Nodes(), Exact())),
     "exact head alone": ("head", run(Exact())),
     "standardized": ("head", run(Exact(rule="standardized"), learning_rate=0.5)),
@@ -66,8 +66,8 @@ CONTEXTS: dict[str, tuple[str, Settings]] = {
     "all in bits": ("both, 8 bit", run(Exact(rule="bits"), layers(rule="bits"), **STAGES)),
     "no layer is left for nodes": ("weights", run(Nodes(), layers())),
     "weights": ("plain", run(Weights())),
-    "weights, constant": ("plain", run(Weights(), schedule="constant")),
-    "weights, step": ("plain", run(Weights(), schedule="step", decay_steps=1)),
+    "weights, constant": ("plain", run(Weights(), schedule=Constant())),
+    "weights, step": ("plain", run(Weights(), schedule=Step(every=1))),
     "weights, signs": ("plain", run(Weights(rule="sign"))),
     "weights, gradient": ("plain", run(Weights(rule="gradient"))),
     "weights, momentum": ("plain", run(Weights(momentum=0.9, perturbation=Gaussian(1.0)))),
@@ -80,11 +80,7 @@ OTHERS: dict[str, Any] = {
     "algorithm": None,
     "batch_size": 4,
     "learning_rate": 0.7,
-    "final_learning_rate": 0.4,
-    "schedule": "cosine",
-    "warmup_steps": 5,
-    "decay": 0.1,
-    "decay_steps": 3,
+    "schedule": Cosine(0.4, warmup=5),
     "step_clip": 0.01,
     "estimator": "one-sided",
     "stages": (0.5, 0.9),

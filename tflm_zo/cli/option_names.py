@@ -23,6 +23,7 @@ _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuts": ("cut",),
     "blocks": ("choose_block", "block"),
     "replace": ("force",),
+    "schedule.final": ("final_learning_rate",),
 }
 
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from ..core import Distribution
 from ..training.algorithms import algorithm_of
-from ..training.settings import ESTIMATORS, SCHEDULES
+from ..training.schedules import SCHEDULES
+from ..training.settings import ESTIMATORS
 from ..training.tasks import WEIGHT_RULES
 from .document import Fact
 from .evaluation import ways_of
@@ -73,7 +74,7 @@ def _rate(run: RecordedRun) -> str:
     settings = run.settings
     unit = "LSB" if run.log.is_layerwise else _UNITS.get(WEIGHT_RULES[int(settings.rule)], "LSB")
     rate, final = int(settings.rate) / 65536, int(settings.final_rate) / 65536
-    schedule = SCHEDULES[int(settings.schedule)]
+    schedule = list(SCHEDULES)[int(settings.schedule)]
     if schedule == "constant":
         return f"{rate:.4g} {unit}, constant"
     return f"{rate:.4g} {unit} at the first step, then {schedule} to {final:.4g}"

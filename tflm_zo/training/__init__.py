@@ -10,6 +10,7 @@ from .callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping, ProgressB
 from .checks import SettingsError
 from .injection import TrainingWarning, inject_for, inject_settings
 from .progress import History, RunProgress
+from .schedules import Constant, Cosine, Linear, Step
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
 from .trained_layers import TrainedLayers, trained_layers
@@ -24,15 +25,19 @@ __all__ = [
     "CSVLogger",
     "Callback",
     "Checkpoint",
+    "Constant",
+    "Cosine",
     "EarlyStopping",
     "Exact",
     "History",
+    "Linear",
     "Nodes",
     "ProgressBar",
     "RunProgress",
     "RuntimeRun",
     "Settings",
     "SettingsError",
+    "Step",
     "TrainedLayers",
     "TensorBoard",
     "Trainer",

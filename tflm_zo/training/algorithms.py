@@ -17,9 +17,10 @@ from ..converters import ZoMetadata
 from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
+from .schedules import Constant, Cosine, Schedule
 from .setting_names import changed
 from .setting_texts import BESIDES, parse_set, run_of
-from .settings import Estimator, Schedule, Settings
+from .settings import Estimator, Settings
 from .tasks import Exact, Nodes, Weights
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ class RunSettings(TypedDict, total=False):
 
     batch_size: int
     learning_rate: float | None
-    final_learning_rate: float
     schedule: Schedule
-    warmup_steps: int
-    decay: float
-    decay_steps: int
     estimator: Estimator
     step_clip: float
     stages: tuple[float, ...]
@@ -128,7 +125,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
         batch_size=96,
         estimator="one-sided",
         learning_rate=0.04,
-        schedule="cosine",
+        schedule=Cosine(),
         step_clip=255.0,
     )
 
@@ -219,7 +216,7 @@ def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSett
         gradient_norm=gradient_norm,
         headroom=4,
     )
-    return _settings("mezo", task, run=run, batch_size=64, learning_rate=100.0, schedule="constant")
+    return _settings("mezo", task, run=run, batch_size=64, learning_rate=100.0, schedule=Constant())
 
 
 def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:

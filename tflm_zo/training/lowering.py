@@ -26,7 +26,8 @@ from .checks import SettingsError
 from .costs import SampleCosts, block_segments, first_segment
 from .gains import channel_scales, task_gain
 from .plan import LoweredTask, backward_steps, node_layer, plan_tasks, recorded_tasks
-from .settings import ESTIMATORS, SCHEDULES, Settings
+from .schedules import SCHEDULES, Step
+from .settings import ESTIMATORS, Settings
 from .tasks import NODE_RULES, WEIGHT_RULES, Weights
 
 __all__ = [
@@ -127,14 +128,17 @@ def weight_command_words(settings: Settings) -> int:
 
 
 def _common(settings: Settings, rate: float, steps: int, samples: int, batch: int) -> CSettings:
-    if settings.final_learning_rate > rate:
+    last_rate = settings.schedule.last_rate
+    if last_rate > rate:
         raise SettingsError(
-            "final_learning_rate",
+            "schedule.final",
             f"be at most {rate:.3g}, the rate chosen for {steps} steps",
-            settings.final_learning_rate,
+            last_rate,
             "Also set",
             give={"learning_rate": ...},
         )
+    # A log of another schedule has the default step, too.
+    step = settings.schedule if isinstance(settings.schedule, Step) else Step()
     return CSettings(
         run_seed=settings.seed,
         steps=steps,
@@ -145,11 +149,11 @@ def _common(settings: Settings, rate: float, steps: int, samples: int, batch: in
         rule=WEIGHT_RULES.index(settings.weights.rule),
         distribution=(settings.weights.perturbation if settings.has(Weights) else _UNUSED).struct,
         rate=max(1, _q16(rate)),
-        final_rate=_q16(settings.final_learning_rate),
-        schedule=SCHEDULES.index(settings.schedule),
-        warmup_steps=settings.warmup_steps,
-        decay=_q16(settings.decay),
-        decay_steps=settings.decay_steps,
+        final_rate=_q16(last_rate),
+        schedule=list(SCHEDULES.values()).index(type(settings.schedule)),
+        warmup_steps=settings.schedule.warmup,
+        decay=_q16(step.decay),
+        decay_steps=step.every,
     )
 
 

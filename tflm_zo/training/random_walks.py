@@ -19,6 +19,7 @@ from .costs import run_costs
 from .evaluation import evaluate, predict
 from .node_run import NodeRun
 from .plan import trained_tensors
+from .schedules import Constant
 from .settings import Settings
 from .tasks import Weights
 
@@ -170,7 +171,6 @@ class WeightWalks(RandomWalks):
 
 def _at_rate(settings: Settings, rate: float) -> Settings:
     """Returns the settings of a run at a constant rate, LSB."""
-    usual = Settings()
     # A rate of perturbed weights beside the run's is a multiple of it within bounds.
     tasks = [
         dataclasses.replace(t, learning_rate=None) if isinstance(t, Weights) else t for t in settings.tasks
@@ -179,10 +179,6 @@ def _at_rate(settings: Settings, rate: float) -> Settings:
         settings,
         tasks=tuple(tasks),
         learning_rate=rate,
-        final_learning_rate=usual.final_learning_rate,
-        schedule="constant",
-        warmup_steps=0,
-        decay=usual.decay,
-        decay_steps=usual.decay_steps,
+        schedule=Constant(),
         step_clip=min(2.0**8, settings.step_clip * max(1.0, rate)),
     )

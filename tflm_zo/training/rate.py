@@ -108,11 +108,11 @@ def with_measured_rate(
         exact = all(isinstance(task, Exact) for task in settings.tasks)
         square = borne**2 / (_SQUARE_OF_EXACT if exact else _SQUARE)
         rate = float(f"{rate * (borne / longest if of_weights else square):.2g}")
-    if settings.final_learning_rate > rate:
+    if settings.schedule.last_rate > rate:
         raise SettingsError(
-            "final_learning_rate",
+            "schedule.final",
             f"be at most {rate:.3g}, the rate that was measured",
-            settings.final_learning_rate,
+            settings.schedule.last_rate,
             "Also set",
             give={"learning_rate": ...},
         )

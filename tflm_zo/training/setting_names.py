@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .checks import SettingsError
+from .checks import SettingsError, check_choice
+from .schedules import SCHEDULES, Schedule, Step
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
 
@@ -15,10 +16,22 @@ __all__ = ["changed", "every_name", "full_name", "names", "resolve", "value_of"]
 
 TASKS: Final[Mapping[str, type[Task]]] = {"nodes": Nodes, "exact": Exact, "weights": Weights}
 _NOT_NAMED: Final = ("tasks", "algorithm")
+#: Fields of a schedule, which are settings of the run on the command line and in stored settings.
+PARTS: Final[Mapping[str, str]] = {
+    "final_learning_rate": "final",
+    "warmup_steps": "warmup",
+    "decay": "decay",
+    "decay_steps": "every",
+}
 
 
 def _fields(kind: type[Task] | type[Settings]) -> list[str]:
-    return [f.name for f in dataclasses.fields(kind) if f.name not in _NOT_NAMED]
+    names = [f.name for f in dataclasses.fields(kind) if f.name not in _NOT_NAMED]
+    if kind is Settings:
+        at = names.index("schedule")
+        final, *others = PARTS
+        names[at : at + 1] = [final, "schedule", *others]
+    return names
 
 
 def every_name() -> list[str]:
@@ -79,13 +92,44 @@ def _written(name: str) -> str:
 def full_name(settings: Settings, name: str) -> str:
     """Returns the name of a setting with its task before it, as `Settings.without_effect` has it."""
     owner, field = resolve(settings, name)
+    if not owner and field in PARTS:
+        return "schedule"
     return f"{owner}.{field}" if owner else field
 
 
 def value_of(settings: Settings, name: str) -> Any:
-    """Returns the value of a setting."""
+    """Returns the value of a setting: of a schedule its name, of a field that it lacks the default."""
     owner, field = resolve(settings, name)
+    if not owner and field == "schedule":
+        return next(name for name, kind in SCHEDULES.items() if kind is type(settings.schedule))
+    if not owner and field in PARTS:
+        return getattr(settings.schedule, PARTS[field], getattr(Step(), PARTS[field]))
     return getattr(getattr(settings, owner) if owner else settings, field)
+
+
+def has_part(schedule: Schedule, name: str) -> bool:
+    """Returns whether a schedule has the setting of a name, unless that is of no schedule."""
+    return name not in PARTS or hasattr(schedule, PARTS[name])
+
+
+def _schedule(usual: Schedule, given: Mapping[str, Any]) -> Schedule:
+    """Returns the schedule of a name, whose fields are given or those of the usual one."""
+    wanted = given.get("schedule", usual)
+    if isinstance(wanted, str):
+        check_choice("schedule", wanted, tuple(SCHEDULES))
+    kind = SCHEDULES[wanted] if isinstance(wanted, str) else type(wanted)
+    values = {}
+    for field in dataclasses.fields(kind):
+        (name,) = (name for name, part in PARTS.items() if part == field.name)
+        old = wanted if not isinstance(wanted, str) else usual
+        values[field.name] = given.get(name, getattr(old, field.name, field.default))
+    if left := [name for name in PARTS if name in given and PARTS[name] not in values]:
+        raise SettingsError(left[0], "be left out, since the schedule has none", given[left[0]])
+    try:
+        return kind(**values)
+    except SettingsError as error:
+        (name,) = (name for name, part in PARTS.items() if part == error.setting)
+        raise SettingsError(name, error.problem, error.got) from None
 
 
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -102,9 +146,16 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     for name, value in changes.items():
         owner, field = resolve(settings, name)
         of.setdefault(owner, {})[field] = value
+    of[""] = own = of.get("", {})
+    if "schedule" in own or own.keys() & PARTS:
+        own["schedule"] = _schedule(settings.schedule, own)
     tasks = {type(task): task for task in settings.tasks}
     for owner, values in of.items():
         if owner:
             kind = TASKS[owner]
             tasks[kind] = dataclasses.replace(tasks.get(kind) or kind(), **values)
-    return dataclasses.replace(settings, tasks=tuple(tasks.values()), **of.get("", {}))
+    return dataclasses.replace(
+        settings,
+        tasks=tuple(tasks.values()),
+        **{name: value for name, value in own.items() if name not in PARTS},
+    )

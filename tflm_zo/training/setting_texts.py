@@ -15,7 +15,8 @@ from ..converters.settings import LAST
 from ..core import Distribution
 from .checks import SettingsError
 from .distribution_texts import parse_distribution, written_distribution
-from .setting_names import TASKS, full_name, names, resolve, value_of
+from .schedules import Step
+from .setting_names import PARTS, TASKS, full_name, has_part, names, resolve, value_of
 from .settings import Settings
 
 __all__ = [
@@ -94,13 +95,15 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
 def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
     if field == "last":
         return layers_or_blocks(text)
+    if field == "schedule":
+        return text
     if field == "queries":
         return _queries(name, text)
     if field == "layers":
         return None if text == "auto" else text if text.startswith("last:") else _names(name, text)
     if field == "int16":
         return () if text == "none" else text if text == LAST else _names(name, text)
-    hint = typing.get_type_hints(kind)[field]
+    hint = typing.get_type_hints(Step if field in PARTS else kind)[PARTS.get(field, field)]
     if hint is Distribution:
         return parse_distribution(text, name)
     arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
@@ -170,7 +173,7 @@ def written_settings(settings: Settings) -> dict[str, str]:
     inert = settings.without_effect()
     found = {}
     for name in names(settings):
-        if full_name(settings, name) not in inert:
+        if full_name(settings, name) not in inert and has_part(settings.schedule, name):
             found[name.replace("_", "-")] = written(value_of(settings, name))
     return found
 

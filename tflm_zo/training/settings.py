@@ -12,16 +12,15 @@ from typing import Final, Literal, TypeVar, get_args
 from ..converters.settings import last_number
 from ..core import Coordinate
 from .checks import SettingsError, check_choice, check_integer, check_number
+from .schedules import SCHEDULES, Linear, Schedule
 from .tasks import Exact, Nodes, Task, Weights
 
-__all__ = ["ESTIMATORS", "SCHEDULES", "Settings"]
+__all__ = ["ESTIMATORS", "Settings"]
 
 Estimator = Literal["antithetic", "one-sided"]
-Schedule = Literal["constant", "linear", "cosine", "step"]
 
 #: In the order of the control units' numbers.
 ESTIMATORS: Final[tuple[str, ...]] = get_args(Estimator)
-SCHEDULES: Final[tuple[str, ...]] = get_args(Schedule)
 
 # A step of weight perturbation moves the weights by noise almost entirely: over a run it adds up to a random
 # walk of rate sqrt(steps m / queries) LSB, m the mean square of the schedule. Walks of 40 to 60 LSB were best
@@ -57,11 +56,7 @@ class Settings:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
         batch_size: samples of a minibatch, a multiple of the model's batch.
         learning_rate: rate at the first step, > 0; None measures it or chooses it.
-        final_learning_rate: rate at the last step, 0..learning_rate.
-        schedule: "constant", "linear", "cosine" (both from the first to the last rate) or "step".
-        warmup_steps: number of first steps over which the rate rises linearly.
-        decay: factor by which schedule "step" lowers the rate, 0..1.
-        decay_steps: steps between two decays of schedule "step", >= 1.
+        schedule: schedule of the rate, `Constant`, `Linear`, `Cosine` or `Step`.
         estimator: "antithetic": a query compares the losses on both sides of a point; "one-sided": a query
             compares the loss on one side with the loss at the point.
         step_clip: largest step of a weight by the tasks `Nodes` and `Exact`, LSB, > 0.
@@ -82,11 +77,7 @@ class Settings:
     tasks: tuple[Task, ...] = (Nodes(),)
     batch_size: int = 32
     learning_rate: float | None = None
-    final_learning_rate: float = 0.0
-    schedule: Schedule = "linear"
-    warmup_steps: int = 0
-    decay: float = 0.5
-    decay_steps: int = 1000
+    schedule: Schedule = Linear()
     estimator: Estimator = "antithetic"
     step_clip: float = 4.0
     stages: tuple[float, ...] = ()
@@ -99,12 +90,13 @@ class Settings:
     def __post_init__(self) -> None:
         """Checks every range."""
         self._check_tasks()
-        check_choice("schedule", self.schedule, SCHEDULES)
+        given: object = self.schedule
+        if not isinstance(given, Schedule):
+            known = " or ".join(kind.__name__ for kind in SCHEDULES.values())
+            raise SettingsError("schedule", f"be {known}", given)
         check_choice("estimator", self.estimator, ESTIMATORS)
         for name, low, high in (
             ("batch_size", 1, 2**20),
-            ("warmup_steps", 0, 2**31),
-            ("decay_steps", 1, 2**31),
             ("snapshot_every", 1, 2**31),
             ("seed", 0, 2**32 - 1),
         ):
@@ -113,11 +105,11 @@ class Settings:
         highest = 2.0**7 if in_lsb else 2.0**14
         for number, lower, upper in (
             *([] if self.learning_rate is None else [("learning_rate", 2.0**-16, highest)]),
-            ("final_learning_rate", 0.0, self._usual_rate(highest)),
-            ("decay", 0.0, 1.0),
+            ("schedule.final", 0.0, self._usual_rate(highest)),
             ("step_clip", 2.0**-16, 2.0**8),
         ):
-            check_number(number, getattr(self, number), lower, upper)
+            value = self.schedule.last_rate if number == "schedule.final" else getattr(self, number)
+            check_number(number, value, lower, upper)
         if self.sync_every is not None:
             check_number("sync_every", self.sync_every, 0.0, 2.0**32)
         self._check_stages()
@@ -239,10 +231,6 @@ class Settings:
                 own = task.without_effect()
             reasons |= {f"{name}.{setting}": why for setting, why in own.items()}
         nodes, weights, exact = (kind in kinds for kind in (Nodes, Weights, Exact))
-        if self.schedule != "step":
-            reasons |= dict.fromkeys(("decay", "decay_steps"), "only schedule step has them")
-        if self.schedule == "constant":
-            reasons["final_learning_rate"] = "with schedule constant the rate stays the same"
         if not nodes and not weights:
             reasons["estimator"] = "no query is made where all layers have their exact gradients"
         of_bits = exact and self.exact.rule == "bits"
@@ -254,15 +242,7 @@ class Settings:
         if not steps:
             reasons["step_clip"] = "no step of a weight is clipped to it"
         if not steps and not (weights and self.weights.rule != "bits"):
-            rates = (
-                "learning_rate",
-                "final_learning_rate",
-                "schedule",
-                "warmup_steps",
-                "decay",
-                "decay_steps",
-            )
-            reasons |= dict.fromkeys(rates, "rules of bits have no rate")
+            reasons |= dict.fromkeys(("learning_rate", "schedule"), "rules of bits have no rate")
         if not self.is_layerwise:
             reasons["snapshot_every"] = "the log of weight perturbation alone has no snapshots"
             reasons["weights.quantization_aware"] = "weights that are perturbed together have one rate"
@@ -309,7 +289,7 @@ class Settings:
         if self.weights.rule == "gradient":
             return _GRADIENT_RATE
         own = steps / blocks if self.weights.scope == "blocks" else steps
-        walk = _WALK / math.sqrt(own * self._mean_square(steps))
+        walk = _WALK / math.sqrt(own * self.schedule.mean_square(steps))
         return math.sqrt(self.weights.queries_of(())) * min(_LARGEST_RATE, walk)
 
     @property
@@ -327,12 +307,3 @@ class Settings:
             told = task.learning_rate is not None or task.rule == "gradient"
             return not told and not isinstance(task.perturbation, Coordinate)
         return not self.has(Nodes) or self.nodes.rule == "rms"
-
-    def _mean_square(self, steps: int) -> float:
-        """Returns the mean square of the schedule's factor, for a schedule that begins at 1 and ends at 0."""
-        if self.schedule == "step":
-            # A number of whole stages of decay_steps steps each, and the beginning of another one.
-            ratio, (stages, rest) = self.decay**2, divmod(steps, self.decay_steps)
-            whole = stages if ratio == 1 else (1 - ratio**stages) / (1 - ratio)
-            return (whole * self.decay_steps + rest * ratio**stages) / steps
-        return {"constant": 1.0, "linear": 1 / 3, "cosine": 3 / 8}[self.schedule]
