@@ -22,7 +22,8 @@ from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
 from tflm_zo.logs import Log, is_snapshot_log
 from tflm_zo.training import ALGORITHMS, trained_layers
 from tflm_zo.training.algorithms import DEFAULT, summary
-from tflm_zo.training.setting_names import full_name
+from tflm_zo.training.schedules import Step
+from tflm_zo.training.setting_names import PARTS, resolve, value_of
 from tflm_zo.training.setting_texts import written, written_settings
 
 DOCS = Path(__file__).parent
@@ -205,9 +206,11 @@ def table(section: str, begins: list[str]) -> str:
 
 def differs(settings: Settings, name: str) -> bool:
     """Whether a setting, as the command line calls it, has another value than its class gives it."""
-    owner, _, field = full_name(settings, name.replace("-", "_")).rpartition(".")
+    owner, field = resolve(settings, name.replace("-", "_"))
+    if not owner:
+        return bool(value_of(settings, field) != value_of(Settings(), field))
     kind = KINDS[owner]
-    return bool(getattr(getattr(settings, owner) if owner else settings, field) != default_of(kind, field))
+    return bool(getattr(getattr(settings, owner), field) != default_of(kind, field))
 
 
 def default_of(kind: type[Any], name: str) -> Any:
@@ -225,8 +228,14 @@ def settings_section(task: str, kind: type[Any]) -> str:
     for field in dataclasses.fields(kind):
         if field.name not in NOT_SET:
             name = f"{task}.{field.name}".lstrip(".").replace("_", "-")
-            value = written(default_of(kind, field.name))
+            is_schedule = field.name == "schedule"
+            value = value_of(Settings(), name) if is_schedule else written(default_of(kind, field.name))
             rows.append(f"| `{name}` | {value} | {described[field.name]} |\n")
+            if is_schedule:
+                of_step = attributes((inspect.getdoc(Step) or "").partition("Attributes:\n")[2])
+                for part, own in PARTS.items():
+                    value = written(getattr(Step(), own))
+                    rows.append(f"| `{part.replace('_', '-')}` | {value} | {of_step[own]} |\n")
     return "".join(rows)
 
 

@@ -100,9 +100,9 @@ class Step(_Falling):
     """The rate falls by a factor, again and again.
 
     Attributes:
-        decay: factor, 0..1.
-        every: number of steps between two decays, 1..2^31.
-        final: lowest rate, 0..learning_rate.
+        decay: factor by which schedule `Step` lowers the rate, 0..1.
+        every: number of steps between two decays of schedule `Step`, 1..2^31.
+        final: rate at the last step; by `Step` the lowest rate, 0..learning_rate.
         warmup: number of first steps over which the rate rises linearly, 0..2^31.
 
     Raises:

@@ -56,7 +56,8 @@ class Settings:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
         batch_size: samples of a minibatch, a multiple of the model's batch.
         learning_rate: rate at the first step, > 0; None measures it or chooses it.
-        schedule: schedule of the rate, `Constant`, `Linear`, `Cosine` or `Step`.
+        schedule: schedule of the rate, `Constant`, `Linear`, `Cosine` or `Step`. The command line has its
+            name in lower case, and its fields as settings of the run.
         estimator: "antithetic": a query compares the losses on both sides of a point; "one-sided": a query
             compares the loss on one side with the loss at the point.
         step_clip: largest step of a weight by the tasks `Nodes` and `Exact`, LSB, > 0.
