@@ -12,7 +12,7 @@ import numpy as np
 
 from tflm_zo.converters import Model, ZoNodes
 from tflm_zo.runtime import load
-from tflm_zo.training import Exact
+from tflm_zo.training import Exact, Linear
 from tflm_zo.training import Settings as RunSettings
 
 from . import node_run, nodes
@@ -73,7 +73,7 @@ class NodeTraining:
         self.settings, self.x, self.y = settings, x, y
         self.layers = [layer_of(n) for n in self.metadata.nodes]
         task, exact = settings.nodes, settings.has(Exact)
-        assert isinstance(task.queries, int) and settings.schedule == "linear"
+        assert isinstance(task.queries, int) and isinstance(settings.schedule, Linear)
         batch = self.metadata.batch
         # Layers that feed the same sum share its nodes: the first of them asks.
         where = [n.node_segment for n in self.metadata.nodes]
@@ -90,7 +90,7 @@ class NodeTraining:
             batch=batch,
             parts=settings.batch_size // batch,
             rate=round(settings.chosen_rate(steps) * ONE),
-            final_rate=round(settings.final_learning_rate * ONE),
+            final_rate=round(settings.schedule.last_rate * ONE),
             schedule=LINEAR,
             clip=round(settings.step_clip * ONE),
         )
