@@ -313,5 +313,5 @@ def test_a_resumed_run_measures_the_same_data(kind: str, tmp_path: Path) -> None
 
 
 def test_keep_is_one_of_two() -> None:
-    with pytest.raises(ValueError, match="keep: no 'first'; there are best, last"):
+    with pytest.raises(ValueError, match="`keep` must be one of best, last. Received: 'first'"):
         run("weight", keep="first")
