@@ -240,7 +240,7 @@ def test_more_bad_settings():
     with pytest.raises(NativeError) as error:
         Control(s, 100, [])
     assert error.value.status is Status.DISTRIBUTION
-    with pytest.raises(ValueError, match=r"holds 11 words and this run needs"):
+    with pytest.raises(ValueError, match=r"must hold 16 words for this run. Received: 11"):
         Control(integers(Settings()), 11, [])
 
 
