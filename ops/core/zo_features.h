@@ -99,6 +99,11 @@
 #ifndef ZO_WITH_DEPTHWISE
 #define ZO_WITH_DEPTHWISE ZO_FEATURES
 #endif
+/* Commands to the weights (graph/zo_command.h): the trainers of firmware move weights themselves.
+ */
+#ifndef ZO_WITH_COMMANDS
+#define ZO_WITH_COMMANDS ZO_FEATURES
+#endif
 /* Of firmware: runs that choose between several models (zo_block_trainer.h). Of a single one the
  * compiler knows the tables, and what they rule out takes no flash. */
 #ifndef ZO_WITH_MODELS

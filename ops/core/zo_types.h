@@ -6,6 +6,15 @@
  * and calls nothing but memcpy/memset. The same sources serve the desktop
  * library and the firmware, which is what makes a training run bit-exact
  * across them.
+ *
+ * Two kinds of functions may have changed something where they fail (zo_status.h):
+ *
+ *   those that fill in a struct or a buffer for the caller (readers of logs, writers of commands,
+ *   zo_backward_run), which may have filled in a part of it
+ *   those that go through several tensors of the caller's, tensor by tensor: a tensor that is
+ *   refused is not moved, those before it have been (zo_command_execute, zo_moves_apply)
+ *
+ * A pointer to an array of no elements may be null.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_TYPES_H_
 #define TFLM_ZO_OPS_CORE_ZO_TYPES_H_
@@ -13,47 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/core/zo_status.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Status of every fallible function. Anything but ZO_OK means that no weight and no state of a run
- * has changed: arguments are checked first. Three kinds of functions say what they leave instead:
- *
- *   those that fill in a struct or a buffer for the caller (readers of logs, writers of commands,
- *   zo_backward_run), which may have filled in a part of it
- *   those that go through several tensors of the caller's, tensor by tensor: a tensor that is
- *   refused is not moved, those before it have been (zo_command_execute, zo_moves_apply)
- *   those that read or write a store (zo_flash_store.h, zo_places.h)
- *
- * A null pointer is ZO_ERROR_ARGUMENT unless the function says that it may be null. Functions
- * without a status ask for pointers that are not null, but for arrays of no elements. */
-typedef enum zo_status {
-  ZO_OK = 0,
-  ZO_ERROR_ARGUMENT = 1,     /* null pointer, zero size, inconsistent shape */
-  ZO_ERROR_COMMAND = 2,      /* zo_command has no magic or a wrong length */
-  ZO_ERROR_OPCODE = 3,       /* unknown instruction */
-  ZO_ERROR_ORDER = 4,        /* instructions not in RESTORE..PERTURB order */
-  ZO_ERROR_BLOCK = 5,        /* block number outside the model */
-  ZO_ERROR_DISTRIBUTION = 6, /* unknown distribution or parameter */
-  ZO_ERROR_HEADROOM = 7,     /* perturbation larger than the headroom */
-  ZO_ERROR_QUERIES = 8,      /* more seeds than the model was built for */
-  ZO_ERROR_COEFFICIENT = 9,  /* sum of |coefficients| would overflow */
-  ZO_ERROR_FACTOR = 10,      /* perturbation factor k not allowed */
-  ZO_ERROR_CAPACITY = 11,    /* command does not fit its buffer */
-  ZO_ERROR_LABEL = 12,       /* label outside [0, classes) */
-  ZO_ERROR_OPTIONS = 13,     /* custom options malformed or too new */
-  ZO_ERROR_MEMORY = 14,      /* arena or buffer too small */
-  ZO_ERROR_RUNTIME = 15,     /* the interpreter has failed */
-  ZO_ERROR_SAMPLE = 16,      /* the source has no such sample */
-  ZO_ERROR_LOG = 17,         /* log damaged, or of another model or run */
-  ZO_ERROR_STORE = 18,       /* log or weights cannot be written or read */
-  ZO_ERROR_KERNEL = 19,      /* an operator computes other bytes than the desktop */
-} zo_status;
-
-/* One line of English for a status; never null. In a file of its own, so that
- * firmware which does not call it does not pay for the text. */
-const char* zo_status_text(zo_status status);
 
 /* Family of the random direction z. Values are part of the file format. */
 typedef enum zo_distribution_kind {

@@ -170,9 +170,11 @@ uint32_t NodeTrainer::Tensors(uint32_t task, zo_tensor* tensors) const {
 zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
   const TaskInfo& info = infos_[task];
   const zo_node_task& t = tasks_[task];
+#if ZO_WITH_WEIGHT_TASKS
   if (PerturbsWeights(info)) {
     return info.boundary_bytes == 0 ? ZO_OK : zo_node_run_capture_boundary(&run_, task, t.nodes);
   }
+#endif
   // Biases alone are trained without the layer's inputs.
   int8_t* inputs = t.inputs == nullptr ? nullptr : network_->kept(info.input_segment);
   if (t.inputs != nullptr && info.input_segment == 0) {
@@ -219,10 +221,12 @@ zo_status NodeTrainer::Query(const zo_node_request& request) {
   if (request.start_segment > 0) {
     status = zo_node_run_perturb(&run_, network_->entering(request.start_segment));
   }
+#if ZO_WITH_WEIGHT_TASKS
   if (status == ZO_OK && PerturbsWeights(infos_[request.task])) {
     const uint32_t count = Tensors(request.task, tensors_);
     status = zo_node_run_perturb_weights(&run_, tensors_, count);
   }
+#endif
   if (status != ZO_OK) return status;
   const Feed feed = {&source_, &run_.settings.common, request.first_sample, Feed::kInOrder};
   status = network_->Run(&feed, true, request.start_segment, false);
@@ -232,10 +236,12 @@ zo_status NodeTrainer::Query(const zo_node_request& request) {
 }
 
 zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report) {
+#if ZO_WITH_WEIGHT_TASKS
   if (PerturbsWeights(infos_[request.task])) {
     const uint32_t count = Tensors(request.task, tensors_);
     return zo_node_run_update_weights(&run_, tensors_, count, nullptr, report);
   }
+#endif
   zo_tensor tensors[2];  // a layer's filter, its biases, or both
   const uint32_t count = Tensors(request.task, tensors);
   return zo_node_run_update(&run_, tensors, count, scratch_, nullptr, report);
@@ -306,8 +312,10 @@ zo_status NodeTrainer::Answer(const zo_node_request& request, zo_report* report)
       return Forward(request);
     case ZO_NODE_QUERY:
       return Query(request);
+#if ZO_WITH_WEIGHT_TASKS
     case ZO_NODE_RESTORE:
       return zo_node_run_perturb_weights(&run_, tensors_, Tensors(request.task, tensors_));
+#endif
     default:
       return Update(request, report);
   }

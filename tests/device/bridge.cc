@@ -103,7 +103,9 @@ tflm_zo::LogStore link_store = {};
 // --- Link ----------------------------------------------------------------------------------------
 
 zo_link device_end;
+#if HAS_SNAPSHOTS
 zo_fleet own_fleet = {};
+#endif
 uint8_t link_buffer[1 << 12];
 uint32_t adoptions = 0;
 zo_status (*reset)() = nullptr;
@@ -168,37 +170,6 @@ auto ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapsho
 template <typename T>
 zo_status ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapshot*, long) {
   return of->ImportLog(log);
-}
-
-template <typename T>
-auto JoinFleet(T* of, zo_fleet* fleet, int) -> decltype(of->JoinFleet(fleet)) {
-  of->JoinFleet(fleet);
-}
-
-template <typename T>
-void JoinFleet(T*, zo_fleet* fleet, long) {
-  *fleet = {};
-}
-
-template <typename T>
-auto TakeRecord(T* of, const uint8_t* record, uint32_t count, int)
-    -> decltype(of->TakeRecord(record, count)) {
-  return of->TakeRecord(record, count);
-}
-
-template <typename T>
-zo_status TakeRecord(T*, const uint8_t*, uint32_t, long) {
-  return ZO_ERROR_ARGUMENT;
-}
-
-template <typename T>
-auto AnswerSlice(T* of, zo_fleet_answer* answer, int) -> decltype(of->AnswerSlice(answer)) {
-  return of->AnswerSlice(answer);
-}
-
-template <typename T>
-zo_status AnswerSlice(T*, zo_fleet_answer*, long) {
-  return ZO_ERROR_ARGUMENT;
 }
 
 template <typename T>
@@ -376,29 +347,32 @@ uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {
   return zo_link_serve(&device_end, bytes, count);
 }
 
-// A part in a fleet, after a link has begun.
-int device_fleet_begin() {
+// A part in a fleet, after a link has begun: trainers of nodes have none.
 #if HAS_SNAPSHOTS
-  if (in_c) zo_trainer_join_fleet(&own_fleet);
-#endif
-  if (!in_c) JoinFleet(&trainer, &own_fleet, 0);
+int device_fleet_begin() {
+  if (in_c) {
+    zo_trainer_join_fleet(&own_fleet);
+  } else {
+    trainer.JoinFleet(&own_fleet);
+  }
   return zo_link_add_fleet(&device_end, &own_fleet);
 }
 
 int device_take_record(const uint8_t* record, uint32_t count) {
-  return TakeRecord(&trainer, record, count, 0);
+  return trainer.TakeRecord(record, count);
 }
 
 // `samples`: of the answer; 0: there are more slices to do.
 int device_answer_slice(uint32_t* samples) {
   zo_fleet_answer answer{};
-  const zo_status status = AnswerSlice(&trainer, &answer, 0);
+  const zo_status status = trainer.AnswerSlice(&answer);
   *samples = answer.samples;
   return status;
 }
 
 int device_is_evaluating() { return zo_fleet_is_evaluating(&own_fleet); }
 void device_work() { zo_fleet_work(&own_fleet); }
+#endif
 
 uint32_t device_adoptions() { return adoptions; }
 

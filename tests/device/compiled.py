@@ -86,7 +86,11 @@ def build(firmware: Firmware, flags: Sequence[str] = _SANITIZED, tools: Tools = 
         for name, text in firmware.files.items()
         if name.endswith((".h", ".c", ".cc")) and not name.endswith("_zo_tflm.cc") and name != "main.cc"
     }
-    pack = {name: text for name, text in sources.items() if name.endswith(("_zo_ops.h", "_zo_ops.c"))}
+    pack = {
+        name: text
+        for name, text in sources.items()
+        if name.endswith(("_zo_ops.h", "_zo_ops_internal.h", "_zo_ops.c"))
+    }
     pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
     op_pack = _made(pack | command, ".a", lambda folder: _make_library(folder, *flags, tools=tools))
 

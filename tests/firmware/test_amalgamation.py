@@ -14,7 +14,7 @@ from helpers.examples import slow_but
 from helpers.firmware_folders import ALGORITHMS, firmware
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware.amalgamation import Unit, join
-from tflm_zo.firmware.op_pack import op_pack_sources
+from tflm_zo.firmware.op_pack import of_model, op_pack_sources
 
 needs_gcc = pytest.mark.skipif(
     shutil.which("gcc") is None, reason="NO gcc: NOTHING THAT IS JOINED WAS COMPILED"
@@ -100,26 +100,29 @@ def test_a_source_that_is_in_no_file_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_line_of_the_op_pack_is_in_the_folder(name: str) -> None:
-    """But for includes, guards and what other runs need; a line with a name of the core in it is renamed."""
+def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
+    """But for the run's own settings, and conditions of which a part is known."""
     made = firmware("cmake", name)
-    pieces = "".join(
-        made.files[f"small_zo_{of}"] for of in ("ops.h", "ops.c", "trainer.h", "trainer.cc", "tflm.cc")
-    )
-    found = set(re.findall(r"/\* --- (ops/\S+) -", pieces))
-    for path, text in op_pack_sources().items():
-        own = path.replace("/zo_", "/small_zo_")
-        if own not in found:
-            continue
-        for line in text.splitlines():
-            renamed = re.search(r"zo|ZO|Zo|Copyright|^ ?\*|^/\*|#(include|endif|if)", line)
-            assert renamed or line in pieces, (path, line)
-    kept = {
-        p
-        for p in op_pack_sources()
-        if p.endswith((".c", ".cc")) and not re.search("papers|backward|trainer", p)
-    }
-    assert {p.replace("/zo_", "/small_zo_") for p in kept} <= found
+    sources = of_model(op_pack_sources(), "small")
+    parts = ("ops.h", "ops_internal.h", "ops.c", "trainer.h", "trainer.cc", "tflm.cc")
+    for part in parts:
+        pieces = re.split(r"/\* --- (ops/\S+) -+ \*/\n", made.files[f"small_zo_{part}"])
+        for path, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            if path.startswith("ops/model/"):
+                continue
+            # What conditions include is in the place of the include.
+            known = {line.strip() for line in sources[path].splitlines()}
+            known |= {line.strip() for p in sources if p.endswith(".h") for line in sources[p].splitlines()}
+            for line in text.splitlines():
+                own = re.match(
+                    r"#(if|endif|ifdef|define \w+_(WITH_\w+|MAX_QUERIES|RUN_SETTINGS) )|}$|/\*$", line
+                )
+                assert (
+                    own
+                    or line.strip() in known
+                    or "/* What this folder's run needs. */" in line
+                    or (re.match(r" *(/\* \w+ \*/|{)", line))
+                ), (path, line)
 
 
 # For size, some loops are other functions.

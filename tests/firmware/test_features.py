@@ -18,6 +18,7 @@ from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
+from tflm_zo.firmware.op_pack import op_pack_sources
 from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, Weights, algorithms, inject_settings
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
@@ -76,7 +77,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
 
 def part(made: Firmware, name: str) -> str:
     """A header of the op pack, as it lies in the joined files."""
-    whole = made.files["small_zo_ops.h"] + made.files["small_zo_ops.c"]
+    whole = "".join(made.files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c"))
     found = re.search(rf"/\* --- ops/core/{name} -+ \*/(.*?)/\* --- ops/", whole, re.DOTALL)
     assert found is not None, name
     return found[1]
@@ -88,13 +89,15 @@ def test_what_the_run_needs(name: str) -> None:
     zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
     made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
     header = part(made, "small_zo_features.h")
-    # Before the defaults, which are left to macros that nobody has defined.
-    chosen = header[: header.index("#ifndef SMALL_ZO_FEATURES\n")]
-    found = dict(re.findall(r"^#define SMALL_ZO_WITH_(\w+) ([01])$", chosen, re.M))
+    found = dict(re.findall(r"^#define SMALL_ZO_WITH_(\w+) ([01])$", header, re.M))
     # Fast loops are a matter of the build's optimization.
-    assert {*found, "FAST_STEPS"} == set(re.findall(r"#ifndef SMALL_ZO_WITH_(\w+)", header))
+    known = set(re.findall(r"#ifndef ZO_WITH_(\w+)", op_pack_sources()["ops/core/zo_features.h"]))
+    assert {*found, "FAST_STEPS"} == known
+    # Programs with an interpreter of their own send commands; trainers move weights themselves.
+    takes_commands = not settings.is_layerwise and "SEGMENTS" not in needed
     assert {feature for feature, value in found.items() if value == "1"} == needed | {
-        "8_BITS" if injection.get("update_bits") == 8 else "16_BITS"
+        "8_BITS" if injection.get("update_bits") == 8 else "16_BITS",
+        *(["COMMANDS"] if takes_commands else []),
     }
 
 
@@ -109,7 +112,7 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
         "FLOOR_LOG2": {"floor_log2_loss.c", "floor_log2_loss.h"},
         "BITS": {"pseudo_stochastic.h", "update_bits.c", "update_bits.h"},
     }
-    whole = made.files["small_zo_ops.h"] + made.files["small_zo_ops.c"]
+    whole = "".join(made.files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c"))
     found = set(re.findall(r"/\* --- ops/core/papers/small_zo_(\S+) -", whole))
     expected = set().union(*(papers.get(feature, set()) for feature in needed))
     assert found == expected

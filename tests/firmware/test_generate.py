@@ -120,11 +120,12 @@ def test_settings_are_the_runs(name: str) -> None:
     }[name]
     made = generate_firmware(zo_model(name), settings, steps=12, samples=20, name="small")
     # Weight perturbation's are constants of the op pack, and in the header of the log.
-    text = made.files[{"node": "small_zo_model.cc", "weight": "small_zo_ops.h"}[name]]
+    text = made.files[{"node": "small_zo_model.cc", "weight": "small_zo_ops_internal.h"}[name]]
     for field, value in (("run_seed", 77), ("steps", 12), ("samples", 20), ("batch", 1), ("parts", 4)):
         assert re.search(rf"/\* {field} \*/ {value}u,", text), field
     assert define(made, "ZO_STEPS") == "12u" and define(made, "ZO_SAMPLES") == "20u"
-    assert re.findall(r"#define SMALL_ZO_MAX_QUERIES (\d+)", made.files["small_zo_ops.h"]) == ["3"]
+    op_pack = "".join(made.files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c"))
+    assert re.findall(r"#define SMALL_ZO_MAX_QUERIES (\d+)", op_pack) == ["3"]
     trainer = made.files["small_zo_trainer.cc"]
     assert ("&kSettings, kTasks, 9," in trainer) == (name == "node")
     other = {"node": "weight", "weight": "node"}[name]

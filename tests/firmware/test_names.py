@@ -16,7 +16,8 @@ import pytest
 
 from helpers.firmware_folders import zo_model
 from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware
-from tflm_zo.firmware.op_pack import of_model, op_pack_sources
+from tflm_zo.firmware.op_pack import of_model, op_pack_sources, without_model
+from tflm_zo.firmware.reachability import identifiers
 
 KINDS = {"first": "node", "second": "weight"}
 SHARED = {"CMakeLists.txt", "Kconfig", "README.md", "library.properties", "zephyr/module.yml"}
@@ -82,3 +83,11 @@ def test_only_names_change() -> None:
         if path.endswith(".c"):
             assert re.findall(literals, own) == re.findall(literals, text), path
     assert '"TFLM_ZO_%s: %s"' in renamed["ops/tflm/kws_zo_ops.cc"]
+
+
+def test_names_of_the_op_pack_come_back() -> None:
+    sources = op_pack_sources()
+    for (path, text), own in zip(sources.items(), of_model(sources, "kws").values(), strict=True):
+        assert identifiers(without_model(own, "kws")) - {"tflm_zo", "kws_zo"} == identifiers(text) - {
+            "tflm_zo"
+        }, path

@@ -281,5 +281,5 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     train = (sketch.parent / "zo_train.cpp").read_text()
     assert "printf(" not in train.replace("vsnprintf(", "") and "bool ZoTrain()" in train
     # No macro can be given to an Arduino build: the headers have them.
-    types = (folder / "src/small_zo_ops.h").read_text()
+    types = "".join((folder / f"src/small_zo_ops{of}").read_text() for of in (".h", "_internal.h", ".c"))
     assert re.findall(r"#define SMALL_ZO_MAX_QUERIES (\d+)", types) == [{"node": "32", "weight": "1"}[kind]]

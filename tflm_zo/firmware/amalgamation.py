@@ -31,6 +31,7 @@ class Unit:
             them.
         c_roots: of a header, paths of the sources that C reads as well as C++; they come first.
         includes: paths of other units that it includes.
+        cpp_includes: of a header, paths of other units that its part for C++ includes.
         guard: name of the include guard; "" for a source.
     """
 
@@ -39,6 +40,7 @@ class Unit:
     roots: Iterable[str] = ()
     c_roots: Iterable[str] = ()
     includes: tuple[str, ...] = ()
+    cpp_includes: tuple[str, ...] = ()
     guard: str = ""
 
 
@@ -67,8 +69,9 @@ class _Joined:
         elif guarded is not None:
             text = text[: guarded.start()] + guarded[2] + text[guarded.end() :]
         own = [f"/* --- {path} {'-' * max(3, 90 - len(path))} */", ""]
-        own += self._lines_of(text, depth)
-        self.lines += [*own, ""]
+        lines = self._lines_of(text, depth)
+        if any(line.strip() for line in lines):
+            self.lines += [*own, *lines, ""]
 
     def _lines_of(self, text: str, depth: int) -> list[str]:
         """The lines of a source, in which what conditions include is written out."""
@@ -126,7 +129,7 @@ def join(units: Iterable[Unit], sources: Mapping[str, str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     known: dict[str, set[str]] = {}
     for unit in units:
-        given = set().union(*(known[path] for path in unit.includes))
+        given = set().union(*(known.get(path, set()) for path in (*unit.includes, *unit.cpp_includes)))
         of_c = _Joined(sources, conditional, set(given))
         for root in unit.c_roots:
             of_c.add(root)
@@ -168,11 +171,12 @@ def _text(unit: Unit, of_c: _Joined, joined: _Joined) -> str:
     lines = [f"{_COPYRIGHT}\n *\n{about}\n */"]
     if unit.guard:
         lines += [f"#ifndef {unit.guard}", f"#define {unit.guard}", ""]
-    own = [f'#include "{path}"' for path in unit.includes]
-    if unit.c_roots:
-        lines += [*_outside(of_c), *own, "", *_extern_c(of_c.lines)]
+    own, of_cpp = ([f'#include "{path}"' for path in paths] for paths in (unit.includes, unit.cpp_includes))
+    if unit.c_roots or unit.cpp_includes:
+        lines += [*_outside(of_c), *own, ""]
+        lines += _extern_c(of_c.lines) if of_c.lines else []
         if unit.roots:
-            lines += ["#ifdef __cplusplus", "", *_outside(joined), "", *joined.lines, "#endif", ""]
+            lines += ["#ifdef __cplusplus", "", *_outside(joined), *of_cpp, "", *joined.lines, "#endif", ""]
     else:
         lines += [*_outside(joined), *own, "", *joined.lines]
     if unit.guard:

@@ -43,6 +43,8 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_8_BITS": metadata.update_bits == 8,
         "ZO_WITH_16_BITS": metadata.update_bits == 16,
         "ZO_WITH_CHECKS": False,
+        # Programs with an interpreter of their own write them (examples/own_interpreter).
+        "ZO_WITH_COMMANDS": not plan.tasks and len(metadata.segments) == 1,
         "ZO_WITH_MODELS": bool(plan.blocks),
         "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
         "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .._version import __version__
 from ..converters.errors import ConversionError
@@ -20,8 +20,9 @@ from .config import config_source
 from .device_model import Boundaries, DeviceModel, device_models
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
-from .op_pack import of_model, op_pack_sources
+from .op_pack import of_model, op_pack_sources, without_model
 from .platforms import PLATFORMS, Project
+from .reachability import identifiers, layers, reached, resolve, written
 from .resolver import operators_of, resolver_source
 from .self_test import self_test_source
 from .sizes import Ram, ram_of, trainer_of
@@ -33,6 +34,17 @@ _CLASS_HEADER, _CLASS_SOURCE = "ops/model/trainer.h", "ops/model/trainer.cc"
 _CLASS_OF_C = "ops/model/trainer_c.h"
 # What looks into TFLM's interpreters.
 _SELF_TEST = "ops/device/zo_self_test.cc"
+# What C reads as well of the trainers' headers, and the headers that applications read.
+_FOR_C = ("ops/device/zo_application.h",)
+_PUBLIC = (
+    *("ops/core/zo_status.h", "ops/core/log/zo_log_store.h", "ops/core/log/zo_flash_store.h"),
+    *("ops/core/link/zo_places.h", "ops/core/link/zo_link.h", "ops/core/link/zo_fleet.h"),
+)
+# What programs with an interpreter of their own call (examples/own_interpreter).
+_OF_INTERPRETERS = (
+    *("AddZoOps", "zo_control_init", "zo_control_next", "zo_control_report", "zo_control_settle"),
+    *("zo_control_abandon", "zo_sample_at"),
+)
 # The order in which a reader meets the arithmetic.
 _CORE_FOLDERS = tuple(
     f"ops/core/{folder}"
@@ -247,8 +259,18 @@ def generate(
             own=own_source,
         ),
     }
+    resolver = resolver_source(segments, name, command, int8=builds.int8)
+    joined = _joined(
+        _own_op_pack(plan, wanted),
+        {path: without_model(text, name) for path, text in own_class.items()},
+        without_model(model_text + resolver, name),
+        wanted,
+        _OF_INTERPRETERS if wanted["ZO_WITH_COMMANDS"] else (),
+        name,
+        command,
+    )
     sources = {
-        f"{names['zo']}_op_resolver.h": resolver_source(segments, name, command, int8=builds.int8),
+        f"{names['zo']}_op_resolver.h": resolver,
         f"{names['zo']}_config.h": config_source(
             model,
             metadata,
@@ -262,7 +284,7 @@ def generate(
             operators=len(operators_of(segments)),
         ),
         f"{names['zo']}_model.cc": model_text,
-        **of_model(_joined(_own_op_pack(plan, wanted), own_class, name, command), name),
+        **of_model(joined, name),
     }
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
@@ -350,39 +372,78 @@ def _model_arrays(devices: Sequence[DeviceModel], name: str) -> tuple[dict[str, 
 
 
 def _joined(
-    op_pack: Mapping[str, str], own_class: Mapping[str, str], name: str, command: str
+    op_pack: Mapping[str, str],
+    own_class: Mapping[str, str],
+    model: str,
+    wanted: Mapping[str, bool],
+    roots: Collection[str],
+    name: str,
+    command: str,
 ) -> dict[str, str]:
-    """Returns the op pack and the model's trainer as few files, under names that are not yet the model's."""
-    sources = {**op_pack, **own_class}
-    core = [path for folder in _CORE_FOLDERS for path in sorted(sources) if path.startswith(folder)]
+    """Returns the op pack and the model's trainer as few files, under names that are not yet the model's.
+
+    Args:
+        op_pack: sources of the op pack.
+        own_class: sources of the model's trainer.
+        model: the other sources of C++, which mention what they need of the op pack.
+        wanted: the features that the run needs, by the macro's name.
+        roots: names of the op pack that programs may call besides what is public.
+        name: name of the model, an identifier.
+        command: command line, for the files' first lines.
+    """
+    known: dict[str, int | None] = {name: int(value) for name, value in wanted.items()}
+    known |= {"ZO_KERNEL_SETS": 0, "__SSE2__": None}  # of desktops
+    sources = {path: resolve(text, known) for path, text in {**op_pack, **own_class}.items()}
+    operators = {path: text for path, text in sources.items() if path.startswith("ops/tflm/")}
+    sources |= reached(operators, {*identifiers(model), *roots})
+    core = {
+        path: sources.pop(path)
+        for folder in _CORE_FOLDERS
+        for path in sorted(sources)
+        if path.startswith(folder)
+    }
+    for path in (*_FOR_C, _CLASS_OF_C):
+        if path in sources:
+            core[path] = sources.pop(path)
+    applications, trainers, rest = layers(
+        core,
+        [*_PUBLIC, _CLASS_OF_C],
+        set().union(*(identifiers(text) for text in (*sources.values(), model))),
+        {*wanted, *roots},
+    )
     device = sorted(path for path in sources if path.startswith("ops/device/"))
     trainer = f"{name}_zo::Trainer, which trains the model under TensorFlow Lite Micro"
     headers = [path for path in device if path.endswith(".h")]
     files = [path for path in device if path.endswith(".cc") and path != _SELF_TEST]
     again = f"Generated by tflm_zo {__version__}. Do not edit; generate it again:\n  {command}"
-    units = (
-        Unit(
-            "zo_ops.h",
-            f"{again}\n\nThe op pack of {name}, which is made for its run.",
-            # What is for one instruction set is the source's own.
-            c_roots=[
-                path for path in core if path.endswith(".h") and not path.startswith("ops/core/kernels/")
-            ],
-            guard="ZO_OPS_H_",
-        ),
-        Unit(
-            "zo_ops.c",
-            f"{again}\n\nThe op pack of {name}: C99, integers, no heap.",
-            [path for path in core if path.endswith(".c")],
-            includes=("zo_ops.h",),
-        ),
+    public = Unit(
+        "zo_ops.h",
+        f"{again}\n\nThe functions that a program calls to train {name}: stores of logs and\n"
+        "weights, links to a host, and the trainer. zo_trainer.h has the trainer as a class of C++.",
+        c_roots=[path for path in core if path in applications],
+        guard="ZO_OPS_H_",
+    )
+    internal = Unit(
+        "zo_ops_internal.h",
+        f"{again}\n\nWhat the trainer and the operators call of the op pack. No program need include it.",
+        c_roots=[path for path in core if path in trainers],
+        includes=("zo_ops.h",),
+        guard="ZO_OPS_INTERNAL_H_",
+    )
+    arithmetic = Unit(
+        "zo_ops.c",
+        f"{again}\n\nThe op pack of {name}: C99, integers, no heap.",
+        [path for path in core if path in rest and path.endswith(".c")],
+        includes=("zo_ops_internal.h",),
+    )
+    of_cpp = (
         Unit(
             "zo_trainer.h",
             f"{again}\n\n{trainer},\nand the registration of the op pack's operators.",
             ["ops/tflm/zo_ops.h", *headers, _CLASS_HEADER],
-            includes=("zo_ops.h",),
+            includes=("zo_config.h", "zo_ops.h"),
+            cpp_includes=("zo_ops_internal.h",),
             guard="ZO_TRAINER_H_",
-            c_roots=[_CLASS_OF_C],
         ),
         Unit(
             "zo_tflm.cc",
@@ -397,7 +458,9 @@ def _joined(
             includes=("zo_trainer.h",),
         ),
     )
-    return join(units, sources)
+    sources = {path: written(text) for path, text in sources.items()}
+    made = join([public], applications) | join([internal], trainers) | join([arithmetic], rest)
+    return made | join(of_cpp, sources)
 
 
 def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
@@ -411,7 +474,8 @@ def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
     most = max([queries, *(t.queries for t in plan.tasks)])
     own = trainer_of(plan)
     others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
-    left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *unused_sources(wanted))
+    fleet = () if own == "weight" else ("ops/core/link/zo_fleet.",)
+    left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *fleet, *unused_sources(wanted))
     sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}
     types = "ops/core/zo_types.h"
     sources[types], found = re.subn(r"(?m)^(#define ZO_MAX_QUERIES) \d+$", rf"\1 {most}", sources[types])

@@ -72,3 +72,13 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
         return "".join([*parts, renamed(text[at:])])
 
     return {renamed(path): rewritten(text) for path, text in sources.items()}
+
+
+def without_model(text: str, name: str) -> str:
+    """Returns a source with the op pack's names of functions, types, macros and files in place of those that
+    `of_model` gives them.
+    """
+    names = own(name)
+    text = re.sub(rf"\bAdd_{names['zo']}_(?=(?:Int16)?Ops\b)", "AddZo", text)
+    text = re.sub(rf"\b(TFLM_|Register_|){names['ZO']}_", r"\1ZO_", text)
+    return re.sub(rf"\b{names['zo']}_", "zo_", text)

@@ -1,8 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Messages between host and device, and their errors.
 
-``ops/core/link/zo_link.h`` specifies requests and answers, ``ops/core/link/zo_frame.h`` the frames that carry
-them over a stream that may lose, double or change bytes: content and CRC-32, in COBS, between zeros.
+``ops/core/link/zo_link_protocol.h`` specifies requests and answers, ``ops/core/link/zo_frame.h`` the frames
+that carry them over a stream that may lose, double or change bytes: content and CRC-32, in COBS, between
+zeros.
 """
 
 from __future__ import annotations

@@ -235,6 +235,7 @@ static void publish(const weight_op* op, zo_directory* directory) {
   }
 }
 
+#if ZO_WITH_COMMANDS
 static zo_status execute(const weight_op* op, const int32_t* words, zo_opcode opcode,
                          uint32_t* saturated) {
   weight_cursor cursor = first_tensor(op);
@@ -245,6 +246,7 @@ static zo_status execute(const weight_op* op, const int32_t* words, zo_opcode op
   }
   return ZO_OK;
 }
+#endif
 
 /* Copies every tensor's initial weights in. */
 static void initialize(const weight_op* op, int32_t* state) {
@@ -297,23 +299,32 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
    * where another one cannot be. */
   status = check_tensors(&op);
   if (status != ZO_OK) return status;
+#if ZO_WITH_COMMANDS
   /* Every op checks the whole command: the first one must not act on what a later one refuses. */
   status = zo_command_check(words, op.command.bytes / (uint32_t)sizeof(int32_t), &op.limits);
   if (status != ZO_OK) return status;
+#else
+  (void)opcode;
+  if (!is_idle(words)) return ZO_ERROR_COMMAND;
+#endif
 
   if ((op.flags & ZO_OPTION_FIRST) != 0u) {
     if (state[kStateMagic] != ZO_STATE_MAGIC) initialize(&op, state);
+#if ZO_WITH_COMMANDS
     status = execute(&op, words, ZO_OP_RESTORE, NULL);
     if (status != ZO_OK) return status;
     if (zo_command_restores_all(words)) state[kStateSteps] = 0;
+#endif
     if (directory != NULL) publish(&op, directory);
   }
 
+#if ZO_WITH_COMMANDS
   uint32_t saturated = 0;
   status = execute(&op, words, opcode, &saturated);
   if (status != ZO_OK) return status;
   state[kStateSaturated] = (int32_t)((uint32_t)state[kStateSaturated] + saturated);
   state[kStateSteps] = (int32_t)((uint32_t)state[kStateSteps] + zo_command_steps(words, opcode));
+#endif
 
   report_status(&op, words);
   return ZO_OK;

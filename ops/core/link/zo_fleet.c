@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/link/zo_fleet.h"
 
+#include "ops/core/link/zo_link_protocol.h"
 #include "ops/core/zo_little_endian.h"
 
 enum {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ops/core/link/zo_link_protocol.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
 

@@ -1,4 +1,32 @@
-/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * The store, all fields little-endian:
+ *
+ *   0    record, 40 bytes
+ *   64   record, 40 bytes
+ *   128  place 1, then place 2, each of (bytes of the store - 128) / 2 bytes
+ *
+ * In a store that programs several bytes at once (zo_store_units.h) a place takes as many whole
+ * units as fit, its log begins at the first one behind the weights, and is padded; what fills a
+ * record up is 0xFF. So whatever a power failure damages belongs to what was being written.
+ *
+ * A record:
+ *
+ *   0    u32 number; of two whole records the one with the larger number counts. Record n is at
+ *            64 (n % 2)
+ *   4    u32 active place: 1 or 2
+ *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 FNV-1a of what was written there
+ *   32   u32 CRC-32 of version 2 of this format, bytes of a place, of the weights and of a unit,
+ *        u32 each
+ *   36   u32 CRC-32 of the model's fingerprint and of the record before it
+ *
+ * What was written is told by FNV-1a (zo_checksum.h) rather than by CRC-32: a piece that ends with
+ * its own CRC-32, as headers, records and snapshots of logs do, leaves the CRC-32 of the whole as
+ * any other such piece of its length does.
+ *
+ * Before the first record place 1 is active, of kind ZO_PLACE_OWN, and place 2 is void. A record
+ * that is torn by a power failure is none, so the device has what it had before it was written.
+ */
 #include "ops/core/link/zo_places.h"
 
 #include <string.h>

@@ -1,4 +1,23 @@
-/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
+/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+ *
+ * A page is a header of 16 bytes, filled up to a whole unit, then its part of the content:
+ *
+ *   0    u32 CRC-32 of version 2 of this format, sectors, bytes of a sector, of a page and of a
+ *        unit, u32 each
+ *   4    u16 number of the page in the content
+ *   6    u16 bits 0 and 1: 0: content, 1: a copy of content, 2: marks, 3: no content; from bit 2
+ *        on: generation
+ *   8    u32 number of the write; of two copies of a page the one with the larger number counts
+ *   12   u32 CRC-32 of the header before it
+ *
+ * It is programmed behind the content: a page without a whole header is none. Copies count once
+ * their sector has a page of another kind, which the last of them is: until then, the sector may be
+ * erased again. A store that is cleared begins a generation; pages of older ones count for nothing.
+ *
+ * Marks are units of zeros, one before a write, one behind it. An even number of them says that
+ * nothing was begun which was not done, so the next mount goes on behind it. Otherwise the first
+ * write after a mount begins a sector: a unit that a power cut has left undecided may look erased.
+ */
 #include "ops/core/log/zo_flash_store.h"
 
 #include <string.h>

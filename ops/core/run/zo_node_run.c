@@ -191,6 +191,7 @@ zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_
                            t->routes + first * inputs, t->errors + first * inputs, scratch);
 }
 
+#if ZO_WITH_WEIGHT_TASKS
 zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const int8_t* boundary) {
   zo_node_task* t = capturing(run, task);
   if (t == NULL || boundary == NULL || !zo_task_is_weights(t) || t->boundary_bytes == 0u) {
@@ -199,6 +200,7 @@ zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const in
   keep(t->nodes, boundary, (size_t)run->settings.common.batch * t->boundary_bytes);
   return ZO_OK;
 }
+#endif
 
 /* Writes the perturbed nodes of samples [begin, end) of one evaluation of the task in progress. */
 static zo_status perturb(const zo_node_run* run, uint32_t query, uint32_t side, uint32_t begin,

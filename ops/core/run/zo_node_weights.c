@@ -11,6 +11,7 @@
 #include "ops/core/papers/zo_update_bits.h"
 #endif
 
+#if ZO_WITH_WEIGHT_TASKS
 /* How a query's last evaluation is undone. */
 static int32_t undo(const zo_node_run* run) {
   return zo_is_one_sided(run->settings.common.estimator) ? -1 : 1;
@@ -89,10 +90,12 @@ static uint32_t undoing(const zo_node_run* run, zo_perturb_term* term) {
   term->seed = zo_node_seed(run, run->task, query);
   return 1;
 }
+#endif
 
 zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
   if (run == NULL) return ZO_ERROR_ARGUMENT;
   if (run->stage == ZO_NODE_UPDATE) return ZO_ERROR_ORDER;
+#if ZO_WITH_WEIGHT_TASKS
   zo_perturb_term term;
   const uint32_t moved = (run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) &&
                                  zo_task_is_weights(&run->tasks[run->task])
@@ -100,17 +103,24 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
                              : 0u;
   const zo_status checked = moved != 0u ? check_task_tensors(run, tensors, count) : ZO_OK;
   if (checked != ZO_OK) return checked;
+#else
+  (void)tensors;
+  (void)count;
+#endif
   run->part = run->task = run->query = run->side = run->moved = 0;
+#if ZO_WITH_WEIGHT_TASKS
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   const zo_perturb_terms terms = {&term, 1, 0};
   for (uint32_t i = 0; moved != 0u && i < count; ++i) {
     const zo_status status = zo_perturb_s8(&tensors[i], distribution, &terms);
     if (status != ZO_OK) return status;
   }
+#endif
   run->stage = ZO_NODE_FORWARD;
   return ZO_OK;
 }
 
+#if ZO_WITH_WEIGHT_TASKS
 static int64_t read_mean_square(zo_scale s) {
   return (int64_t)((uint64_t)(uint32_t)s.exponent << 32 | s.mantissa);
 }
@@ -191,3 +201,4 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
   zo_node_leave_update(run, report);
   return ZO_OK;
 }
+#endif

@@ -6,6 +6,7 @@
  */
 #include "fuzz_input.h"
 #include "ops/core/link/zo_fleet.h"
+#include "ops/core/link/zo_link_protocol.h"
 #include "ops/core/zo_little_endian.h"
 
 enum { kMostSent = 4096 };

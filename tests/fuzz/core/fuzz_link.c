@@ -7,6 +7,7 @@
  */
 #include "fuzz_input.h"
 #include "ops/core/link/zo_link.h"
+#include "ops/core/link/zo_link_protocol.h"
 #include "ops/core/weights/zo_checksum.h"
 #include "ops/core/zo_little_endian.h"
 

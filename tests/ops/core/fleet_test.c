@@ -3,6 +3,7 @@
  * an evaluation, failures. The trainers themselves are held against the desktop in tests/fleet. */
 #include "core_test.h"
 #include "ops/core/link/zo_fleet.h"
+#include "ops/core/link/zo_link_protocol.h"
 
 enum { kRecordBytes = 28, kParts = 3, kRoom = 512 };
 

@@ -4,6 +4,7 @@
 #include "core_test.h"
 #include "flash_part.h"
 #include "ops/core/link/zo_link.h"
+#include "ops/core/link/zo_link_protocol.h"
 
 /* --- Frames ------------------------------------------------------------------------------------
  */

@@ -1,0 +1,226 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""A generated folder has what its run reaches, and a program reads one short header of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from device.runs import RUNS, generated, samples, zo_model
+from device.test_block_choice import SEARCH, SETTINGS
+from device.test_block_choice import zo_model as block_model
+from helpers.examples import slow_but
+from tflm_zo.converters import ConversionError
+from tflm_zo.firmware import Firmware
+from tflm_zo.firmware.op_pack import op_pack_sources
+from tflm_zo.firmware.reachability import identifiers, layers, reached, resolve, written
+
+INTERPRETER = Path(__file__).parents[2] / "examples/own_interpreter"
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO gcc: NO FOLDER WAS COMPILED")
+KINDS = ("weight", "node", "residual, exact tail", "blocks")
+#: Of the op pack's lines in C, with every feature.
+MOST = {"weight": 0.6, "node": 0.72, "residual, exact tail": 0.8, "blocks": 0.72}
+
+
+@cache
+def made(kind: str) -> Firmware:
+    if kind == "blocks":
+        return generated(block_model(), SETTINGS, samples(), search=SEARCH)
+    return generated(zo_model(kind), RUNS[kind][1], samples())
+
+
+def op_pack(kind: str) -> list[str]:
+    """The public header, the internal one, the source."""
+    return [made(kind).files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_public_header_is_short(kind: str) -> None:
+    header = op_pack(kind)[0]
+    assert len(header.splitlines()) <= 600
+    for name in ("status_text", "flash_store_mount", "places_mount", "link_serve", "trainer_step"):
+        assert f"small_zo_{name}(" in header
+    assert ("small_zo_fleet_work(" in header) == (kind == "weight")
+    # Nothing of the arithmetic, nor of instruction sets.
+    assert not re.search(r"zo_tensor\b|zo_perturb|zo_query|MVE|DSP", header)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_much_of_the_op_pack_is_left_out(kind: str) -> None:
+    whole = sum(t.count("\n") for p, t in op_pack_sources().items() if p.startswith("ops/core/"))
+    assert sum(text.count("\n") for text in op_pack(kind)) < MOST[kind] * whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_operator_of_the_resolver_is_registered(kind: str) -> None:
+    """The resolver's calls are the model's, the functions are the op pack's under the model's name."""
+    files = made(kind).files
+    called = set(re.findall(r"tflite::(Register_SMALL_ZO_\w+)\(", files["small_zo_op_resolver.h"]))
+    for path, end in (("small_zo_trainer.h", ";"), ("small_zo_tflm.cc", " {")):
+        found = set(re.findall(rf"^TFLMRegistration (\w+)\(\){end}$", files[path], re.M))
+        assert called <= found and called, path
+        if kind != "weight":  # whose program may have an interpreter of its own
+            assert found == called, path
+
+
+@needs_gcc
+@pytest.mark.parametrize("kind", slow_but(KINDS[:2], KINDS))
+def test_every_symbol_is_public_or_used(kind: str, tmp_path: Path) -> None:
+    """A function is in the public header, or a trainer or another function mentions it."""
+    for path, text in made(kind).files.items():
+        if path.startswith("small_zo_ops"):
+            (tmp_path / path).write_text(text)
+    strict = ["-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror"]
+    subprocess.run(["gcc", "-std=c99", *strict, "-c", "small_zo_ops.c"], cwd=tmp_path, check=True)
+    said = subprocess.run(["nm", "small_zo_ops.o"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    symbols = set(re.findall(r" [TRDB] (\w+)", said.stdout))
+    header, internal, source = op_pack(kind)
+    rest = [t for p, t in made(kind).files.items() if p.endswith((".cc", "trainer.h", "resolver.h"))]
+    if kind == "weight":  # what a program with an interpreter of its own calls
+        rest += [
+            (INTERPRETER / name).read_text().replace("model_", "small_") for name in ("main.cc", "README.md")
+        ]
+    used = identifiers(header).union(*map(identifiers, rest))
+    mentions = Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", internal + source, flags=re.DOTALL)))
+    assert len(symbols) > 50
+    # Besides a prototype and the definition.
+    assert {name for name in symbols if name not in used and mentions[name] < 3} == set()
+
+
+# --- conditions ---------------------------------------------------------------------------------------------
+
+
+CONDITIONS = """\
+#if A
+a
+#elif B
+b
+#else
+c
+#endif
+#if !A && X
+d
+#elif X || B
+e
+#endif
+#ifdef A
+f
+#if X
+g
+#endif
+#else
+h
+#endif
+#if defined(X) || B > 1
+i
+#endif
+#ifndef NEVER
+j
+#endif
+"""
+
+
+@pytest.mark.parametrize("b", [0, 1])
+@pytest.mark.parametrize("a", [0, 1])
+@pytest.mark.parametrize("x", [None, 0, 1])
+@needs_gcc
+def test_conditions_that_are_known_change_nothing(a: int, b: int, x: int | None, tmp_path: Path) -> None:
+    def preprocessed(text: str) -> list[str]:
+        given = [f"-DA={a}", f"-DB={b}", *([] if x is None else [f"-DX={x}"])]
+        done = subprocess.run(["gcc", "-E", "-P", *given, "-"], input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    resolved = written(resolve(CONDITIONS, {"A": a, "B": b, "NEVER": None}))
+    assert preprocessed(resolved) == preprocessed(CONDITIONS)
+    assert not re.search(r"#.*\b(A|NEVER)\b", resolved.replace("!A && X", ""))
+
+
+# --- declarations -------------------------------------------------------------------------------------------
+
+
+SOURCES = {
+    "ops/a.h": """\
+#ifndef TFLM_ZO_A_H_
+#define TFLM_ZO_A_H_
+
+#include <stdint.h>
+
+/* What users have. */
+typedef struct zo_a {
+  uint32_t (*f)(void); /* zo_unused */
+} zo_a;
+
+typedef enum zo_kind { ZO_ONE = 1, ZO_TWO } zo_kind;
+
+/* Public. */
+int zo_public(const zo_a* a);
+
+#endif /* TFLM_ZO_A_H_ */
+""",
+    "ops/b.h": """\
+#ifndef TFLM_ZO_B_H_
+#define TFLM_ZO_B_H_
+
+#include "ops/a.h"
+
+#define ZO_B_MOST \\
+  ZO_TWO
+/* Of trainers. */
+int zo_trained(zo_kind kind);
+/* Of nobody. */
+int zo_unused(void);
+
+#endif /* TFLM_ZO_B_H_ */
+""",
+    "ops/b.c": """\
+#include "ops/b.h"
+
+static int helper(int x) { return x + ZO_B_MOST; }
+
+/* Alone. */
+static int other(int x) {
+#if X
+  if (x) {
+#else
+  if (!x) {
+#endif
+    return 1;
+  }
+  return "zo_unused(){"[0];
+}
+
+int zo_public(const zo_a* a) { return a != 0 ? helper(1) : 0; }
+int zo_trained(zo_kind kind) { return (int)kind; }
+int zo_unused(void) { return other(1); }
+""",
+}
+
+
+def test_layers_have_what_their_readers_need() -> None:
+    public, internal, rest = layers(SOURCES, ["ops/a.h"], {"zo_trained"}, ())
+    assert "zo_public" in public["ops/a.h"] and "zo_a;" in public["ops/a.h"]
+    assert "zo_kind" in public["ops/a.h"]  # all of a public header
+    assert set(internal) >= {"ops/b.h"} and "zo_trained" in internal["ops/b.h"]
+    assert "ZO_B_MOST" not in internal["ops/b.h"] and "ZO_B_MOST" in rest["ops/b.h"]
+    assert "helper" in rest["ops/b.c"] and "zo_trained" in rest["ops/b.c"]
+    everything = "".join("".join(layer.values()) for layer in (public, internal, rest))
+    assert not re.search(r"zo_unused\(void\)|other|Of nobody|Alone", everything)
+
+
+def test_what_is_reached_brings_its_statics() -> None:
+    kept = reached(SOURCES, {"zo_unused"})
+    assert "static int other" in kept["ops/b.c"] and "Alone" in kept["ops/b.c"]
+    assert "helper" not in kept["ops/b.c"] and "zo_public" not in kept["ops/b.c"]
+
+
+@pytest.mark.parametrize("text", ["int f(void) {\n", "#if A\nint a;\n", "/* never closed\n", "#endif\n"])
+def test_sources_of_another_layout_are_refused(text: str) -> None:
+    with pytest.raises(ConversionError, match="install tflm_zo again"):
+        reached({"ops/x.c": text}, {"f"})

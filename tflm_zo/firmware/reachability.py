@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leaves out of C sources what a program does not reach, and divides headers by who reads them.
+
+Sources are read as text: a declaration is kept if a declaration that is kept mentions its name. That keeps
+too much where two things share a name, and never too little. It relies on the layout of the op pack: a
+declaration begins in the first column, and the brace that ends a body stands there, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from ..converters.errors import ConversionError
+
+_COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */\n"
+__all__ = ["identifiers", "layers", "reached", "resolve", "written"]
+
+_CONDITION: Final = re.compile(r"#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)", re.DOTALL)
+_INCLUDE: Final = re.compile(r'#\s*include\s+["<]([^">]+)[">]')
+_TEXT: Final = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'', re.DOTALL)
+_GUARD: Final = re.compile(r"(#ifndef (\w+_H_)\n#define \2\n)(.*)(#endif +/[/*] ?\2(?: \*/)?\n)", re.DOTALL)
+# In the place of what conditions rule out: a comment above it goes, too.
+_GONE: Final = "\0"
+_NAMESPACE: Final = re.compile(r"namespace .*\{$|\}  // namespace")
+_EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
+
+
+def _code(text: str) -> str:
+    """Text without comments and literals."""
+    return _TEXT.sub(" ", text)
+
+
+def identifiers(text: str) -> set[str]:
+    """Returns the identifiers of a C or C++ source, those of comments and literals apart."""
+    return set(re.findall(r"[A-Za-z_]\w*", _code(text)))
+
+
+# --- conditions ---------------------------------------------------------------------------------------------
+
+
+def _value(condition: str, known: Mapping[str, int | None]) -> bool | None:
+    """Returns what a condition of the preprocessor comes to, or None where that depends on the build.
+
+    Args:
+        condition: the expression.
+        known: macros' values by name; None of a macro that is never defined.
+    """
+    tokens = re.findall(r"defined|[A-Za-z_]\w*|\d+|&&|\|\||!(?!=)|[()]|\S+", _code(condition))
+
+    def operand() -> bool | None:
+        token: str = tokens.pop(0)
+        if token == "!":
+            value = operand()
+            return None if value is None else not value
+        if token == "(":
+            value = either()
+            return value if tokens.pop(0) == ")" else None
+        if token == "defined":
+            name = tokens.pop(0)
+            if name == "(":
+                name, _ = tokens.pop(0), tokens.pop(0)
+            return known[name] is not None if name in known else None
+        if token.isdigit():
+            return token != "0"
+        return bool(known[token]) if token in known else None
+
+    def both() -> bool | None:
+        values = [operand()]
+        while tokens and tokens[0] == "&&":
+            tokens.pop(0)
+            values.append(operand())
+        return False if False in values else None if None in values else True
+
+    def either() -> bool | None:
+        values = [both()]
+        while tokens and tokens[0] == "||":
+            tokens.pop(0)
+            values.append(both())
+        return True if True in values else None if None in values else False
+
+    try:
+        value = either()
+    except IndexError:
+        return None
+    return None if tokens else value  # a comparison, arithmetic
+
+
+def resolve(text: str, known: Mapping[str, int | None]) -> str:
+    """Returns a source without the parts that conditions rule out, and without conditions that always hold.
+
+    Each part that is missing is a line of its own, which `layers` and `written` leave out.
+
+    Args:
+        text: the source.
+        known: values of macros by name; None of a macro that is never defined. Conditions that ask for
+            others as well stay as they are.
+    """
+    # Of each condition around a line: whether a branch that is certain was there, whether this one is there,
+    # and whether its directives are.
+    open_: list[tuple[bool, bool, bool]] = []
+    kept = []
+    for line in text.split("\n"):
+        found = _CONDITION.match(line)
+        outside = all(there for _, there, _ in open_)
+        if found is None:
+            if outside:
+                kept.append(line)
+            elif kept[-1:] != [_GONE]:
+                kept.append(_GONE)
+            continue
+        kind, rest = found.groups()
+        if kind in ("if", "ifdef", "ifndef"):
+            asked = (
+                rest if kind == "if" else f"{'!' if kind == 'ifndef' else ''}defined({_code(rest).strip()})"
+            )
+            value = _value(asked, known)
+            open_.append((value is True, value is not False, value is None))
+            if value is None and outside:
+                kept.append(line)
+            continue
+        certain, _, written = open_.pop()
+        outside = all(there for _, there, _ in open_)
+        if kind == "endif":
+            if written and outside:
+                kept.append(line)
+            continue
+        value = (False if certain else True) if kind == "else" else False if certain else _value(rest, known)
+        if written:  # the first branch depends on the build: what follows is written out
+            open_.append((certain, not certain, True))
+            if outside and not certain:
+                kept.append(line)
+        elif value is None:
+            open_.append((False, True, True))
+            if outside:
+                kept.append(f"#if{rest}")
+        else:
+            open_.append((certain or value, value, False))
+    return "\n".join(kept)
+
+
+def written(text: str) -> str:
+    """Returns a source without the marks of `resolve`."""
+    return re.sub(r"\n{3,}", "\n\n", text.replace(f"{_GONE}\n", ""))
+
+
+# --- declarations -------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Item:
+    """A declaration, definition, macro or line that includes.
+
+    Attributes:
+        lines: its lines.
+        path: path of its source.
+        names: names that it declares.
+        mentions: identifiers in it, and in the conditions around it.
+        includes: path of the file that it includes, or "".
+        function: True of a function's prototype or definition.
+        own: True if only its source sees its names.
+    """
+
+    lines: list[str]
+    path: str
+    names: set[str] = field(default_factory=set)
+    mentions: set[str] = field(default_factory=set)
+    includes: str = ""
+    function: bool = False
+    own: bool = False
+
+
+@dataclass(eq=False)
+class _Comment:
+    lines: list[str]
+
+
+@dataclass(eq=False)
+class _Branches:
+    """Conditional parts: the directive that begins each, and what is in it."""
+
+    parts: list[tuple[str, list[_Node]]]
+    end: str = "#endif"
+
+
+_Node = _Item | _Comment | _Branches | None  # None: an empty line
+
+
+def _parse(text: str, path: str) -> list[_Node]:
+    """Returns what is in a source, in order."""
+    lines = text.split("\n")
+    at = 0
+
+    def take(is_whole: Callable[[str], bool]) -> list[str]:
+        nonlocal at
+        first = at
+        while at < len(lines):
+            at += 1
+            if is_whole("\n".join(lines[first:at])):
+                return [line for line in lines[first:at] if line != _GONE]
+        raise ConversionError(f"{path}: {lines[first]!r} does not end: install tflm_zo again")
+
+    def nodes(around: set[str]) -> list[_Node]:
+        nonlocal at
+        found: list[_Node] = []
+        while at < len(lines):
+            line = lines[at]
+            condition = _CONDITION.match(line)
+            if not line.strip():
+                found.append(None)
+                at += 1
+            elif condition is not None:
+                if condition[1] not in ("if", "ifdef", "ifndef"):
+                    return found
+                parts = []
+                inside = set(around)
+                while not lines[at].startswith("#endif"):
+                    directive = "\n".join(take(lambda t: not t.endswith("\\") and _closed(t)))
+                    inside |= identifiers(directive)
+                    parts.append((directive, nodes(inside)))
+                    if at == len(lines):
+                        raise ConversionError(f"{path}: {parts[0][0]!r} does not end: install tflm_zo again")
+                found.append(_Branches(parts, lines[at]))
+                at += 1
+            elif line == _GONE:
+                found.append(_Item([], path))
+                at += 1
+            elif _NAMESPACE.match(line):
+                found.append(_Comment([line]))
+                at += 1
+            elif line.startswith(("/*", "//")):
+                found.append(_Comment(take(_closed)))
+            elif line.startswith("#"):
+                found.append(_item(take(lambda t: not t.endswith("\\") and _closed(t)), path, around))
+            else:
+                found.append(_item(take(_is_whole), path, around))
+        return found
+
+    found = nodes(set())
+    if at != len(lines):
+        raise ConversionError(f"{path}: {lines[at]!r} ends nothing: install tflm_zo again")
+    return found
+
+
+def _closed(text: str) -> bool:
+    """Whether no comment of a text is open."""
+    return "/*" not in _code(text)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a declaration ends where its text does."""
+    if not _closed(text):
+        return False
+    code = _code(text).rstrip()
+    if re.search(r"^\s*#", code, re.M):  # braces of some branches alone
+        return text.rpartition("\n")[2].startswith("}")
+    return code.endswith((";", "}")) and code.count("{") == code.count("}")
+
+
+def _item(lines: list[str], path: str, around: set[str]) -> _Item:
+    text = "\n".join(lines)
+    item, code = _Item(lines, path, mentions=identifiers(text) | around | {path}), _code(text).strip()
+    if (include := _INCLUDE.match(text)) is not None:
+        item.includes = include[1]
+        item.names = {include[1]}
+    elif code.startswith("#"):
+        if (define := re.match(r"#\s*(?:define|undef)\s+(\w+)", code)) is not None:
+            item.names = {define[1]}
+    elif (kind := re.match(r"(?:typedef\s+)?(struct|union|enum)\s*(\w*)\s*(?=[{;])", code)) is not None:
+        body, _, declared = code.rpartition("}")
+        item.names = {name for name in (kind[2], *re.findall(r"\w+", declared)) if name}
+        if kind[1] == "enum":
+            item.names |= set(re.findall(r"[{,]\s*(\w+)", body))
+    elif code.startswith("typedef"):
+        named = re.search(r"\(\*(\w+)\)", code) or re.search(r"(\w+)\s*(?:\[[^\]]*\])?;$", code)
+        item.names = set() if named is None else {named[1]}
+    else:
+        head = re.sub(r"__attribute__\s*\(\(.*?\)\)", " ", re.split(r"[={]", code, maxsplit=1)[0])
+        named = re.search(r"(\w+)\s*\(", head)
+        item.function = named is not None
+        named = named or re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*;?$", head.strip())
+        item.names = set() if named is None else {named[1]}
+        item.own = path.endswith(".c") and code.startswith("static")
+    if not item.names and not item.includes:
+        raise ConversionError(f"{path}: {lines[0]!r} declares nothing that is known: install tflm_zo again")
+    return item
+
+
+def _items(nodes: list[_Node]) -> Iterator[_Item]:
+    for node in nodes:
+        if isinstance(node, _Item):
+            yield node
+        elif isinstance(node, _Branches):
+            for _, inside in node.parts:
+                yield from _items(inside)
+
+
+def _written(nodes: list[_Node], keeps: Callable[[_Item], bool], about: bool) -> list[str]:
+    """Returns the lines of what is kept. A comment goes with what follows it without an empty line; one that
+    stands alone stays where `about` is set.
+    """
+    lines: list[str] = []
+    paragraph: list[_Node] = []
+
+    def close() -> None:
+        texts: list[list[str]] = []
+        for node in paragraph:
+            if isinstance(node, _Item):
+                texts.append(node.lines if keeps(node) else [])
+            elif isinstance(node, _Branches):
+                parts = [(d, _written(inside, keeps, False)) for d, inside in node.parts]
+                some = any(line.strip() for _, inside in parts for line in inside)
+                texts.append(
+                    [line for d, inside in parts for line in (d, *inside)] + [node.end] if some else []
+                )
+            elif isinstance(node, _Comment):
+                texts.append([])
+        alone = all(isinstance(node, _Comment) for node in paragraph)
+        for i, node in enumerate(paragraph):
+            if not isinstance(node, _Comment):
+                continue
+            after = next(
+                (k for k in range(i + 1, len(paragraph)) if isinstance(paragraph[k], _Comment)),
+                len(paragraph),
+            )
+            if about if alone else any(texts[i + 1 : after]):
+                texts[i] = node.lines
+        lines.extend(line for text in texts for line in text)
+        paragraph.clear()
+
+    for node in nodes:
+        if node is None:
+            close()
+            lines.append("")
+        else:
+            paragraph.append(node)
+    close()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).split("\n")
+
+
+def _reached(items: Collection[_Item], roots: Collection[str]) -> set[_Item]:
+    """Returns the items that declare names, and all that these mention."""
+    declared: dict[tuple[str, str], list[_Item]] = {}
+    for item in items:
+        for name in item.names:
+            declared.setdefault((item.path if item.own else "", name), []).append(item)
+    found: set[_Item] = set()
+    left = [("", name) for name in roots]
+    seen = set(left)
+    while left:
+        for item in declared.get(left.pop(), ()):
+            if item not in found:
+                found.add(item)
+                new = {(scope, name) for name in item.mentions for scope in ("", item.path)} - seen
+                seen |= new
+                left += new
+    return found
+
+
+def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
+    """Returns what a source is about, the beginning of its guard, what is in it, and the guard's end."""
+    guard = _GUARD.search(text)
+    about, begin, body, end = (
+        ("", "", text, "") if guard is None else (text[: guard.start()], *guard.group(1, 3, 4))
+    )
+    return about, begin, _parse(_EXTERN_C.sub("", body), path), end
+
+
+def reached(sources: Mapping[str, str], roots: Collection[str]) -> dict[str, str]:
+    """Returns sources with nothing but what names lead to."""
+    parsed = {path: _source(text, path) for path, text in sources.items()}
+    kept = _reached([item for _, _, nodes, _ in parsed.values() for item in _items(nodes)], roots)
+    return {
+        path: about
+        + begin
+        + "\n".join(_written(nodes, lambda item: bool(item.includes) or item in kept, True))
+        + end
+        for path, (about, begin, nodes, end) in parsed.items()
+    }
+
+
+def layers(
+    sources: Mapping[str, str], public: Collection[str], internal: Collection[str], roots: Collection[str]
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Returns what of C sources is reached, in three layers of which each needs only those before it.
+
+    Args:
+        sources: text of each source by the path by which others include it.
+        public: paths of the headers that applications read.
+        internal: identifiers of the C++ sources, which read the headers, too.
+        roots: names that are kept whether or not anything mentions them, for the C++ sources.
+
+    Returns:
+        What applications read, what the C++ sources need beyond it, and the rest; by path, of sources that
+        have something in the layer.
+    """
+    parsed = {path: _source(text, path) for path, text in sources.items()}
+    included = {item.includes for _, _, nodes, _ in parsed.values() for item in _items(nodes)}
+    for path in [p for p in parsed if p.endswith(".h") and p not in included and p not in public]:
+        del parsed[path]  # of other processors
+    items = [item for _, _, nodes, _ in parsed.values() for item in _items(nodes)]
+    headers = [item for item in items if item.path.endswith(".h")]
+    exported = {n for item in items if item.path in public and not item.includes for n in item.names}
+    for_applications = _reached([item for item in headers if not item.includes], exported)
+    for_trainers = _reached(headers, {*internal, *roots}) - for_applications
+    rest = _reached(items, {*exported, *internal, *roots}) - for_applications - for_trainers
+    found: list[dict[str, str]] = []
+    described: set[str] = set()
+    for layer in (for_applications, for_trainers, rest):
+        own = {item.path for item in layer if not item.includes}
+        about_now = (own & set(public) if layer is for_applications else own) - described
+        if layer is rest:  # sources that choose a header by the processor
+            own |= {p for p in parsed if p.endswith(".c") and all(i.includes for i in _items(parsed[p][2]))}
+        # Headers with nothing in the layer may lead to others that have something.
+        there, left = set[str](), list(own)
+        while left:
+            if (path := left.pop()) in parsed and path not in there:
+                there.add(path)
+                left += [item.includes for item in _items(parsed[path][2]) if item.includes]
+        texts = {}
+        for path in parsed.keys() & there:
+            about, begin, nodes, end = parsed[path]
+            lines = _written(nodes, partial(_is_kept, layer=layer, there=there), path in own)
+            texts[path] = f"{about if path in about_now else _COPYRIGHT}{begin}" + "\n".join(lines) + end
+        if layer is rest:  # headers that share a name with what is kept, and that no kept source includes
+            read, left = set[str](), [path for path in texts if path.endswith(".c")]
+            while left:
+                path = left.pop()
+                if path in texts and path not in read:
+                    read.add(path)
+                    left += [item.includes for item in _items(parsed[path][2]) if item.includes]
+            texts = {path: text for path, text in texts.items() if path in read}
+        described |= about_now
+        found.append(texts)
+    return found[0], found[1], found[2]
+
+
+def _is_kept(item: _Item, *, layer: Collection[_Item], there: Collection[str]) -> bool:
+    """Whether an item is in a layer, or includes what is there."""
+    return (
+        item.includes in there if item.includes.startswith("ops/") else bool(item.includes) or item in layer
+    )
