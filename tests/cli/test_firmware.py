@@ -127,7 +127,7 @@ def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.Mon
         raise RuntimeUnavailableError("none is installed")
 
     for kind in RUNTIMES.values():
-        monkeypatch.setattr(kind, "_import", refuse)
+        monkeypatch.setattr(kind, "import_module", refuse)
     found = as_json("weight.zo.tflite", "-o", "out", *told)
     assert found["files"] == before["files"] and found["no_self_test"] == "none is installed"
     assert Path("out/weight_zo_samples.cc").read_bytes() == Path("before/weight_zo_samples.cc").read_bytes()

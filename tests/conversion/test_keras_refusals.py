@@ -72,7 +72,7 @@ def test_wrong_data(tmp_path: Path) -> None:
             convert(model, source)
     with pytest.raises(DataError, match="x has 60 samples, y has 59 labels"):
         convert(model, x, labels=np.zeros(59, np.int64))
-    with pytest.raises(ConversionError, match="batch must be"):
+    with pytest.raises(ConversionError, match="`batch` must be"):
         convert(model, x, batch=0)
 
 
