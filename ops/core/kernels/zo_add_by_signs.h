@@ -18,8 +18,9 @@
 #define ZO_HAS_VECTORS 1
 #endif
 
-/* One bit of a word per weight, as a table, so that the loop below has no shift by its counter:
- * vector units without such shifts (SSE2, MVE has none either) can run it. */
+/* Whether bit j of a word is set. With vectors by a table, so that loops have no shift by their
+ * counter: vector units without such shifts (SSE2, MVE has none either) can run them. */
+#if ZO_HAS_VECTORS
 static const uint32_t zo_own_bit[ZO_SIGNS] = {
     UINT32_C(1) << 0,  UINT32_C(1) << 1,  UINT32_C(1) << 2,  UINT32_C(1) << 3,  UINT32_C(1) << 4,
     UINT32_C(1) << 5,  UINT32_C(1) << 6,  UINT32_C(1) << 7,  UINT32_C(1) << 8,  UINT32_C(1) << 9,
@@ -28,6 +29,10 @@ static const uint32_t zo_own_bit[ZO_SIGNS] = {
     UINT32_C(1) << 20, UINT32_C(1) << 21, UINT32_C(1) << 22, UINT32_C(1) << 23, UINT32_C(1) << 24,
     UINT32_C(1) << 25, UINT32_C(1) << 26, UINT32_C(1) << 27, UINT32_C(1) << 28, UINT32_C(1) << 29,
     UINT32_C(1) << 30, UINT32_C(1) << 31};
+#define ZO_HAS_SIGN(word, j) (((word) & zo_own_bit[j]) != 0u)
+#else
+#define ZO_HAS_SIGN(word, j) (((word) >> (j) & 1u) != 0u)
+#endif
 
 /* sums[j] += coefficient, or -coefficient where bit j of the word is set; count is ZO_SIGNS at
  * most. */
@@ -37,7 +42,7 @@ static inline void zo_add_by_signs(int32_t* sums, uint32_t count, uint32_t word,
 #if ZO_HAS_VECTORS
   if (count == ZO_SIGNS) { /* constant bound: unrolled and vectorized */
     for (uint32_t j = 0; j < ZO_SIGNS; ++j) {
-      sums[j] += (word & zo_own_bit[j]) != 0u ? opposite : coefficient;
+      sums[j] += ZO_HAS_SIGN(word, j) ? opposite : coefficient;
     }
     return;
   }

@@ -66,7 +66,7 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
  * alone where its step is 0. */
 static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   for (uint32_t j = 0; j < count; ++j) {
-    steps[j] = (selected & zo_own_bit[j]) != 0u ? steps[j] : 0;
+    steps[j] = ZO_HAS_SIGN(selected, j) ? steps[j] : 0;
   }
 }
 
