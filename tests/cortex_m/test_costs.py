@@ -86,9 +86,9 @@ def test_what_printf_takes_is_what_a_plan_says(tmp_path):
 @pytest.mark.slow
 @needs_arm
 def test_sizes_of_what_signs_need(tmp_path):
-    """Without rare features (zo_features.h): what a run with the default settings reaches."""
+    """Without rare features (zo_features.h): what commands of a run with the default settings reach."""
     core = CORES["cortex-m4"]
-    flags = ("-Os", "-DZO_FEATURES=0")
+    flags = ("-Os", "-DZO_FEATURES=0", "-DZO_WITH_COMMANDS=1")
     ops, control = sizes(core, OP_PACK, tmp_path, flags), sizes(core, CONTROL_UNIT, tmp_path, flags)
     print(f"\n{ops}\n{control}")
     assert ops.total <= 5.5 * 1024
