@@ -30,7 +30,7 @@ class Callback:
         """Is called after each step; logs has its "loss" and "rate"."""
 
     def on_epoch_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-        """Is called after each epoch; logs has the values that the history gets."""
+        """Is called after each epoch; logs has the values of the history."""
 
     def on_train_end(self, progress: RunProgress) -> None:
         """Is called after the last step, also of an interrupted run."""
@@ -40,7 +40,7 @@ class CSVLogger(Callback):
     """Writes a CSV file with a line for each epoch: its number and the history's values.
 
     Args:
-        path: path of the file, which is replaced; a resumed run keeps the lines of the epochs before.
+        path: path of the file, which is replaced. A resumed run keeps the lines of earlier epochs.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -89,20 +89,19 @@ class CSVLogger(Callback):
 class Checkpoint(Callback):
     """Copies the run's log, whole or not at all.
 
-    The copy is a log like any other: ``tflm-zo replay`` makes a model of it, and a run can be resumed from
-    it. The `keep` of `Trainer.fit`, and not the checkpoint, decides on the state that a run hands over. A
-    run that was interrupted and resumed ends with the same copy as one that was not.
+    The copy is a normal log: ``tflm-zo replay`` makes a model from it, and a run can resume from it. It does
+    not change the final weights, which `keep` of `Trainer.fit` selects.
 
     Args:
-        path: path of the copy, which each later copy replaces. The file must not exist as a run begins,
-            unless the run is resumed or `replace` is set.
+        path: path of the copy; later copies replace it. The file must not exist when a run begins, unless the
+            run is resumed or `replace` is set.
         every: number of epochs between two copies, >= 1.
         replace: True if the run may begin although the file exists.
 
     Raises:
-        ValueError: `every` is out of range, or the run that begins has no log.
-        FileExistsError: the file exists as the run begins.
-        LogError: the file is no checkpoint of the run that is resumed.
+        ValueError: `every` is out of range, or the run has no log.
+        FileExistsError: the file exists when the run begins.
+        LogError: the file is no checkpoint of the resumed run.
         OSError: the copy cannot be written.
     """
 
@@ -179,7 +178,7 @@ class ProgressBar(Callback):
         self._console = console or Console(stderr=True, force_jupyter=False)
 
     def on_train_begin(self, progress: RunProgress) -> None:
-        """Starts to draw the bar."""
+        """Starts the bar."""
         self._bar = Progress(
             TextColumn("step {task.completed:>6.0f}/{task.total:.0f}"),
             BarColumn(),
@@ -203,7 +202,7 @@ class ProgressBar(Callback):
         self._bar.start()
 
     def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-        """Moves the bar on by a step."""
+        """Advances the bar by a step."""
         self._loss = logs["loss"] if self._loss == 0.0 else 0.95 * self._loss + 0.05 * logs["loss"]
         speed = (progress.equivalents - self._before) / (time.perf_counter() - self._begin + 1e-9)
         self._bar.update(
@@ -220,7 +219,7 @@ class ProgressBar(Callback):
             self._bar.update(self._task, accuracy=f"val {100 * logs['val_accuracy']:.1f} %")
 
     def on_train_end(self, progress: RunProgress) -> None:
-        """Leaves the last state on the screen."""
+        """Stops the bar."""
         self._bar.stop()
 
 
@@ -231,8 +230,7 @@ class TensorBoard(Callback):
     It needs the package tensorboardX, of the extra ``tflm_zo[tensorboard]``, and no TensorFlow.
 
     Args:
-        folder: folder of the event files; runs in folders side by side are laid over each other. A resumed
-            run takes the place of what a run before has written of its steps.
+        folder: folder of the event files. A resumed run overwrites entries of the same steps.
         every: steps between two entries, >= 1.
 
     Raises:

@@ -19,7 +19,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Returns a setting as an `int`, of an integer of Python or NumPy.
+    """Returns a setting, an integer of Python or NumPy, as an `int`.
 
     Raises:
         SettingsError: the setting is no integer from low to high.

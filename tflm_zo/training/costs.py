@@ -1,6 +1,6 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Costs of a run in forward equivalents: multiply-accumulates (MACs) relative to one forward pass; from its
-settings, or from its log.
+"""Costs of a run in forward equivalents (multiply-accumulates, MACs, divided by those of one forward pass),
+from its settings or its log.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
 
 
 def later_starts(metadata: ZoMetadata, blocks: bool, parts: int) -> list[int]:
-    """Returns the segments at which the forward passes of consecutive steps of weight perturbation begin,
-    over and over, but for the first pass of each step, which is whole: its samples are new.
+    """Returns the first segments of the forward passes of consecutive steps of weight perturbation, which
+    repeat. The first pass of each step is complete and not counted, because its samples are new.
 
     Args:
         metadata: metadata of the ZO model.
         blocks: True if each step moves one block, in turn.
-        parts: invokes that pass a minibatch forward. What enters a segment is that of the last of them, so
-            several parts begin at the network's inputs.
+        parts: number of invokes for a minibatch. With several parts, all passes begin at the network's
+            inputs, since a segment's input is kept for the last part only.
     """
     return block_segments(metadata) if blocks and parts == 1 else [0]
 
@@ -67,7 +67,7 @@ class SampleCosts:
         return sum(self._segments[start:]) / self.forward if self.forward else 1.0
 
     def update(self, nodes: ZoNodes) -> float:
-        """Returns the MACs of crediting a layer's weights with one sample's nodes; biases take none."""
+        """Returns the MACs of a weight update with one sample's nodes; biases take none."""
         return credited(nodes) * nodes.geometry["out_c"] * nodes.row / self.forward
 
 
@@ -91,7 +91,7 @@ class RunCosts:
     queries: float = 0.0
 
     def until(self, steps: int, samples: int) -> float:
-        """Returns the cost of a number of steps on a training set of so many samples."""
+        """Returns the cost of a number of steps on a training set of `samples` samples."""
         rounds, rest = divmod(steps, len(self.steps))
         used = min(samples, steps * self.minibatch)
         return used * self.prefix + rounds * sum(self.steps) + sum(self.steps[:rest])
@@ -124,20 +124,19 @@ def run_costs(settings: Settings, model: Model, metadata: ZoMetadata) -> RunCost
 
 
 def costs_of_passes(costs: SampleCosts, minibatch: int, passes: int, starts: Sequence[int]) -> RunCosts:
-    """Returns the costs of weight perturbation, whose steps are forward passes and whose updates multiply
-    nothing.
+    """Returns the costs of weight perturbation. Its updates have no multiplications.
 
     Args:
         costs: costs of a sample.
         minibatch: samples of a minibatch.
-        passes: forward passes of each of them in a step.
+        passes: forward passes of each sample in a step.
         starts: segments at which later passes begin, see `later_starts`.
     """
     return RunCosts(minibatch, tuple(minibatch * (1 + (passes - 1) * costs.suffix(k)) for k in starts))
 
 
 def first_segment(tasks: Sequence[LoweredTask]) -> int:
-    """Returns the segment at which forward passes begin, since nothing before it is trained."""
+    """Returns the first segment that forward passes must run: nothing before it is trained."""
     return min(t.first_segment for t in tasks)
 
 
@@ -166,7 +165,7 @@ def costs_of_tasks(
 def task_costs(costs: SampleCosts, tasks: Sequence[LoweredTask], sides: int) -> list[float]:
     """Returns the cost of each task for one sample, beyond the forward pass.
 
-    A task takes its queries, its update, and errors that come back through the layer that follows. For
+    The cost of a task has its queries, its update, and errors that pass back through the next layer. For
     arguments see `costs_of_tasks`.
     """
     return [_queries(costs, t, sides) + sum(_updates(costs, t, tasks)) for t in tasks]
@@ -189,9 +188,9 @@ def _updates(costs: SampleCosts, task: LoweredTask, tasks: Sequence[LoweredTask]
 
 
 def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
-    """Returns the function from a number of steps to their cost, in forward equivalents.
+    """Returns a function that computes the cost of a number of steps, in forward equivalents.
 
-    The cost of measuring the learning rate, before the first step, is in no log, and not counted.
+    It excludes the measurement of the learning rate, which the log does not have.
 
     Args:
         model: the ZO model that the log was recorded on.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Executors of weight perturbation: they do the invokes that a control unit asks for, here or on workers."""
+"""Executors of weight perturbation: they run the invokes of a control unit, locally or on workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def together_at_most(batch: int, sample_bytes: int) -> int:
 
 
 class _MinibatchParts:
-    """Gathers the samples of each part of a minibatch once a step: all sides and queries of it read the same.
+    """Caches the samples of each part of a minibatch, since all queries of a step read the same ones.
 
     Args:
         inputs: all training samples, one array per input.
@@ -64,19 +64,19 @@ class _MinibatchParts:
         return inputs, np.empty((batch, *self._labels.shape[1:]), self._labels.dtype)
 
     def forget(self) -> None:
-        """Forgets what was gathered: a step has ended, or samples may have been replaced."""
+        """Empties the cache, after a step or a change of the samples."""
         self._free += self._gathered.values()
         self._gathered = {}
 
     def find(self, first: int) -> _Part | None:
-        """Returns inputs and labels of a part that this step has gathered, or None."""
+        """Returns the cached inputs and labels of a part, or None."""
         return self._gathered.get(first)
 
     def gather(self, first: int, chosen: NDArray[np.uint32]) -> _Part:
-        """Gathers a part.
+        """Copies the samples of a part into the cache and returns them.
 
         Args:
-            first: position of the part's first sample, by which `find` knows it.
+            first: position of the part's first sample; the key for `find`.
             chosen: numbers of its samples, [batch].
         """
         if not self._free:
@@ -90,7 +90,7 @@ class _MinibatchParts:
 
 
 class Executor(Protocol):
-    """Does the requests of a control unit.
+    """Runs the invokes that a control unit requests.
 
     Attributes:
         samples: samples of an invoke: one or several parts of the minibatch.
@@ -99,32 +99,32 @@ class Executor(Protocol):
     samples: int
 
     def invokes(self) -> Iterator[NDArray[np.int32]]:
-        """Does the invokes of a step. Before it asks for the next one, the caller reports the losses.
+        """Runs the invokes of a step. The caller reports the losses of each before it takes the next.
 
         Yields:
-            Losses of an invoke's samples, int32 [samples], unit 2^-16, until the next invoke.
+            Losses of an invoke's samples, int32 [samples], unit 2^-16; valid until the next invoke.
         """
 
     def end_step(self) -> None:
-        """Forgets the minibatch: a step has ended, or samples may have been replaced."""
+        """Drops cached samples, after a step or a change of the samples."""
 
     def settle(self) -> None:
-        """Makes the runtime's weights those after the last whole step."""
+        """Updates the runtime's weights to those after the last complete step."""
 
     def settled(self) -> None:
-        """Is told that the runtime's weights are already those after the last whole step."""
+        """Notes that the runtime already has the weights after the last complete step."""
 
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+        """Evaluates the weights after the last complete step. Call `settle` first."""
 
 
 class LocalExecutor:
-    """Does invokes in this process; see `Executor`.
+    """Runs the invokes in this process; see `Executor`.
 
     Args:
         runtime: runtime with the loaded model.
-        control: control unit of the run. Where its settings have more samples than there are, some of them
-            are taken more often than others.
+        control: control unit of the run. If its settings have more samples than `inputs`, some samples are
+            used more often.
         inputs: all training samples, one array per input.
         labels: labels of all samples.
     """
@@ -187,20 +187,20 @@ class LocalExecutor:
 
 
 def _parts_together(parts: int, most: int) -> int:
-    """The parts of a minibatch that one invoke passes forward: as many as divide it, up to `most`."""
+    """Returns the number of parts in one invoke: the largest divisor of `parts` up to `most`."""
     return max(count for count in range(1, min(parts, most) + 1) if parts % count == 0)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that lead a replica to a run's weights: what a seed log has of them.
+    """Steps of a seed log, which bring a replica to the weights of the run.
 
     Attributes:
         first: number of the first step of `coefficients`.
-        coefficients: of each whole step, one for each query, unit 2^-16 LSB.
+        coefficients: coefficients of each complete step, one for each query, unit 2^-16 LSB.
         mean_square: the control unit's running mean of d^2 after them, unit 2^-32.
-        begin: weights and fractions before step `first`, for a replica that has others; None: it has them, or
-            they are the model's own, before step 0.
+        begin: weights and fractions before step `first`; None if the replica already has them, or if they are
+            those of the model.
     """
 
     first: int
@@ -210,13 +210,13 @@ class Steps:
 
     @property
     def end(self) -> int:
-        """Number of whole steps that they lead to."""
+        """Number of complete steps after `coefficients`."""
         return self.first + len(self.coefficients)
 
 
 class _Follower:
-    """Moves a runtime's weights by steps that were put together elsewhere: the same integers as those of an
-    update of the graph.
+    """Applies recorded steps to a runtime's weights, with the same integer arithmetic as the graph's update
+    op.
     """
 
     def __init__(self, runtime: Runtime, model: Model, settings: CSettings) -> None:
@@ -224,7 +224,7 @@ class _Follower:
         self._replay = Replay(model, runtime.all_weight_views())
 
     def take(self, steps: Steps) -> None:
-        """Moves the weights to where steps lead."""
+        """Applies the steps."""
         if steps.begin is not None:
             self._runtime.write_weights(*steps.begin)
         elif not steps.first:
@@ -234,13 +234,12 @@ class _Follower:
 
 
 class WorkerExecutor:
-    """Shares the invokes of a step among workers, each of which has the model, the weights and the data; see
+    """Distributes the invokes of a step among workers, which hold copies of model, weights and data; see
     `Executor`.
 
-    Losses come back, from which the control unit makes the step's record as if it had done the invokes
-    itself, and workers get its record. So log and weights are the same for any number of workers, and for
-    none. A worker that dies is replaced: the new one gets the weights that the run keeps, and the records
-    since.
+    Workers return losses. The control unit computes the step from them and sends its record to the workers.
+    The log and the weights do not depend on the number of workers. A worker that dies is replaced; the new
+    one receives the last weights that the run keeps, and the records since.
 
     Args:
         workers: workers, which this starts.
@@ -250,14 +249,14 @@ class WorkerExecutor:
         settings: settings of the run.
         inputs: all training samples, one array per input.
         labels: labels of all samples.
-        steps_since: function of the number of whole steps that a replica has seen (None: it has just started,
-            or that is not known), which returns what leads it to the run's last whole step.
+        steps_since: function that takes the number of steps that a replica has applied (None if that is
+            unknown) and returns the missing steps.
 
     Attributes:
-        count: invokes of a step, which workers share.
+        count: number of invokes of a step.
 
     Raises:
-        SettingsError: steps are sharpness-aware, so that what an invoke perturbs depends on the one before.
+        SettingsError: steps are sharpness-aware: each invoke depends on the one before.
     """
 
     def __init__(
@@ -295,7 +294,7 @@ class WorkerExecutor:
         return count
 
     def invokes(self) -> Iterator[NDArray[np.int32]]:
-        """Has the invokes of a step done by the workers."""
+        """Runs the invokes of a step on the workers."""
         ends = self._ends(self.count)
         parts = self._call("losses", len(ends) - 1, lambda worker: (ends[worker], ends[worker + 1]))
         for losses in itertools.chain.from_iterable(parts):
@@ -303,21 +302,21 @@ class WorkerExecutor:
             yield losses
 
     def end_step(self) -> None:
-        """Does nothing: replicas forget their minibatch themselves."""
+        """Does nothing: replicas drop their minibatch themselves."""
 
     def settle(self) -> None:
-        """Moves the runtime's weights by the steps since they were settled last."""
+        """Applies the steps since the last call to the runtime's weights."""
         steps = self._steps_since(self._settled)
         self._follower.take(steps)
         self._settled = steps.end
 
     def settled(self) -> None:
-        """Is told that the runtime's weights are already those after the last whole step."""
+        """Notes that the runtime already has the weights after the last complete step."""
         self._settled = self._steps_since(None).end
 
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last whole step on samples that the workers share. Each one keeps
-        its part of the data set that was evaluated last.
+        """Evaluates the weights on the workers, each on a part of the samples. A worker keeps its part for
+        the next call.
         """
         ends = self._ends(len(data))
 
@@ -332,12 +331,12 @@ class WorkerExecutor:
         return replace(Evaluation(*sums), unit=found[0].unit)
 
     def _ends(self, count: int) -> list[int]:
-        """Where the parts of so many things begin, and where the last one ends."""
+        """Returns the boundaries of the workers' shares of `count` items."""
         shares = min(self._workers.count, count)
         return [count * k // shares for k in range(shares + 1)]
 
     def _call(self, method: str, shares: int, part: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-        """Calls a method of the first replicas, each with what leads to the last whole step, and its part.
+        """Calls a method of the first replicas, with the steps that each one lacks and its part of the work.
 
         Raises:
             WorkersError: workers keep dying.
@@ -361,7 +360,7 @@ class WorkerExecutor:
 
 
 class _Replica:
-    """A worker's copy of a run, at weights of whole steps."""
+    """The copy of a run in a worker."""
 
     def __init__(
         self,
@@ -382,8 +381,8 @@ class _Replica:
         self._evaluated: Data  # by the last call of `evaluate_part`
 
     def losses(self, steps: Steps, first: int, last: int) -> list[NDArray[np.int32]]:
-        """Returns the losses of some invokes of the step that comes after `steps`, each int32 [samples], unit
-        2^-16: of those from number `first` on, before number `last`. The weights are those before the step.
+        """Returns the losses of invokes `first` to `last - 1` of the step after `steps`, each int32
+        [samples], unit 2^-16. The weights do not change.
         """
         self._take(steps)
         found: list[NDArray[np.int32]] = []
@@ -403,7 +402,7 @@ class _Replica:
         return found
 
     def evaluate_part(self, steps: Steps, data: Data | None) -> Evaluation:
-        """Evaluates the weights after `steps` on samples; None: on those of the last call."""
+        """Evaluates the weights after `steps` on samples; None: on the samples of the last call."""
         self._take(steps)
         if data is not None:
             self._evaluated = data

@@ -1,9 +1,9 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Factors of a task and of its channels that turn the learning rate of a "gradient" rule into steps in LSB.
 
-A weight of w LSB and scale s is worth s w. The gradient of the loss with respect to w is s times the one with
-respect to what it is worth, and a step of what it is worth is s times one of w, hence the 1 / s^2 of
-quantization-aware scaling (Poor Man's Training, sec. 3.1.2). Perturbing a layer's outputs y, of scale s_y,
+A weight of w LSB and scale s has the real value v = s w. Then dL/dw = s dL/dv, and a step of v is s times a
+step of w, hence the 1 / s^2 of quantization-aware scaling (Poor Man's Training, sec. 3.1.2). Perturbing a
+layer's outputs y, of scale s_y, Perturbing a layer's outputs y, of scale s_y,
 gives dL/dy per LSB; its inputs of scale s_a turn that into dL/dw = dL/dy s s_a / s_y per LSB of input.
 """
 
@@ -80,7 +80,7 @@ def task_gain(task: LoweredTask, settings: Settings, model: Model, metadata: ZoM
 
 
 def _used_channels(weights: WeightArray, channels: int, inner: int, scales: int) -> NDArray[np.bool_]:
-    """Returns whether each channel has a weight that is not 0, [scales]; with one scale, whether any has."""
+    """Returns whether each channel has a nonzero weight, [scales]; with one scale, whether any has."""
     of_channel = np.asarray(weights.reshape(-1, channels, inner) != 0).any(axis=(0, 2))
     assert isinstance(of_channel, np.ndarray)
     return of_channel if scales == channels else np.array([bool(of_channel.any())])

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A layer-wise run, which does in a runtime whatever the control unit asks for."""
+"""A layer-wise run: it executes the requests of the core's control unit in a runtime."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ __all__ = ["NodeRun"]
 
 
 class NodeRun(Run):
-    """See `Run`. The network before the first layer that is trained is run once for each sample that the
-    steps use, and what it gives is kept.
+    """A layer-wise run, see `Run`. Activations before the first trained layer are computed once for each
+    sample and kept.
 
     Args:
         runtime: the loaded model, which was injected with nodes.
@@ -54,8 +54,7 @@ class NodeRun(Run):
         total: number of steps.
         inputs: all training samples, one array per input.
         labels: labels of all samples.
-        noise: source of random losses that answer all requests, and no query runs the network; None: the
-            losses are the network's.
+        noise: source of random losses, which replace the network's; queries then do not run the network.
 
     Raises:
         SettingsError: the settings do not fit the model.
@@ -103,12 +102,12 @@ class NodeRun(Run):
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of a minibatch that a device keeps besides the arena."""
+        """Bytes of a minibatch that a device keeps outside the arena."""
         return self._control.buffer_bytes
 
     @property
     def step(self) -> int:
-        """Whole steps done."""
+        """Number of complete steps."""
         return self._control.step
 
     def _cost_of_steps(self) -> float:
@@ -117,25 +116,25 @@ class NodeRun(Run):
     # --- weights --------------------------------------------------------------------------------------------
 
     def _views(self) -> list[NDArray[np.int8]]:
-        """The tensors' weights or biases, as bytes, then the weights' fractions, where they are."""
+        """Returns views of the tensors' weights and biases as bytes, followed by views of the fractions."""
         views = [self._runtime.weight_views(t.name) for t in self._tensors]
         return [w.view(np.int8) for w, _ in views] + [f for _, f in views if f is not None]
 
     def _remember(self) -> None:
-        """Keeps the state that an interruption goes back to, in one assignment, after each step."""
+        """Saves the state after a step, for `roll_back`, in one assignment."""
         control = self._control
         self._saved = self.step, [v.copy() for v in self._views()], control.states, control.largest_loss
         self._between_steps = True
 
     def begin(self) -> None:
-        """Sets the weights that the model starts with."""
+        """Restores the model's initial weights."""
         self._load(None)
         self._remember()
 
     # --- steps ----------------------------------------------------------------------------------------------
 
     def advance(self) -> StepReport:
-        """Does one step and writes it to the log."""
+        """Runs one step and appends it to the log."""
         self._between_steps = False
         while True:
             request = self._control.next()
@@ -161,11 +160,11 @@ class NodeRun(Run):
         return is_due(self.measure_every, self.total, self.step, len(self.measurements))
 
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+        """Evaluates the weights after the last complete step. Call `settle` first."""
         return evaluate(self._runtime, data)
 
     def add_measurement(self, measurement: Measurement) -> None:
-        """Writes what was measured of the weights after the last whole step into the log."""
+        """Appends a measurement of the weights after the last complete step to the log."""
         if self._writer is not None:
             self._writer.append(measurement.to_bytes)
         self.measurements.append(measurement)
@@ -174,7 +173,7 @@ class NodeRun(Run):
             self._writer.snapshot(self._control, self._views())
 
     def _write_best(self) -> None:
-        """Writes the weights into the log where they are the best that was measured and missing there."""
+        """Appends the weights to the log if they are the best measured ones."""
         best = best_of(self.measurements)
         if self._writer is None or best is None or not best.step:  # the model has those before the first step
             return
@@ -182,7 +181,9 @@ class NodeRun(Run):
             self._writer.best_snapshot(self._control, self.measurements.index(best), self._views())
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Returns the best measurement whose weights the log of a resumed run has, and these weights."""
+        """Returns the best measurement in the log of a resumed run, with its weights and fractions; None
+        without one.
+        """
         if self._resumed_log is None:
             return None
         log = Log.read(self._resumed_log, layerwise=True)
@@ -253,7 +254,7 @@ class NodeRun(Run):
         self._control.report(self._losses())
 
     def _update(self, request: NodeRequest) -> StepReport | None:
-        """Does a task's update; returns the step's report where that was the last one."""
+        """Updates a task's weights. Returns the report of the step after its last task, else None."""
         return self._control.update(self._weights_of(request.task))
 
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
@@ -263,9 +264,7 @@ class NodeRun(Run):
         self.forwards += self._runtime.batch if entering is None else len(entering)
 
     def _room(self, task: int, read: NDArray[np.int8]) -> NDArray[np.int8]:
-        """Returns an array for what the network reads from the nodes of a task on, [samples, ...], in as many
-        evaluations as one invoke takes: all of them where they are small.
-        """
+        """Allocates the input of a task's queries, [samples, ...], for all evaluations of one invoke."""
         sides = 2 if self._settings.estimator == "antithetic" else 1
         evaluations = sides * self._tasks[task].queries
         parts = -(-evaluations // together_at_most(len(read), read[:1].nbytes))
@@ -278,7 +277,7 @@ class NodeRun(Run):
         return self._runtime.losses()
 
     def _weights_of(self, task: int) -> Any:
-        """The tensors of a task, which lie where they lie as long as the runtime lives."""
+        """Returns the tensors of a task. They are cached, since the runtime does not move them."""
         if task not in self._weights:
             self._weights[task] = self._make_weights(task)
         return self._weights[task]
@@ -302,10 +301,10 @@ class NodeRun(Run):
         return weight_tensors(tensors)
 
     def settle(self) -> None:
-        """Does nothing, since nothing is ever pending between steps."""
+        """Does nothing: no update is pending between steps."""
 
     def roll_back(self) -> None:
-        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
+        """Restores the weights and the log of the last complete step after an interruption."""
         step, saved, states, largest = self._saved
         for view, values in zip(self._views(), saved, strict=True):
             view[:] = values
@@ -317,7 +316,7 @@ class NodeRun(Run):
     # --- log ------------------------------------------------------------------------------------------------
 
     def _load(self, snapshot: Snapshot | None) -> None:
-        """Weights and state of a snapshot; None: those before the first step."""
+        """Restores the weights and the state of a snapshot; None: those before the first step."""
         self._runtime.execute(self._runtime.command(loss=False).restore())
         self.measurements = []
         if snapshot is None:
@@ -350,7 +349,7 @@ class NodeRun(Run):
             )
 
     def resume(self, log: Path) -> int | None:
-        """Sets weights and state to what a log leads to."""
+        """Restores the weights and the state that a log records."""
         old = Log.read(log, layerwise=True)
         self._check(old)
         self._load(old.snapshot)
@@ -361,13 +360,13 @@ class NodeRun(Run):
         return self.step
 
     def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Mean losses of the steps from `first` on that were done before the run was resumed."""
+        """Returns the mean losses of the steps from `first` to the point of resumption."""
         if self._resumed_log is None:
             return np.zeros(0)
         return Log.read(self._resumed_log, layerwise=True).losses[first : self.step]
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
-        """`sync_every` is of no use here: snapshots are brought to the disk, and only they count."""
+        """Opens the log for writing. `sync_every` is ignored, because each snapshot is synced."""
         header = SnapshotLogHeader(
             self._control.node_settings,
             tuple(self._entries()),
@@ -388,7 +387,7 @@ class NodeRun(Run):
         return self._writer is not None
 
     def close_log(self) -> None:
-        """Brings the log to the disk, with a snapshot of the last whole step, and closes it."""
+        """Appends a snapshot of the last complete step, syncs the log to the disk and closes it."""
         writer = self._writer
         if writer is None:
             return
@@ -403,7 +402,7 @@ class NodeRun(Run):
             writer.close()
 
     def log_bytes(self) -> bytes:
-        """The log up to the last whole step."""
+        """Returns the log up to the last complete step."""
         if self._writer is None:
             raise ValueError("there is no log to copy: give fit a log")
         if self.step > self._writer.snapshot_step:
@@ -411,7 +410,7 @@ class NodeRun(Run):
         return self._writer.whole(self.step, len(self.measurements))
 
     def steps_of_copy(self, log: Path) -> int:
-        """Steps that an earlier copy of this run's log leads to."""
+        """Returns the number of steps in an earlier copy of this run's log."""
         old = Log.read(log, layerwise=True)
         self._check(old)
         kept = 0 if old.snapshot is None else old.snapshot.step
@@ -422,13 +421,13 @@ class NodeRun(Run):
 
 
 class _Prefix:
-    """Activations that the network reads from a segment on. Each sample passes the segments before it once.
+    """Cache of the activations that enter a segment, computed once for each sample.
 
     Args:
         runtime: the loaded model, whose weights before the segment stay as they are.
         first: number of the segment, >= 1.
         inputs: all samples, one array per input.
-        used: number of samples of which a run uses any, at most.
+        used: largest number of samples that the run uses.
     """
 
     def __init__(self, runtime: Runtime, first: int, inputs: list[NDArray[Any]], used: int) -> None:
@@ -440,11 +439,11 @@ class _Prefix:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets what was computed: the samples are others from now on."""
+        """Empties the cache after a change of the samples."""
         self._row[:], self._count = -1, 0
 
     def of(self, chosen: NDArray[np.uint32]) -> dict[int, NDArray[np.int8]]:
-        """Returns the samples' activations by the segments that they enter, int8 [samples, ...]."""
+        """Returns the activations of samples by the segment that they enter, int8 [samples, ...]."""
         new = np.unique(chosen[self._row[chosen] < 0])
         if len(new):
             self._compute(new)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A run as its callbacks and its caller see it: its progress, and its history."""
+"""The progress of a run, for callbacks, and its history."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class History:
         measurements: measurements of the run's weights, in order, those before it was resumed included:
             "step", "loss" and, where "val_accuracy" would be given, "accuracy", on the validation data or,
             without them, on the training data; empty with keep="last".
-        kept_step: number of whole steps after which the kept weights were reached; 0: the initial weights.
-            They are the best measured: those with the smallest loss of all that are right as often as those.
-        forwards: samples passed through the network by training, whole or from some layer on; validation not
-            included.
+        kept_step: step of the weights that were kept; 0: the initial weights. With keep="best" they have the
+            highest measured accuracy and, among equals, the smallest loss.
+        forwards: number of forward passes of a sample in training, partial ones included; without validation.
         equivalents: cost of the run in forward equivalents, see `Trainer`.
         seconds: duration of the run, validation and callbacks included.
     """
@@ -99,7 +98,7 @@ class RunProgress:
 
     @property
     def step(self) -> int:
-        """Number of whole steps of the run, those before it was resumed included."""
+        """Number of complete steps, including those before the run was resumed."""
         return self._run.step
 
     @property
@@ -109,7 +108,7 @@ class RunProgress:
 
     @property
     def equivalents(self) -> float:
-        """Cost of the whole steps in forward equivalents, see `Trainer`."""
+        """Cost of the complete steps in forward equivalents, see `Trainer`."""
         return self._run.equivalents
 
     def stop(self) -> None:
@@ -133,7 +132,7 @@ class RunProgress:
         return self._run.steps_of_copy(Path(path))
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
-        """Copies the run's log up to the last whole step.
+        """Copies the run's log up to the last complete step.
 
         Args:
             path: path of the copy, a log that can be replayed and resumed from; an older file is replaced.

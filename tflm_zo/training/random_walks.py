@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Random walks of a network's weights along the noise of a run, and how much they make it forget."""
+"""Random walks of a network's weights, which measure how much noise the network bears."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _ONE: Final = 2**16
 
 
 class RandomWalks(ABC):
-    """Random walks of a network's weights, each from the weights that the model starts with.
+    """Random walks of a network's weights, each from the model's initial weights.
 
     Attributes:
         knows: False if the network has nothing worth keeping; set by `begin`.
-        equivalents: forward equivalents of what was done so far.
+        equivalents: forward equivalents so far.
     """
 
     def __init__(self, runtime: Runtime, data: Data) -> None:
@@ -59,15 +59,15 @@ class RandomWalks(ABC):
 
     @property
     def cost(self) -> float:
-        """Forward equivalents of the walks of one length."""
+        """Cost of the walks of one length, in forward equivalents."""
         return _WALKS * len(self._watched[0])
 
     def most(self, lengths: int) -> float:
-        """Returns the forward equivalents of beginning and of walks of so many lengths."""
+        """Returns the largest cost of `begin` and of walks of `lengths` lengths, in forward equivalents."""
         return 2 * len(self._watched[0]) + lengths * self.cost
 
     def begin(self) -> None:
-        """Keeps the outputs of the network that did not walk."""
+        """Records the outputs of the network before any walk."""
         self.restore()
         self.equivalents += len(self._watched[0])
         self._before = self._outputs()
@@ -76,7 +76,7 @@ class RandomWalks(ABC):
         self.knows = varies and not self._is_lost()
 
     def _is_lost(self) -> bool:
-        """Returns whether a classifier's answers are worse than none."""
+        """Returns whether a classifier is worse than the class frequencies alone."""
         loss = self._runtime.metadata.loss
         assert loss is not None  # a trainer has refused such a model
         if not loss.of_classes:
@@ -87,7 +87,7 @@ class RandomWalks(ABC):
         return found.labelled > 0 and found.loss > _MOST_LOSS * float(-(shares * np.log(shares)).sum())
 
     def restore(self) -> None:
-        """Sets the weights that the model starts with."""
+        """Restores the model's initial weights."""
         self._runtime.execute(self._runtime.command(loss=False).restore())
 
     def _outputs(self) -> NDArray[np.float64]:
@@ -97,7 +97,9 @@ class RandomWalks(ABC):
         return np.asarray(to_real(predict(self._runtime, self._watched), scale, zero_point), np.float64)
 
     def forgotten(self, length: float) -> float:
-        """Returns the share of its outputs that the network forgets along walks of a length, LSB."""
+        """Returns the share F of the outputs that the network forgets on walks of a length, LSB (see
+        rate.py).
+        """
         changed = 0.0
         for seed in range(_WALKS):
             self._walk(length, seed)
@@ -107,11 +109,11 @@ class RandomWalks(ABC):
 
     @abstractmethod
     def _walk(self, length: float, seed: int) -> None:
-        """Moves the weights, from those that the model starts with."""
+        """Moves the model's initial weights by one walk."""
 
 
 class NodeWalks(RandomWalks):
-    """Walks of a few steps of a run that trains layers one by one, whose losses are random numbers.
+    """Walks of a few steps of a layer-wise run whose losses are random numbers.
 
     Args:
         runtime: the loaded model.
@@ -132,7 +134,7 @@ class NodeWalks(RandomWalks):
 
     @property
     def cost(self) -> float:
-        """Forward equivalents of the walks of one length."""
+        """Cost of the walks of one length, in forward equivalents."""
         return super().cost + _WALKS * self._cost_of_walk
 
     def _walk(self, length: float, seed: int) -> None:
@@ -145,8 +147,8 @@ class NodeWalks(RandomWalks):
 
 
 class WeightWalks(RandomWalks):
-    """Walks of a few steps along random signs: many directions add up to much the same, whatever the
-    distribution that a run of weight perturbation draws them from.
+    """Walks of a few steps along random signs. The sum of many directions hardly depends on the distribution
+    of the perturbation.
 
     Args:
         runtime: the loaded model.

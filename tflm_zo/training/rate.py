@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The learning rate of a run that is given none, measured before its first step.
+"""The measurement of the learning rate of a run for which the user gives none.
 
 The greater part of a step is noise, and networks differ in how much of it they bear. So the run walks a few
 steps along its own noise, by forward passes alone: weight perturbation along random directions of all
@@ -76,17 +76,18 @@ _LEAST_BUDGET: Final = 0.5
 def with_measured_rate(
     runtime: Runtime, model: Model, settings: Settings, data: Data, steps: int, budget: float | None = None
 ) -> tuple[Settings, int, float]:
-    """Returns the settings of a run, with the measured rate where none is given, its number of steps, and
-    what measuring cost, in forward equivalents. A run whose budget is little more than that measures nothing.
+    """Measures the learning rate if the settings give none. Returns the settings with the rate, the number of
+    steps, and the cost of the measurement in forward equivalents. A run with a very small budget measures
+    nothing.
 
     Args:
-        runtime: the loaded model, whose weights are afterwards those that the model starts with.
+        runtime: the loaded model. Its initial weights are restored at the end.
         model: model that the runtime has loaded.
         settings: settings of the run.
         data: all training samples.
         steps: number of steps of the whole run.
-        budget: forward equivalents that the measurement and the steps may cost; fewer steps are done where
-            they cost more. None: as much as they do.
+        budget: largest cost of measurement and steps in forward equivalents; it may reduce the number of
+            steps. None: no limit.
 
     Raises:
         SettingsError: the final rate is above the measured one.
@@ -120,10 +121,11 @@ def with_measured_rate(
 
 
 def _borne(walks: RandomWalks, longest: float) -> float:
-    """Returns the walk, LSB, that forgets as much as a network may, or the longest where it bears that.
+    """Returns the length of the walk, LSB, on which the network forgets `_FORGOTTEN`; `longest` if it forgets
+    less.
 
     Args:
-        walks: walks of the run's network; its weights are afterwards those that the model starts with.
+        walks: walks of the run's network. Its initial weights are restored at the end.
         longest: the longest walk that is tried, LSB.
     """
     try:
@@ -134,9 +136,9 @@ def _borne(walks: RandomWalks, longest: float) -> float:
 
 
 def _bearable(forgotten: Callable[[float], float], longest: float) -> float:
-    """Returns the walk, LSB, at which the share that is forgotten becomes `_FORGOTTEN`, or the longest one
-    where it is less there. Walks are halved until it is; it counts as a power of the walk between the last
-    two.
+    """Returns the length of the walk, LSB, at which the share becomes `_FORGOTTEN`; `longest` if it is less
+    there. It halves the length until the share is small enough, and interpolates between the last two by a
+    power law.
     """
     walk, found = longest, forgotten(longest)
     for _ in range(_HALVINGS):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The interface of a run over training data, step by step, that the trainer needs of an algorithm."""
+"""The interface of a run, which the trainer drives step by step."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ __all__ = ["Run"]
 
 
 class Run(ABC):
-    """One run in a runtime, from the weights that the model starts with or from a log.
+    """A run in a runtime, which starts with the model's initial weights or resumes from a log.
 
     Attributes:
         total: number of steps of the whole run.
-        forwards: samples that were passed through the network, whole or from some segment on.
+        forwards: number of forward passes of a sample, partial ones included.
         measure_every: steps between measurements, set before the run begins; 0: never.
-        spent: forward equivalents that were paid before the first step, for measured learning rates.
-        measurements: measurements after some of the whole steps, in order, those before the run was resumed
-            included.
+        spent: forward equivalents of the measurement of the learning rate.
+        measurements: measurements so far, in order, including those before the run was resumed.
     """
 
     total: int
@@ -39,30 +38,29 @@ class Run(ABC):
     @property
     @abstractmethod
     def step(self) -> int:
-        """Whole steps done."""
+        """Number of complete steps."""
 
     @property
     def equivalents(self) -> float:
-        """Cost of measured learning rates and of the whole steps, those before the run was resumed included,
-        in forward equivalents: multiply-accumulates that are executed, those of updates included, divided by
-        those of one sample's whole forward pass.
+        """Cost of the run so far in forward equivalents: executed multiply-accumulates, updates and the
+        measured learning rate included, divided by those of one sample's complete forward pass.
         """
         return self.spent + self._cost_of_steps()
 
     @abstractmethod
     def _cost_of_steps(self) -> float:
-        """Forward equivalents of the whole steps, and of what they need of the network before them."""
+        """Returns the forward equivalents of the complete steps."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Sets the weights that the model starts with."""
+        """Restores the model's initial weights."""
 
     @abstractmethod
     def resume(self, log: Path) -> int | None:
-        """Sets weights and state to what a log leads to.
+        """Restores the weights and the state that a log records.
 
         Returns:
-            Length of the log that is kept, for `open_log`.
+            Length of the valid part of the log, for `open_log`.
 
         Raises:
             IncompleteHeaderError: the log ends before its first step.
@@ -71,17 +69,17 @@ class Run(ABC):
 
     @abstractmethod
     def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Mean losses, nats or `ZoLoss.unit`, of the steps from `first` on that were done before the run was
-        resumed; none where it was not.
+        """Returns the mean losses, nats or `ZoLoss.unit`, of the steps from `first` to the point of
+        resumption; empty if the run was not resumed.
         """
 
     @abstractmethod
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
-        """Opens the log for the steps to come.
+        """Opens the log for writing.
 
         Args:
             log: path of the log.
-            kept: length that `resume` returned; None for a new log, 0 to write it anew.
+            kept: length that `resume` returned; None creates a new log, 0 overwrites it.
             replace: True if a new log may replace an existing one.
             sync_every: seconds between two syncs to the disk; 0: after each step; None: at the end.
         """
@@ -93,22 +91,24 @@ class Run(ABC):
 
     @abstractmethod
     def advance(self) -> StepReport:
-        """Does one step and writes it to the log."""
+        """Runs one step and appends it to the log."""
 
     @abstractmethod
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+        """Evaluates the weights after the last complete step. Call `settle` first."""
 
     @abstractmethod
     def add_measurement(self, measurement: Measurement) -> None:
-        """Writes what was measured of the weights after the last whole step into the log."""
+        """Appends a measurement of the weights after the last complete step to the log."""
 
     @abstractmethod
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Returns the best measurement whose weights the log of a resumed run has, and these weights."""
+        """Returns the best measurement in the log of a resumed run, with its weights and fractions; None
+        without one.
+        """
 
     def check_measured_data(self, checksum: int) -> None:
-        """Raises LogError where a run that was resumed has measured data of another checksum."""
+        """Raises LogError if a resumed run measured other data."""
         if any(m.data_checksum != checksum for m in self.measurements):
             raise LogError(
                 "the log is of a run that measured other data: give the same --validation, or the same "
@@ -122,23 +122,23 @@ class Run(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Makes the runtime's weights those after the last whole step."""
+        """Updates the runtime's weights to those after the last complete step."""
 
     @abstractmethod
     def roll_back(self) -> None:
-        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
+        """Restores the weights and the log of the last complete step after an interruption."""
 
     @abstractmethod
     def close_log(self) -> None:
-        """Brings the log to the disk and closes it."""
+        """Syncs the log to the disk and closes it."""
 
     @abstractmethod
     def log_bytes(self) -> bytes:
-        """The log up to the last whole step, from which the run can be resumed and its weights rebuilt."""
+        """Returns the log up to the last complete step."""
 
     @abstractmethod
     def steps_of_copy(self, log: Path) -> int:
-        """Steps that an earlier copy of this run's log leads to.
+        """Returns the number of steps in an earlier copy of this run's log.
 
         Raises:
             LogError: the file is no copy of this run's log.

@@ -27,7 +27,7 @@ class _Warmed:
         return 0.0
 
     def mean_square(self, steps: int) -> float:
-        """Returns the mean square of the rate over a run, where the first rate is 1 and the last 0."""
+        """Returns the mean square of the rate over a run that starts at 1 and ends at 0."""
         raise NotImplementedError
 
 
@@ -97,7 +97,7 @@ class Cosine(_Falling):
 
 @dataclass(frozen=True)
 class Step(_Falling):
-    """The rate falls by a factor, again and again.
+    """The rate falls by a factor every few steps.
 
     Attributes:
         decay: factor by which schedule `Step` lowers the rate, 0..1.
@@ -119,7 +119,7 @@ class Step(_Falling):
         object.__setattr__(self, "every", check_integer("every", self.every, 1, 2**31))
 
     def mean_square(self, steps: int) -> float:
-        """Returns the mean square over whole stages of `every` steps each, and the beginning of another."""
+        """Returns the mean square of the rate over a run that starts at 1."""
         ratio, (stages, rest) = self.decay**2, divmod(steps, self.every)
         whole = stages if ratio == 1 else (1 - ratio**stages) / (1 - ratio)
         return (whole * self.every + rest * ratio**stages) / steps

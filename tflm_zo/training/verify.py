@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The comparison of runtimes that train the same steps, bit by bit."""
+"""The bit-by-bit comparison of runtimes that train the same steps."""
 
 from __future__ import annotations
 

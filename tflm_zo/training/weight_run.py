@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A run of weight perturbation, which does in a runtime whatever the control unit asks for."""
+"""A run of weight perturbation: it executes the requests of the core's control unit in a runtime."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WeightRun(Run):
         total: number of steps.
         inputs: all training samples, one array per input.
         labels: labels of all samples.
-        workers: workers that share the invokes, which this run starts; None: this process does them.
+        workers: workers that run the invokes; this run starts them. None: this process runs them.
 
     Attributes:
         executor: executor of the invokes.
@@ -79,7 +79,7 @@ class WeightRun(Run):
 
     @property
     def step(self) -> int:
-        """Whole steps done."""
+        """Number of complete steps."""
         _, first, done = self._base
         return first + len(done)  # the control unit may be ahead: an interruption before the record counts
 
@@ -87,13 +87,13 @@ class WeightRun(Run):
         return self._costs.until(self.step, int(self._control.settings.samples))
 
     def begin(self) -> None:
-        """Sets the weights that the model starts with."""
+        """Restores the model's initial weights."""
         self._base, self.measurements = (None, 0, []), []
         self._runtime.execute(self._runtime.command(loss=False).restore())
         self.executor.settled()
 
     def resume(self, log: Path) -> int | None:
-        """Sets weights and state to what a log leads to."""
+        """Restores the weights and the state that a log records."""
         replay, mean_square = Replay(self._model), 0
         measurements: list[Measurement] = []
         for part in Log.parts(log, layerwise=False):
@@ -115,7 +115,7 @@ class WeightRun(Run):
         return part.whole_bytes
 
     def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Mean losses of the steps from `first` on that were done before the run was resumed."""
+        """Returns the mean losses of the steps from `first` to the point of resumption."""
         if self._resumed_log is None:
             return np.zeros(0)
         parts = Log.parts(self._resumed_log, layerwise=False)
@@ -137,7 +137,7 @@ class WeightRun(Run):
         return self._writer is not None
 
     def advance(self) -> StepReport:
-        """Does one step and writes it to the log."""
+        """Runs one step and appends it to the log."""
         if self.step == self.total:
             raise ValueError("the run is over")
         for losses in self.executor.invokes():
@@ -150,7 +150,7 @@ class WeightRun(Run):
         return report
 
     def _keep_step(self) -> None:
-        """Makes the step that the control unit has finished one of the run's whole steps."""
+        """Records the step that the control unit has finished."""
         self.executor.end_step()
         if self._writer is not None:
             self._writer.append(partial(StepRecord.write, self._control))
@@ -161,28 +161,30 @@ class WeightRun(Run):
             self._base = weights, self.step, []
 
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last whole step, which `settle` has made the runtime's."""
+        """Evaluates the weights after the last complete step. Call `settle` first."""
         return self.executor.evaluate(data)
 
     def add_measurement(self, measurement: Measurement) -> None:
-        """Writes what was measured of the weights after the last whole step into the log."""
+        """Appends a measurement of the weights after the last complete step to the log."""
         if self._writer is not None:
             self._writer.append(measurement.to_bytes)
         self.measurements.append(measurement)
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Returns the best measurement of a resumed run, and weights and fractions replayed up to it."""
+        """Returns the best measurement in the log of a resumed run, with its weights and fractions; None
+        without one.
+        """
         best = best_of(self.measurements)
         if best is None or self._resumed_log is None:
             return None
         return best, *replay_log(self._model, self._resumed_log, best.step)
 
     def settle(self) -> None:
-        """Makes the runtime's weights those after the last whole step."""
+        """Updates the runtime's weights to those after the last complete step."""
         self.executor.settle()
 
     def roll_back(self) -> None:
-        """Goes back to the weights and the log of the last whole step, after an interruption anywhere."""
+        """Restores the weights and the log of the last complete step after an interruption."""
         self.executor.end_step()
         if self._writer is not None:  # the interruption may have come between the log's record and ours
             self._writer.keep(self.step, len(self.measurements))
@@ -190,7 +192,7 @@ class WeightRun(Run):
         self.executor.settled()
 
     def _steps_since(self, seen: int | None) -> Steps:
-        """Returns the steps that lead from the weights after so many steps to those after the last one."""
+        """Returns the steps after number `seen` up to the last one."""
         begin, first, done = self._base
         mean_square = int(self._control.struct.mean_square)
         if seen is not None and seen >= first:
@@ -198,7 +200,9 @@ class WeightRun(Run):
         return Steps(first, done, mean_square, begin)
 
     def _replayed(self) -> tuple[Arrays, Arrays]:
-        """Weights and fractions after the last whole step, computed from what is kept."""
+        """Returns the weights and fractions after the last complete step, replayed from the records in
+        memory.
+        """
         begin, first, done = self._base
         if begin is not None:
             begin = {n: w.copy() for n, w in begin[0].items()}, {n: f.copy() for n, f in begin[1].items()}
@@ -207,13 +211,13 @@ class WeightRun(Run):
         return replay.weights, replay.fractions
 
     def close_log(self) -> None:
-        """Brings the log to the disk and closes it."""
+        """Syncs the log to the disk and closes it."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
 
     def log_bytes(self) -> bytes:
-        """The log up to the last whole step."""
+        """Returns the log up to the last complete step."""
         return self._own_log().whole(self.step, len(self.measurements))
 
     def _own_log(self) -> LogWriter:
@@ -222,7 +226,7 @@ class WeightRun(Run):
         return self._writer
 
     def steps_of_copy(self, log: Path) -> int:
-        """Steps that an earlier copy of this run's log leads to."""
+        """Returns the number of steps in an earlier copy of this run's log."""
         measured = 0
         for last in Log.parts(log, layerwise=False):
             steps = last.first_step + len(last.steps)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Processes that do parts of a run, on this machine or on others: Ray's actors."""
+"""Worker processes of a run, on this machine or on others, which Ray starts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ class WorkersError(RuntimeError):
 
 
 class Workers:
-    """A number of processes that have an object each, made by the same function of the same arguments: Ray's
-    actors, which are replaced where they die.
+    """A pool of Ray actors that hold one object each. An actor that dies is replaced.
 
-    Ray places the actors, starts them, hands them what they begin with, and says which ones are dead. Calls
-    go over a connection to each: steps of a few milliseconds would wait as long for a call of Ray's.
+    Ray starts the actors and reports which ones are dead. Calls use a socket to each actor, because a call
+    through Ray takes as long as a short step.
 
     Args:
         count: number of workers, >= 1; None: one for each core of the cluster.
@@ -55,14 +54,14 @@ class Workers:
         return len(self._lines)
 
     def start(self, make: Callable[..., Any], *arguments: Any) -> None:
-        """Gives each worker its object, in the place of one that it has had.
+        """Creates the object of each worker. It replaces an older object.
 
         Args:
-            make: function that makes the object, by name in an importable module.
+            make: function that creates the object; it must be importable by name.
             arguments: its arguments, which are sent once to each machine.
 
         Raises:
-            WorkersError: Ray is not installed, or the cluster does not answer, or has fewer cores than
+            WorkersError: Ray is not installed, the cluster does not answer, or it has fewer cores than
                 workers.
         """
         ray = self._started()
@@ -101,19 +100,18 @@ class Workers:
     def call(
         self, method: str, calls: Sequence[tuple[Any, ...]], anew: Callable[[int], tuple[Any, ...]]
     ) -> list[Any]:
-        """Calls a method of the first workers' objects, all at the same time.
+        """Calls a method on the first `len(calls)` workers in parallel.
 
         Args:
             method: name of the method.
             calls: arguments for each worker.
-            anew: function that returns the arguments for a worker whose predecessor has died, or has been
-                replaced since its last call was interrupted.
+            anew: function that returns the arguments for worker number N after it was replaced.
 
         Returns:
-            What the methods return, in order.
+            The results in the order of `calls`.
 
         Raises:
-            WorkersError: workers keep dying, or cannot be connected to.
+            WorkersError: a worker died several times in a row, or does not accept a connection.
         """
         for worker, arguments in enumerate(calls):
             self._lines[worker].send(method, arguments)
@@ -141,7 +139,7 @@ class Workers:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the workers, and the cluster where it was started for them."""
+        """Stops the workers, and the cluster if `start` started it."""
         self._end_lines()
         if self._owns:
             self._ray.shutdown()
@@ -154,16 +152,16 @@ class Workers:
 
 
 class _DeadError(Exception):
-    """A worker is no more."""
+    """A worker has died."""
 
 
 class _Line:
-    """The line to a worker, as this process holds it.
+    """The connection to one worker.
 
     Args:
         ray: Ray's module.
         actor: handle of a new `_Holder`.
-        key: what both ends know, and nobody else does.
+        key: secret that both ends share.
     """
 
     def __init__(self, ray: Any, actor: Any, key: bytes) -> None:
@@ -188,10 +186,10 @@ class _Line:
             ) from error
 
     def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Asks for a call; where the worker is no more, `result` tells of it.
+        """Sends a call. If the worker has died, `result` raises the error.
 
         Raises:
-            WorkersError: the worker is there, but cannot be connected to.
+            WorkersError: the worker runs but does not accept a connection.
         """
         try:
             if self._waits:
@@ -204,11 +202,11 @@ class _Line:
             self._error = error
 
     def result(self) -> Any:
-        """Returns what the call has returned.
+        """Returns the result of the call.
 
         Raises:
-            _DeadError: the worker is no more.
-            Exception: what the call has raised.
+            _DeadError: the worker has died.
+            Exception: the exception that the call raised.
         """
         connection = self._connection
         if self._error is not None or connection is None:
@@ -226,7 +224,7 @@ class _Line:
         return found
 
     def end(self) -> None:
-        """Ends the worker."""
+        """Kills the worker."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.close()
@@ -234,20 +232,20 @@ class _Line:
 
 
 class _Holder:
-    """A worker's process."""
+    """The actor: it holds the object and serves its method calls."""
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
         self._object = make(*arguments)
 
     def listen(self, key: bytes) -> Any:
-        """Returns the address at which this worker waits for the one connection to it."""
+        """Opens a port and returns its address. The worker accepts one connection there."""
         import ray.util
 
         self._listener = Listener((ray.util.get_node_ip_address(), 0), authkey=key)
         return self._listener.address
 
     def serve(self) -> None:
-        """Answers calls, until the connection is closed."""
+        """Serves calls until the connection closes."""
         with (
             self._listener,
             _without_delay(self._listener.accept()) as connection,
@@ -263,7 +261,7 @@ class _Holder:
 
 
 def _without_delay(connection: Connection) -> Connection:
-    """Has messages sent at once, rather than when the one before is acknowledged."""
+    """Disables Nagle's algorithm, so that each message is sent at once."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
