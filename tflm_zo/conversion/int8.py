@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The part of a conversion that does not depend on the converter: data, checks, accuracies, report."""
+"""The common part of `convert` and `quantize`: data, checks, accuracies, report."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> li
 
 
 def _representative_labels(given: Any, data: list[Array], shape: Sequence[int | None]) -> Array:
-    """Returns labels for an output of this shape, which tells two classes where it is one number."""
+    """Returns labels for an output of this shape. An output of one number has two classes."""
     y = as_array(given, "y")
     check_count(y, len(data[0]), "x")
     found = class_labels(y, max(2, int(np.prod([n for n in shape[1:] if n is not None]))))
@@ -160,13 +160,13 @@ class FloatModel(Protocol):
         """Returns the int8 `.tflite`, calibrated on data, [samples, ...] for each input."""
 
     def layer_of(self, tensor: str) -> str:
-        """Returns the name by which people call the layer that computes a tensor."""
+        """Returns the name of the layer that computes a tensor."""
 
     def name_tensors(self, model: Model) -> None:
-        """Gives the tensors of the int8 model their names, and puts inputs and outputs into order."""
+        """Names the tensors of the int8 model, and orders inputs and outputs."""
 
     def statistics(self, model: Model, data: list[Array]) -> Statistics:
-        """Returns the statistics that the int8 model keeps of its channels."""
+        """Returns the statistics of the int8 model's channels."""
 
     def outputs(self, data: list[Array]) -> Array:
         """Returns the first output for each sample."""
@@ -263,7 +263,7 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
 
 
 def _score(values: Array, labels: Array, model: Model) -> float:
-    """Share of right answers; a single output is a probability after LOGISTIC, else a logit."""
+    """Returns the share of correct answers. A single output is a probability after LOGISTIC, else a logit."""
     known = labels >= 0
     rows, labels = values.reshape(len(labels), -1)[known], labels[known]
     if rows.shape[1] > 1:
@@ -275,7 +275,7 @@ def _score(values: Array, labels: Array, model: Model) -> float:
 
 
 def _check_int8(model: Model, place: Callable[[str], str]) -> None:
-    """Raises ConversionError, naming the layer, where an operator of a converted model stays float."""
+    """Raises ConversionError, with the layer's name, if an operator of a converted model stays float."""
     graph = model.subgraphs[0]
     floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
 
@@ -308,8 +308,8 @@ def _check_ports(model: Model) -> None:
 
 
 def _leave_out_unused(model: Model) -> None:
-    """Leaves out what is not worth flash, or would make a difference between two conversions of a model: what
-    rewriting has left over, and the converter's note of itself.
+    """Removes unused buffers and the converter's metadata, which take flash and differ between two
+    conversions.
     """
     model.metadata = [m for m in model.metadata or () if m.name != _NOTE] or None
     used = model.referenced_buffers()
@@ -325,7 +325,7 @@ def _port(tensor: Tensor) -> Port:
 
 
 def _warnings(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
-    """Yields the faults of representative data, [samples, ...] for each input."""
+    """Yields warnings about representative data, [samples, ...] for each input."""
     samples = len(data[0])
     if samples < _FEW:
         plural = "" if samples == 1 else "s"

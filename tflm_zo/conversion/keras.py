@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""From a Keras model to a full-int8 model; TensorFlow is needed once `convert` is called."""
+"""The conversion of a Keras model to a full-int8 model. `convert` needs TensorFlow."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def convert(
 ) -> ConversionResult:
     """Converts a Keras model to int8: weights, activations, inputs and outputs.
 
-    The result is deterministic. A softmax at the end stays an operator of its own, so that a loss can read
-    the logits before it. The model keeps statistics of its channels for `tflm_zo.recalibrate`: those of the
-    representative data, and behind batch normalization those of the training data, which it remembers.
+    The result is deterministic. A softmax at the end remains an operator, so that a loss can read the logits
+    before it. The model keeps statistics of its channels for `tflm_zo.recalibrate`: those of the
+    representative data or, after batch normalization, those of the training data.
 
     Args:
         model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its
@@ -52,17 +52,16 @@ def convert(
             (for several inputs a list or tuple of arrays in the model's order, or a dictionary by their
             names), the path of a ``.npy`` file or of an ``.npz`` file (``x``, or the names of the inputs;
             ``y``: labels), or an iterable of samples or batches, arrays (for several inputs: lists or
-            dictionaries of arrays). A few hundred samples do. Dimensions of size 1 may be missing or too
-            many.
+            dictionaries of arrays). A few hundred samples are enough. Dimensions of size 1 may be missing or
+            added.
         batch: samples per invoke.
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
-        activation_headroom: fraction by which the calibrated ranges of activations are widened, so that a
-            model that drifts in training does not saturate; see ``widen_activations``.
-        classes: number of classes that the first output is to have. More than Keras' model has leave room for
-            classes to be learned later, see ``grow_classes``; accuracies in the report are of Keras' classes.
-        labels: integers [samples], class indices of the representative data, -1 for a sample without one, or
-            one-hot [samples, classes]; for the report's accuracies. In a model with several outputs they are
-            labels of the first one.
+        activation_headroom: fraction by which the calibrated ranges of activations are widened against
+            saturation in training; see ``widen_activations``.
+        classes: number of classes of the first output. A number above that of the Keras model adds classes to
+            learn later, see ``grow_classes``; the report's accuracies are those of the Keras model's classes.
+        labels: class indices of the representative data, integers [samples], -1 for a sample without a label,
+            or one-hot [samples, classes]; for the report's accuracies. They belong to the first output.
 
     Raises:
         ConversionError: TensorFlow is not installed; the model cannot be read or converted, or an operator
@@ -143,7 +142,7 @@ class _KerasModel:
 
 
 def _explain(message: str, layers: KerasNames) -> str | None:
-    """One line from the converter's exception: which operators of which layers TFLite does not have."""
+    """Returns one line about a converter's exception: operators and layers that TFLite does not support."""
     operators = re.search(r"^(?:TF Select|Custom) ops: (.+)$", message, re.MULTILINE)
     if operators is None:
         return None

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Keras models as the converter takes them: read, rebuilt for one sample, and named."""
+"""Keras models for the converter: reading, batch size 1, names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _IN_SCOPE: Final = re.compile(r"zo\.(\d+)\.layer(?:_\d+)*")
 
 
 def all_layers(model: Any) -> list[Any]:
-    """Returns all layers, those of nested models included."""
+    """Returns all layers, including those of nested models."""
     flatten = getattr(model, "_flatten_layers", None)
     return [] if flatten is None else list(flatten(include_self=False, recursive=True))
 
 
 def _paths(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yields the identity of each layer and its name behind those of the models and layers that it is in."""
+    """Yields the identity and the path of each layer: its name after those of the models and layers around
+    it.
+    """
     flatten = getattr(model, "_flatten_layers", None)
     for layer in () if flatten is None else flatten(include_self=False, recursive=False):
         yield id(layer), (*above, layer.name)
@@ -39,12 +41,12 @@ def _paths(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple
 
 
 class KerasNames:
-    """The names that the layers of a Keras model have, for the tensors that TensorFlow makes of them.
+    """Maps the tensors that TensorFlow creates to the names of Keras layers.
 
-    A layer's name is its own, behind those of the models that it is in where another layer has the same.
+    A layer's name is prefixed with those of the models around it if another layer has the same name.
 
     Args:
-        model: Keras model, or a SavedModel as a layer, whose own layers nobody knows.
+        model: Keras model, or a SavedModel as a single layer.
     """
 
     def __init__(self, model: Any) -> None:
@@ -58,7 +60,7 @@ class KerasNames:
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
-        """Calls layers, while TensorFlow converts the model, so that scopes tell them apart."""
+        """Gives each layer its own scope while TensorFlow converts the model."""
         own = [layer.name for layer in self._layers]
         try:
             for i, layer in enumerate(self._layers):
@@ -69,24 +71,24 @@ class KerasNames:
                 layer.name = name
 
     def layer_of(self, tensor: str) -> str | None:
-        """Returns the innermost layer that a tensor comes from; None where its name does not tell."""
+        """Returns the innermost layer that computes a tensor; None if its name does not tell."""
         for part in tensor.split(";"):
             if found := _IN_SCOPE.findall(part):
                 return self._names[int(found[-1])]
         return None
 
     def own(self, text: str) -> str:
-        """Returns a message of TensorFlow's with the layers' own names."""
+        """Replaces scopes in a message of TensorFlow by the layers' names."""
         return _IN_SCOPE.sub(lambda found: self._names[int(found[1])], text)
 
     def shorten(self, tensor: str) -> str:
-        """Returns a tensor's name without the scopes outside the layer, which has its own name."""
+        """Returns a tensor's name without the scopes outside its layer."""
         parts = [re.sub(rf"^.*(?={_IN_SCOPE.pattern})", "", part) for part in tensor.split(";")]
         return self.own(";".join(parts))
 
 
 def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: KerasNames) -> None:
-    """Puts inputs and outputs in the order of the Keras model; names lose the converter's scopes."""
+    """Orders inputs and outputs as in the Keras model, and removes the converter's scopes from names."""
     graph = model.subgraphs[0]
     signature = next((s for s in model.signatures or () if s.subgraph is graph), None)
     names: dict[Tensor, str] = {}
@@ -141,7 +143,7 @@ def tensorflow_and_keras() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Swallows warnings and what TensorFlow's C++ and Python code print, on the file descriptors."""
+    """Discards warnings and the output of TensorFlow's C++ and Python code, on the file descriptors."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -180,7 +182,7 @@ class FixedModel:
 
 
 def load_keras(keras: Any, model: Any) -> Any:
-    """Reads a Keras model, or a SavedModel as a layer; a model object is returned as it is.
+    """Reads a Keras model, or a SavedModel as a layer. Returns a model object unchanged.
 
     Raises:
         ConversionError: the file cannot be read as a model; the message says why.
@@ -220,7 +222,7 @@ def _why_unreadable(error: Exception) -> str:
 
 def _saved_model_layer(keras: Any, path: Path) -> Any:
     class SavedModel(keras.layers.TFSMLayer):  # type: ignore[misc]
-        """Calls the signature by the names of its inputs, in the order of the alphabet."""
+        """Calls the signature with its inputs in alphabetical order."""
 
         def call(self, inputs: Any) -> Any:
             values = inputs if isinstance(inputs, list) else [inputs]
@@ -232,12 +234,12 @@ def _saved_model_layer(keras: Any, path: Path) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's message, its type where it has none."""
+    """Returns the first line of an error's message, or its type if it has no message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
-    """Builds a model of batch size 1 around what `load_keras` returned.
+    """Builds a model of batch size 1 around the result of `load_keras`.
 
     Raises:
         ConversionError: the model has inputs or layers that have no int8 form.

@@ -1,6 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""From a float32 .tflite to a full-int8 model, by ai-edge-quantizer, which is needed once `quantize` is
-called.
+"""The quantization of a float32 .tflite to a full-int8 model. `quantize` needs ai-edge-quantizer.
 
 Such files come from PyTorch (litert-torch), ONNX (onnx2tf) and TensorFlow's own converter.
 """
@@ -41,24 +40,23 @@ def quantize(
 ) -> ConversionResult:
     """Quantizes a float32 model to int8: weights, activations, inputs and outputs.
 
-    ai-edge-quantizer does it, by its static recipe (`static_wi8_ai8`). The model keeps statistics of its
-    channels for `tflm_zo.recalibrate`, those of the representative data.
+    It uses ai-edge-quantizer's static recipe (`static_wi8_ai8`). The model keeps statistics of its channels
+    on the representative data for `tflm_zo.recalibrate`.
 
     Args:
         model: a float32 model with one subgraph, its path or its bytes; it is not changed.
-        representative: typical inputs, which calibrate the ranges of activations, as `convert` takes them;
-            inputs are called what the model's signature calls them.
+        representative: typical inputs, which calibrate the ranges of activations, as for `convert`. Inputs
+            have the names of the model's signature.
         batch: samples per invoke.
         per_channel_dense: quantize dense layers per output channel; False: per tensor.
         activation_headroom: fraction by which the calibrated ranges of activations are widened, see
             ``widen_activations``.
-        classes: number of classes that the first output is to have, see ``grow_classes``.
-        labels: class indices of the representative data, as `convert` takes them; for the report's
-            accuracies.
+        classes: number of classes of the first output, see ``grow_classes``.
+        labels: class indices of the representative data, as for `convert`; for the report's accuracies.
 
     Raises:
-        ConversionError: ai-edge-quantizer is not installed; the model is no float32 model, has sizes that may
-            change, or an operator that stays float (the message names it).
+        ConversionError: ai-edge-quantizer is not installed; the model is no float32 model, has variable
+            sizes, or has an operator that stays float (the message names it).
         DataError: the data or the labels do not fit the model.
         OSError: a file cannot be read.
 
@@ -119,7 +117,7 @@ class _FloatTflite:
         return shown_name(tensor)
 
     def name_tensors(self, model: Model) -> None:
-        """Calls inputs and outputs by the names of the signature, as callers that feed the model do."""
+        """Names inputs and outputs as in the signature."""
         (graph,) = model.subgraphs
         taken = {t.name for t in graph.all_tensors()}
         for signature in model.signatures or ():
@@ -172,7 +170,7 @@ def _modules() -> Any:
 
 
 def _fixed(model: Model) -> Model:
-    """Returns a float model for one sample, in which every size is fixed and known."""
+    """Returns the float model with batch size 1 and fixed shapes."""
     if len(model.subgraphs) != 1:
         raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
     graph = model.subgraphs[0]
@@ -200,8 +198,8 @@ def _fixed(model: Model) -> Model:
 
 
 def _fold_shapes(graph: Subgraph) -> None:
-    """Makes shapes constant that a RESHAPE reads and the graph computes from the batch, and leaves out what
-    computes them: it would stay no int8.
+    """Replaces computed shapes of RESHAPE by constants, and removes the operators that compute them, which
+    have no int8 form.
     """
     for op in graph.operators:
         shape = op.input(1)
@@ -221,7 +219,7 @@ def _fold_shapes(graph: Subgraph) -> None:
 
 
 def _signature(model: Model) -> Signature:
-    """Returns the model's signature; one of the tensors' names where it has none."""
+    """Returns the model's signature, or one of the tensors' names if it has none."""
     (graph,) = model.subgraphs
     own = [s for s in model.signatures or () if {t for _, t in s.inputs} == set(graph.inputs)]
     if own:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Statistics of a converted model's channels on the data that the Keras model was trained on."""
+"""Statistics of a converted model's channels on the training data, derived from batch normalization."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _AT_ONCE: Final = 128
 
 
 def remembering_layers(keras: Any, source: Any) -> list[Any]:
-    """Returns the batch norms of a Keras model that know the data that the layers behind them learned on.
+    """Returns the batch norms of a Keras model whose statistics are those of its training data.
 
-    One that was never trained does not, nor does one that kept its statistics while the model was trained:
-    frozen, or in a part that was called with ``training=False``, as is usual where a model is fine-tuned.
+    It excludes batch norms that were never trained or did not follow the training: frozen ones, and those of
+    a part that was called with ``training=False``, as in fine-tuning.
     """
     kept = {id(layer) for layer in _called_for_inference(source)}
     found = []
@@ -38,7 +38,7 @@ def remembering_layers(keras: Any, source: Any) -> list[Any]:
 
 
 def _called_for_inference(model: Any) -> Iterator[Any]:
-    """Returns the layers of a functional model that it calls with ``training=False``, and those in them."""
+    """Returns the layers that a functional model calls with ``training=False``, nested layers included."""
     graph = getattr(model, "_functional", None) or model  # that of a Sequential model
     for node in (n for nodes in getattr(graph, "_nodes_by_depth", {}).values() for n in nodes):
         if node.arguments.kwargs.get("training") is False:
@@ -49,13 +49,14 @@ def _called_for_inference(model: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def normalized_by(layers: Sequence[Any], fixed: FixedModel, data: list[Array]) -> Iterator[None]:
-    """Changes the statistics of batch norms so that data leave them as the training data did.
+    """Changes the statistics of batch norms so that their outputs on `data` have the mean and deviation of
+    the training data.
 
-    Each channel behind a batch norm then has the mean and the deviation that it had in training, those of
-    beta and gamma. One pass does it, in which each layer is measured behind the changed ones.
+    These are beta and gamma. One pass measures each layer after the changed ones.
 
     Args:
-        layers: batch norms of the model, see `remembering_layers`. They get their own statistics back.
+        layers: batch norms of the model, see `remembering_layers`. Their own statistics are restored at the
+            end.
         fixed: the model.
         data: samples, [samples, ...] for each input.
     """
@@ -88,7 +89,7 @@ def _assign(layer: Any, mean: Array, variance: Array) -> None:
 def _measured(
     layer: Any, trained: tuple[Array, Array], seen: list[tuple[Array, Array]]
 ) -> Callable[..., Any]:
-    """Returns the layer's call with the statistics that suit its inputs, which are appended to `seen`."""
+    """Returns the layer's call with statistics of its inputs, which it appends to `seen`."""
     call = layer.call
 
     def measured(inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
@@ -102,9 +103,9 @@ def _measured(
 
 
 def _variance(now: Array, trained: Array, epsilon: float) -> Array:
-    """Returns the variance that takes `now` to where `trained` took itself, epsilon and all.
+    """Returns the variance that normalizes `now` as `trained` normalized the training data, epsilon included.
 
-    A channel that is constant, now or then, keeps its variance.
+    A constant channel keeps its variance.
     """
     alive = (now > 0) & (trained > 0)
     return np.where(alive, now * (1 + epsilon / np.where(alive, trained, 1)) - epsilon, trained)
@@ -113,22 +114,22 @@ def _variance(now: Array, trained: Array, epsilon: float) -> Array:
 def training_statistics(
     tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]
 ) -> Statistics | None:
-    """Returns statistics as they are on the training data, as far as batch norm remembers them.
+    """Returns the channels' statistics on the training data, as far as batch norm keeps them.
 
-    Representative data are few, and may differ from the training data: another camera, another compression.
-    Behind a batch norm each channel had a mean and a deviation in training that the model itself tells, so
-    it is given representative data that have been led back to these, layer after layer. What such data put
-    out, as the float model computes it, is counted in the levels of the int8 model.
+    Representative data are few, and may differ from the training data (another camera, another compression).
+    Batch norms keep the mean and deviation of each channel in training. So the float model runs on
+    representative data with batch norms adjusted layer by layer, and the statistics of its outputs are
+    expressed in the levels of the int8 model.
 
     Args:
         tf: TensorFlow.
         keras: Keras.
         fixed: the Keras model.
-        model: the plain int8 model that was made of it, of the same layers in the same order.
+        model: the plain int8 model of it, with the same layers in the same order.
         data: representative data, [samples, ...] for each input, at least 2 samples.
 
     Returns:
-        None where there is no batch norm that remembers anything, or this model cannot be treated so.
+        None if no batch norm has statistics of the training data, or the layers of both models do not match.
 
     Raises:
         ConversionError: the model cannot be recalibrated.
@@ -151,7 +152,7 @@ def training_statistics(
 
 
 def _as_floats(tf: Any, fixed: FixedModel) -> bytes:
-    """Returns the model as a float `.tflite`; as one function it converts in a fraction of a model's time."""
+    """Converts the model to a float `.tflite`, as one function, which is faster than as a model."""
     run = tf.function(lambda *x: fixed.model(list(x) if len(x) > 1 else x[0], training=False))
     inputs = [tf.TensorSpec(t.shape, t.dtype, name=f"input_{i}") for i, t in enumerate(fixed.inputs)]
     function = run.get_concrete_function(*inputs)
@@ -159,10 +160,10 @@ def _as_floats(tf: Any, fixed: FixedModel) -> bytes:
 
 
 def _counterparts(layers: list[Operator], found: list[Operator]) -> dict[Operator, Operator] | None:
-    """Returns the layers of the float model by those of the int8 model; None where they do not fit.
+    """Matches the layers of the float model and the int8 model; returns None if they do not match.
 
-    Layers of the same name belong together, and the others in their order: the model's outputs, which have
-    names of their own, and all of them where the int8 model was converted elsewhere.
+    Layers are matched by name and, if the names differ, by order: the model's outputs have other names, and
+    so do all layers of a model that was converted elsewhere.
     """
     common = {_origin(op) for op in layers} & {_origin(op) for op in found}
 
@@ -175,7 +176,7 @@ def _counterparts(layers: list[Operator], found: list[Operator]) -> dict[Operato
 
 
 def _origin(layer: Operator) -> str:
-    """Returns what the output is named by first; of what is fused into it int8 models name more."""
+    """Returns the first part of an output's name. Int8 models add the names of fused operators."""
     return layer.outputs[0].name.split(";")[0]
 
 
@@ -185,7 +186,7 @@ def _kind(layer: Operator) -> tuple[Any, ...]:
 
 
 def _levels(floating: Model, found: list[Operator], layers: list[Operator], data: list[Array]) -> list[Array]:
-    """Returns outputs of layers of a float model in the levels of an int8 model's, [samples, ...] each."""
+    """Returns the outputs of a float model's layers in the levels of the int8 model, [samples, ...] each."""
     from ai_edge_litert.interpreter import Interpreter
 
     graph = floating.subgraphs[0]

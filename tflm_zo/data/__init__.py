@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Data: what people have, files, arrays, lists and dictionaries, becomes what a model takes.
+"""Data: prepares files, arrays, lists and dictionaries of samples for a model.
 
 data = prepare(runtime, "digits.npz")  # or arrays: prepare(runtime, x, y)
 trainer.fit(data)

@@ -70,8 +70,8 @@ class Inputs:
         return self._metadata.batch
 
     def input_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Returns shape, dtype, scale and zero point of an original input; for a floating-point input the
-        scale and zero point that the model quantizes it with (scale 0: it does not).
+        """Returns shape, dtype, scale and zero point of an original input. For a floating-point input, scale
+        and zero point are those of the model's own quantization (scale 0: none).
         """
         if index not in self._input_details:
             raise ValueError(f"the model has no input {index}")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Real values and the levels that a model's inputs, targets and outputs have for them."""
+"""Conversion between real values and the levels of a model's inputs, targets and outputs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
 
 
 class DataWarning(UserWarning):
-    """The data can be used, but are probably not what the model was trained on."""
+    """The data can be used, but probably differ from the model's training data."""
 
 
 def quantize(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> NDArray[Any]:
-    """Returns samples as a model's input reads them.
+    """Quantizes samples for a model's input.
 
     Args:
-        x: samples: levels of the input's own type, which are returned as they are, floating point in the
-            units that the model was trained on, or uint8 pixels, which `real_samples` reads.
+        x: samples: levels of the input's own type, which are returned unchanged; floating point in the units
+            of the training data; or uint8 pixels, see `real_samples`.
         scale: scale of the model's input, real value = scale * (level - zero_point); for a floating-point
-            input the scale that the model quantizes it with, 0 where that is not known.
-        zero_point: zero point that belongs to `scale`.
-        dtype: type of the model's input: int8, uint8, or floating point if the model quantizes by itself.
+            input the scale of the model's own quantization, 0 if that is not known.
+        zero_point: zero point of the input.
+        dtype: type of the model's input: int8, uint8, or floating point if the model quantizes it.
         name: name of the samples in messages.
 
     Raises:
-        DataError: the samples' type cannot be fed, or the input does not tell the unit of pixels.
+        DataError: samples of this type cannot be used, or the unit of pixels is not known.
     """
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
@@ -64,9 +64,9 @@ def quantize(
 def real_samples(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> NDArray[Any]:
-    """Returns the real values that samples stand for. It has the arguments and errors of `quantize`.
+    """Returns the real values of samples. For arguments and errors see `quantize`.
 
-    Pixels (uint8) are values of 0..255 where the model covers that range, and are divided by 255 where it
+    Pixels (uint8) keep their values 0..255 if the input covers that range, and are divided by 255 if it
     covers 0..1.
     """
     dtype = np.dtype(dtype)
@@ -99,7 +99,7 @@ def real_samples(
 
 
 def _bounds(scale: float, zero_point: int, dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Returns the least and largest real value of an input; one of floating point is quantized to int8."""
+    """Returns the smallest and largest real value of an input; of int8 for a floating-point input."""
     levels = np.iinfo(np.uint8 if dtype == np.uint8 else np.int8)
     return (levels.min - zero_point) * scale, (levels.max - zero_point) * scale
 
@@ -133,7 +133,7 @@ def to_real(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[Any]:
 def warn_implausible(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> None:
-    """Warns (`DataWarning`) of samples whose range does not fit the input; it has `quantize`'s arguments."""
+    """Warns (`DataWarning`) if the range of samples does not fit the input. For arguments see `quantize`."""
     dtype = np.dtype(dtype)
     smallest, largest = float(x.min()), float(x.max())
     if x.dtype == dtype and dtype.kind in "iu":

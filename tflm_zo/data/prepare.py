@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The preparation of samples and labels, as people have them, for a ZO model."""
+"""The preparation of samples and labels for a ZO model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Samples and labels as a model takes them; its length is the number of samples.
+    """Prepared samples and labels. The length is the number of samples.
 
     Attributes:
         inputs: an array [samples, ...] for each input, of the input's shape and type.
@@ -79,18 +79,18 @@ Labels = ArrayLike | os.PathLike[str]
 
 
 def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
-    """Returns samples and labels as a model takes them.
+    """Prepares samples and labels for a model.
 
     Args:
         model: a ZO model with a loss.
-        x: samples; a `Data`, which this function returns, is returned as it is.
+        x: samples; a `Data` is returned unchanged.
         y: labels; None takes the labels of the file or dictionary. Cross-entropy: class numbers [samples], or
             one-hot [samples, classes]. Binary cross-entropy: 0 and 1 [samples, outputs]. In both, -1 stands
-            for no label. Mean squared error: targets shaped like the output, of the types that samples have;
-            the samples of a model with one input are its targets where none are given (an autoencoder).
+            for no label. Mean squared error: targets in the shape of the output and of the types of samples;
+            without targets, the samples of a model with one input are the targets (an autoencoder).
 
     Raises:
-        DataError: the data cannot be used; the message names the array and says what was expected.
+        DataError: the data cannot be used; the message names the array and the constraint.
 
     Warns:
         DataWarning: the range of the samples does not fit the model's.
@@ -117,7 +117,7 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
 
 
 def prepare_samples(model: Inputs, x: Samples) -> list[NDArray[Any]]:
-    """Returns the samples alone, an array for each input, as `prepare` prepares them."""
+    """Prepares samples without labels: an array for each input, see `prepare`."""
     if isinstance(x, Data):
         return list(x.inputs)
     with naming(x):
@@ -158,10 +158,10 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
 
 
 def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
-    """Returns the samples of one input as the model takes them; see `prepare`.
+    """Prepares the samples of one input; see `prepare`.
 
     Args:
-        x: samples, [samples, ...], as `prepare` takes them.
+        x: samples, [samples, ...], as for `prepare`.
         details: shape and quantization of the input.
         name: name of the samples in messages.
 
@@ -175,10 +175,10 @@ def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
 
 
 def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]:
-    """Returns labels or targets as a model takes them; see `prepare`.
+    """Prepares labels or targets; see `prepare`.
 
     Args:
-        y: labels, [samples, ...], as `prepare` takes them.
+        y: labels, [samples, ...], as for `prepare`.
         loss: the model's loss.
         details: shape and quantization of the model's input for labels.
 
@@ -202,7 +202,7 @@ def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]
 
 
 def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
-    """Returns a bool for each sample, [samples]: whether it has a label, and so counts.
+    """Returns whether each sample has a label, bool [samples].
 
     Args:
         labels: labels, as `prepare_labels` returns them.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""From sensor samples to what a network sees."""
+"""Features: the inputs of a network from sensor samples."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Data as people have them, files, arrays, lists and dictionaries, as one array for each input of a model.
+"""Data of users (files, arrays, lists, dictionaries) as one array for each input of a model.
 
-Every way into the package that takes data goes through `gather`, so all of them take and refuse the same.
+All functions of the package that accept data use `gather`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _UNREADABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Gathered:
-    """Arrays that `gather` has found.
+    """The result of `gather`.
 
     Attributes:
         inputs: array [samples, ...] of each input, in its shape.
         names: name of each array in messages.
         y: array `y` of a file or dictionary that has one, else None.
-        there: names of all arrays of a file or dictionary.
+        there: names of all arrays in the file or dictionary.
     """
 
     inputs: list[Array]
@@ -50,10 +50,10 @@ class Gathered:
 
 @contextlib.contextmanager
 def naming(source: object) -> Iterator[None]:
-    """Puts the name of the file before the messages of errors in data that are read from it.
+    """Adds the file's name to the messages of errors in its data.
 
     Args:
-        source: path of a file; anything else leaves errors as they are.
+        source: path of a file; other values change no message.
     """
     try:
         yield
@@ -67,14 +67,14 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Returns the arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file.
 
     Raises:
-        DataError: the file cannot be read, or holds something else than arrays of numbers.
+        DataError: the file cannot be read, or does not hold arrays of numbers.
     """
     with naming(path):
         return _read(path)
 
 
 def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> dict[str, Array]:
-    """Reads arrays of a file; those that are not used may be anything, since only their names count."""
+    """Reads arrays of a file. Of unused arrays only the names are read."""
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -98,7 +98,7 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
 
 
 def read_labels(source: Any) -> Any:
-    """Returns labels as they are, or the labels of a file.
+    """Reads the labels of a file; returns other labels unchanged.
 
     Args:
         source: labels; or the path of an ``.npy`` file of them, or of an ``.npz`` file with ``y``.
@@ -121,11 +121,11 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
     """Returns the samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
 
     Args:
-        source: an array or list of samples for a model with one input; for one with several a list or tuple
-            of those in their order; or a dictionary or the path of an ``.npz`` file, with arrays called like
-            the inputs, or ``x`` (for several inputs ``x0``, ``x1``, …), and ``y`` for labels; or the path of
-            an ``.npy`` file with the samples of the one input.
-        shapes: shape of one sample by the input's name. Dimensions of size 1 may be missing or too many.
+        source: an array or list of samples for a model with one input; a list or tuple of them for several
+            inputs; a dictionary or the path of an ``.npz`` file with arrays named like the inputs, or ``x``
+            (for several inputs ``x0``, ``x1``, …), and ``y`` for labels; or the path of an ``.npy`` file with
+            the samples of a single input.
+        shapes: shape of one sample by the input's name. Dimensions of size 1 may be missing or added.
 
     Raises:
         DataError: the file cannot be read; an array is missing, has no numbers, is empty or not finite, or
@@ -167,7 +167,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
-    """Returns the names by which a file or dictionary calls a model's inputs.
+    """Returns the names of a model's inputs in a file or dictionary.
 
     Raises:
         DataError: the file or dictionary does not have all inputs.
@@ -186,7 +186,7 @@ def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
 
 
 def _renamed(source: Mapping[str, Any]) -> str:
-    """Returns how one names the arrays of a part of a data set, such as x_train, as they are looked for."""
+    """Returns advice to rename arrays such as x_train, or ""."""
     part = next((str(key) for key in source if str(key).lower().startswith(("x_", "x-"))), None)
     if part is None:
         return ""
@@ -196,7 +196,7 @@ def _renamed(source: Mapping[str, Any]) -> str:
 
 
 def _only(source: Any, shape: tuple[int, ...]) -> Any:
-    """Returns the samples of a single input, which may be in a list or tuple as several inputs' are."""
+    """Returns the samples of a single input, which may be in a list or tuple of one element."""
     if isinstance(source, list | tuple) and len(source) == 1:
         with contextlib.suppress(DataError):
             return in_shape(as_array(source[0], "x"), shape, "x")
@@ -204,7 +204,7 @@ def _only(source: Any, shape: tuple[int, ...]) -> Any:
 
 
 def as_array(value: Any, name: str) -> Array:
-    """Returns an array of numbers, one or more for each sample.
+    """Returns the value as an array of numbers, one or more for each sample.
 
     Raises:
         DataError: the value is no array of numbers, has no samples, is masked, or is not finite.
@@ -222,7 +222,7 @@ def as_array(value: Any, name: str) -> Array:
 
 
 def _numbers_of(array: Array, name: str) -> str:
-    """Returns how one makes numbers of an array of something else, where one can."""
+    """Returns advice to convert an array of another type to numbers, or ""."""
     if array.dtype.kind in "US":
         return f"; np.unique({name}, return_inverse=True)[1] numbers the names of classes"
     if array.dtype.kind == "O" and array.ndim:
@@ -231,7 +231,7 @@ def _numbers_of(array: Array, name: str) -> str:
 
 
 def unmasked(value: Any, name: str) -> Array:
-    """Returns an array of anything, which keeps no mask.
+    """Returns the value as an array without a mask.
 
     Raises:
         DataError: values are masked, or samples differ in shape.
@@ -247,7 +247,7 @@ def unmasked(value: Any, name: str) -> Array:
 
 
 def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
-    """Returns samples in the shape of a model's input.
+    """Reshapes samples to a model's input.
 
     Args:
         array: samples, [samples, ...], in which dimensions of size 1 may be missing or extra.
@@ -271,7 +271,7 @@ def sizes(shape: Sequence[int]) -> list[int]:
 
 
 def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
-    """Returns labels that name one class a sample, int32 [samples].
+    """Returns class labels, one per sample, int32 [samples].
 
     Args:
         y: integers [samples], -1 for a sample without a label; or one-hot [samples, classes].
@@ -292,7 +292,7 @@ def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
 
 
 def _first_column(y: Array, classes: int) -> str:
-    """Returns which column has the labels in a table of labels and more, as Edge Impulse exports them."""
+    """Returns advice for a table with labels in its first column, as Edge Impulse exports it, or ""."""
     if y.ndim != 2 or y.dtype.kind not in "iu" or y.shape[1] < 2:
         return ""
     first, label = y[:, 0], "y[:, 0]"
@@ -326,6 +326,6 @@ def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArra
 
 
 def check_count(y: Array, samples: int, name: str) -> None:
-    """Raises DataError where there are not as many labels as samples."""
+    """Raises DataError if the numbers of labels and samples differ."""
     if len(y) != samples:
         raise DataError(f"{name} has {samples} samples, y has {len(y)} labels")

@@ -19,14 +19,14 @@ Shown = Callable[[str, object, bool], str]
 
 
 class OneLineError(ValueError):
-    """A value cannot be used; the message is one line, whatever it quotes."""
+    """A value cannot be used. The message is always one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class DataError(OneLineError):
-    """Samples or labels cannot be used; the message is one line that names the array and says why."""
+    """Samples or labels cannot be used. The message, one line, names the array and the reason."""
 
 
 class SettingsError(OneLineError):
@@ -58,7 +58,7 @@ class SettingsError(OneLineError):
         super().__init__(self.told(_in_python))
 
     def told(self, shown: Shown, written: Callable[[object], str] = repr) -> str:
-        """Returns the message, with names and values of settings as two functions write them."""
+        """Returns the message. Two functions format names and values of settings."""
         received = "" if self.got is ... else f" Received: {written(self.got)}."
         changes = [shown(name, value, False) for name, value in self.give.items()]
         changes += [shown(name, value, True) for name, value in self.inject.items()]
@@ -75,12 +75,12 @@ class SettingsError(OneLineError):
 
 
 class ExistsError(FileExistsError):
-    """A file or folder exists that would have to be replaced.
+    """A file or folder exists and may not be replaced.
 
     Attributes:
         path: path of the file.
         reason: reason why it is not replaced.
-        switches: arguments of the call that is refused, which can be True to go on.
+        switches: arguments of the refused call that allow the replacement.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ExistsError(FileExistsError):
         super().__init__(self.told(_in_python))
 
     def told(self, shown: Shown) -> str:
-        """Returns the message, with names of arguments as a function writes them."""
+        """Returns the message. A function formats names of arguments."""
         switches = " or ".join(shown(name, True, False) for name in self.switches)
         return f"{self.path} {self.reason}. Choose another name, or use {switches}."
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Files that appear under their names whole or not at all, whatever ends the program that writes them.
+"""Atomic writing of files: a killed program leaves no partial file.
 
-Everything that the package writes goes through this module: models, logs, reports, firmware.
+All files of the package (models, logs, reports, firmware) are written by this module.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def _in_use(path: str | os.PathLike[str]) -> FileInUseError:
 
 @contextlib.contextmanager
 def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Claims the name of a file that is only written later, so that nobody else begins what would end there.
+    """Reserves the name of a file that is written later, so that no other program starts to write it.
 
-    The claim is a lock in the folder of temporary files, named after the real path. It ends with the program,
-    however that ends.
+    The reservation is a lock in the folder of temporary files, named after the real path. It ends with the
+    program.
 
     Raises:
-        FileInUseError: another process has claimed the name.
+        FileInUseError: another process has reserved the name.
     """
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
     try:
@@ -77,12 +77,12 @@ def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def hidden_name(path: Path) -> Path:
-    """A name beside a file or folder, for what is going to be it; see `remove_stale`."""
+    """Returns a temporary name in the folder of a file; see `remove_stale`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 def remove_stale(path: Path) -> None:
-    """Removes what has hidden names of a path and is locked by nobody: a killed program has left it."""
+    """Removes unlocked temporary files of a path, which a killed program has left."""
     prefix, end = f".{path.name}.", ".part"
     with contextlib.suppress(OSError):
         for name in os.listdir(path.parent):
@@ -100,7 +100,7 @@ def remove_stale(path: Path) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Locks what a descriptor stands for until it is closed, where the system has such locks.
+    """Locks the file of a descriptor until it is closed (advisory, where the system has such locks).
 
     Returns:
         True if the file is locked now; False if another process has locked it.
@@ -116,12 +116,12 @@ def lock(descriptor: int) -> bool:
 
 
 class NewFile:
-    """A file that is written under a hidden name before it has its own.
+    """A file that is written under a temporary name and then published.
 
-    What a killed program has left of it goes with the next file of that name.
+    The next file of the same name removes the temporary file that a killed program left.
 
     Attributes:
-        file: open for reading and writing, and locked, see `lock_file`; it stays open when it has its name.
+        file: the open file, for reading and writing, locked (see `lock_file`); it stays open after `publish`.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -135,15 +135,15 @@ class NewFile:
         lock(self.file.fileno())
 
     def publish(self, *, replace: bool) -> None:
-        """Brings the file to the disk and gives it its name.
+        """Syncs the file to the disk and renames it to its path.
 
         Args:
-            replace: True if it may take that of another file.
+            replace: True to replace an existing file.
 
         Raises:
-            FileExistsError: a file has the name, and may not be replaced.
-            FileInUseError: another run is writing the file that has the name.
-            OSError: the file cannot get its name, e.g. because the disk is full; `discard` it.
+            FileExistsError: the file exists, and `replace` is not set.
+            FileInUseError: another run is writing the existing file.
+            OSError: the file cannot be renamed, e.g. because the disk is full; call `discard`.
         """
         os.fsync(self.file.fileno())
         with contextlib.ExitStack() as stack:
@@ -155,7 +155,7 @@ class NewFile:
             self._is_hidden = False
 
     def discard(self) -> None:
-        """Closes the file, and removes it where it has no name of its own yet."""
+        """Closes the file, and removes it if it is not published."""
         self.file.close()
         if self._is_hidden:
             self._hidden.unlink(missing_ok=True)
@@ -163,10 +163,10 @@ class NewFile:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[NewFile]:
-    """A file that is being made; after an error nothing is left of it.
+    """Creates a `NewFile`; an error in the block discards it.
 
     Raises:
-        OSError: the file cannot be written; the error names its path, not the hidden one.
+        OSError: the file cannot be written; the error names its path, not the temporary one.
     """
     new = None
     try:
@@ -185,11 +185,11 @@ def _exists(path: Path) -> FileExistsError:
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Raises OSError where a file could not be written: called before the work begins.
+    """Raises OSError if a file cannot be written. Call it before the work begins.
 
     Args:
         path: path of the file, or None for no file.
-        force: True if it may replace another file.
+        force: True to replace an existing file.
 
     Raises:
         FileExistsError: the file exists, and ``force`` is not set.
@@ -212,11 +212,11 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
 
 def write_output(path: Path, data: bytes, *, force: bool) -> Path:
-    """Writes a file, whole or not at all, and returns its path.
+    """Writes a file atomically, and returns its path.
 
     Raises:
-        OSError: the file cannot be written, for a reason of `check_output` or because, e.g., the disk is
-            full. An older file is then as it was.
+        OSError: the file cannot be written, for a reason of `check_output` or, e.g., because the disk is
+            full. An older file is unchanged.
     """
     check_output(path, force=force)
     try:

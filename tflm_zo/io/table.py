@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Tables for people, and the console that they are printed on."""
+"""Tables on the console."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH: Final = 140
 
 
 def table_console() -> Console:
-    """A console on stdout; where that is no terminal, wide enough for tables."""
+    """Returns a console on stdout, which is wide enough for tables if stdout is no terminal."""
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal and not console.is_jupyter:
         console.width = _WIDTH
@@ -27,7 +27,7 @@ def table_console() -> Console:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table of rich: numbers right-aligned with thousands separators, text as it is."""
+    """Returns a table of rich: numbers right-aligned with thousands separators, text unchanged."""
     result = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[i], int | float) for row in rows)

@@ -76,8 +76,8 @@ def ds_cnn(
         filters: filters of every convolution.
         blocks: number of depthwise-separable blocks.
         stride: stride of the first convolution, over frames and bands.
-        embedding: filters of the last pointwise convolution, whose averages over the image are all that the
-            dense layer sees; None: as many as of the others.
+        embedding: filters of the last pointwise convolution, which feeds the dense layer through the pooling;
+            None: `filters`.
     """
     from keras import Input, Model, layers
 
@@ -110,7 +110,7 @@ def mobilenet_v1(
 ) -> Any:
     """MLPerf Tiny's visual wake words: 208,112 weights for 96 x 96 x 3, 2 classes and a width of 0.25.
 
-    Batch norm is folded into the convolutions, without which there are none but the dense layer's biases.
+    Batch norm is folded into the convolutions.
     Sources: github.com/mlcommons/tiny (visual wake words); Howard et al., MobileNets, 2017.
     """
     from keras import Input, Model, layers

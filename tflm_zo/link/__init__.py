@@ -1,7 +1,7 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The link to a device that trains: its log comes home, and runs are sent to it.
+"""The link to a training device: it collects the device's log and sends runs to it.
 
-The device's end is in ``ops/core/link``; over what the bytes go, a serial port, a socket, is pyserial's.
+The device's side is in ``ops/core/link``. pyserial opens the port (a serial device or a socket).
 """
 
 from __future__ import annotations

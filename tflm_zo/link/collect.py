@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Copies the log of a device's run, in pieces, into a file that is always a whole log."""
+"""Collects the log of a device's run piece by piece. The file is a complete log at any time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROUNDS: Final = 25
 
 
 def device_log(link: Link) -> LiveLog | None:
-    """Reads the header of the log that the device's run writes; None where there is no log.
+    """Reads the header of the device's log; None if the device has no log.
 
     Raises:
         LinkError: the device does not answer.
@@ -44,18 +44,18 @@ def device_log(link: Link) -> LiveLog | None:
 
 
 class LogCopy:
-    """A copy of the log, as far as it has come.
+    """The part of the log that has arrived.
 
     Args:
         link: the device.
         log: header of the log.
-        known: what an earlier copy had, perhaps of another run. None of it is believed before the device has
-            said that it has the same.
-        on_bytes: called with an offset and the bytes that have come for it.
-        on_steps: called with the losses of steps that have come, nats.
+        known: bytes of an earlier copy, possibly of another run. They are used only where the device confirms
+            their checksums.
+        on_bytes: called with an offset and the bytes that arrived for it.
+        on_steps: called with the losses of steps that arrived, nats.
 
     Attributes:
-        data: header, slots and whole records.
+        data: header, slots and complete records.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class LogCopy:
 
     @property
     def log(self) -> LiveLog:
-        """What the header says, and how many steps have come."""
+        """The header of the log, and the number of steps that have arrived."""
         return self._log
 
     def _take_known(self) -> None:
-        """Cuts off what is no whole record."""
+        """Removes incomplete records at the end."""
         losses, used = self._log.take(bytes(self.data[self._log.begin :]))
         del self.data[self._log.begin + used :]
         if losses:
@@ -88,10 +88,10 @@ class LogCopy:
         return piece
 
     def grow(self) -> bool:
-        """Brings what the log has behind the copy: the slots of snapshots at first, then records.
+        """Fetches the part of the log that the copy lacks: first the slots of snapshots, then records.
 
         Returns:
-            Whether anything new has come.
+            True if new bytes arrived.
 
         Raises:
             LinkError: the device does not answer.
@@ -120,18 +120,18 @@ class LogCopy:
         return len(self.data) > before
 
     def is_over(self) -> bool:
-        """Whether the log is that of a run that is over."""
+        """Returns whether the run of the log has ended."""
         if self._log.step < self._log.steps:
             return False
         self.settle()
         return self._log.is_over(bytes(self.data))
 
     def settle(self) -> None:
-        """Brings the copy to where it is, byte by byte, what the device's log is at one moment.
+        """Repeats the transfer until the copy equals the device's log at one moment.
 
         Raises:
-            LinkError: the device does not answer, has begun another run, or changes its log faster than the
-                line carries it.
+            LinkError: the device does not answer, has started another run, or changes its log faster than the
+                line transfers it.
         """
         for _ in range(_ROUNDS):
             self.grow()
@@ -145,7 +145,7 @@ class LogCopy:
         )
 
     def _mend(self) -> None:
-        """Brings anew what the device has otherwise."""
+        """Fetches the bytes again that differ from the device's."""
         for at in range(0, len(self.data), _PIECE):
             piece = bytes(self.data[at : at + _PIECE])
             if self._link.has(LOG, at, piece):
@@ -173,21 +173,20 @@ _WRITE: Final = 10.0
 
 
 class Collection:
-    """A log on its way into a file.
+    """The collection of a log into a file.
 
-    Beside the file lies ``FILE.part`` while the log comes: what has come, of which nothing is lost when the
-    program is killed. The file itself is replaced by whole logs alone, each equal to the device's but for the
-    padding of the device's store.
+    ``FILE.part`` holds the bytes that have arrived, so a killed program loses none. The file itself is only
+    replaced by complete logs, which equal the device's log without the padding of its store.
 
     Args:
         link: the device.
         log: header of its log.
         path: path of the file.
-        force: True if the file may be of another run, or have more steps than the device's log.
-        on_steps: called with the losses of steps as they come, nats.
+        force: True to replace a log of another run, or one with more steps than the device's log.
+        on_steps: called with the losses of steps that arrived, nats.
 
     Raises:
-        FileExistsError: the file is none of this run, and ``force`` is not set.
+        FileExistsError: the file does not belong to this run, and ``force`` is not set.
         OSError: a file cannot be read or written.
     """
 
@@ -221,11 +220,11 @@ class Collection:
         self._file.write(data)
 
     def write(self) -> None:
-        """Writes the file: the device's log as it is at one moment. A file that has more steps stays as it is
-        while the device repeats them.
+        """Writes the device's log at one moment to the file. A file with more steps is kept while the device
+        repeats them.
 
         Raises:
-            LinkError: the log does not come, or has fewer steps than the file.
+            LinkError: the device does not send its log, or the log has fewer steps than the file.
             OSError: the file cannot be written.
         """
         self.copy.settle()
@@ -244,7 +243,7 @@ class Collection:
         self._written, self._steps_of_file = data, self.copy.log.step
 
     def close(self) -> None:
-        """Ends; ``FILE.part`` is removed where the file has all of it."""
+        """Closes ``FILE.part`` and removes it if the file has all of it."""
         self._file.close()
         if self._written is not None and len(self._written) >= len(self.copy.data):
             with contextlib.suppress(OSError):
@@ -260,25 +259,25 @@ def collect(
     on_log: Callable[[LiveLog], None] = lambda log: None,
     on_steps: Callable[[list[float]], None] = lambda losses: None,
 ) -> LiveLog:
-    """Brings the log of a device's run into a file.
+    """Collects the log of a device's run into a file.
 
-    A file of the same run, or what a collection that was killed has left, is gone on from: what the device
-    still has is not sent again.
+    If the file holds part of the same run, or an interrupted collection left ``FILE.part``, the collection
+    resumes.
 
     Args:
-        link: the device, which has said `Link.hello`.
+        link: the device, after `Link.hello`.
         path: path of the file.
-        follow: True to wait for the end of the run, and for its beginning where the device has no log.
-        force: True if the file may be of another run, or have more steps than the device's log.
+        follow: True to wait for the end of the run, and for its start if the device has no log yet.
+        force: True to replace a log of another run, or one with more steps than the device's log.
         on_log: called once, with the log before the first record.
-        on_steps: called with the losses of steps as they come, nats.
+        on_steps: called with the losses of steps that arrived, nats.
 
     Returns:
-        The log, as far as it has come.
+        The log so far.
 
     Raises:
-        FileExistsError: the file is none of this run, and ``force`` is not set.
-        KeyboardInterrupt: while following; the file has what had come.
+        FileExistsError: the file does not belong to this run, and ``force`` is not set.
+        KeyboardInterrupt: Ctrl-C ended the collection; the file has all steps that arrived.
         LinkError: the device does not answer, or has no log.
         LogError: the header of its log is damaged, or of another version.
         OSError: a file cannot be read or written.
@@ -312,7 +311,7 @@ def collect(
 
 
 def _content(path: Path, unit: int) -> bytes | None:
-    """A file as a store that programs so many bytes at once has it."""
+    """Returns a file's content, padded to the programming unit of a store."""
     try:
         return padded(path.read_bytes(), unit)
     except FileNotFoundError:
@@ -320,7 +319,7 @@ def _content(path: Path, unit: int) -> bytes | None:
 
 
 def _steps(data: bytes, log: LiveLog) -> int:
-    """Whole steps that a file of this run has."""
+    """Returns the number of complete steps in a file of this run."""
     own = LiveLog(log.header, "the file")
     own.take(data[own.begin :])
     return own.step

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A run is sent to a device, which switches over to it and can go back."""
+"""The deployment of a run to a device, which activates it and can revert."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent to a device.
+    """The data to send to a device.
 
     Attributes:
-        kind: WEIGHTS, with which a run begins, or LOG, from whose end the run goes on.
+        kind: WEIGHTS, from which a run starts, or LOG, from whose end a run resumes.
         data: the bytes.
     """
 
@@ -43,23 +43,23 @@ class Load:
     data: bytes
 
     def stored(self, unit: int) -> Load:
-        """As a store that programs so many bytes at once takes it."""
+        """Returns the data, padded to the programming unit of the store."""
         return Load(self.kind, padded(self.data, unit)) if self.kind == PlaceKind.LOG else self
 
     @property
     def place(self) -> Place:
-        """What the place is to have."""
+        """Returns the state of the place after the transfer."""
         return Place(self.kind, len(self.data), fnv1a(self.data))
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What was done.
+    """The result of `deploy`.
 
     Attributes:
-        place: number of the place that is active now.
-        sent: bytes that were sent; less than there are where an earlier attempt had sent the rest.
-        changed: whether another place was active before.
+        place: number of the active place.
+        sent: bytes that were sent; an earlier attempt may have sent the others.
+        changed: True if another place was active before.
     """
 
     place: int
@@ -71,20 +71,20 @@ class Deployment:
 
 
 def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:
-    """Returns what a file is to a device.
+    """Prepares a file for a device.
 
     Args:
         path: a log; a plain model that was trained; or weights as the device exports them.
         link: the device.
-        hello: what it says that it is.
-        model: the ZO model of the device. A seed log that comes without it is sent as it is, and the device
-            replays it; with it, weights are sent.
+        hello: the device's answer to `Link.hello`.
+        model: the ZO model of the device, or None. A seed log is replayed with it, and weights are sent;
+            without it, the log is sent and the device replays it.
 
     Raises:
-        LinkError: the device trains other weights than the file has.
+        LinkError: the file has other weights than the device trains.
         LogError: the log is damaged, has no step, or is of another model.
         OSError: a file cannot be read.
-        ValueError: the file is nothing that can be sent, or needs the model, or is of another one.
+        ValueError: the file cannot be sent, needs `model`, or belongs to another model.
     """
     data = path.read_bytes()
     if data[: len(MAGIC)] == MAGIC and model is None and not is_snapshot_log(path):
@@ -105,13 +105,13 @@ def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:
 
 
 def check_model(hello: Hello, mark: bytes, name: str) -> None:
-    """Raises LinkError unless a fingerprint is that of the device's model."""
+    """Raises LinkError if a fingerprint differs from that of the device's model."""
     if mark != hello.fingerprint:
         raise LinkError(f"the device has another model than {name}: take the ZO model that firmware took")
 
 
 def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
-    """The whole records of a log, from which nothing is missing."""
+    """Returns the complete records of a log without gaps."""
     log = Log.read(path, layerwise=False)
     if log.fingerprint != hello.fingerprint:
         raise LogError(
@@ -125,7 +125,7 @@ def _of_log(zo: Model, path: Path) -> tuple[Arrays, Arrays]:
 
 
 def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:
-    """The weights of a plain model that the ZO model exports with them."""
+    """Returns the weights of a plain model, an export of the ZO model."""
     metadata, plain = read_metadata(zo), load_model(data)
     constant = {t.name: t for graph in plain.subgraphs for t in graph.all_tensors() if t.is_constant}
     weights: dict[str, NDArray[Any]] = {}
@@ -145,7 +145,7 @@ def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:
 
 
 def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Link, hello: Hello) -> bytes:
-    """The bytes that the device imports: the tensors that it trains, then their fractions."""
+    """Returns the bytes that the device imports: its trained tensors, then their fractions."""
     numbers = list(range(len(metadata.trainable)))
     if metadata.bytes_of(numbers) != hello.weight_bytes:
         numbers = _trained(device_log(link))
@@ -167,7 +167,7 @@ def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Li
 
 
 def _trained(log: LiveLog | None) -> list[int]:
-    """Numbers of the tensors that a layer-wise run trains."""
+    """Returns the numbers of the tensors that a layer-wise run trains."""
     return [] if log is None else sorted({i for task in log.tasks for i in task.tensors})
 
 
@@ -177,17 +177,17 @@ def _trained(log: LiveLog | None) -> list[int]:
 def deploy(
     link: Link, hello: Hello, load: Load, on_bytes: Callable[[int], None] = lambda count: None
 ) -> Deployment:
-    """Sends a run to a device and has it switch over. What an earlier attempt has sent stays there.
+    """Sends a run to a device and activates it. It resumes an interrupted attempt.
 
     Args:
         link: the device.
-        hello: what it says that it is.
-        load: what is sent.
+        hello: the device's answer to `Link.hello`.
+        load: the data to send.
         on_bytes: called with the number of bytes that the device has.
 
     Raises:
-        LinkError: the device does not answer, has no place or too little room, or refuses. It goes on with
-            what it had.
+        LinkError: the device does not answer, has no place or too little room, or refuses. Its active run
+            does not change.
     """
     if not hello.active:
         raise LinkError("the device has no places that runs can be sent to: its program has no zo_places")
@@ -218,10 +218,10 @@ def deploy(
 
 
 def revert(link: Link, hello: Hello) -> Deployment:
-    """Has a device go back to the run that it did before the last one was sent, log included.
+    """Reactivates the run, log included, that the device had before the last deployment.
 
     Raises:
-        LinkError: the device does not answer, or has nothing to go back to.
+        LinkError: the device does not answer, or has no earlier run.
     """
     if not hello.active:
         raise LinkError("the device has no places that it could go back to: its program has no zo_places")
@@ -248,7 +248,7 @@ def _checked(link: Link, place: int, done: Deployment) -> Deployment:
 
 
 def _explained(error: RefusedError, load: Load) -> LinkError:
-    """What a refusal means for people."""
+    """Explains a refusal to the user."""
     if load.kind == PlaceKind.LOG and error.status == constants.ZO_ERROR_LOG:
         return LinkError(
             "the log is of other settings, steps or samples than the run of the device: --model sends the "

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A host's end of the link to a device: it asks, and asks again until it has an answer."""
+"""The host's side of the link to a device: it sends requests and repeats them until an answer arrives."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Port(Protocol):
 
     @property
     def in_waiting(self) -> int:
-        """Bytes that have come."""
+        """Number of received bytes that can be read."""
 
     def read(self, size: int = 1, /) -> bytes:
-        """Reads up to so many bytes; waits for the first one for a moment."""
+        """Reads up to `size` bytes; waits for the first one for a short time."""
 
     def write(self, data: bytes, /) -> int | None:
         """Sends bytes."""
@@ -65,11 +65,11 @@ class Port(Protocol):
 
 
 def open_port(name: str, baud: int) -> Port:
-    """Opens what pyserial knows by a name: a device file, or a URL like ``socket://host:port``.
+    """Opens a port of pyserial: a device file, or a URL like ``socket://host:port``.
 
     Raises:
-        OSError: it cannot be opened.
-        ValueError: it is no such name.
+        OSError: the port cannot be opened.
+        ValueError: the name is not valid.
     """
     import serial
 
@@ -86,15 +86,15 @@ def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
 
 
 class Link:
-    """Asks a device. What the line loses, doubles or changes is asked for again.
+    """Sends requests to a device. It repeats a request if the line loses, duplicates or damages bytes.
 
     Args:
-        connect: opens the port; called again where it was lost, as it is when a device on USB is reset.
-        timeout: seconds for which the device may stay silent.
+        connect: opens the port; called again if the port is lost, for example when a USB device resets.
+        timeout: largest time without an answer, seconds.
 
     Attributes:
-        repeated: number of requests that were sent again.
-        most_data: bytes of data that go with a request or an answer at most; known after `hello`.
+        repeated: number of repeated requests.
+        most_data: largest number of data bytes in a request or an answer; known after `hello`.
     """
 
     def __init__(self, connect: Callable[[], Port], timeout: float = 10.0) -> None:
@@ -124,16 +124,16 @@ class Link:
 
     @property
     def damaged(self) -> int:
-        """Number of pieces that have come and were no whole frames."""
+        """Number of damaged frames that were received."""
         return self._frames.damaged
 
     # --- requests -----------------------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """Asks what the device is.
+        """Requests the device's description.
 
         Raises:
-            LinkError: it does not answer, or with something else.
+            LinkError: the device does not answer, or the answer is not valid.
         """
         try:
             hello = Hello.from_bytes(self._answer(Operation.HELLO))
@@ -145,7 +145,7 @@ class Link:
         return hello
 
     def read(self, store: int, offset: int, count: int) -> bytes:
-        """Reads bytes of a store, in as many requests as that takes."""
+        """Reads bytes of a store, with several requests if needed."""
         data = b""
         while len(data) < count:
             size = min(self._size, count - len(data))
@@ -158,11 +158,11 @@ class Link:
         return data
 
     def check(self, store: int, offset: int, count: int) -> int:
-        """Asks for the FNV-1a of bytes of a store, all as they are at one moment."""
+        """Requests the FNV-1a checksum of bytes of a store at one moment."""
         return int.from_bytes(self._answer(Operation.CHECK, store, offset, count), "little")
 
     def has(self, store: int, offset: int, data: bytes) -> bool:
-        """Whether a store has these bytes, by their checksum."""
+        """Returns whether a store has these bytes, by their checksum."""
         try:
             return self.check(store, offset, len(data)) == fnv1a(data)
         except RefusedError as error:
@@ -171,13 +171,13 @@ class Link:
             return False
 
     def write(self, place: int, offset: int, data: bytes, unit: int = 1) -> None:
-        """Writes bytes into a place that is not active, in as many requests as that takes.
+        """Writes bytes to an inactive place, with several requests if needed.
 
         Args:
             place: number of the place.
-            offset: within it, a multiple of ``unit``.
-            data: the bytes, whole units.
-            unit: bytes that the device's store programs at once; less than the shortest request has.
+            offset: offset in the place, a multiple of ``unit``.
+            data: the bytes, a multiple of ``unit``.
+            unit: programming unit of the device's store, bytes; smaller than a request.
         """
         at = 0
         while at < len(data):
@@ -191,62 +191,62 @@ class Link:
         return _TRIES if size > _LEAST_DATA else None
 
     def _adapt(self, size: int, done: bool) -> None:
-        """A bad line carries short frames where it loses long ones."""
+        """Chooses shorter frames on a bad line, which loses long ones."""
         wanted = self._size + _GROWTH if done else size // 2
         self._size = min(max(wanted, _LEAST_DATA), self.most_data)
 
     def activate(self, number: int, place: Place) -> None:
-        """Makes a place active with what was written there; of kind VOID, with what it had before."""
+        """Activates a place with the written data or, for kind VOID, with its earlier content."""
         words = (number, place.kind, place.bytes, place.checksum)
         self._answer(Operation.ACTIVATE, *words, timeout=max(self._timeout, _ACTIVATION))
 
     # --- a fleet ------------------------------------------------------------------------------------
 
     def fleet_state(self, timeout: float | None = None) -> FleetState:
-        """Asks a device of a fleet where it is.
+        """Requests the state of a device of a fleet.
 
         Args:
-            timeout: seconds for which it may stay silent; None: those of the link.
+            timeout: largest time without an answer, seconds; None: that of the link.
 
         Raises:
-            NoAnswerError: it does not answer.
-            RefusedError: it is no member of a fleet.
-            LinkError: it answers with something else.
+            NoAnswerError: the device does not answer.
+            RefusedError: the device is not a member of a fleet.
+            LinkError: the answer is not valid.
         """
         return _read(FleetState.from_bytes, self._answer(Operation.FLEET_STATE, timeout=timeout))
 
     def fleet_evaluate(self, step: int, checksum: int, timeout: float | None = None) -> StepAnswer | None:
-        """Asks a device to evaluate a step; None: it is at it.
+        """Requests the evaluation of a step. Returns None while the device evaluates it.
 
         Args:
-            step: number of the step, the next one of the device.
-            checksum: checksum that the step's record is to go on from.
-            timeout: seconds for which it may stay silent; None: those of the link.
+            step: number of the device's next step.
+            checksum: checksum of the log before the step's record.
+            timeout: largest time without an answer, seconds; None: that of the link.
 
         Raises:
-            NoAnswerError: it does not answer.
-            RefusedError: it is elsewhere, or cannot evaluate the step.
-            LinkError: it answers with something else.
+            NoAnswerError: the device does not answer.
+            RefusedError: the device is at another step, or cannot evaluate this one.
+            LinkError: the answer is not valid.
         """
         data = self._answer(Operation.FLEET_EVALUATE, step, checksum, timeout=timeout)
         return _read(StepAnswer.from_bytes, data) if data else None
 
     def fleet_records(self, records: bytes, size: int, timeout: float | None = None) -> FleetState:
-        """Sends records of steps, as the log has them, in as many requests as that takes.
+        """Sends records of the log, with several requests if needed.
 
         Args:
-            records: whole records, at least one.
+            records: complete records, at least one.
             size: bytes of a record.
-            timeout: seconds for which the device may stay silent; None: those of the link.
+            timeout: largest time without an answer, seconds; None: that of the link.
 
         Returns:
-            Where the device is after them.
+            The state of the device after the records.
 
         Raises:
-            NoAnswerError: it does not answer.
-            RefusedError: a record does not go on from what it has, or cannot be logged. Those before it are
-                taken.
-            LinkError: a request has no room for a record, or the answer is something else.
+            NoAnswerError: the device does not answer.
+            RefusedError: a record does not continue the device's log, or cannot be logged. Earlier records
+                are accepted.
+            LinkError: a record does not fit in a request, or the answer is not valid.
         """
         room = (self.most_data + _RECORDS_MORE) // size * size
         if room == 0:
@@ -276,11 +276,11 @@ class Link:
         timeout: float | None = None,
         tries: int | None = None,
     ) -> bytes | None:
-        """Asks until there is an answer; None: there was none in so many tries.
+        """Repeats a request until an answer arrives; returns None after `tries` attempts.
 
         Raises:
-            NoAnswerError: there was none in time.
-            RefusedError: the answer is no.
+            NoAnswerError: no answer arrived in time.
+            RefusedError: the device refused the request.
         """
         begin = time.monotonic()
         limit = self._timeout if timeout is None else timeout
@@ -322,7 +322,7 @@ class Link:
     def _exchange(
         self, content: bytes, operation: Operation, sent: dict[int, float], until: float
     ) -> Answer | None:
-        """Sends a request, and waits for the answer to it or to one that it repeats."""
+        """Sends a request, and waits for its answer or the answer to an earlier attempt."""
         if self._port is None:
             self._port = self._connect()
         self._port.write(to_frame(content))

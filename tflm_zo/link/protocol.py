@@ -1,9 +1,8 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Messages between host and device, and their errors.
 
-``ops/core/link/zo_link_protocol.h`` specifies requests and answers, ``ops/core/link/zo_frame.h`` the frames
-that carry them over a stream that may lose, double or change bytes: content and CRC-32, in COBS, between
-zeros.
+``ops/core/link/zo_link_protocol.h`` specifies requests and answers. ``ops/core/link/zo_frame.h`` specifies
+the frames, which detect errors of the line: content and CRC-32, in COBS, between zeros.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ __all__ = [
 
 
 class LinkError(RuntimeError):
-    """The device cannot do what was asked for, or is another one than was expected."""
+    """The device cannot execute a request, or is not the expected one."""
 
 
 class NoAnswerError(LinkError):
@@ -52,7 +51,7 @@ class RefusedError(LinkError):
     """The device has refused a request.
 
     Attributes:
-        status: the ``zo_status`` that it has answered.
+        status: the ``zo_status`` of the answer.
     """
 
     def __init__(self, status: int) -> None:
@@ -66,7 +65,7 @@ _LONGEST: Final = 254
 
 
 def cobs_encoded(data: bytes) -> bytes:
-    """Encodes bytes by COBS, without zeros."""
+    """Encodes bytes by COBS; the result has no zeros."""
     out = bytearray()
     runs = data.split(b"\0")
     for last, run in ((i + 1 == len(runs), run) for i, run in enumerate(runs)):
@@ -78,7 +77,7 @@ def cobs_encoded(data: bytes) -> bytes:
 
 
 def cobs_decoded(data: bytes) -> bytes | None:
-    """Decodes bytes of COBS; None where they are no result of it."""
+    """Decodes bytes of COBS; returns None if they are not valid."""
     out, at = bytearray(), 0
     while at < len(data):
         code = data[at]
@@ -93,15 +92,15 @@ def cobs_decoded(data: bytes) -> bytes | None:
 
 
 def to_frame(content: bytes) -> bytes:
-    """The bytes of a frame."""
+    """Returns the bytes of a frame."""
     return b"\0" + cobs_encoded(content + zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")) + b"\0"
 
 
 class FrameReader:
-    """Finds the frames in what a line brings.
+    """Finds the frames in a stream of received bytes.
 
     Attributes:
-        damaged: how much lay between two zeros and was no whole frame: damaged ones, and text.
+        damaged: number of byte sequences between zeros that were no valid frame.
     """
 
     def __init__(self) -> None:
@@ -109,7 +108,7 @@ class FrameReader:
         self.damaged = 0
 
     def take(self, received: bytes) -> Iterator[bytes]:
-        """Takes the next bytes of the line, and yields the contents of the frames that they end."""
+        """Reads received bytes, and yields the contents of the frames that they complete."""
         *pieces, self._open = (self._open + received).split(b"\0")
         for piece in pieces:
             data = cobs_decoded(piece) if piece else None
@@ -151,12 +150,12 @@ class PlaceKind(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """What a place for a run has.
+    """The content of a place for a run.
 
     Attributes:
-        kind: what it is.
-        bytes: bytes that were written there: of the weights, or of the log.
-        checksum: their FNV-1a.
+        kind: kind of the content.
+        bytes: number of written bytes, of the weights or of the log.
+        checksum: FNV-1a of the written bytes.
     """
 
     kind: PlaceKind
@@ -166,16 +165,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a device says that it is.
+    """The description of a device.
 
     Attributes:
         fingerprint: fingerprint of its model, 16 bytes.
-        most_data: bytes of data that go with a READ or WRITE at most.
-        active: number of the place of its run; 0: it has no places, so nothing can be sent to it.
+        most_data: largest number of data bytes in a READ or WRITE.
+        active: number of the place of its run; 0: the device has no places, so runs cannot be sent to it.
         place_bytes: bytes of a place.
-        weight_bytes: bytes of weights at the beginning of a place; behind them is the log.
-        places: both of them.
-        unit: bytes that the store of the places programs at once.
+        weight_bytes: bytes of weights at the beginning of a place; the log follows them.
+        places: both places.
+        unit: programming unit of the store, bytes.
     """
 
     fingerprint: bytes
@@ -188,7 +187,7 @@ class Hello:
 
     @property
     def log_at(self) -> int:
-        """Offset of the log in a place: the first whole unit behind the weights."""
+        """Offset of the log in a place: the first unit after the weights."""
         return filled_up(self.weight_bytes, self.unit)
 
     @classmethod
@@ -196,7 +195,7 @@ class Hello:
         """Reads the answer to a HELLO.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the bytes are not valid.
         """
         try:
             mark, most, active, size, weights, *rest = struct.unpack("<16s4I6I", data[:_HELLO])
@@ -212,14 +211,14 @@ class Hello:
 
 @dataclass(frozen=True)
 class FleetState:
-    """Where a device of a fleet is.
+    """The state of a device of a fleet.
 
     Attributes:
-        step: whole steps that it has.
-        checksum: checksum that the log's next record goes on from.
+        step: number of complete steps.
+        checksum: checksum of the log before its next record.
         weights: checksum of its weights after these steps.
-        is_evaluating: whether it evaluates the next step.
-        has_answer: whether it has evaluated it.
+        is_evaluating: True while the device evaluates the next step.
+        has_answer: True if the device has evaluated the next step.
     """
 
     step: int
@@ -233,7 +232,7 @@ class FleetState:
         """Reads the answer to a FLEET_STATE or FLEET_RECORDS.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the bytes are not valid.
         """
         if len(data) != 16:
             raise ValueError(f"a state of {len(data)} bytes")
@@ -243,11 +242,11 @@ class FleetState:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """What a device has measured of a step.
+    """A device's measurement of a step.
 
     Attributes:
         step: number of the step.
-        checksum: checksum that the step's record is to go on from.
+        checksum: checksum of the log before the step's record.
         samples: number of samples of its minibatch.
         loss: sum of all losses of the step, unit 2^-16.
         differences: difference of losses of each query, summed over the minibatch, unit 2^-16.
@@ -264,7 +263,7 @@ class StepAnswer:
         """Reads the answer to a FLEET_EVALUATE.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the bytes are not valid.
         """
         queries, rest = divmod(len(data) - 20, 8)
         if queries < 1 or rest:
@@ -275,14 +274,14 @@ class StepAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer.
+    """An answer of the device.
 
     Attributes:
-        version: of the protocol.
+        version: version of the protocol.
         operation: operation of the request.
         number: sequence number of the request.
         status: ``zo_status``.
-        data: what the operation says.
+        data: data of the operation.
     """
 
     version: int
@@ -293,7 +292,7 @@ class Answer:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Answer | None:
-        """Reads the content of a frame; None: it is no answer."""
+        """Reads the content of a frame; returns None if it is no answer."""
         if len(content) < 8 or not content[1] & ANSWER:
             return None
         version, operation, number, status = struct.unpack("<BBHI", content[:8])
@@ -301,5 +300,5 @@ class Answer:
 
 
 def request(operation: Operation, number: int, *words: int, data: bytes = b"") -> bytes:
-    """The content of a request's frame."""
+    """Returns the content of a request's frame."""
     return struct.pack(f"<BBH{len(words)}I", VERSION, operation, number, *words) + data

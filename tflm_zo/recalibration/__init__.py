@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Recalibration: a model's channels get back the means and deviations that they had, without labels."""
+"""Recalibration: restores the mean and deviation of a model's channels on new data, without labels."""
 
 from .moments import Moments
 from .recalibrate import LayerChange, Recalibration, channel_statistics_of, recalibrate

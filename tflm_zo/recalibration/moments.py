@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Sums over a layer's output, their statistics, and the correction of channels that have moved."""
+"""Moments of a layer's output, their statistics, and the correction of shifted channels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _Floats = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Sums over the samples and positions of a layer's output, which add up over sets of samples.
+    """Sums over the samples and positions of a layer's output. Sums of several sets of samples can be added.
 
     Attributes:
-        positions: number of values that a channel has, over all samples.
+        positions: number of values of a channel in all samples.
         sums: sum of each channel's int8 values, [channels].
         squares: sum of their squares, [channels].
     """
@@ -42,7 +42,7 @@ class Moments:
 
     @property
     def deviation(self) -> _Floats:
-        """Standard deviation of each channel, LSB, [channels]; exactly 0 where it is constant."""
+        """Standard deviation of each channel, LSB, [channels]; exactly 0 for a constant channel."""
         # n * squares - sums^2 is the sum over pairs of values of their squared difference: an integer.
         n = self.positions
         pairs = [n * q - s * s for s, q in zip(self.sums.tolist(), self.squares.tolist(), strict=True)]
@@ -98,8 +98,8 @@ def cell_sums(values: NDArray[Any]) -> tuple[_Sums, NDArray[np.int64]] | None:
     """Returns sums over 4 x 4 cells of images, int64 [samples, 16, channels], and each cell's pixels, [16].
 
     Args:
-        values: [samples, height, width, channels]; anything else, or images of fewer than 4 x 4 pixels, gives
-            None.
+        values: [samples, height, width, channels]. For other ranks, or images of fewer than 4 x 4 pixels, the
+            result is None.
     """
     if values.ndim != 4 or min(values.shape[1:3]) < _SIDE:
         return None
@@ -145,14 +145,14 @@ class Shift:
     """The shift of a layer's channels from old data to new, [channels] each.
 
     Attributes:
-        alive: channels that are constant neither in the old data nor in the new; the others stay as they are.
-        mean: mean that the channels are to have, from the output's zero point, LSB: the old one, but for the
-            part of the shift that may be chance.
-        deviation: standard deviation that they are to have, LSB, likewise.
+        alive: True for channels that vary in both the old and the new data; the others are not corrected.
+        mean: target mean, relative to the output's zero point, LSB: the old mean plus the part of the shift
+            that may be chance.
+        deviation: target standard deviation, LSB, likewise.
         mean_shift: root mean square over channels of the means' shift, in old deviations.
         deviation_shift: root mean square over channels of the logarithm of new deviation / old deviation.
-        mean_share: share of the means' shift that is taken back, 0..1.
-        deviation_share: share of the deviations' shift that is taken back, 0..1.
+        mean_share: share of the means' shift that is corrected, 0..1.
+        deviation_share: share of the deviations' shift that is corrected, 0..1.
     """
 
     alive: NDArray[np.bool_]
@@ -166,16 +166,17 @@ class Shift:
     def correction(
         self, now: Moments, zero_point: int, *, shared: bool, before: _Floats
     ) -> tuple[_Floats, _Floats] | None:
-        """Returns factors and shifts, LSB, [channels] each, that lead the channels to where they are to be.
+        """Returns the factors and offsets, LSB, [channels] each, that give the channels their target mean and
+        deviation.
 
         Args:
-            now: moments of the layer's output as it is now.
+            now: moments of the layer's present output.
             zero_point: zero point of the output.
             shared: True if all channels have one factor, the geometric mean.
-            before: product of the factors that the channels have had already, which counts in the largest.
+            before: product of earlier factors of the channels; the limit of a factor includes it.
 
         Returns:
-            None where the channels are close enough.
+            None if the channels are close enough.
         """
         mean, deviation = now.mean - zero_point, now.deviation
         alive = self.alive & (deviation > 0)
@@ -195,10 +196,10 @@ def shift_between(
 ) -> Shift:
     """Returns the shift of a layer's channels.
 
-    Of the squared shifts, in units of their standard errors, chance alone makes 1 on average over the
-    channels; the excess t is signal, and the share t / (t + 1) of each shift is taken back. A sample is an
-    image, not a pixel, and the standard errors are those of the old data, so they are known however few new
-    samples there are.
+    Without a real shift, the squared shifts divided by their squared standard errors have a mean of 1 over
+    the channels. The excess t is signal, and the share t / (t + 1) of each shift is corrected. The standard
+    errors are those of the old data, per image and not per pixel, so they do not depend on the number of new
+    samples.
     """
     mean, deviation = new.mean - zero_point, new.deviation
     alive = np.asarray((old.deviation > 0) & (deviation > 0))
@@ -234,12 +235,11 @@ def _root_mean_square(values: _Floats) -> float:
 def is_uneven(
     old: Layout, old_samples: int, statistics: ChannelStatistics, cells: _Floats, new_samples: int
 ) -> bool:
-    """Returns whether the first layer has moved by much, and differently in different places more than as a
-    whole.
+    """Returns whether the first layer's shift is large and differs more between places of the image than it
+    is common to them.
 
-    A scale and a bias move a channel everywhere alike. What a rotation does is no such thing, nor what tells
-    the samples of one class from those of all: the shift that the channels have as a whole is then a
-    by-product, and taking it back does harm.
+    A scale and a bias shift a channel equally everywhere. A rotation does not, nor does a change of the
+    classes: correcting the mean shift then does harm.
 
     Args:
         old: layout on the old data.

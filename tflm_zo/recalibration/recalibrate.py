@@ -34,18 +34,18 @@ Watch = Callable[[Sequence[Operator]], Iterable[Operator]]
 
 @dataclasses.dataclass(frozen=True)
 class LayerChange:
-    """What recalibration has found and done in a layer.
+    """The shift of a layer and its correction.
 
     Attributes:
         layer: name of the layer.
         operator: kind of the operator, e.g. "CONV_2D".
         channels: number of its output channels.
         corrected: number of channels that were corrected.
-        mean_shift: how far the channels' means had moved, in their old deviations, root mean square.
+        mean_shift: shift of the channels' means, in old deviations, root mean square.
         deviation_shift: logarithm of new deviation / old deviation, root mean square.
-        mean_share: share of ``mean_shift`` that was taken back, 0..1; the rest may be chance.
-        deviation_share: share of ``deviation_shift`` that was taken back.
-        left_alone: why the layer was left alone; None where it was not.
+        mean_share: share of ``mean_shift`` that was corrected, 0..1; the rest may be chance.
+        deviation_share: share of ``deviation_shift`` that was corrected.
+        left_alone: reason why the layer was not corrected, or None.
     """
 
     layer: str
@@ -61,14 +61,14 @@ class LayerChange:
 
 @dataclasses.dataclass(frozen=True)
 class Recalibration:
-    """A recalibrated model, and what was done to it.
+    """A recalibrated model and its corrections.
 
     Attributes:
-        model: plain int8 model, which keeps the statistics that it was led back to.
+        model: plain int8 model, which keeps the old statistics.
         samples: number of new samples.
-        source_samples: number of samples that the old statistics are of.
-        uneven: True if nothing was corrected, since the data differ from place to place, as by a rotation or
-            because they are of one class alone.
+        source_samples: number of samples of the old statistics.
+        uneven: True if no layer was corrected because the shift differs between places of the image, as after
+            a rotation or with samples of one class.
         layers: every layer with a filter, in execution order.
     """
 
@@ -90,7 +90,7 @@ def channel_statistics_of(
 
     Args:
         model: a plain int8 model.
-        x: 2 samples or more, of the data that the model was made for.
+        x: at least 2 samples of the data that the model was made for.
         runtime: name of the runtime that runs it.
         threads: number of threads of the runtime.
 
@@ -103,10 +103,11 @@ def channel_statistics_of(
 
 
 def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[np.int8]]) -> Statistics:
-    """Returns the statistics of a plain model's corrected layers, by their outputs, [samples, ...] each.
+    """Returns the statistics of a plain model's corrected layers, computed from their outputs, [samples, ...]
+    each.
 
     Raises:
-        DataError: there is one sample only, or none.
+        DataError: there are fewer than 2 samples.
     """
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
@@ -123,35 +124,36 @@ def recalibrate(
     threads: int = 1,
     watch: Watch = iter,
 ) -> Recalibration:
-    """Leads a model's channels back to the means and deviations that they have on the data it was made for.
+    """Restores the mean and deviation of a model's channels on new data.
 
-    Each channel of a layer's output gets a factor a = old deviation / new deviation and an offset b = old
-    mean - a * new mean, which go into the filter's scales and the bias; weights, operators and arena stay as
-    they are. Layers follow one another in execution order, each measured behind the corrected ones, and up to
-    three times where its output is clamped. a is 1/3 to 3. A channel that is constant stays. Of a shift that
-    may be chance the likely part is left (`LayerChange.mean_share`), so samples of the old data change next
-    to nothing. The layer that computes the model's answer is left alone, for the mean of an answer depends on
-    how frequent the classes are.
+    Each channel of a layer's output gets a factor a = old deviation / new deviation, 1/3 to 3, and an offset
+    b = old mean - a * new mean. They change the filter's scales and the bias; weights, operators and arena do
+    not change. Layers are corrected in execution order, each measured after the earlier corrections, and up
+    to three times if its output is clamped. Constant channels are not corrected. The part of a shift that may
+    be chance is not corrected either (`LayerChange.mean_share`), so samples of the old data change almost
+    nothing. The layer that computes the model's answer is excluded, because its mean depends on the
+    frequencies of the classes.
 
-    Where the first layer's shift differs much from place to place, more than it is one of the whole picture,
-    nothing is corrected (`Recalibration.uneven`): rotated images are like that, and samples of one class.
+    No layer is corrected if the first layer's shift differs much between places of the image
+    (`Recalibration.uneven`), as with rotated images or samples of one class.
 
     Args:
         model: a plain int8 model, its path or its bytes; it is not changed.
-        x: samples of the new data, without labels, from 16 on, of all classes; or `RunningMoments` of a layer
-            of this very model, which alone is corrected then; or a function that is given the model that is
-            corrected and leads samples elsewhere through it (`fleet.flower.recalibrate_fleet`).
-        source: samples of the data that the model was made for, some hundred; None: the statistics that the
-            model keeps, as `convert` and `recalibrate` leave them.
+        x: at least 16 samples of the new data, of all classes, without labels; or `RunningMoments` of a layer
+            of this model, to correct that layer only; or a function that returns the `Walk` of samples in
+            other places (`fleet.flower.recalibrate_fleet`).
+        source: a few hundred samples of the data that the model was made for; None: the statistics that
+            `convert` and `recalibrate` store in the model.
         runtime: name of the runtime that runs the model.
-        threads: number of threads of the runtime; the result is the same for any number.
-        watch: function that passes the layers on, for a progress bar.
+        threads: number of threads. Does not affect results.
+        watch: function that wraps the iterator of layers, for a progress bar.
 
     Returns:
-        The model, which keeps the old statistics, so that it can be recalibrated again, and what was done.
+        The model, which keeps the old statistics for the next recalibration, and its corrections.
 
     Raises:
-        ConversionError: the model keeps no statistics and there is no source, or it cannot be recalibrated.
+        ConversionError: the model has no statistics and `source` is None, or the model cannot be
+            recalibrated.
         DataError: the samples or moments cannot be used.
         OSError: a file cannot be read.
 
@@ -239,7 +241,7 @@ def _correct(
     before: NDArray[np.float64],
     rescale: Callable[[int, NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Corrects a layer once; returns the product of its factors so far, and which channels have changed."""
+    """Corrects a layer once. Returns the product of its factors so far, and the changed channels."""
     quantization = layer.outputs[0].quantization
     assert quantization is not None
     wanted = shift.correction(now, quantization.zero_point, shared=not is_per_channel(layer), before=before)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Moments of a layer that are summed up as samples arrive, here or on a device."""
+"""Moments of a layer, accumulated as samples arrive, here or on a device."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from .walk import corrected_layers, corrected_names, layer_outputs
 
 
 class RunningMoments:
-    """Two exact integers for each channel of a layer, summed up over samples.
+    """Two exact integer sums for each channel of a layer.
 
-    Sums of different samples, from different devices too, are added up in any order and give the same bits,
-    in every runtime that gives the same bits. `tflm_zo.recalibrate` takes them in the place of samples, and
-    corrects that layer alone: a layer is measured behind corrected ones, so layers come in execution order,
-    each with the model that the one before has led to.
+    Sums of different samples, also of different devices, can be added in any order; the result is exact.
+    `tflm_zo.recalibrate` accepts them instead of samples and corrects that layer only. Correct the layers in
+    execution order, each with the model that the last correction returned.
 
     Args:
         model: a plain int8 model, its path or its bytes.
         layer: number of the layer among those that recalibration corrects, from 0 in execution order.
-        samples: number of samples that ``sums`` and ``squares`` are of, where a device has summed them up.
+        samples: number of samples in ``sums`` and ``squares``, if a device computed them.
         sums: sums of the layer's int8 outputs over samples and positions, [channels].
         squares: likewise the sums of their squares.
 
@@ -96,7 +95,7 @@ class RunningMoments:
         return result
 
     def check_model(self, model: Model | int) -> None:
-        """Raises DataError where the moments are of another model, or of another state of this one."""
+        """Raises DataError if the moments belong to another model, or to another state of this one."""
         checksum = model if isinstance(model, int) else zlib.crc32(model.to_bytes())
         if checksum != self._checksum:
             raise DataError("the moments are of another model; they hold for the very file that was measured")
@@ -117,14 +116,14 @@ class RunningMoments:
     def load(
         cls, path: str | os.PathLike[str], model: Model | str | os.PathLike[str] | bytes
     ) -> RunningMoments:
-        """Returns the moments of a file that `save` has written.
+        """Reads moments from a file that `save` wrote.
 
         Args:
             path: path of the file.
-            model: the model that they are of.
+            model: the model of the moments.
 
         Raises:
-            DataError: the file is none of moments, is damaged, or is of another model.
+            DataError: the file has no moments, is damaged, or belongs to another model.
         """
         arrays = read_arrays(path)
         ranks = {"layer": 0, "samples": 0, "model": 0, "sums": 1, "squares": 1}

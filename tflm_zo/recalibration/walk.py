@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Samples on their way through a model that is recalibrated, in one place or in several."""
+"""The pass of samples through a model that is recalibrated, in one place or in several."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .moments import Moments, cell_sums, moments_of
 
 
 def _untrained(model: Model) -> Model:
-    """Returns a ZO model that computes what a plain one does, and trains nothing."""
+    """Injects a plain model without trainable tensors, so that a runtime can run it."""
     return inject_plain(model, InjectSettings(trainable="none", loss="none"))
 
 
 def prepared(model: Model, x: Samples) -> list[NDArray[Any]]:
-    """Returns samples as a plain model takes them, [samples, ...] for each input.
+    """Returns samples in the form of a plain model's inputs, [samples, ...] for each input.
 
     Raises:
         DataError: the samples cannot be used.
@@ -40,13 +40,13 @@ def outputs_of(
     """Returns the outputs of a part of a plain model for every sample, [samples, ...] each.
 
     Args:
-        part: operators of the model, with the tensors that they read as inputs.
-        inputs: values of these tensors, [samples, ...] each.
+        part: part of the model as a model of its own.
+        inputs: values of its inputs, [samples, ...] each.
         runtime: name of the runtime that runs the part.
         threads: number of threads.
 
     Raises:
-        ConversionError: samples cannot be told apart in an output.
+        ConversionError: an output mixes samples.
     """
     for tensor in part.outputs:
         if tensor.shape[:1] != part.inputs[0].shape[:1]:
@@ -85,7 +85,9 @@ def corrected_names(model: Model) -> list[str]:
 def layer_outputs(
     model: Model, layers: Sequence[Operator], x: Samples, runtime: str, threads: int = 1
 ) -> list[NDArray[Any]]:
-    """Returns outputs of layers of a model, int8 [samples, ...] each; nothing behind the last one runs."""
+    """Returns outputs of layers of a model, int8 [samples, ...] each. Operators after the last layer do not
+    run.
+    """
     graph = model.subgraphs[0]
     until = max(graph.operators.index(op) for op in layers) + 1
     outputs = [op.outputs[0] for op in layers]
@@ -105,8 +107,8 @@ the last one has given in each place."""
 
 
 class Walk(Protocol):
-    """What a recalibration asks of samples. Layers are numbered as `corrected_layers` has them, and are taken
-    in this order.
+    """The interface that a recalibration needs of samples. Layers have the numbers and the order of
+    `corrected_layers`.
     """
 
     @property
@@ -114,25 +116,25 @@ class Walk(Protocol):
         """Number of samples."""
 
     def moments(self, number: int) -> Moments:
-        """Moments of a layer's output, with the corrections so far."""
+        """Returns the moments of a layer's output after the corrections so far."""
 
     def cells(self) -> Cells | None:
-        """Sums over cells of the output of the layer at hand; None where it is no image."""
+        """Returns sums over cells of the present layer's output; None if it is no image."""
 
     def correct(
         self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Rescales a layer's channels as `rescale_channels` does, and returns what that returns."""
+        """Rescales a layer's channels; see `rescale_channels`."""
 
     def leave(self, number: int) -> None:
-        """Goes past a layer, whose moments were asked for last."""
+        """Advances past the present layer."""
 
 
 class SampleWalk:
-    """Samples in one place.
+    """The walk of samples in one place.
 
-    Each operator runs once for each sample, however many layers are looked at on the way. The memory is that
-    of the tensors, for all samples, that the rest of the model reads.
+    Each operator runs once for each sample. The memory holds, for all samples, the tensors that the rest of
+    the model reads.
 
     Args:
         model: plain model, whose layers are corrected.
@@ -150,7 +152,7 @@ class SampleWalk:
         self.samples = len(inputs[0])
 
     def count(self) -> int:
-        """Number of samples, for a walk in several places."""
+        """Returns the number of samples."""
         return self.samples
 
     def moments(self, number: int) -> Moments:
@@ -193,7 +195,7 @@ class SampleWalk:
 
 
 class PartOfWalk:
-    """Some of the samples of a walk, in one of several places.
+    """The samples of one of several places of a walk.
 
     Args:
         model: as for `SampleWalk`, like the other arguments.
@@ -205,7 +207,7 @@ class PartOfWalk:
         self._walk, self._done, self._last = SampleWalk(model, inputs, runtime), 0, None
 
     def go(self, calls: list[Call]) -> Any:
-        """Does the calls of a walk that it has not done yet, and returns what the last one gives."""
+        """Executes the new calls of a walk, and returns the result of the last one."""
         for method, arguments in calls[self._done :]:
             self._last = getattr(self._walk, method)(*arguments)
             self._done += 1
@@ -213,13 +215,13 @@ class PartOfWalk:
 
 
 class JointWalk:
-    """Samples in several places, which send sums of channels: integers, so that the result is that of all
-    samples in one place.
+    """The walk of samples in several places, which send integer sums of channels. The result is the same as
+    with all samples in one place.
 
     Args:
-        model: plain model, whose layers are corrected here, too.
-        samples: number of samples in all places.
-        ask: asks all places.
+        model: plain model; its layers are corrected here as well.
+        samples: total number of samples.
+        ask: function that sends a request to all places.
     """
 
     def __init__(self, model: Model, samples: int, ask: Ask) -> None:
