@@ -71,8 +71,8 @@ def test_every_operator_of_the_resolver_is_registered(kind: str) -> None:
 
 @needs_gcc
 @pytest.mark.parametrize("kind", slow_but(KINDS[:2], KINDS))
-def test_every_symbol_is_public_or_used(kind: str, tmp_path: Path) -> None:
-    """A function is in the public header, or a trainer or another function mentions it."""
+def test_other_functions_are_static(kind: str, tmp_path: Path) -> None:
+    """A function that the linker sees is in the public header, or a source of C++ mentions it."""
     for path, text in made(kind).files.items():
         if path.startswith("small_zo_ops"):
             (tmp_path / path).write_text(text)
@@ -80,17 +80,19 @@ def test_every_symbol_is_public_or_used(kind: str, tmp_path: Path) -> None:
     subprocess.run(["gcc", "-std=c99", *strict, "-c", "small_zo_ops.c"], cwd=tmp_path, check=True)
     said = subprocess.run(["nm", "small_zo_ops.o"], cwd=tmp_path, capture_output=True, text=True, check=True)
     symbols = set(re.findall(r" [TRDB] (\w+)", said.stdout))
-    header, internal, source = op_pack(kind)
+    header, internal, _ = op_pack(kind)
     rest = [t for p, t in made(kind).files.items() if p.endswith((".cc", "trainer.h", "resolver.h"))]
     if kind == "weight":  # what a program with an interpreter of its own calls
         rest += [
             (INTERPRETER / name).read_text().replace("model_", "small_") for name in ("main.cc", "README.md")
         ]
     used = identifiers(header).union(*map(identifiers, rest))
-    mentions = Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", internal + source, flags=re.DOTALL)))
+    # Inline functions of the internal header call others.
+    mentions = Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", internal, flags=re.DOTALL)))
+    # Each of these has several definitions, of which the core chooses one.
+    several = {f"small_zo_{name}" for name in ("add_products", "row_squares", "gaussian_quantiles")}
     assert len(symbols) > 50
-    # Besides a prototype and the definition.
-    assert {name for name in symbols if name not in used and mentions[name] < 3} == set()
+    assert {name for name in symbols - used if mentions[name] < 2} <= several
 
 
 # --- conditions ---------------------------------------------------------------------------------------------

@@ -162,6 +162,7 @@ class _Item:
         includes: path of the file that it includes, or "".
         function: True of a function's prototype or definition.
         own: True if only its source sees its names.
+        under: conditions of the preprocessor around it.
     """
 
     lines: list[str]
@@ -171,6 +172,7 @@ class _Item:
     includes: str = ""
     function: bool = False
     own: bool = False
+    under: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -203,7 +205,7 @@ def _parse(text: str, path: str) -> list[_Node]:
                 return [line for line in lines[first:at] if line != _GONE]
         raise ConversionError(f"{path}: {lines[first]!r} does not end: install tflm_zo again")
 
-    def nodes(around: set[str]) -> list[_Node]:
+    def nodes(under: tuple[str, ...]) -> list[_Node]:
         nonlocal at
         found: list[_Node] = []
         while at < len(lines):
@@ -216,11 +218,11 @@ def _parse(text: str, path: str) -> list[_Node]:
                 if condition[1] not in ("if", "ifdef", "ifndef"):
                     return found
                 parts = []
-                inside = set(around)
+                before: tuple[str, ...] = ()
                 while not lines[at].startswith("#endif"):
                     directive = "\n".join(take(lambda t: not t.endswith("\\") and _closed(t)))
-                    inside |= identifiers(directive)
-                    parts.append((directive, nodes(inside)))
+                    before = _branch(before, directive)
+                    parts.append((directive, nodes((*under, *before))))
                     if at == len(lines):
                         raise ConversionError(f"{path}: {parts[0][0]!r} does not end: install tflm_zo again")
                 found.append(_Branches(parts, lines[at]))
@@ -234,15 +236,25 @@ def _parse(text: str, path: str) -> list[_Node]:
             elif line.startswith(("/*", "//")):
                 found.append(_Comment(take(_closed)))
             elif line.startswith("#"):
-                found.append(_item(take(lambda t: not t.endswith("\\") and _closed(t)), path, around))
+                found.append(_item(take(lambda t: not t.endswith("\\") and _closed(t)), path, under))
             else:
-                found.append(_item(take(_is_whole), path, around))
+                found.append(_item(take(_is_whole), path, under))
         return found
 
-    found = nodes(set())
+    found = nodes(())
     if at != len(lines):
         raise ConversionError(f"{path}: {lines[at]!r} ends nothing: install tflm_zo again")
     return found
+
+
+def _branch(before: tuple[str, ...], directive: str) -> tuple[str, ...]:
+    """Returns the conditions of a branch, given those of the branch before it."""
+    kind, rest = re.fullmatch(_CONDITION, directive).groups()  # type: ignore[union-attr]
+    asked = " ".join(_code(rest).split())
+    if kind in ("ifdef", "ifndef"):
+        asked = f"defined({asked})"
+    own = {"ifndef": (f"!({asked})",), "else": ()}.get(kind, (asked,))
+    return (*before[:-1], *(f"!({last})" for last in before[-1:]), *own)
 
 
 def _closed(text: str) -> bool:
@@ -260,9 +272,10 @@ def _is_whole(text: str) -> bool:
     return code.endswith((";", "}")) and code.count("{") == code.count("}")
 
 
-def _item(lines: list[str], path: str, around: set[str]) -> _Item:
+def _item(lines: list[str], path: str, under: tuple[str, ...]) -> _Item:
     text = "\n".join(lines)
-    item, code = _Item(lines, path, mentions=identifiers(text) | around | {path}), _code(text).strip()
+    mentions = identifiers(text).union({path}, *map(identifiers, under)) - {"defined"}
+    item, code = _Item(lines, path, mentions=mentions, under=under), _code(text).strip()
     if (include := _INCLUDE.match(text)) is not None:
         item.includes = include[1]
         item.names = {include[1]}
@@ -360,6 +373,48 @@ def _reached(items: Collection[_Item], roots: Collection[str]) -> set[_Item]:
     return found
 
 
+def _hide(items: Collection[_Item], known: Collection[str], depends: Collection[str]) -> None:
+    """Makes functions `static` that no other source calls. The compiler would warn of one that has no caller
+    for some values of macros, so such a function stays visible.
+
+    Args:
+        items: declarations of a source, which is compiled as a whole.
+        known: names that other sources may call.
+        depends: paths of headers that are included on a condition.
+    """
+    declared: dict[str, list[_Item]] = {}
+    used: dict[str, list[Collection[str]]] = {}
+    for item in items:
+        if not item.function:
+            continue
+        if re.match("static |[A-Z_]+ ", item.lines[0]) is None:
+            for name in item.names.difference(known):
+                declared.setdefault(name, []).append(item)
+        if item.path not in depends:
+            for under, mentions in _mentions(item):
+                for name in mentions - item.names:
+                    used.setdefault(name, []).append(under)
+    for name, found in declared.items():
+        always = set(found[0].under)
+        is_called = any(always.issuperset(under) for under in used.get(name, ()))
+        if is_called and all(always == set(item.under) for item in found):
+            for item in found:
+                item.lines[0] = f"static {item.lines[0]}"
+
+
+def _mentions(item: _Item) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Yields the conditions around each line of a function, and its identifiers."""
+    branches: list[tuple[str, ...]] = []
+    for line in _code("\n".join(item.lines)).split("\n"):
+        condition = _CONDITION.match(line.strip())
+        if condition is None:
+            yield item.under + sum(branches, ()), identifiers(line)
+        elif condition[1] == "endif":
+            branches.pop()
+        else:
+            branches.append(_branch(() if condition[1].startswith("if") else branches.pop(), line.strip()))
+
+
 def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
     """Returns what a source is about, the beginning of its guard, what is in it, and the guard's end."""
     guard = _GUARD.search(text)
@@ -402,11 +457,23 @@ def layers(
     for path in [p for p in parsed if p.endswith(".h") and p not in included and p not in public]:
         del parsed[path]  # of other processors
     items = [item for _, _, nodes, _ in parsed.values() for item in _items(nodes)]
+
+    def included_by(paths: Collection[str]) -> set[str]:
+        """Paths of sources and of all that they include."""
+        found, left = set[str](), list(paths)
+        while left:
+            if (path := left.pop()) in parsed and path not in found:
+                found.add(path)
+                left += [item.includes for item in _items(parsed[path][2]) if item.includes]
+        return found
+
     headers = [item for item in items if item.path.endswith(".h")]
     exported = {n for item in items if item.path in public and not item.includes for n in item.names}
     for_applications = _reached([item for item in headers if not item.includes], exported)
     for_trainers = _reached(headers, {*internal, *roots}) - for_applications
     rest = _reached(items, {*exported, *internal, *roots}) - for_applications - for_trainers
+    depends = included_by({item.includes for item in items if item.under})
+    _hide(rest, {name for item in (*for_applications, *for_trainers) for name in item.names}, depends)
     found: list[dict[str, str]] = []
     described: set[str] = set()
     for layer in (for_applications, for_trainers, rest):
@@ -415,23 +482,14 @@ def layers(
         if layer is rest:  # sources that choose a header by the processor
             own |= {p for p in parsed if p.endswith(".c") and all(i.includes for i in _items(parsed[p][2]))}
         # Headers with nothing in the layer may lead to others that have something.
-        there, left = set[str](), list(own)
-        while left:
-            if (path := left.pop()) in parsed and path not in there:
-                there.add(path)
-                left += [item.includes for item in _items(parsed[path][2]) if item.includes]
+        there = included_by(own)
         texts = {}
         for path in parsed.keys() & there:
             about, begin, nodes, end = parsed[path]
             lines = _written(nodes, partial(_is_kept, layer=layer, there=there), path in own)
             texts[path] = f"{about if path in about_now else _COPYRIGHT}{begin}" + "\n".join(lines) + end
         if layer is rest:  # headers that share a name with what is kept, and that no kept source includes
-            read, left = set[str](), [path for path in texts if path.endswith(".c")]
-            while left:
-                path = left.pop()
-                if path in texts and path not in read:
-                    read.add(path)
-                    left += [item.includes for item in _items(parsed[path][2]) if item.includes]
+            read = included_by({path for path in texts if path.endswith(".c")})
             texts = {path: text for path, text in texts.items() if path in read}
         described |= about_now
         found.append(texts)
