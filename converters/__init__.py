@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The rewriter: turns int8 .tflite models into models that train themselves with forward passes only."""
 
 from .errors import ConversionError

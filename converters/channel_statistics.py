@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Statistics of a model's channels on the data that it was made for, kept in the model's own metadata.
 
 The entry `tflm_zo_channels` is little-endian: uint16 version (1), uint16 layers, uint32 samples; of each

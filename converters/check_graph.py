@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The check that int8 kernels run the operators of a graph and that training goes through them."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The check that TFLM's kernel takes an operator as it is in the file."""
 
 from __future__ import annotations

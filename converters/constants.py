@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Names and numbers of the graph contract that the passes and the metadata share with ops/core."""
 
 from __future__ import annotations

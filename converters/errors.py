@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The exceptions of the converters."""
 
 from ..io.errors import OneLineError, SettingsError

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The export of a ZO model with its weights as a plain int8 model."""
 
 from __future__ import annotations

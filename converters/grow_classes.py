@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Room for new classes: a last layer with more outputs."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Initial weights, step multipliers and update masks of a ZO model."""
 
 from __future__ import annotations

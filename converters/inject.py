@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Makes a ZO model of an int8 model."""
 
 from __future__ import annotations

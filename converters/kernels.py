@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Operators that TFLM runs on int8 tensors: inputs that its kernels take, and costs.
 
 `test_operators.py` and `test_kernels.py` of tests/converters compare the tables with TFLM's wheel. Its

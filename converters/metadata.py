@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The metadata of a ZO model: its entry ``tflm_zo``, UTF-8 JSON."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The checks of a ZO model's metadata: their parts fit each other (`faults`) and the graph (`misfits`)."""
 
 from __future__ import annotations

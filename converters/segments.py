@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Segments of a ZO model as models of their own."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Settings of the rewriter."""
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InjectError
-from .sparse import SparseRule
+from .multipliers import SparseRule
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
 MAX_QUERIES: Final = 32

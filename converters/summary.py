@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A model's inputs, outputs, operators and, of a ZO model, trainable filters: as data and as tables."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The same examples in every run: a failure in a pull request is that pull request's."""
 
 import pytest

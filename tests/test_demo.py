@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The demo, shortened: every part of the story holds."""
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from helpers.commands import invoke
 from helpers.interpreters import require
 from tflm_zo.converters import load_model
 from tflm_zo.demo import SCENARIOS, DemoResult, run_demo, story
-from tflm_zo.demo.memory import backpropagation_bytes
-from tflm_zo.demo.scenarios import fsdd
-from tflm_zo.demo.spoken_digits import read_spoken_digits
+from tflm_zo.demo.scenarios import fsdd, read_spoken_digits
+from tflm_zo.demo.story import backpropagation_bytes
 from tflm_zo.training import Callback, RunProgress
 
 

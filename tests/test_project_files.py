@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What no compiler sees: one version, workflows that call what there is, include guards of their own."""
 
 from __future__ import annotations

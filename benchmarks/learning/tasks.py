@@ -119,8 +119,7 @@ def _speaker(
     number: int, shift: Callable[[NDArray[Any], int], NDArray[Any]] = _as_it_is, what: str = ""
 ) -> Callable[[Path, int], Task]:
     def task(folder: Path, seed: int) -> Task:
-        from tflm_zo.demo.scenarios import fsdd
-        from tflm_zo.demo.spoken_digits import read_spoken_digits
+        from tflm_zo.demo.scenarios import fsdd, read_spoken_digits
         from tflm_zo.features import log_mel
 
         recordings = read_spoken_digits()

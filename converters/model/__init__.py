@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """An editable .tflite model: operators hold tensors and tensors hold buffers, as objects.
 
 Whatever this package does not know the meaning of is kept: unknown metadata, options of operators, unused

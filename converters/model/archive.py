@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The zip archive that TFLite's metadata append to a model, with labels and vocabularies."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Subgraphs, operators and tensors, compared by identity: names need not be unique."""
 
 from __future__ import annotations

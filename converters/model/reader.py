@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Reads a .tflite file into objects."""
 
 from __future__ import annotations

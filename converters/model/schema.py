@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The generated TFLite schema, and names for its enumerations.
 
 No other module imports the generated code, which is untyped, and which a new release of the schema changes.

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Checks that a flatbuffer stays within its file and within the schema that we know.
 
 The generated Python code trusts every offset: a damaged length makes it loop for minutes or return garbage,

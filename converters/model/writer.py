@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Writes objects as a .tflite file; indices are made nowhere else."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The rewriting passes, in the order in which ``inject`` applies them.
 
 A pass is a function ``(model, settings, plan) -> None``: it changes the model in place, reads the settings,

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Makes the backward program of an exact tail, see ops/core/backward/zo_backward.h."""
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from ..mend import parts_of
 from ..metadata import ZoBackwardStep, ZoField
 from ..model import Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..model.schema import TensorType
-from ..parts import parts_of
 from .layer_geometry import (
     NO_CLAMPS,
     REDUCTIONS,

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The batch size of a graph: how each operator takes a larger one."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Refuses models that cannot become ZO models, and prepares the others."""
 
 from __future__ import annotations
@@ -6,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ...io.text import printable
+from ...io.errors import printable
 from .. import constants
 from ..check_graph import check_graph
 from ..constants import METADATA_NAME, OP_PREFIX

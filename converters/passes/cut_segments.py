@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Cuts the graph into segments, one subgraph each."""
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from .. import constants
 from ..check_graph import check_flow
 from ..constants import segment_key
 from ..errors import ConversionError
+from ..mend import part_by_slices, parts_of
 from ..model import Model, Operator, Signature, Subgraph, Tensor
 from ..model.schema import TensorType
-from ..parts import part_by_slices, parts_of
 from ..settings import InjectSettings
 from .loss import logits_of, output_number
 from .plan import Plan, Port, Segment

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Gives chosen FULLY_CONNECTED layers weights of 16 bits in the forward pass."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Sizes, window and clamps of a layer as the core takes them, see zo_node_layer.h."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Makes short names for layers from the names that converters give to tensors."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The loss: its kind, the int8 tensor that it reads, and its operator."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Turns trainable filters and biases into variables, and adds the operators that move them."""
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from .. import constants
 from ..errors import ConversionError, InjectError
 from ..model import Buffer, Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
-from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
+from ..multipliers import NEUTRAL, SparseRule, kernel_norm_multipliers, quantization_aware_multipliers
 from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
-from ..sparse import SparseRule
 from .plan import Plan, Port, Trainable
 
 

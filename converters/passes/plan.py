@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Holds the decisions of the passes, which later passes and the metadata read."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Finds the layers of an exact tail, and where the model is cut for them."""
 
 from __future__ import annotations

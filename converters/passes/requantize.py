@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """New scales for filters, and the biases that follow them."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Chooses the trainable filters, biases and blocks."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Writes what the passes decided into the model's metadata."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tflm_zo as zo
-from tflm_zo.demo.spoken_digits import read_spoken_digits
+from tflm_zo.demo.scenarios import read_spoken_digits
 from tflm_zo.features import log_mel
 
 Part = tuple[NDArray[np.float32], NDArray[np.int32]]

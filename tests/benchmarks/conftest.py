@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The benchmarks' packages are importable, as they are for the scripts beside them."""
 
 import sys

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Integer backpropagation: its gradients are those of the network in floating point, and it learns."""
 
 from __future__ import annotations

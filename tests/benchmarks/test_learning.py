@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The comparison of algorithms: what it reports, that it goes on, that methods stay within their budget."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The yardstick measures the right thing: TFLM's outputs bit for bit, and the trainer's steps."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The comparison of pre-trainings goes on from its results and reports paired gains."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Algorithms by name on the command line: listed, trained with, and what they ask of a plain model."""
 
 from __future__ import annotations

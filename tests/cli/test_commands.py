@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What each command does, as text and as JSON."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Logs whose checksums are right and whose fields no run has: one line, and nothing is written."""
 
 from __future__ import annotations

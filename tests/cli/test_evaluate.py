@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """evaluate: losses and accuracies of every kind of model, and what is refused."""
 
 from __future__ import annotations

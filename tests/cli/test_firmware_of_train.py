@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Firmware of the files that `tflm-zo train` wrote is the run that `train` did."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Python and the command line make the same ZO model of a model, byte for byte."""
 
 from __future__ import annotations

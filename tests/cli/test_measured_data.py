@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Samples that a run rehearses, holds out and is measured on."""
 
 from __future__ import annotations

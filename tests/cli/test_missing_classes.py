@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data without samples of some class: a run says so, and calls nothing a success that it cannot measure."""
 
 from __future__ import annotations

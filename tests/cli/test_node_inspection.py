@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """inject for node perturbation, and what inspect says of nodes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Node perturbation on the command line: interrupted, killed, resumed, replayed."""
 
 from __future__ import annotations

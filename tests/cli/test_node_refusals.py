@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Bad input to node perturbation: one line that says what was expected, and nothing is written."""
 
 from __future__ import annotations

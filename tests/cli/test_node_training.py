@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """train, replay and verify by node perturbation, on plain models and on ZO models."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Errors name their settings in fields, and the command line writes these as its options."""
 
 from __future__ import annotations

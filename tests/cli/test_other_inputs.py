@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models with uint8 or floating-point inputs and outputs: fed, trained, measured, exported and replayed."""
 
 from __future__ import annotations

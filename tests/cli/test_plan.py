@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo plan``: what it prints and writes, and what it refuses."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo recalibrate``, ``train --recalibrate``, and what ``inspect`` says of kept statistics."""
 
 from __future__ import annotations

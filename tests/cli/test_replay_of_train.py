@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``replay`` of what ``train`` made of a plain model writes the very bytes that ``train`` wrote."""
 
 from __future__ import annotations

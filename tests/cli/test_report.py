@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo report`` and ``tflm-zo inspect --report``: what they take, and what they refuse."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``--set NAME=VALUE``: every kind of value, names of tasks, and what is refused."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models with several outputs: one line says which one the loss took, and --loss-output chooses."""
 
 from __future__ import annotations

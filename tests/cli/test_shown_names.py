@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Names that TensorFlow puts together are shown as the layer's; files and --json have them whole."""
 
 from __future__ import annotations

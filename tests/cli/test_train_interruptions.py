@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo train`` as a process that is interrupted, killed, or has no room left."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Whatever is wrong with a training run's input: one line, exit code 1, and nothing written or replaced."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """train, replay, verify: files, exit codes, and the same bits."""
 
 from __future__ import annotations

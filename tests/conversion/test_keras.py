@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Keras models become full-int8 models that can be trained."""
 
 from __future__ import annotations

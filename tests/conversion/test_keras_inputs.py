@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What models are converted from: files, signatures, data of every form."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Layers of a converted model are called what Keras calls them, wherever they are shown."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Models and data that are not converted: each is refused in one sentence."""
 
 from __future__ import annotations

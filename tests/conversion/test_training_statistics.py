@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What a converted model keeps of its training data, by Keras' own outputs on these data."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Biases as trainable tensors: where they lie, which layers have none to train, and how they are exported."""
 
 from __future__ import annotations

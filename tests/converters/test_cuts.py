@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Segments run one after another compute what the whole model computes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """An exported model is a plain one and computes what the ZO model computes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Segments with frozen layers: whatever is left trainable moves by the same bits as in the whole ZO model."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """More classes in the last layer: what was known stays, what is new can be learned."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Requantization against float64."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The ZO model, field by field against the contract of converters/README.md and ops/core/graph/zo_op.h."""
 
 from __future__ import annotations

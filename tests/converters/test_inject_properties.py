@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Random models, random settings: what is injected survives the file, and what must hold holds."""
 
 from __future__ import annotations

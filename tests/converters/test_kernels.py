@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What the check of the graph takes, TFLM prepares and runs, and LiteRT gives the same bits or refuses it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The loss that a ZO model gets: which output it belongs to and what it reads."""
 
 from __future__ import annotations

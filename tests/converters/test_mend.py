@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Files of other converters are mended, that is said, and nothing that kernels compute changes."""
 
 from __future__ import annotations

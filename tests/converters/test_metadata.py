@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Metadata that was changed: read as it is, or refused in one sentence, by the one place that reads it."""
 
 from __future__ import annotations

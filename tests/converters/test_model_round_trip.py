@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The editable model: what is read is written again."""
 
 from __future__ import annotations

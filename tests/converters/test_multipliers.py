@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Multipliers: real steps of equal size, and steps in proportion to the norm of a layer's weights."""
 
 from __future__ import annotations

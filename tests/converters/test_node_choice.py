@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models whose only trainable layers are those with nodes, and what is said of each layer."""
 
 from __future__ import annotations

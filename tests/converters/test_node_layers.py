@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Which layers carry nodes: by name, by cost, and why others cannot."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Layers that carry nodes: geometry against a forward pass in float64, boundaries, refusals."""
 
 from __future__ import annotations

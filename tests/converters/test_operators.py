@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The table of operators against what the pinned TFLM registers, prepares and runs."""
 
 from __future__ import annotations

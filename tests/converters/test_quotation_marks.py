@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Names in messages have one form of quotation marks, that of Keras: `name`."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """New scales of trained filters against float64."""
 
 from __future__ import annotations

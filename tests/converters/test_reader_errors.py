@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Damaged and unsupported files: one clear exception, whatever the damage."""
 
 from __future__ import annotations

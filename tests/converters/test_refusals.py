@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Models that cannot be trained: refused by name, and nothing is written."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Layers that are trainable, the blocks that they make, and the output that the loss belongs to."""
 
 from __future__ import annotations

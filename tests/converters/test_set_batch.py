@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """A batch of four equals four single runs; what would mix samples is refused."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Every setting of the rewriter, in contexts: it changes the graph, or it is refused."""
 
 from __future__ import annotations

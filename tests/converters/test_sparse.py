@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Sparse masks: which weights are selected, what the model carries, and that the others stay."""
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tflm_zo.converters import (
     read_metadata,
     update_masks,
 )
-from tflm_zo.converters.sparse import SparseRule
+from tflm_zo.converters.multipliers import SparseRule
 from tflm_zo.core import Rademacher
 from tflm_zo.runtime import load
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A model and its parts have short names for messages and debuggers."""
 
 from __future__ import annotations

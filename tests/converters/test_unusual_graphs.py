@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Graphs that no converter writes: a sentence, or the right thing, never an IndexError or a KeyError."""
 
 from __future__ import annotations

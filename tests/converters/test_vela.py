@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models that Arm's vela has compiled for an Ethos-U, and ZO models that it is given."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Errors on their way back through operators: every bit against oracle.backward, and against real numbers."""
 
 from __future__ import annotations

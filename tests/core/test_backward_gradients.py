@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Errors on their way back are TensorFlow's gradients of the float operators, within their rounding."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Biases in weight perturbation: perturbed, updated and replayed as 32 times a weight."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """ElasticZO-INT8's update of perturbed weights."""
 
 from __future__ import annotations

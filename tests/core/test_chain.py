@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Directions with memory: that they are the process they are meant to be."""
 
 from __future__ import annotations

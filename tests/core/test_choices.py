@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Which measurement of a run, and which block of layers, is the best."""
 
 from __future__ import annotations
@@ -8,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tflm_zo.core import Measurement, NativeError, Status, best_of
-from tflm_zo.core.block_control import BlockControl
+from tflm_zo.core.control import BlockControl
 
 # Few different values, so that there are equals, and the ends of what a record holds.
 _LOSSES = st.sampled_from([-(2**63), -1, 0, 1, 2, 2**31, 2**32, 2**63 - 1])

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The words of zo_command: encoding, checking, executing, and what garbage does."""
 
 from __future__ import annotations

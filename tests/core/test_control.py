@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The control unit against its oracle: commands, coefficients, settling, going on, errors."""
 
 from __future__ import annotations

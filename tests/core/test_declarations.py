@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The library and the headers: structs, prototypes, a build for size, the directory that ops write."""
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import pytest
 
 from helpers.oracle.fixed_losses import exp2_negative, log2
 from tflm_zo.core import CSettings, Directory, library
-from tflm_zo.core.declarations import Declarations
-from tflm_zo.core.loader import constants, structs
+from tflm_zo.core.loader import Declarations, constants, structs
 
 CORE = Path(__file__).parents[2] / "ops" / "core"
 # The kernels' headers stand for each other, one for each instruction set.
@@ -79,7 +77,7 @@ def test_structs_are_handed_over_by_their_own_type() -> None:
 def test_another_layout_is_refused(at: int, size: int, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a compiler that packs or aligns structs otherwise would declare."""
     table = [("zo_pair", "struct", 0, whole), ("a", "uint32_t", 0, 4), ("b", "int32_t", at, size)]
-    monkeypatch.setattr("tflm_zo.core.declarations._declared", lambda loaded: iter(table))
+    monkeypatch.setattr("tflm_zo.core.loader._declared", lambda loaded: iter(table))
     with pytest.raises(ImportError, match="zo_pair: ctypes lays it out otherwise than the compiler"):
         Declarations(library())
     table[:] = [("zo_pair", "struct", 0, 8), ("a", "uint32_t", 0, 4), ("b", "int32_t", 4, 4)]

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Integer backpropagation through a dense layer, against its specification and against float64."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The floor-log2 loss against Python's integers, against what it stands for, and as a judge of differences.
 
 `pytest -s` prints how often its sign is the exact loss's.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Fixed-point losses against float64. The bound is 1e-3; `pytest -s` prints what was measured."""
 
 from __future__ import annotations

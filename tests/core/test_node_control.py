@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The control unit of node perturbation against its oracle: order, seeds, differences, updates, going on."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What the control unit of node perturbation refuses, and what is then as it was."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A step from node evidence, by any rule and of any channels, against oracle.node_rules; what is refused."""
 
 from __future__ import annotations

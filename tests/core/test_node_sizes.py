@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Updates from nodes at the sizes where the core goes about them differently, against the oracle.
 
 Errors are held for as many channels as fit, outputs are credited a few dozen at a time, channels of equal

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Steps that are known beforehand: of every rule, at its bounds, and of the channels that it moves."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Node perturbation: routes, perturbed nodes and updates of any geometry against oracle.nodes."""
 
 from __future__ import annotations

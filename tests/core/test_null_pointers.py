@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every function of the core that has a status, with a null pointer in each place and counts of 0."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Perturbation in place, and that it can be undone exactly."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Replaying recorded steps in one walk over the weights."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Learning rates and the order of the samples: what a step of a run has without its losses."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The random stream: written-out vectors, agreement with the oracle, statistics."""
 
 from __future__ import annotations

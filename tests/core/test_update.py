@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """One optimization step: the 8-bit and the 16-bit update."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Weights that are perturbed beside nodes: where queries put them, and what a step makes of losses."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What training costs on a Cortex-M: instructions of the ops, bytes of their code.
 
 Instructions are counted on an emulated core, exactly; they are not cycles. Sizes are those of what a linker

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Builds C programs for Cortex-M and RISC-V cores and runs them in QEMU: for tests and for benchmarks.
 
     core = CORES["cortex-m4"]

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The whole C core on emulated cores, without TFLM: the checks of tests/ops/core pass there,
 and the digest of everything that they computed is the host's."""
 

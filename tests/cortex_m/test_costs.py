@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Instructions of the weight ops and bytes of the C core stay within what was promised."""
 
 from __future__ import annotations

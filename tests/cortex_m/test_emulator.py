@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The emulators do what the other tests here take for granted: output, exit status, faults, counting."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every kernel of the core gives the bits of the portable C, in one program on an emulated core."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Node perturbation on emulated cores: the host's bits on every one, and what a step costs there.
 
 The host's bits are those of the NumPy oracle (tests/core/test_nodes.py, test_node_rules.py); here the cores'

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Files of arrays: what is read, and what is refused by a line that begins with the file's name."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Real values and levels: quantization, pixels and implausible ranges, against NumPy in float64."""
 
 from __future__ import annotations

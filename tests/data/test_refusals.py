@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data that are refused: by Python and the command line by the same words."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What people have becomes what a model takes: the same arrays and the same words, however it comes in.
 
 The expected arrays are computed here, from the levels that the data were made of.

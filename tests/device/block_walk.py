@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A random walk over a device that chooses the block that it trains: probes and resumed choices, too."""
 
 from __future__ import annotations

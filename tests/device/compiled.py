@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Generated folders compiled to libraries for this machine, against headers that stand in for TFLM's."""
 
 from __future__ import annotations

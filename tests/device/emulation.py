@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The trainers of `ops/device`, as they are generated, on this machine and without a checkout of TFLM.
 
 A generated folder is compiled as it is, tables, trainer and op pack, against headers that stand in for
@@ -45,7 +44,7 @@ from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
 from tflm_zo.logs.layout import unpadded
 from tflm_zo.runtime import available
-from tflm_zo.runtime.engine import Engine, InvokeError
+from tflm_zo.runtime.lane import Engine, InvokeError
 from tflm_zo.runtime.litert import InterpreterEngine, LiteRTRuntime
 from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 

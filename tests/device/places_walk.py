@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A random walk over a device with two places for runs: a host sends it others, has it go back, reads its
 store and writes into places, while everything fails as it does in `device.walk`.
 """

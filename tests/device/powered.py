@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runs with their logs in memory whose power fails, and what a device finds of them when it starts again."""
 
 from __future__ import annotations

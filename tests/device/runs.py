@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runs of every kind, generated for a device, and what the desktop makes of them."""
 
 from __future__ import annotations

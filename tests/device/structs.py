@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What Python and the generated trainers hand to each other: C structs, samples, stores, memory."""
 
 from __future__ import annotations

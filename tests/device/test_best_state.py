@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runs that measure and keep their best state: the desktop's log and weights, after a reset, too."""
 
 from __future__ import annotations

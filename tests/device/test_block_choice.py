@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The choice of a block of layers on a device: the desktop's, whatever fails on the way and after it."""
 
 from __future__ import annotations

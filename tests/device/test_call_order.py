@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Calls in another order than the guide makes them: what a call reports as kept is kept, and what cannot be
 done is refused before anything has changed."""
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Macros of a generated folder, as C reads them: the log's size, inputs, output and label."""
 
 from __future__ import annotations

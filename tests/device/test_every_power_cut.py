@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Power is cut at every operation of a store's memory, in three runs that follow one another in it.
 
 The operations of a run are recorded once. Memory in which they are done up to one that is torn is what a

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Samples that cannot be read, invokes that fail, memory that is too small: each gives a status and leaves
 the weights of a whole step, from which the run goes on with the bits of one that nothing has disturbed."""
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every input of every segment is fed, where several segments read one, too."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Layers that a run leaves out take no RAM on a device, and change no bit of the run."""
 
 from __future__ import annotations

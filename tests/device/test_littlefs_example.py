@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The lines of C of the page of examples/littlefs, and the store that they mount."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A device's two places for runs: after others were in them, and with power cut at every operation."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Power cuts at every byte that three successive runs write to one store.
 
 A run's writes are recorded once; a cut is a store that has them up to a byte. So each of them is tried

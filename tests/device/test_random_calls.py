@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Calls of a device's trainer in any order, while anything fails, see `device.walk`.
 
 TFLM_ZO_CALLS says how many calls there are for each run, TFLM_ZO_SEED which: 44000 make a million,

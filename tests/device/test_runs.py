@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A device's run is the desktop's, bit for bit; in slices, and with whichever compiler it is built."""
 
 from __future__ import annotations

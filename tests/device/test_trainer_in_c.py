@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The trainer's functions in C do what the methods do whose names they have."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Weights that a device is given: a run that begins with them, and snapshots that spare a replay."""
 
 from __future__ import annotations

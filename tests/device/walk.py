@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A random walk over the API of a device's trainer: any call at any time, while samples, invokes, reads and
 writes fail and power is cut. After each call the device is in a state that a model of its run allows.
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every example of every page runs as it stands, or is in `NOT_EXECUTED` with the reason why it cannot.
 
 Python and shell blocks are collected from all pages, so a new one is executed without a line here. Those of a

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What docs/file-formats.md says of versions and bytes is what is written, and other versions are refused."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """docs: the guide is executed as it stands.
 
 Without TFLM_DIR (see tflm_checkout/firmware_build.py) the guide's device is played by the desktop: its log is

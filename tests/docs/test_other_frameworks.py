@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The guide for PyTorch and ONNX, executed with their converters, which need environments of their own.
 
 LITERT_TORCH_PYTHON is the Python of one with litert-torch, onnx and onnxscript, ONNX2TF_PYTHON that of one

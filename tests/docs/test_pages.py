@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What pages say besides their examples: links, options, files, tables that agree, and what is generated."""
 
 from __future__ import annotations

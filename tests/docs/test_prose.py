@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The check of prose counts clauses that stand for a noun, in each kind of text, and nothing else."""
 
 from __future__ import annotations

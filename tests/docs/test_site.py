@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The documentation's site: it is built without a warning, pages can be read in a browser, and whatever is
 public is in the reference. What is public is asked of Python, the commands and gcc.
 """

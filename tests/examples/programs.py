@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Programs of examples/, imported or run as a user runs them."""
 
 from __future__ import annotations

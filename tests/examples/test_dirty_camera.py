@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """examples/dirty_camera: its dirt is as it says, its parts share nothing, and what it does helps."""
 
 from __future__ import annotations

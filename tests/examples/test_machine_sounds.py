@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """examples/machine_sounds: faults sound as they are said to, and forward passes find those of a new fan."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """examples/new_voice: its parts share nothing, and forward passes teach it the new speaker."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The notebook runs from top to bottom, is stored without outputs, and what it says is so."""
 
 from __future__ import annotations

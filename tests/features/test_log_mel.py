@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Log-mel spectrograms against sums written out, and against what is known of tones."""
 
 from __future__ import annotations

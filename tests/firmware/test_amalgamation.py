@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Joined sources: nothing is lost, nothing is there twice, and the order compiles."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The arena's size in generated firmware: measured where TFLM's package is installed, else a bound."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Firmware that chooses a block of layers: its tables against the desktop's probes, and what is refused."""
 
 from __future__ import annotations

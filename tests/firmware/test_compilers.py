@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Generated folders by every compiler, at every level, under flags that users have: no warning.
 
 tests/device/test_runs.py runs such builds. The C++ sources are compiled against the headers that stand

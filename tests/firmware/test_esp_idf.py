@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Generated folders as components of ESP-IDF, by the rules of its build system."""
 
 from __future__ import annotations

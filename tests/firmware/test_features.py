@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Which features of the op pack a generated folder has: those that its run uses, and no others."""
 
 from __future__ import annotations

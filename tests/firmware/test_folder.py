@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Generated folders are written whole or not at all, and what people have made stays."""
 
 from __future__ import annotations

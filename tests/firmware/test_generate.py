@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The generator: files have what the model has."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The plan of activations against TFLM's own, and CMSIS-NN's scratch buffers against numbers worked out."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Names in generated folders: nothing of one is called as something of another, so a program can have both.
 
 tests/tflm_checkout/test_two_models.py builds such a program; here are the C sources alone, on this machine.

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Every platform's build glue: parsed by the rules of its build system, executed where tools are here.
 
 The C++ sources need headers of TensorFlow Lite Micro; tests/tflm_checkout/test_firmware_warnings.py compiles

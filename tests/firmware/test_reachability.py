@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A generated folder has what its run reaches, and a program reads one short header of it."""
 
 from __future__ import annotations

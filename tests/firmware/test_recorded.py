@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The memory that a recorded run takes of a device is what firmware of the same run says."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Names and texts in generated files: identifiers, comments, strings."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """An MQTT broker on this machine, which can be killed, and bridges to it."""
 
 from __future__ import annotations

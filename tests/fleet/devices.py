@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Devices of a fleet in this process: generated firmware, compiled for this machine, behind lines that may be
 bad, and the server that decides for them.
 """

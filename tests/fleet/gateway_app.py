@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A Flower app of gateways, and Flower's own programs around it: a SuperLink, and `tflm-zo gateway`."""
 
 from __future__ import annotations

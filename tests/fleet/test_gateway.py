@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A gateway and devices whose firmware is compiled for this machine, held against desktop clients with the
 same data: the same answers, the same log, the same weights.
 """

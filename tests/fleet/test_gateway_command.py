@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """`tflm-zo gateway` asks who is there; ports that it keeps open for others."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A gateway and devices in processes of their own, with a broker and bridges between them that are killed."""
 
 from __future__ import annotations

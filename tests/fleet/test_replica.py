@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Clients with data of their own, and a server that decides: the same run as on all data in one place."""
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from helpers.runs import weight_settings
 from tflm_zo.converters import Model
 from tflm_zo.core import Gaussian
 from tflm_zo.fleet import FleetError, FleetLog, Replica, sum_of
-from tflm_zo.fleet.answer import mean_of
+from tflm_zo.fleet.member import mean_of
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, SettingsError, Trainer, algorithms
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Differences of weights: there and back, and what is damaged."""
 
 from __future__ import annotations

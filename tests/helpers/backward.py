@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The C core's functions that take errors back through operators (``ops/core/backward``), on NumPy arrays.
 
 An error tensor is a pair: int16 values and an exponent; dL/dy is values * 2^exponent.

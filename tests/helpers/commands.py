@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Commands in this process, and the files of the runs that they make."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Functions of the C core on arrays that the package itself has no use for: what the ops of a graph do.
 
 The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Errors of an exact tail, as the core leads them back, against float64's behind the same clamps."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """How much of what tests can try they do try: examples of properties, parameters of a test."""
 
 from __future__ import annotations

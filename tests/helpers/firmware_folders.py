@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Generated folders for tests: every kind of run, every platform, their text and their build systems."""
 
 from __future__ import annotations

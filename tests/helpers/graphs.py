@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What stands in the graph of a model."""
 
 from __future__ import annotations

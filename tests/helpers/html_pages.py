@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """HTML pages: parsed, and as a headless Chromium shows them."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models all of whose weights are trainable, whatever the rewriter's defaults are."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models of every kind of input and loss, and samples of them."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Plain models in the runtimes' own interpreters, and the runtimes as test parameters."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Small Keras models, data for them, and what is checked of what they are converted to."""
 
 from __future__ import annotations

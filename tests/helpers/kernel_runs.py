@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Models in TFLM's and LiteRT's interpreters, in a process of their own, which kernels may end.
 
 Run as a program, it is that process: it reads a runtime's number, the inputs' value, a model's size and the

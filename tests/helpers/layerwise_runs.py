@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """LeNet-5 trained layer by layer: all but its first convolution by nodes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Long runs: their logs, and work that is counted, which is the same on every machine."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What may happen in the middle of a run: interruptions, and disks that are full or fail."""
 
 from __future__ import annotations

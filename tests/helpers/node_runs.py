@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A short run of node perturbation that tests interrupt, and what it ends with where nobody does."""
 
 from __future__ import annotations

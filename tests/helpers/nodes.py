@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Functions of the C core on nodes that the package itself has no use for: its control unit calls them."""
 
 from __future__ import annotations

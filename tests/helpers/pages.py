@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The Markdown pages of this repository, and the examples in them."""
 
 from __future__ import annotations

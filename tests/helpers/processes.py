@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Commands as processes of their own, which tests interrupt."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Short runs on random samples, and settings from one flat table of names, as ``--set`` has them."""
 
 from __future__ import annotations

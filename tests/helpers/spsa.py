@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A minimal SPSA control loop: what drives a ZO model in the tests, by one command per invoke."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Short runs of weight perturbation on ``small_cnn``."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The depthwise-separable CNN with an embedding: what it is made of, and that it is trained in int8."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """That algorithms still learn what docs/results.md says, with the defaults: one run of each benchmark."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A line between a host and a device that loses, doubles and changes bytes, and pieces of them.
 
 It stays when the device does not: like a serial port, and unlike a connection.

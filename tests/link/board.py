@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A device for tests: its process, which can be killed and begun again, and a line that leads to it."""
 
 from __future__ import annotations

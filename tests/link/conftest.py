@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Links whose device is in the same process need not wait for it."""
 
 from __future__ import annotations

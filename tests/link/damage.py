@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What a bad line does to bytes: it loses, doubles and changes some, and whole pieces."""
 
 from __future__ import annotations

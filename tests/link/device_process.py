@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A device in a process of its own, which can be killed: a generated folder's firmware, compiled for this
 machine, whose serial port is a port of this machine and whose flash is a file.
 

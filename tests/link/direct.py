@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A device in this process at the end of a bad line, which trains between requests and loses its power: a
 hundred runs a minute.
 """

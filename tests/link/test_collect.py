@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log comes home over lines that lose, double and change bytes, while device and host come and go."""
 
 from __future__ import annotations

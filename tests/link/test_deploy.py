@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runs are sent to a device, which switches over and goes back, over bad lines and without power."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Frames: the device's C and the host's Python, written apart, against each other and against examples."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Logs of stores that program several bytes at once, padded here as ``zo_store_units.h`` specifies it."""
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from device.runs import RUNS, STEPS, desktop, samples, zo_model
 from tflm_zo import Trainer
 from tflm_zo.converters import read_metadata
 from tflm_zo.logs import Log, LogError, replay_log
+from tflm_zo.logs.layout import LiveLog, unit_of, unpadded
 from tflm_zo.logs.layout import padded as padded_by_us
-from tflm_zo.logs.layout import unit_of, unpadded
-from tflm_zo.logs.live_log import LiveLog
 
 #: Name, steps between measurements.
 LOGS = (("weight", 0), ("weight, segments", 4), ("node", 0), ("exact head", 2), ("biases, too", 0))

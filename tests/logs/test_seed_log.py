@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The seed log: its bytes as zo_log.h has them, and what is left of a damaged one."""
 
 from __future__ import annotations

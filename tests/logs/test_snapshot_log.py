@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A snapshot log, written record by record without a run, against its bytes as they are specified."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What the C core compiles to: integers only, no state, no calls but memcpy and memset.
 
 The proof on the host is the compiler's own: with -mgeneral-regs-only, GCC refuses any floating-point

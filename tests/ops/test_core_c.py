@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The C tests under the address and undefined-behaviour sanitizers, where there is a C compiler."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The C core without what zo_features.h lets firmware leave out: no warning, and what it lacks is refused."""
 
 from __future__ import annotations

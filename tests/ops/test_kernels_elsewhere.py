@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The kernels on Arm, and on an old x86 without AVX2, in user-mode QEMU."""
 
 from __future__ import annotations

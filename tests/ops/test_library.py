@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The shared library as it is installed: what it exports, what it needs, what it carries."""
 
 from __future__ import annotations

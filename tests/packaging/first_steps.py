@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What a new user does first, by the commands of an installed wheel, from convert to firmware.
 
     python tests/packaging/first_steps.py

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The wheel of `make wheel` in an environment of its own, where there is no compiler."""
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """ElasticZO's equations, against sums by hand over the layers of a small network."""
 
 from __future__ import annotations
 
 from helpers.models import MODELS
 from tflm_zo.converters import load_model
-from tflm_zo.planner.sizes import backpropagation
+from tflm_zo.planner.ways import backpropagation
 
 BATCH = 3
 # small_cnn: values of an activation, and weights with biases, of its layers.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The table of boards, and what is said of a name that is none."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """`zo.plan`: what it foretells agrees with what `firmware` says, and impossible devices are told apart."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Real models: recalibrated ones run in every runtime with the same bits, and learn what they are to."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Recalibration of small models: moments before and after, by NumPy on what LiteRT computes."""
 
 from __future__ import annotations

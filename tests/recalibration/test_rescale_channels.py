@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Factors and shifts of channels, against float64 arithmetic on the layer's own sums."""
 
 from __future__ import annotations

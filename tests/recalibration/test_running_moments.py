@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Moments that are summed up: exact, the same in any order and in every exact runtime, and checked."""
 
 from __future__ import annotations

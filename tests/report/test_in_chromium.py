@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Pages in a browser: nothing is asked for, nothing is wrong, and all of it can be seen and read."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Reports of long runs: the page stays small, and a step costs next to nothing."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Node data for Model Explorer: the right numbers, under the ids that its own adapter gives operators."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Pages as they are written: structure, names, tables, colours, and the JSON that they are drawn from."""
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import pytest
 
 from helpers.html_pages import Node, colours, contrast, data_of, parsed_page
 from tflm_zo.report import as_data, page, read_run, report_runs
-from tflm_zo.report.charts import HEIGHT, Line, line_chart
-from tflm_zo.report.charts.svg import Axis
+from tflm_zo.report.plots import Line, line_chart
 from tflm_zo.report.run_report import curve_of
+from tflm_zo.report.svg import HEIGHT, Axis
 
 PAGES = ("one", "several", "eight", "long", "model")
 SERIES = [f"s{i}" for i in range(8)]

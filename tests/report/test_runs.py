@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What a report says of a run: the trainer's own numbers, and those of the models that it exports."""
 
 from __future__ import annotations

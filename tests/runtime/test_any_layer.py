@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Layers of any shape, stride, dilation, padding and scale: TFLM's bits, with each kernel set."""
 
 from __future__ import annotations

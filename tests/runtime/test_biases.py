@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Trainable biases are read at each invoke in every runtime, beside variable filters and constant ones."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Bad input: a clear error, and nothing changed."""
 
 from __future__ import annotations

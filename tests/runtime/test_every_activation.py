@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every activation of every model on 1,100 samples: LiteRT with each kernel set, and TFLM.
 
 Kernels take filters that may change between invokes in another way than constant ones, so both are compared.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Layers with weights of 16 bits in the runtimes: what they compute, and whole runs."""
 
 from __future__ import annotations

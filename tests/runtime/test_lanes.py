@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Any number of samples and of threads: what a sample leads to does not depend on those beside it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Weight ops run before the forward pass, start from the initial weights, and survive a reset."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A ZO model that does not perturb computes what the original computes, bit for bit, however it is cut."""
 
 from __future__ import annotations

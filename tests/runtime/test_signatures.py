@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The file alone: segments and original signatures through the runtimes' own signature runners."""
 
 from __future__ import annotations

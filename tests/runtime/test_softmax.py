@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """SOFTMAX of any scale, beta and number of classes: TFLM's bits, and the shares that it stands for."""
 
 from __future__ import annotations

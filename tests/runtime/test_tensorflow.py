@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """TensorFlow's own interpreter takes the delegate, too."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training steps: the same losses and weights in every exact runtime, and as the equations say."""
 
 from __future__ import annotations

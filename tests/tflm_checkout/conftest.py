@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What starts Flower's programs is the benchmarks', too."""
 
 import sys

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Builds a generated component of ESP-IDF with ESP-NN's kernels, as an ESP32-C3 has them, for RV32IMC.
 
 ESP_TFLITE_MICRO_DIR and ESP_NN_DIR are checkouts of espressif/esp-tflite-micro and espressif/esp-nn. ESP-IDF

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Builds a generated folder with CMake, as its README says, for an emulated core or this machine."""
 
 from __future__ import annotations

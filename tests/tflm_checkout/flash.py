@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What training takes of a Cortex-M's flash beyond inference, byte by byte.
 
 Two programs are linked as a user links a generated folder, its sources at -Os, with TFLM's library as its own

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A run of a generated folder on an emulated core, against the same run on this machine."""
 
 from __future__ import annotations

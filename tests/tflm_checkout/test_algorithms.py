@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every algorithm that has a name, trained on an emulated Cortex-M4: the desktop's log and weights."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What may go wrong on a device: memory too small, bad labels, samples that are missing, resets,
 torn writes and damaged logs each give a status and leave the weights of the last whole step."""
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The choice of the best block of layers on an emulated Cortex-M4: the desktop's; and what may go wrong."""
 
 from __future__ import annotations

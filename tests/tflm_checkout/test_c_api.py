@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A program in C trains a generated folder's model, with the bits of one in C++."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The op pack in a build of a real TFLM checkout: host and emulated Cortex-M.
 
 Set TFLM_DIR to a checkout in which TFLM's own Makefile has built libtensorflow-microlite.a:

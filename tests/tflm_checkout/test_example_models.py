@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models that come with TensorFlow Lite Micro, from a checkout: injected, run, and made into firmware."""
 
 from __future__ import annotations

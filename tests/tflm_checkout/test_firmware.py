@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Generated folders, built as a user would and run on emulated Cortex-M cores, against the desktop.
 
 `make firmware-test TFLM_DIR=…` runs them: TFLM_DIR is a checkout of tflite-micro in which its own Makefile

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What a generated folder asks of a firmware: TFLM, and of the C library no more than to move bytes.
 
 So there is no heap, no floating point, no exceptions, no RTTI, and nothing that runs before main.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Generated C++ against the headers of a real checkout, for every core and compiler: no warning.
 
 TFLM_DIR is a checkout of tflite-micro in which its own Makefile has fetched its third-party code. The C

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What training takes of a Cortex-M4's flash beyond inference stays within what a plan says."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Four emulated Cortex-M4 train one model together: serial lines, bridges to an MQTT broker, a gateway."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log of an emulated Cortex-M comes home over its serial port, and runs are sent to it: the line loses,
 doubles and changes bytes, and the board loses its power.
 """

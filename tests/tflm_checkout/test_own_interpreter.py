@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """examples/own_interpreter: a program's own resolver and interpreter train as the generated trainer does."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """examples/personalization: its folder, its reservoir, and what an emulated Cortex-M4 learns from its stream.
 
 The run must be that of a reservoir and a layer-wise run written down here once more, in Python.

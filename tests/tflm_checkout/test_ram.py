@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """MLPerf Tiny's VWW in the RAM of Poor Man's Training's devices, from one command, by the linker's map."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every model of TFLM_ZO_MODELS, as firmware on emulated cores: the desktop's losses, log and weights.
 
 Weight perturbation trains all weights, node perturbation what it trains by default. TFLM's reference kernels

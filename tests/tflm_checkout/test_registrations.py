@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Which code a program has: kernels for int8, CMSIS-NN's where TFLM's library has them, what it calls."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Residual networks on emulated cores, whose shortcuts cross segments: the desktop's log and weights."""
 
 from __future__ import annotations

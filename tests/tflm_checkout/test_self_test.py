@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The self-test on emulated cores: right kernels pass it, a wrong one is named, and the run is as ever."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Networks over sequences on emulated cores, with global average pooling and with squeeze and excitation: the
 desktop's log and weights.
 """

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A network that adds its own input behind a cut, on emulated cores: the desktop's log and weights."""
 
 from __future__ import annotations

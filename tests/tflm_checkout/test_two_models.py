@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Two models in one program: each folder's names are its own, so nothing of one is linked for the other."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A generated folder's module and sample, built by Zephyr itself and run on an emulated board, against the
 same run on this machine.
 

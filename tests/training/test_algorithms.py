@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Algorithms by name, and the weights of a snapshot log."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Do no harm: a run keeps the best state that it measures, the first one included, and its log has it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runs that train biases: what they ask of the model, move, keep and leave alone."""
 
 from __future__ import annotations

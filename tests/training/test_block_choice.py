@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The choice of the block of layers that is best trained."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Callbacks: what they are told, when, and what those of the package do with it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Checkpoints: what is kept, that weights come back from it, and that an interruption changes nothing."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The rate of weight perturbation where none is given."""
 
 from __future__ import annotations

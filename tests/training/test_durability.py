@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log when disks are full, headers are cut short and the power fails."""
 
 from __future__ import annotations

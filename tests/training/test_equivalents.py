@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Forward equivalents: the budget of a run, and what a run has taken."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Evaluation of every kind of loss and of several inputs and outputs, against the plain model in float64."""
 
 from __future__ import annotations

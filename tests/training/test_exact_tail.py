@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """An exact tail through convolutions and blocks: its gradients are TensorFlow's, and it takes whole runs."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What a run exports: a plain int8 model for any interpreter, with the outputs of the trained ZO model, but
 for what an interpreter's own kernels round differently.
 """

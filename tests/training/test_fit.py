@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A call of fit as callbacks and the log see it, on a run whose losses are written down here."""
 
 from __future__ import annotations

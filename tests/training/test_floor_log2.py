@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The floor-log2 loss as a model's loss: in every runtime, in evaluation, in training."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Models of other people, in the folder `wild` of TFLM_ZO_MODELS: each trains with the same bits in LiteRT
 and TFLM, or is refused with a reason and what to do."""
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Factors of steps, against the plain model's scales by the formulas of Poor Man's Training."""
 
 from __future__ import annotations

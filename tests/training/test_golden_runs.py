@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Whole short runs, to the bit: the ZO model, the log and the exported model, as files that are stored.
 
 Oracles say that a run is right. The stored files say that it is the same as it was: whoever changes a random

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runs of several tasks: the same bits everywhere, and what a step costs and does."""
 
 from __future__ import annotations

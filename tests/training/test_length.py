@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """How long a run is that is given a budget, or nothing."""
 
 from __future__ import annotations

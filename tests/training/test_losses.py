@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training by each kind of loss: it goes down the gradient, which a float64 model of one layer computes."""
 
 from __future__ import annotations

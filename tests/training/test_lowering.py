@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What the control unit of a layer-wise run is told, against numbers that settings and model give by hand."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Memory of a long run: a step leaves its loss in the history, and nothing else."""
 
 from __future__ import annotations

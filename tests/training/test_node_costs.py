@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What runs cost, against multiply-accumulates counted by hand and by watching the runtime; and budgets."""
 
 from __future__ import annotations

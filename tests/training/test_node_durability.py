@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log of node perturbation that is damaged or has no room; a run goes on from it with the same bits."""
 
 from __future__ import annotations

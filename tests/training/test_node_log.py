@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log of node perturbation: its bytes, and whose run it may resume."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Settings of node perturbation: what is out of range or does not fit the model is refused before a run."""
 
 from __future__ import annotations

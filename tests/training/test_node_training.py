@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training by node perturbation: the same bits everywhere, those of an oracle, and a loss that falls."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every operator that may lie between two layers of an exact tail: the errors that pass are the gradients,
 and an operator that none pass is refused by its name.
 """

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """How tasks are spread over layers that are known."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The plan of a net that is small enough to plan with a pencil.
 
 Desktop and device decide what a run does with the same code, so comparing them finds no error in it. Here

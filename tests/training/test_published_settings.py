@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What the papers publish of their algorithms, setting by setting, against the defaults here.
 
 One row a setting: what it is here, what was published, where, and why the two differ where they do; the

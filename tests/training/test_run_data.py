@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The samples of a run: `fit` holds out, mixes in and counts as the command line does; samples that are held
 out have the share of every class that was asked for, whatever the samples' order.
 """

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Networks over sequences, in each form in which Keras' are converted, are trained as those over images."""
 
 from __future__ import annotations

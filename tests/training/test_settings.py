@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Settings of weight perturbation that are refused, by themselves or for a model."""
 
 from __future__ import annotations

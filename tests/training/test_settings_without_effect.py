@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Every setting of a run in contexts: it changes the run, or it is named as one that does not."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Event files: read back record by record, they have the history's numbers."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A run does not depend on how many threads divide its minibatches."""
 
 from __future__ import annotations

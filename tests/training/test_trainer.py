@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The trainer: runs in sequence, what looking at them leaves alone, and a loss that falls."""
 
 from __future__ import annotations

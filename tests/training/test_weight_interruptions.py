@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Weight perturbation that is interrupted or killed anywhere: the same bits as if it had not been."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Weight perturbation: the same bits in every exact runtime, cut or not, and from the log alone."""
 
 from __future__ import annotations

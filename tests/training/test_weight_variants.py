@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Variants of weight perturbation as whole runs: resumed, replayed, and what they leave alone."""
 
 from __future__ import annotations

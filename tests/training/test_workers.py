@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A run of weight perturbation does not depend on how many workers share its invokes, or on what becomes of
 them.
 """

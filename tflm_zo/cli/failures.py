@@ -26,8 +26,7 @@ from rich.status import Status
 
 from ..converters.passes.layer_names import shown_name
 from ..core import Distribution
-from ..io.errors import ExistsError, SettingsError
-from ..io.text import printable
+from ..io.errors import ExistsError, SettingsError, printable
 from ..training.setting_texts import written
 from .option_names import in_option_syntax, options_of
 

@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from ..io.errors import printable
 from ..io.table import table_console
-from ..io.text import printable
 from .output_file import write_output
 
 __all__ = ["show", "write_report"]

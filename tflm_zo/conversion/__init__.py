@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Conversion: a Keras model or a float32 `.tflite` becomes a plain int8 `.tflite`, with a report.
 
 It imports `recalibration`, which measures the statistics that a converted model keeps of its channels.

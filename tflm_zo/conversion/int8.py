@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The common part of `convert` and `quantize`: data, checks, accuracies, report."""
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import numpy.typing as npt
 from ..converters.channel_statistics import Statistics, with_statistics
 from ..converters.errors import ConversionError
 from ..converters.grow_classes import grow_classes
+from ..converters.mend import part_in_int8
 from ..converters.model import Model, Operator, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
-from ..converters.parts import part_in_int8
 from ..converters.passes.batch import set_batch
 from ..converters.passes.check_supported import check_supported
 from ..converters.passes.plan import Plan
+from ..converters.rescale_channels import widen_activations
 from ..converters.settings import InjectSettings
-from ..converters.widen_activations import widen_activations
 from ..io.arrays import (
     Array,
     as_array,

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The conversion of a Keras model to a full-int8 model. `convert` needs TensorFlow."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Keras models for the converter: reading, batch size 1, names."""
 
 from __future__ import annotations

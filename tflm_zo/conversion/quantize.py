@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The quantization of a float32 .tflite to a full-int8 model. `quantize` needs ai-edge-quantizer.
 
 Such files come from PyTorch (litert-torch), ONNX (onnx2tf) and TensorFlow's own converter.

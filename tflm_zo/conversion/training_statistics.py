@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Statistics of a converted model's channels on the training data, derived from batch normalization."""
 
 from __future__ import annotations

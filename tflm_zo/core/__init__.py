@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The C core (``ops/core``), from Python: every function that is called through ctypes.
 
 Nothing is computed here but constants that a device gets prepared: arrays go to the functions that the
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 from .arguments import QUERY_DTYPE
 from .backward import Backward, BackwardProgram, BackwardStep, ErrorField
-from .block_control import BlockControl
 from .command import (
     ALL_BLOCKS,
     Command,
@@ -21,6 +19,7 @@ from .command import (
 from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
+    BlockControl,
     Control,
     Request,
     StepReport,
@@ -29,8 +28,6 @@ from .control import (
     samples_in_order,
     write_items,
 )
-from .declarations import CSettings, Struct, Tensor
-from .directory import Directory
 from .distribution import (
     Coordinate,
     Distribution,
@@ -40,29 +37,39 @@ from .distribution import (
     query_seed,
     query_seeds,
 )
-from .loader import NativeError, Status, installed, library, library_path
-from .measurement import MEASUREMENT_BYTES, Measurement, best_of, is_due
-from .model_loss import LogitScale, ModelLoss
-from .node_control import NodeAction, NodeControl, NodeRequest
-from .node_layer import NodeForm, NodeLayer, NodeState
-from .node_settings import NODE_HEAD, NODE_TAIL, NodeRules, NodeTask, TaskKind
-from .seed_log_format import (
+from .loader import CSettings, NativeError, Status, Struct, Tensor, installed, library, library_path
+from .log_formats import (
+    BEST_SLOT,
     FINGERPRINT_BYTES,
+    MEASUREMENT_BYTES,
     SEED_LOG_HEADER_BYTES,
+    SNAPSHOT_RECORD_BYTES,
     STORE_UNIT_MOST,
     UNIT_AT,
+    Measurement,
     SeedLogHeader,
-    StepRecord,
-)
-from .snapshot_log_format import (
-    BEST_SLOT,
-    SNAPSHOT_RECORD_BYTES,
     Snapshot,
     SnapshotLogHeader,
+    StepRecord,
     TaskEntry,
+    best_of,
+    is_due,
     write_step_record,
 )
-from .tensor import checksum, fnv1a, make_tensor, replay, weight_tensors
+from .node_control import NodeAction, NodeControl, NodeRequest
+from .node_layer import (
+    NODE_HEAD,
+    NODE_TAIL,
+    LogitScale,
+    ModelLoss,
+    NodeForm,
+    NodeLayer,
+    NodeRules,
+    NodeState,
+    NodeTask,
+    TaskKind,
+)
+from .tensor import Directory, checksum, fnv1a, make_tensor, replay, weight_tensors
 
 __all__ = [
     "Coordinate",

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Checks of what the C core's functions are called with.
 
 Arrays are never converted, since they are changed in place: a wrong type, layout or size is a `TypeError` or
@@ -13,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["QUERY_DTYPE", "Queries", "address", "integer", "pairs", "signed", "step_pairs", "unsigned"]
 
 QUERY_DTYPE: Final = np.dtype([("seed", np.uint32), ("coefficient", np.int32)])
 """One (seed, coefficient) or (seed, k) pair as the C core stores it."""

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Backward programs of exact tails (``ops/core/backward/zo_backward.h``), from Python."""
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 from .arguments import address
 from .loader import call, constants, library, structs
 from .node_layer import NodeLayer
-
-__all__ = ["Backward", "BackwardProgram", "BackwardStep", "ErrorField"]
 
 
 @dataclass(frozen=True)

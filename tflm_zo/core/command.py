@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Commands of an invoke: the words of ``zo_command``."""
 
 from __future__ import annotations
@@ -10,20 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import Queries, address, integer, pairs, signed, step_pairs, unsigned
-from .declarations import Struct
 from .distribution import Distribution
-from .loader import call, constants, structs
-
-__all__ = [
-    "ALL_BLOCKS",
-    "Command",
-    "command_check",
-    "make_terms",
-    "restoration",
-    "without_checksum",
-    "without_losses",
-    "without_instructions",
-]
+from .loader import Struct, call, constants, structs
 
 ALL_BLOCKS: Final[int] = constants.ZO_ALL_BLOCKS
 """Selects every block in an instruction of a `Command`."""

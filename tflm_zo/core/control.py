@@ -1,7 +1,5 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The control unit of the C core (``ops/core/run/zo_control.h``), from Python.
-
-Nothing is decided here: the state machine is the one that firmware runs.
+"""State machines of the C core: weight perturbation (``ops/core/run/zo_control.h``) and the choice of a block of
+layers (``ops/core/run/zo_block_choice.h``). Firmware runs the same ones.
 """
 
 from __future__ import annotations
@@ -13,21 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import address
-from .declarations import CSettings, Struct
 from .distribution import Distribution
-from .loader import call, constants, library, structs
-
-__all__ = [
-    "MAX_CHAIN",
-    "MAX_QUERIES",
-    "Control",
-    "Request",
-    "StepReport",
-    "command_words",
-    "distribution_at",
-    "samples_in_order",
-    "write_items",
-]
+from .loader import CSettings, Struct, call, constants, library, structs
 
 MAX_QUERIES: Final[int] = constants.ZO_MAX_QUERIES
 """Largest number of queries in one step."""
@@ -258,3 +243,37 @@ class Control:
     def rate(self, step: int) -> float:
         """Rate of a step."""
         return int(library().zo_control_rate(self._settings, step, None)) / 65536
+
+
+class BlockControl:
+    """The state machine (``zo_block_choice``).
+
+    Args:
+        blocks: number of blocks, 1..2^32-1.
+
+    Raises:
+        NativeError: the number of blocks is 0.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._choice, self._request = structs.zo_block_choice(), structs.zo_block_request()
+        call("zo_block_choice_init", self._choice, blocks)
+
+    def next(self) -> int | None:
+        """The block to probe next; None: all are done, and `best` counts."""
+        call("zo_block_choice_next", self._choice, self._request)
+        probes = self._request.action == constants.ZO_BLOCK_PROBE
+        return int(self._request.block) if probes else None
+
+    def report(self, score: int) -> None:
+        """Takes the score of the probe in progress, -2^63..2^63-1, larger is better.
+
+        Raises:
+            NativeError: every block has its loss already.
+        """
+        call("zo_block_choice_report", self._choice, score)
+
+    @property
+    def best(self) -> int:
+        """The best block of the probes done."""
+        return int(self._choice.best)

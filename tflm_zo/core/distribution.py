@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Distributions of perturbations."""
 
 from __future__ import annotations
@@ -10,18 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import integer, unsigned
-from .declarations import Struct
-from .loader import constants, library, structs
-
-__all__ = [
-    "Coordinate",
-    "Distribution",
-    "Gaussian",
-    "Rademacher",
-    "SparseUniform",
-    "query_seed",
-    "query_seeds",
-]
+from .loader import Struct, constants, library, structs
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The control unit of node perturbation (``ops/core/run/zo_node_run.h``), from Python.
 
 Nothing is decided here: the state machine is the one that firmware runs.
@@ -18,13 +17,8 @@ from numpy.typing import NDArray
 from .arguments import address
 from .backward import Backward, BackwardProgram
 from .control import StepReport
-from .declarations import CSettings, Struct, Tensor
-from .loader import call, constants, library, structs
-from .model_loss import ModelLoss
-from .node_layer import NodeLayer, NodeState
-from .node_settings import NodeRules, NodeTask
-
-__all__ = ["NodeAction", "NodeControl", "NodeRequest"]
+from .loader import CSettings, Struct, Tensor, call, constants, library, structs
+from .node_layer import ModelLoss, NodeLayer, NodeRules, NodeState, NodeTask
 
 
 def _scratch(layer: NodeLayer | None, workers: int | None) -> int:

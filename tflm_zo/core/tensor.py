@@ -1,9 +1,7 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Trainable tensors in the C core: replay and checksum of their weights.
+"""Trainable tensors in the C core: replay, checksum, and their addresses in the memory of a runtime.
 
-The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them; biases of a
-layer are a tensor as well, int32 [channels]. `stream` is
-the number of the tensor in the model, `limit` is 127 minus the headroom.
+Weights are an int8 array of any shape in TFLite's order; the biases of a layer are a tensor as well, int32
+[channels]. `stream` is the number of the tensor in the model, `limit` is 127 minus the headroom.
 """
 
 from __future__ import annotations
@@ -16,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import Queries, address, signed, step_pairs, unsigned
-from .declarations import Tensor
 from .distribution import Distribution
-from .loader import call, constants, library
-
-__all__ = ["checksum", "make_tensor", "replay", "weight_tensors"]
+from .loader import Tensor, call, constants, library, structs
 
 
 def make_tensor(
@@ -160,3 +155,41 @@ def fnv1a(data: bytes) -> int:
 def weight_tensors(tensors: Sequence[Tensor]) -> ctypes.Array[Tensor]:
     """The tensors of a task, as the control unit takes them."""
     return (Tensor * len(tensors))(*tensors)
+
+
+def _view(address: int, size: int) -> NDArray[np.int8]:
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int8)), (size,))
+
+
+class Directory:
+    """The addresses of up to `capacity` tensors.
+
+    The views below alias the runtime's memory: they are valid while the interpreter that filled the directory
+    lives and is not reallocated.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._entries = (structs.zo_directory_entry * capacity)()
+        self._directory = structs.zo_directory(
+            constants.ZO_DIRECTORY_MAGIC, capacity, 0, ctypes.addressof(self._entries)
+        )
+
+    @property
+    def address(self) -> int:
+        """Address of the ``zo_directory``, for the op pack."""
+        return ctypes.addressof(self._directory)
+
+    def find(self, stream: int) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
+        """Views of the weights and (16-bit update) the fractions of one tensor, int8 [size].
+
+        Args:
+            stream: number of the tensor in the model.
+
+        Raises:
+            KeyError: the tensor was not published, since no invoke was made or it is not in this segment.
+        """
+        for entry in self._entries[: self._directory.count]:
+            if entry.stream == stream and entry.weights:
+                fraction = _view(entry.fraction, entry.size) if entry.fraction else None
+                return _view(entry.weights, entry.size), fraction
+        raise KeyError(stream)

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data: prepares files, arrays, lists and dictionaries of samples for a model.
 
 data = prepare(runtime, "digits.npz")  # or arrays: prepare(runtime, x, y)
@@ -7,9 +6,19 @@ trainer.fit(data)
 
 from ..io.arrays import read_arrays
 from ..io.errors import DataError
-from .inputs import Inputs, ModelError
 from .levels import DataWarning, to_levels, to_real
-from .prepare import Data, Labels, Samples, labelled, prepare, prepare_input, prepare_labels, prepare_samples
+from .prepare import (
+    Data,
+    Inputs,
+    Labels,
+    ModelError,
+    Samples,
+    labelled,
+    prepare,
+    prepare_input,
+    prepare_labels,
+    prepare_samples,
+)
 
 __all__ = [
     "Data",

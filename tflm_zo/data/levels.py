@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Conversion between real values and the levels of a model's inputs, targets and outputs."""
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..io.errors import DataError
-
-__all__ = ["DataWarning", "quantize", "real_samples", "to_levels", "to_real", "warn_implausible"]
 
 # Units that pixels of 0..255 may have: the factor, and the largest value that it makes of them.
 _PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))

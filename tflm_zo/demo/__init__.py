@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The demo: the main job on real data, from one command."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The main job from one end to the other, on real data."""
+"""The main job from one end to the other, on real data, and the table of its results."""
 
 from __future__ import annotations
 
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from ..converters import Model, inject
 from ..firmware import generate_firmware
@@ -18,10 +19,7 @@ from ..firmware.arena import arenas_of
 from ..logs import replay_log
 from ..runtime import available
 from ..training import ALGORITHMS, Callback, Trainer, inject_settings
-from .memory import backpropagation_bytes
 from .scenarios import SCENARIOS, Scenario
-
-__all__ = ["COMPARED", "Adaptation", "DemoResult", "run_demo"]
 
 COMPARED: Final = ("node", "weight")
 """The algorithms that the demo compares, the default first."""
@@ -220,3 +218,75 @@ def _pretrained(scenario: Scenario, seed: int) -> Model:
     x, y = scenario.pretrain
     pretrain(model, x, y, epochs=scenario.epochs, seed=seed)
     return convert(model, x[:300]).model
+
+
+def backpropagation_bytes(model: Model) -> int:
+    """int8 bytes that full backpropagation needs for one sample.
+
+    Parameters and their gradients, activations and their errors (ElasticZO, the equation of M_Full-BP):
+
+        sum over trainable layers (|theta| + |g|) + sum over layers (|a| + |e|)
+
+    Each counts one byte, biases included; batch norm is folded into the layer before it, as it is in the
+    model, and a RESHAPE is a view of its input.
+
+    Args:
+        model: a plain int8 model at batch 1.
+    """
+    graph = model.subgraphs[0]
+    kinds = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+    filters = {
+        id(t): t
+        for op in graph.operators
+        for t in op.inputs[1:]
+        if t is not None and t.is_constant and op.code.name in kinds
+    }
+    parameters = sum(t.size for t in filters.values())
+    activations = sum(t.size for op in graph.operators if op.code.name != "RESHAPE" for t in op.outputs)
+    return 2 * parameters + 2 * activations
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _bytes(value: int) -> str:
+    return f"{value:,} bytes"
+
+
+def print_report(result: DemoResult, console: Console) -> None:
+    """Prints what the demo found and the files it wrote."""
+    rows = {
+        f"accuracy, {result.new}": lambda a: _percent(a.accuracy),
+        "forward equivalents": lambda a: f"{a.equivalents:,.0f}",
+        "steps": lambda a: f"{a.steps:,}",
+        "time": lambda a: f"{a.seconds:.1f} s",
+        "trainable weights": lambda a: f"{a.weights:,}",
+        "RAM on a Cortex-M4: arena": lambda a: _bytes(a.arena),
+        "kept of a minibatch besides": lambda a: _bytes(a.workspace),
+        "weights replayed from the log alone": lambda a: "identical" if a.replayed else "DIFFERENT",
+        "the same run in TFLM": _in_tflm,
+    }
+    before = {
+        f"accuracy, {result.new}": _percent(result.before),
+        "RAM on a Cortex-M4: arena": _bytes(result.inference_arena),
+    }
+    table = Table(title=f"{result.title}: {_percent(result.upright)} {result.old}", title_justify="left")
+    for column in "", "before", *(f"{name} perturbation" for name in result.adaptations):
+        table.add_column(column, justify="right" if column else "left")
+    for name, value in rows.items():
+        table.add_row(name, before.get(name, ""), *map(value, result.adaptations.values()))
+    console.print(table)
+    console.print(
+        f"Backpropagation in int8 needs {_bytes(result.backpropagation)} for the data of one sample alone.",
+        highlight=False,
+    )
+    files = {"int8 model": result.model}
+    for name, adaptation in result.adaptations.items():
+        files |= {f"{kind} ({name})": path for kind, path in adaptation.files.items()}
+    for kind, path in files.items():
+        console.print(f"{kind:>28}  {path}", highlight=False)
+
+
+def _in_tflm(adaptation: Adaptation) -> str:
+    return {True: "bit-identical", False: "DIFFERENT", None: "not checked"}[adaptation.tflm_identical]

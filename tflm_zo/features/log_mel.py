@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Log-mel spectrograms."""
 
 from __future__ import annotations
@@ -7,8 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["log_mel", "mel_filters"]
 
 
 def log_mel(

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The average of the clients' weights, round after round, and differences of weights as few bytes."""
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ from .. import core
 from ..converters import Model, WeightArray, initial_weights, read_metadata
 from ..io.files import write_output
 from ..logs import fingerprint
-from .answer import FleetError
-
-__all__ = ["AveragedWeights", "checksum_of", "packed", "unpacked"]
-
+from .member import FleetError
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The server's state of a fleet: a seed log."""
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ from ..training.checks import SettingsError
 from ..training.costs import block_segments
 from ..training.lowering import weight_integers
 from ..training.settings import Settings
-from .answer import Answer, FleetError, evaluations, sum_of
-from .position import Position
-
-__all__ = ["FleetLog"]
+from .member import Answer, FleetError, Position, evaluations, sum_of
 
 # Of a mean difference or loss that a record has room for, unit 2^-16.
 _MOST_MEAN = 1 << 30

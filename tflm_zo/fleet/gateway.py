@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A gateway: one client of a fleet that stands for a cohort of devices."""
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ from ..core.loader import constants
 from ..link import FleetState, Link, LinkError, NoAnswerError, RefusedError
 from ..link.link import Port
 from ..logs.layout import ending
-from .answer import Answer, FleetError, sum_of
-from .position import Position
-
-__all__ = ["Gateway", "reason_of"]
+from .member import Answer, FleetError, Position, sum_of
 
 _LOG: Final = logging.getLogger("tflm_zo.fleet")
 # Seconds between two looks at a device that evaluates, at least and at most; between them, a part of the time

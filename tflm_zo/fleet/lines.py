@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Lines to the devices of a gateway, and serial ports that stay open while programs come and go."""
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from typing import Final
 
 from ..link import open_port
 from ..link.link import Port
-
-__all__ = ["Lines", "kept_ports"]
 
 
 @dataclass(frozen=True)

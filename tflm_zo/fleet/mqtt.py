@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Lines to devices over MQTT: a message is one frame."""
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from ..link.link import Port
-
-__all__ = ["Broker", "MqttLines"]
 
 # Seconds for which a read waits for the next message, and an attempt to open a line for the broker: links try
 # again.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data of users (files, arrays, lists, dictionaries) as one array for each input of a model.
 
 All functions of the package that accept data use `gather`.

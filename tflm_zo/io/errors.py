@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Errors of settings and data, and the form of messages that quote a file."""
 
 from __future__ import annotations
@@ -7,10 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-
-from .text import one_line
-
-__all__ = ["DataError", "ExistsError", "OneLineError", "SettingsError"]
 
 Shown = Callable[[str, object, bool], str]
 """A function that writes a setting: its name, a value that it should have or `...`, and True if it is
@@ -97,3 +92,13 @@ class ExistsError(FileExistsError):
 
 def _in_python(name: str, value: object, _: bool) -> str:
     return f"`{name}`" if value is ... else f"`{name}={value!r}`"
+
+
+def one_line(message: str) -> str:
+    """Returns a message as one line, with U+FFFD for characters that cannot be printed."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
+
+
+def printable(name: str) -> str:
+    """Returns a name with U+FFFD for bytes that are not UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Atomic writing of files: a killed program leaves no partial file.
 
 All files of the package (models, logs, reports, firmware) are written by this module.
@@ -24,19 +23,6 @@ from .errors import ExistsError
 
 if sys.platform != "win32":
     import fcntl
-
-__all__ = [
-    "FileInUseError",
-    "NewFile",
-    "check_output",
-    "claim_name",
-    "hidden_name",
-    "lock",
-    "lock_file",
-    "new_file",
-    "remove_stale",
-    "write_output",
-]
 
 
 class FileInUseError(OSError):

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Tables on the console."""
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .text import printable
-
-__all__ = ["table", "table_console"]
+from .errors import printable
 
 # Of tables in files and pipes.
 _WIDTH: Final = 140

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Reference networks, built with Keras 3: each ends in a softmax and converts to int8.
 
 They need TensorFlow, but only when one is built: ``pip install 'tflm_zo[keras]'``.

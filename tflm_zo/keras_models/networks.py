@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Reference networks for images, keywords and motion sensors."""
 
 from __future__ import annotations

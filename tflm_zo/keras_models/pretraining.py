@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Pre-training with backpropagation, in Keras."""
 
 from __future__ import annotations

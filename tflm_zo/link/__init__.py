@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The link to a training device: it collects the device's log and sends runs to it.
 
 The device's side is in ``ops/core/link``. pyserial opens the port (a serial device or a socket).

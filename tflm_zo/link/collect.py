@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Collects the log of a device's run piece by piece. The file is a complete log at any time."""
 
 from __future__ import annotations
@@ -12,13 +11,9 @@ from typing import Final
 from ..core.loader import constants
 from ..io.errors import ExistsError
 from ..io.files import write_output
-from ..logs.layout import padded, unpadded
-from ..logs.live_log import LiveLog
+from ..logs.layout import LiveLog, padded, unpadded
 from .link import Link
 from .protocol import LOG, LinkError, RefusedError
-
-__all__ = ["Collection", "LogCopy", "collect", "device_log"]
-
 
 _NAME: Final = "the device's log"
 # Bytes that are compared at once where something has changed.

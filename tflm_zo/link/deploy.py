@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The deployment of a run to a device, which activates it and can revert."""
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from ..converters import Model, ZoMetadata, export_model, load_model, read_metad
 from ..core import fnv1a
 from ..core.loader import constants
 from ..logs import MAGIC, Log, LogError, fingerprint, is_snapshot_log, replay_log
-from ..logs.layout import filled_up, padded, unpadded
-from ..logs.live_log import LiveLog
+from ..logs.layout import LiveLog, filled_up, padded, unpadded
 from .collect import device_log
 from .link import Link
 from .protocol import Hello, LinkError, Place, PlaceKind, RefusedError
-
-__all__ = ["Deployment", "Load", "deploy", "load_of", "revert"]
 
 # Bytes that are compared at once with what an earlier attempt has left.
 _PIECE: Final = 1024

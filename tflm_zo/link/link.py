@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The host's side of the link to a device: it sends requests and repeats them until an answer arrives."""
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from .protocol import (
     request,
     to_frame,
 )
-
-__all__ = ["Link", "Port", "open_port"]
 
 # Seconds for which an answer is waited for before the request is repeated: at first, at least, at most.
 _FIRST_WAIT, _LEAST_WAIT, _MOST_WAIT = 0.5, 0.1, 2.0

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Messages between host and device, and their errors.
 
 ``ops/core/link/zo_link_protocol.h`` specifies requests and answers. ``ops/core/link/zo_frame.h`` specifies
@@ -16,27 +15,6 @@ from typing import Final
 
 from ..core import library
 from ..logs.layout import filled_up, is_store_unit
-
-__all__ = [
-    "ANSWER",
-    "Answer",
-    "FleetState",
-    "FrameReader",
-    "cobs_decoded",
-    "cobs_encoded",
-    "Hello",
-    "LOG",
-    "LinkError",
-    "NoAnswerError",
-    "Operation",
-    "Place",
-    "PlaceKind",
-    "RefusedError",
-    "StepAnswer",
-    "VERSION",
-    "request",
-    "to_frame",
-]
 
 
 class LinkError(RuntimeError):

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Logs of training runs (``.zolog``): the seed log of weight perturbation and the snapshot log of
 layer-wise runs.
 """

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The log (``.zolog``) of a run.
 
 Weight perturbation writes a seed log, which has every step (``ops/core/log/zo_log.h`` specifies its bytes). A
@@ -54,8 +53,6 @@ from .layout import (
     is_snapshot_log,
     unpadded,
 )
-
-__all__ = ["Log", "data_checksum"]
 
 _STEPS_AT_ONCE = 8192  # of a seed log that is read in parts
 

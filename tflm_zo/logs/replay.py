@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The weights that a run has led to, from its model and its log alone."""
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from ..core import Distribution, best_of
 from ..core.arguments import Queries
 from .layout import LogError
 from .log import Log
-
-__all__ = ["Arrays", "Replay", "replay_log"]
 
 Arrays = dict[str, WeightArray]
 

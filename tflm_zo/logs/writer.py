@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Writes the log of a run: a file that is locked, brought to the disk, and whole after any error."""
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from ..core import BEST_SLOT, MEASUREMENT_BYTES, NodeControl, Snapshot
 from ..io.errors import ExistsError
 from ..io.files import lock_file, new_file, write_output
 from .layout import Header, ending, is_padded, unpadded
-
-__all__ = ["LogWriter", "log_exists"]
 
 _MARKED: Final = 16  # bytes that say whether a log is padded
 

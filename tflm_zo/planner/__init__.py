@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What training would take of a device, foretold before there is any data or device."""
 
 from __future__ import annotations

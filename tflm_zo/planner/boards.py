@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Boards and cores that a model may be trained on, from boards.toml and cores.toml."""
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-__all__ = ["Board", "Core", "boards", "cores", "find_board", "find_core"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Estimates the instructions that inference and training take on a core, from shapes.
 
 Each operator is a sum of the counts that its kernel's instructions grow with (`features`); training adds a
@@ -30,9 +29,6 @@ from ..runtime import available, load
 from ..training.costs import SampleCosts, later_starts
 from ..training.plan import LoweredTask, backward_steps, credited, plan_tasks
 from ..training.settings import Settings
-
-__all__ = ["FEATURES", "Instructions", "KERNELS", "USUAL", "clamped_shares", "features"]
-
 
 #: Counts of an operator. `blocks` are groups of up to 16 products that are summed up together, as many as a
 #: vector register of MVE holds; `positions` those of an image; `patches` the values that a convolution copies

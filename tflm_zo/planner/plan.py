@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What training takes of a device: memory, flash, log, instructions, time, energy."""
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from ..training.costs import run_costs
 from ..training.injection import is_zo
 from .boards import Board, Core, boards, find_board, find_core
 from .instructions import Instructions, clamped_shares
-from .sizes import SAMPLES, Backpropagation, Sizes, backpropagation, sizes_of
-from .ways import Way, ways
-
-__all__ = ["SCHEMA", "Cost", "Plan", "Target", "plan"]
+from .ways import SAMPLES, Backpropagation, Sizes, Way, backpropagation, sizes_of, ways
 
 #: Version of what `Plan.as_dict` returns.
 SCHEMA = 1

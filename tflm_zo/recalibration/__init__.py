@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Recalibration: restores the mean and deviation of a model's channels on new data, without labels."""
 
 from .moments import Moments

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The recalibration of a model to new data, without labels and without gradients."""
 
 from __future__ import annotations

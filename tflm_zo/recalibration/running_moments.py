@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Moments of a layer, accumulated as samples arrive, here or on a device."""
 
 from __future__ import annotations

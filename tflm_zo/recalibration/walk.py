@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The pass of samples through a model that is recalibrated, in one place or in several."""
 
 from __future__ import annotations

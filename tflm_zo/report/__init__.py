@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Reports: one HTML page of what training runs did, or of what a model is.
 
 from pathlib import Path

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What a report says, as data: the JSON that its page is drawn from, and that is in the page, too.
 
 docs/reports.md describes it for those who read it. A field that is added keeps `VERSION`; one that is removed
@@ -11,31 +10,6 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from typing import Any, Final
-
-__all__ = [
-    "VERSION",
-    "Classes",
-    "Curve",
-    "Evaluated",
-    "Evaluation",
-    "Fact",
-    "Histogram",
-    "Landscape",
-    "TensorChange",
-    "Measured",
-    "Memory",
-    "MemoryPart",
-    "Mistake",
-    "ModelReport",
-    "Operator",
-    "ModelPort",
-    "Replayed",
-    "RunReport",
-    "RunsReport",
-    "TrainableLayer",
-    "as_data",
-    "as_json",
-]
 
 VERSION: Final = 1
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The model before and after a run: its layers, its results on data, and the losses around its weights."""
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ from ..training.plan import recorded_tasks
 from ..training.tasks import Exact, Nodes, Weights
 from .document import Classes, Evaluated, Evaluation, Histogram, Landscape, Mistake, TensorChange
 from .recorded_run import RecordedRun
-
-__all__ = ["MOST_CLASSES", "evaluation_of", "landscape_of", "layer_changes", "offsets", "rounded", "ways_of"]
-
 
 _BINS: Final = 41
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Node data for Model Explorer: numbers of a report that it draws onto the graph of a model.
 
 A file has one number for some of the operators, by graph and by the operator's index in it, which is what
@@ -16,8 +15,6 @@ from ..converters.kernels import FILTER_OPERATORS, macs
 from ..converters.model import Operator, Subgraph
 from .evaluation import layer_changes
 from .recorded_run import RecordedRun
-
-__all__ = ["node_data_of_model", "node_data_of_run"]
 
 # From nothing to the most, of colours that a black label can be read on.
 _GRADIENT: Final = [{"stop": 0, "bgColor": "#f7fbff"}, {"stop": 1, "bgColor": "#6baed6"}]

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The report of a model: what ``tflm-zo inspect`` says of it."""
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from typing import Any
 from ..converters.passes.layer_names import shown_name
 from .document import Fact, ModelPort, ModelReport, Operator, TrainableLayer
 from .run_report import made_by
-
-__all__ = ["report_model"]
 
 
 def report_model(summary: Mapping[str, Any]) -> ModelReport:

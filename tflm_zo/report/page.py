@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A report as one HTML page, which needs no network, no script and no other file."""
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from markupsafe import Markup
 from ..data import Labels, Samples
 from ..io.files import write_output
 from ..training import Trainer
-from .charts import Cell, percent
 from .document import Evaluated, Measured, ModelReport, RunReport, RunsReport, as_json
 from .pictures import (
     change_pictures,
@@ -27,9 +25,7 @@ from .pictures import (
 )
 from .recorded_run import ZoFile, read_run
 from .run_report import TestData, report_runs
-
-__all__ = ["page", "write_report"]
-
+from .svg import Cell, percent
 
 # What ends a script element, or begins a comment in one, in characters that JSON may write otherwise.
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The pictures of a report, each with its title, its description and its numbers as a table."""
 
 from __future__ import annotations
@@ -7,21 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from .charts import (
-    HEIGHT,
-    Bar,
-    Cell,
-    Line,
-    Picture,
-    bar_chart,
-    drawing,
-    dumbbells,
-    histogram,
-    landscape,
-    line_chart,
-    matrix,
-    percent,
-)
 from .document import (
     Curve,
     Evaluation,
@@ -33,16 +17,8 @@ from .document import (
     RunsReport,
     TensorChange,
 )
-
-__all__ = [
-    "change_pictures",
-    "class_pictures",
-    "curve_pictures",
-    "landscape_picture",
-    "memory_picture",
-    "model_pictures",
-    "moved_picture",
-]
+from .plots import Bar, Line, bar_chart, dumbbells, histogram, landscape, line_chart, matrix
+from .svg import HEIGHT, Cell, Picture, drawing, percent
 
 _COST: Final = "forward equivalents"
 _MOST_ROWS: Final = 40

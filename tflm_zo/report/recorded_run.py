@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A run as its log and its model have it: found, read and checked."""
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from ..core import CSettings, Measurement
 from ..logs import Log, LogError, fingerprint
 from ..logs.replay import Arrays, replay_log
 from ..training.costs import recorded_costs, recorded_task_costs
-
-__all__ = ["RecordedRun", "ZoFile", "read_run"]
 
 _ENDING: Final = ".zo.tflite"
 

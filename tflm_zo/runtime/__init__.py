@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Runtimes: the interpreters that a ZO model runs in, behind one interface.
 
 ``litert``          LiteRT: fast.
@@ -16,7 +15,7 @@ import os
 
 from ..converters import Model
 from ..data import ModelError
-from .engine import InvokeError, RuntimeUnavailableError, Status
+from .lane import InvokeError, RuntimeUnavailableError, Status
 from .litert import LiteRTRuntime, TfliteRuntime, exact_delegate
 from .runtime import Runtime
 from .tflm import TflmRuntime

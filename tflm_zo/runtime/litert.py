@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """LiteRT (``ai-edge-litert``), and the engine that it shares with its ancestors.
 
 The op pack is an external delegate, the same shared library for LiteRT, TensorFlow's interpreter and
@@ -22,8 +21,8 @@ from ..converters import Model
 from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator
 from ..core import Directory
-from ..data.inputs import ModelError
-from .engine import Engine, InvokeError, RuntimeUnavailableError, Segment
+from ..data.prepare import ModelError
+from .lane import Engine, InvokeError, RuntimeUnavailableError, Segment
 from .runtime import Runtime
 
 __all__ = ["LiteRTRuntime", "TfliteRuntime", "exact_delegate"]

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The interface to a ZO model that all runtimes share."""
 
 from __future__ import annotations
@@ -16,12 +15,9 @@ from ..converters import Model, WeightArray, can_change_batch, extract_segment
 from ..converters.initial_weights import checked_weights
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
-from ..data.inputs import Inputs, ModelError
+from ..data.prepare import Inputs, ModelError
 from ..io.errors import SettingsError
-from .engine import Engine, Segment, Status
-from .lane import Fed, Lane, Lanes, Reader, begin_with
-
-__all__ = ["Runtime"]
+from .lane import Engine, Fed, Lane, Lanes, Reader, Segment, Status, begin_with
 
 _MOST_THREADS: Final = 256  # the delegate's (ops/tflite/zo_threads.h)
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite Micro on the desktop (the ``tflite-micro`` package).
 
 Runs the very kernels of TFLM's reference build. Its interpreter runs subgraph 0 of a model only, so every
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from .. import core
 from ..converters import Model, load_model
 from ..core import Directory
-from .engine import Engine, InvokeError, RuntimeUnavailableError
+from .lane import Engine, InvokeError, RuntimeUnavailableError
 from .runtime import Runtime
 
 __all__ = ["TflmRuntime"]

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Flower's own strategies put differences together, unchanged."""
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from flwr.serverapp.strategy import Bulyan, FedAvg, FedMedian, FedTrimmedAvg, Kr
 
 from helpers.examples import slow_but
 from helpers.flower_fleets import Fleet
-from tflm_zo.fleet.answer import Answer
+from tflm_zo.fleet.member import Answer
 
 Rule = Callable[[np.ndarray], np.ndarray]
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Federated averaging of what node perturbation has changed, against the average by hand; who has what."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A gateway among the clients of a fleet, in one process: the log of desktop clients with the same data."""
 
 from __future__ import annotations

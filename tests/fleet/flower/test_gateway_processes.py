@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Flower's own SuperLink and SuperNode, `tflm-zo gateway`, a broker, bridges and devices, each a process."""
 
 from __future__ import annotations

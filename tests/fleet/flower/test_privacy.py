@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Flower's own clipping, noise and accountant, on differences instead of weights."""
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from flwr.serverapp.strategy import (
 )
 
 from helpers.flower_fleets import Fleet
-from tflm_zo.fleet.answer import Answer
+from tflm_zo.fleet.member import Answer
 
 CLIENTS, NORM = 4, 0.05
 

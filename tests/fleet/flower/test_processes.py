@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The example under Flower's own programs, each message in a process of its own: the run of one process."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A recalibration to the samples of several clients is that of all of them in one place."""
 
 from __future__ import annotations

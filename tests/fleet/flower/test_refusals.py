@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What does not fit is refused by name, changes nothing, and keeps no one else from the step."""
 
 from __future__ import annotations

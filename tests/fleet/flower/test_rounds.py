@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Rounds of a fleet over Flower: the same run as without it, whoever comes late or loses what."""
 
 from __future__ import annotations

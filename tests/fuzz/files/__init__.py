@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A fuzzer for every file that the package reads: models, their metadata, both logs, data.
 
 ``python -m fuzz.files --count 2000`` (in ``tests``) damages small valid files, each in the terms of its own

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``python -m fuzz.files``, in ``tests``: a campaign, or a single case of one. `--help` has the options."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Data files that are not what a model reads, and archives that are none."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Calls of the public functions and commands, and what counts as their fault."""
 
 from __future__ import annotations

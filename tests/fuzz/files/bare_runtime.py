@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A plain model in the bare runtime: ``python -m fuzz.files.bare_runtime FILE RUNTIME``, without the package.
 
 Where this process dies as well, the runtime does not survive the model, whatever the package makes of it.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The valid files that are damaged: small ones of every kind that the package reads."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What is done with a damaged file, and with those that go with it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Damage to both logs (zo_log.h, zo_snapshot_log.h) behind checksums that are right again."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Damage to the JSON that a ZO model says about itself; the file around it stays whole."""
 
 from __future__ import annotations

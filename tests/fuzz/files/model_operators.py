@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Damage to the operators of a model: operands, options, codes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Parts of a model, and lists of its fields with something changed."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Damage to the tensors of a model: shapes, types, data, quantization."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What is done with a model: one of the ways in which the package uses one."""
 
 from __future__ import annotations

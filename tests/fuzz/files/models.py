@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Damage to a ``.tflite`` in terms of its schema: the file stays a flatbuffer, what it says does not hold."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Values that programs forget, and damage that knows no format."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Processes that try cases one after the other: one that dies or hangs is known by its case and replaced."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Random-weight int8 models for the tests, built without TensorFlow.
 
 ``MODELS`` maps a name to a function that returns the bytes of a .tflite model; the functions take an optional

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Tensors and operators become a .tflite file by nothing but the generated flatbuffers schema.
 
 Written apart from ``tflm_zo.converters`` on purpose: the models that test the editable model must not be made

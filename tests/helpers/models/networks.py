@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Small int8 networks with random weights. Each function returns the bytes of a .tflite model, batch 1."""
 
 from __future__ import annotations

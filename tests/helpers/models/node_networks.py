@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Networks whose layers can carry nodes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Models of one operator on int8 activations, for every builtin operator that TFLM registers."""
 
 from __future__ import annotations

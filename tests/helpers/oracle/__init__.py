@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A second implementation of the arithmetic, to compare the C core with.
 
 Written from what the headers in ops/core specify, never from the C files, in NumPy and plain Python, for

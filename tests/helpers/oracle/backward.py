@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Errors on their way back through operators, by the equations of ``ops/core/backward``.
 
 Each operator is its Jacobian, a dense matrix that the operator's forward definition makes: errors of the

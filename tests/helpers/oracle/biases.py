@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What weight perturbation does to biases (zo_biases.h): a bias is 32 v, and v takes a weight's moves.
 
 Functions return new arrays; biases are int32 arrays of one dimension.

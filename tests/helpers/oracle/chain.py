@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Directions made of several seeds (zo_chain.h)."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The words of zo_command (zo_command.h): encoding, and whether a model accepts them."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The control unit (zo_control.h): order and words of the commands exactly, real-valued formulas in float64.
 
 The specification leaves the rounding of coefficients to the core, so coefficients are checked against the

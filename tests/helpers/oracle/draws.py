@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Random cases for property tests, and the same distribution for the oracle and for the C core."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Cross-entropy and its derivative bit by bit, in Python integers (zo_log2.h, zo_loss.h)."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Weights of 16 bits: their perturbation (zo_perturb.h) and FULLY_CONNECTED (zo_int16_fully_connected.h), in
 Python's integers.
 """

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Losses in float64 (zo_loss.h). Logits are int8, labels may be -1."""
 
 from __future__ import annotations

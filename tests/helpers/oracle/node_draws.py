@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Random layers with nodes for property tests, and the same layer for the C core."""
 
 from __future__ import annotations

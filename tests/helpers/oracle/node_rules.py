@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Rules of a step and the choice of channels (zo_node_update.h), in exact fractions.
 
 A step that the core computes from numbers of 32 significant bits is an interval here: its two ends, rounded.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The control unit of node perturbation (zo_node_run.h): what it asks for, in order."""
 
 from __future__ import annotations

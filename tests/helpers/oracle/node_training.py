@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training by node perturbation, sample by sample and node by node.
 
 A runtime does the forward passes, nothing else.

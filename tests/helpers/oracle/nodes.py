@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Node perturbation (zo_node_layer.h, zo_node_update.h), one node and one weight at a time.
 
 Integers are exact; the running RMS, which the core holds in 32 significant bits, is a float64.

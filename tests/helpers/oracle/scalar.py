@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The random stream weight by weight, in Python integers: the text of zo_stream.h, line by line."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The random stream for whole tensors: oracle.scalar, vectorized over tiles."""
 
 from __future__ import annotations

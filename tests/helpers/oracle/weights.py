@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What happens to weights: perturb, update, replay, checksum (zo_perturb.h, zo_update.h, zo_checksum.h).
 
 Functions return new arrays; weights are int8 arrays of one dimension.

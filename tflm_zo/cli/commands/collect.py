@@ -10,7 +10,7 @@ import typer
 
 from ...converters import load_model, read_metadata
 from ...io.files import claim_name
-from ...logs.live_log import LiveLog
+from ...logs.layout import LiveLog
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
 from ..options import Force, Json
 from ..output_file import check_output

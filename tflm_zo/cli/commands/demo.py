@@ -55,7 +55,7 @@ def demo(
     The model is adapted by node perturbation, the default, and for comparison by weight perturbation.
     """
     from ...demo import run_demo
-    from ...demo.report import print_report
+    from ...demo.story import print_report
 
     kinds = ("zo.tflite", "zolog", "adapted.tflite")
     for name in ("tflite", *kinds, *(f"weight.{kind}" for kind in kinds)):

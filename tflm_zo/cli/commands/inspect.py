@@ -23,8 +23,8 @@ from ...converters.constants import METADATA_NAME
 from ...converters.inject import node_choices
 from ...converters.passes.select_trainable import UNREAD
 from ...converters.summary import render_summary, summarize
+from ...io.errors import printable
 from ...io.table import table
-from ...io.text import printable
 from ..injection import parse_loss_output
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelExplorer, ModelFile, OutputReport

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Fleets over Flower: a ServerApp whose global state is a seed log, and ClientApps that follow it.
 
 A round is one step of the run. What travels down is the record of the step before, and what travels up is a

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Federated averaging of int8 models that train by node perturbation, or by any other algorithm: clients
 train for some steps of their own, and what travels is by how much weights have changed.
 
@@ -35,11 +34,9 @@ from ...core import fnv1a
 from ...data import Labels, Samples, prepare
 from ...logs import fingerprint
 from ...training import Settings, Trainer
-from ..answer import FleetError
 from ..averaged_weights import AveragedWeights, checksum_of, packed, unpacked
+from ..member import FleetError
 from .messages import SAMPLES, VERSION, Refusal, State, refuse
-
-__all__ = ["AveragingClient", "AveragingStrategy", "averaging_app"]
 
 # Rounds whose weights a server keeps, so that a client that comes back gets a difference.
 _KEPT_ROUNDS: Final = 16

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Clients of a fleet follow the server's log and answer for their own data or their devices."""
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from flwr.clientapp.typing import Mod
 from ...converters import Model, load_model
 from ...data import Labels, Samples
 from ...link.link import Port
-from ..answer import FleetError
 from ..gateway import Gateway
 from ..lines import Lines
-from ..replica import Replica
+from ..member import FleetError, Replica
 from .messages import SAMPLES, Request, State, answer_records, run_of
-
-__all__ = ["FleetClient", "GatewayClient", "client_app", "gateway_of"]
 
 
 @dataclass(frozen=True)

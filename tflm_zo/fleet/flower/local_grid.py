@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A grid within a process: the same apps and messages as over the network, without one."""
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-
-__all__ = ["LocalGrid", "Traffic"]
 
 
 @dataclass

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """What server and clients of a fleet tell each other, as records of Flower's messages.
 
 A message of the server has a ConfigRecord, that of the strategy that puts answers together, which has these
@@ -39,22 +38,7 @@ from flwr.supercore import log
 from numpy.typing import NDArray
 
 from ...core import CSettings
-from ..answer import Answer, FleetError, evaluations
-
-__all__ = [
-    "DIFFERENCES",
-    "Refusal",
-    "Request",
-    "SAMPLES",
-    "State",
-    "VERSION",
-    "answer_of",
-    "answer_records",
-    "refuse",
-    "run_of",
-    "whole_means",
-]
-
+from ..member import Answer, FleetError, evaluations
 
 #: Version of the protocol.
 VERSION: Final = 1

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Recalibration of a model to the data of all clients, of which sums of channels travel alone.
 
 The server leads a plain model's layers back to their old moments one by one, as `tflm_zo.recalibrate` does.
@@ -26,10 +25,8 @@ from ...data import Samples
 from ...logs import fingerprint
 from ...recalibration import Moments, Recalibration, recalibrate
 from ...recalibration.walk import Call, JointWalk, PartOfWalk, prepared
-from ..answer import FleetError
+from ..member import FleetError
 from .messages import VERSION
-
-__all__ = ["RecalibrationClient", "recalibrate_fleet", "recalibration_app"]
 
 _CALLS: Final = ("count", "moments", "cells", "correct", "leave")
 _WALK: Final = "walk"

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Strategy of a fleet: answers become the step's record, and clients get the records that they lack."""
 
 from __future__ import annotations
@@ -14,12 +13,9 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from flwr.supercore import log
 
 from ...logs.layout import ending
-from ..answer import Answer, FleetError, evaluations
 from ..fleet_log import FleetLog
+from ..member import Answer, FleetError, evaluations
 from .messages import DIFFERENCES, Refusal, Request, State, answer_of, refuse, run_of, whole_means
-
-__all__ = ["FleetStrategy", "server_app"]
-
 
 _ARRAYS: Final = "arrays"
 _CONFIG: Final = "config"

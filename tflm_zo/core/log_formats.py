@@ -1,32 +1,197 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The bytes of a snapshot log (``ops/core/log/zo_snapshot_log.h``): written and read by the C core."""
+"""Bytes of logs, which the C core writes and reads: measurements (``ops/core/log/zo_measurement.h``), seed logs
+(``ops/core/log/zo_log.h``) and snapshot logs (``ops/core/log/zo_snapshot_log.h``).
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .declarations import CSettings, Struct
-from .loader import constants, library, structs
+from .control import Control
+from .loader import CSettings, Struct, constants, library, structs
 from .node_control import NodeControl
-from .node_layer import NodeState
-from .node_settings import NodeRules, NodeTask, TaskKind
-from .seed_log_format import StepRecord
+from .node_layer import NodeRules, NodeState, NodeTask, TaskKind
 
-__all__ = [
-    "BEST_SLOT",
-    "SNAPSHOT_RECORD_BYTES",
-    "Snapshot",
-    "SnapshotLogHeader",
-    "TaskEntry",
-    "write_step_record",
-]
+MEASUREMENT_BYTES: Final[int] = constants.ZO_MEASUREMENT_BYTES
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement.
+
+    Attributes:
+        step: number of whole steps before the measurement.
+        samples: number of samples that have a label, the ones that count.
+        loss_sum: sum of their losses, unit 2^-16.
+        correct: number of right outputs; 0 for the mean squared error.
+        data_checksum: CRC-32 of samples and labels, as the model reads them.
+    """
+
+    step: int
+    samples: int
+    loss_sum: int
+    correct: int
+    data_checksum: int
+
+    @property
+    def loss(self) -> float:
+        """Mean over the labelled samples, in units of the model's loss: nats, or `ZoLoss.unit`."""
+        return self.loss_sum / 65536 / max(1, self.samples)
+
+    def _struct(self) -> Any:
+        return structs.zo_measurement(
+            self.step, self.samples, self.loss_sum, self.correct, self.data_checksum
+        )
+
+    def to_bytes(self, checksum: int) -> bytes:
+        """Returns the measurement's record, whose checksum continues another one."""
+        record = ctypes.create_string_buffer(MEASUREMENT_BYTES)
+        library().zo_measurement_write(self._struct(), checksum, record)
+        return record.raw
+
+    @classmethod
+    def from_bytes(cls, record: bytes, checksum: int) -> Measurement | None:
+        """Returns the measurement of a record; None if the checksum is wrong or the record is not whole."""
+        m = structs.zo_measurement()
+        if len(record) < MEASUREMENT_BYTES:
+            return None
+        if library().zo_measurement_read(record, checksum, m):
+            return None
+        return cls(m.step, m.samples, m.loss, m.correct, m.data_checksum)
+
+
+def is_due(every: int, steps: int, step: int, done: int) -> bool:
+    """Returns whether the measurement after `step` whole steps comes next in the log.
+
+    Args:
+        every: steps between measurements; 0: never.
+        steps: number of steps of the whole run.
+        step: number of whole steps done.
+        done: number of measurements in the log.
+    """
+    if not library().zo_measurement_is_due(every, steps, step):
+        return False
+    return bool(library().zo_measurement_number(every, step) == done)
+
+
+def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
+    """Returns the first with the smallest loss of those with at least as many right outputs as the first one.
+
+    None if there is no measurement.
+
+    Args:
+        measurements: measurements of a run, in order.
+    """
+    first = best = None
+    for m in measurements:
+        if first is None or best is None:
+            first = best = m
+        elif library().zo_measurement_is_better(m._struct(), best._struct(), first.correct):
+            best = m
+    return best
+
+
+SEED_LOG_HEADER_BYTES: Final[int] = constants.ZO_LOG_HEADER_BYTES
+FINGERPRINT_BYTES: Final[int] = constants.ZO_LOG_FINGERPRINT_BYTES
+STORE_UNIT_MOST: Final[int] = constants.ZO_STORE_UNIT_MOST
+UNIT_AT: Final[int] = constants.ZO_LOG_UNIT_AT
+"""Offset of the byte of a header that says how its log is padded (``ops/core/log/zo_store_units.h``)."""
+
+
+@functools.lru_cache
+def _record_bytes(queries: int) -> int:
+    # Kept: asking for each record takes a fifth of the time of reading a log.
+    return int(library().zo_log_record_bytes(queries))
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """Record of a step in a log.
+
+    Attributes:
+        step: number of the step.
+        mean_loss: mean loss, unit 2^-16 nat.
+        mean_square: running mean of the control unit after the step; 0 in a snapshot log.
+        coefficients: coefficient of each query; none in a snapshot log.
+    """
+
+    step: int
+    mean_loss: int
+    mean_square: int = 0
+    coefficients: Sequence[int] = ()
+
+    @staticmethod
+    def size_of(queries: int) -> int:
+        """Returns the bytes of each record of a seed log with so many queries a step."""
+        return _record_bytes(queries)
+
+    @staticmethod
+    def write(control: Control, checksum: int) -> bytes:
+        """Returns the seed log's record of the last finished step, whose checksum continues `checksum`."""
+        data = ctypes.create_string_buffer(_record_bytes(control.settings.queries))
+        library().zo_log_write_record(control.struct, control.mean_loss, checksum, data)
+        return data.raw
+
+
+@dataclass(frozen=True)
+class SeedLogHeader:
+    """Header of a seed log.
+
+    It has the attributes of a `SnapshotLogHeader`, too: a seed log has no tasks and no slots for snapshots.
+
+    Attributes:
+        settings: settings of the run.
+        fingerprint: fingerprint of the base model, 16 bytes.
+        measure_every: steps between measurements; 0: never.
+        size: bytes of the header.
+        is_chained: True: the checksum of a record continues that of the record before it.
+    """
+
+    settings: CSettings
+    fingerprint: bytes
+    measure_every: int
+    size: ClassVar[int] = SEED_LOG_HEADER_BYTES
+    is_chained: ClassVar[bool] = True
+    tasks: ClassVar[tuple[()]] = ()
+    interval: ClassVar[int] = 0
+    slots: ClassVar[int] = 0
+    slot_bytes: ClassVar[int] = 0
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a step's record."""
+        return _record_bytes(self.settings.queries)
+
+    def to_bytes(self) -> bytes:
+        """Returns the header, which ends with its checksum."""
+        header = structs.zo_log_header(tuple(self.fingerprint), self.measure_every)
+        data = ctypes.create_string_buffer(SEED_LOG_HEADER_BYTES)
+        library().zo_log_write_header(header, self.settings, data)
+        return data.raw
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SeedLogHeader | None:
+        """Returns the header in some bytes; None if it is cut short, damaged, or has settings of no run."""
+        header, settings = structs.zo_log_header(), CSettings()
+        if len(data) < SEED_LOG_HEADER_BYTES or library().zo_log_read_header(data, header, settings):
+            return None
+        return cls(settings, bytes(header.fingerprint), int(header.measure_every))
+
+    def read_record(self, data: bytes, checksum: int) -> StepRecord | None:
+        """Returns the record in some bytes; None if it is not whole or its checksum is wrong."""
+        record, settings = structs.zo_log_record(), self.settings
+        if len(data) < self.record_bytes or library().zo_log_read_record(data, settings, checksum, record):
+            return None
+        coefficients = record.coefficients[: settings.queries]
+        return StepRecord(record.step, record.mean_loss, record.mean_square, coefficients)
+
 
 SNAPSHOT_RECORD_BYTES: Final[int] = constants.ZO_SNAPSHOT_RECORD_BYTES
 BEST_SLOT: Final[int] = constants.ZO_SNAPSHOT_BEST_SLOT

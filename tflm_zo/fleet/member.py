@@ -1,22 +1,26 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How far a member of a fleet, server or client, has come: it takes the records of steps."""
+"""Members of a fleet, servers and clients: their steps, weights, and answers for a step."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import core
 from ..converters import Model, read_metadata
-from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader, StepRecord
+from ..core import SEED_LOG_HEADER_BYTES, Control, CSettings, SeedLogHeader, StepRecord
+from ..data import Labels, Samples, prepare
 from ..logs import MAGIC, Log, fingerprint
 from ..logs.layout import SEED_LOG, ending
 from ..logs.replay import Arrays, Replay
-from .answer import FleetError
-
-__all__ = ["Position"]
+from ..runtime import load
+from ..training.costs import block_segments
+from ..training.evaluation import Evaluation, evaluate
+from ..training.executors import LocalExecutor
 
 # Of a snapshot: step, checksum of the records so far, of the weights, and the running mean of d^2; then
 # weights and fractions of each trainable tensor.
@@ -177,3 +181,132 @@ def _why_no_header(data: bytes) -> str:
             "version of tflm_zo everywhere"
         )
     return "the run's header is damaged: its checksum is wrong"
+
+
+class FleetError(ValueError):
+    """What came is of another model, run, version or step, or damaged; nothing has changed."""
+
+
+# Of a sample's loss either way, unit 2^-16: what the loss operator's int32 has room for.
+_MOST_LOSS = 1 << 31
+
+
+def evaluations(settings: CSettings) -> int:
+    """Returns how often a step passes each sample of its minibatch forward."""
+    return int(settings.queries) + 1 if settings.estimator else 2 * int(settings.queries)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A client's answer for a step.
+
+    Attributes:
+        step: number of the step.
+        differences: L(w + z) - L(w - z) of each query, summed over the client's minibatch (for a one-sided
+            estimator L(w + z) - L(w)), int64 [queries], unit 2^-16 nat.
+        loss: sum of the losses of all evaluations of the step, unit 2^-16 nat.
+        samples: number of samples in the minibatch, >= 1.
+    """
+
+    step: int
+    differences: NDArray[np.int64]
+    loss: int
+    samples: int
+
+    def check(self, settings: CSettings, step: int) -> None:
+        """Raises FleetError where no client of a run can have answered this for a step."""
+        if self.step != step:
+            raise FleetError(f"an answer for step {self.step}, where step {step} is asked for")
+        if self.differences.shape != (settings.queries,):
+            raise FleetError(
+                f"an answer of {self.differences.size} differences for {settings.queries} queries"
+            )
+        if self.samples < 1:
+            raise FleetError(f"an answer of {self.samples} samples")
+        most = 2 * _MOST_LOSS * self.samples
+        wrong = [int(d) for d in self.differences if not -most <= d <= most]
+        if wrong:
+            raise FleetError(f"a difference of {wrong[0] / 65536:g} nats of {self.samples} samples")
+        if abs(self.loss) > _MOST_LOSS * self.samples * evaluations(settings):
+            raise FleetError(f"a sum of losses of {self.loss / 65536:g} nats of {self.samples} samples")
+
+
+def sum_of(answers: Sequence[Answer]) -> Answer:
+    """The answer of several clients together, for the same step: that of one with all their samples."""
+    return Answer(
+        answers[0].step,
+        np.sum([a.differences for a in answers], axis=0, dtype=np.int64),
+        sum(a.loss for a in answers),
+        sum(a.samples for a in answers),
+    )
+
+
+def mean_of(answer: Answer, settings: CSettings) -> NDArray[np.float64]:
+    """The mean differences and, at the end, the mean loss of an answer, nats, float64 [queries + 1]."""
+    loss = answer.loss / evaluations(settings)
+    return np.array([*answer.differences, loss]) / 65536 / answer.samples
+
+
+class Replica(Position):
+    """A copy of a fleet's run at a client, which answers for each step from data of its own.
+
+    Args:
+        model: the ZO model.
+        header: header of the run's seed log, 132 bytes.
+        x: samples, as `Trainer.fit` takes them.
+        y: labels, as `Trainer.fit` takes them.
+        runtime: name of the runtime that runs the model.
+        threads: number of threads, which change no bit.
+
+    Raises:
+        FleetError: see `Position`.
+        DataError: the data do not fit the model.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        header: bytes,
+        x: Samples,
+        y: Labels | None = None,
+        runtime: str = "litert",
+        threads: int = 1,
+    ) -> None:
+        self.runtime = load(model, runtime, threads=threads)
+        metadata = self.runtime.metadata
+        super().__init__(model, header, self.runtime.all_weight_views())
+        self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
+        data = prepare(self.runtime, x, y)
+        self._executor = LocalExecutor(self.runtime, self._control, list(data.inputs), data.labels)
+
+    def answer(self) -> Answer:
+        """Evaluates the queries of the next step on the client's own minibatch. The weights are the same
+        after it.
+
+        Raises:
+            ValueError: the run is over.
+        """
+        control = self._control
+        control.resume(self.step, self.mean_square)
+        loss, report, executed = 0, None, False
+        try:
+            while report is None:
+                request = control.next()
+                if request is None:
+                    raise ValueError("the run is over")
+                executed = True
+                losses = self._executor.losses(request, request.start_segment)
+                loss += int(losses.sum(dtype=np.int64))
+                report, executed = control.report(losses), False
+        except BaseException:
+            self.runtime.execute(control.abandon(executed=executed))
+            raise
+        finally:
+            self._executor.end_step()
+        self.runtime.execute(control.withdraw(self.mean_square))
+        s = self.settings
+        return Answer(self.step, control.differences, loss, int(s.batch * s.parts))
+
+    def evaluate(self, x: Samples, y: Labels | None = None) -> Evaluation:
+        """Evaluates the weights on samples, as `Trainer.evaluate` takes them."""
+        return evaluate(self.runtime, prepare(self.runtime, x, y))

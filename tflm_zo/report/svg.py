@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Elements of SVG, the pictures that a page shows, and their axes."""
 
 from __future__ import annotations
@@ -9,23 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
-
-__all__ = [
-    "Axis",
-    "Cell",
-    "Frame",
-    "HEIGHT",
-    "Picture",
-    "WIDTH",
-    "compact",
-    "drawing",
-    "element",
-    "number",
-    "percent",
-    "shortened",
-    "text",
-]
-
 
 #: Of a picture, in its own units: pixels where the page has room for two side by side.
 WIDTH: Final = 480
