@@ -26,7 +26,7 @@ COMMANDS = {
     "convert": ("convert", "quantize"),
     "demo": (),
     "deploy": ("deploy", "open_port"),
-    "evaluate": ("Trainer.evaluate",),
+    "evaluate": ("evaluate",),
     "export": ("export_model",),
     "firmware": ("generate_firmware",),
     "gateway": ("fleet.Gateway",),
@@ -36,7 +36,7 @@ COMMANDS = {
     "recalibrate": ("recalibrate",),
     "replay": ("replay_log", "export_model"),
     "report": ("write_report",),
-    "train": ("Trainer.fit", "choose_block"),
+    "train": ("adapt", "Trainer.fit", "choose_block"),
     "verify": ("compare_runtimes",),
 }
 

@@ -25,6 +25,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import (
+        adaptation,
         conversion,
         converters,
         core,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         runtime,
         training,
     )
+    from .adaptation import Adaptation, Observer, adapt, evaluate
     from .conversion.keras import convert
     from .conversion.quantize import quantize
     from .converters import ConversionError, InjectSettings, Model, export_model, inject, load_model
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Adaptation",
     "CSVLogger",
     "Callback",
     "Checkpoint",
@@ -101,6 +104,7 @@ __all__ = [
     "Model",
     "NativeError",
     "Nodes",
+    "Observer",
     "ProgressBar",
     "Rademacher",
     "RunProgress",
@@ -113,6 +117,8 @@ __all__ = [
     "Trainer",
     "Weights",
     "__version__",
+    "adapt",
+    "adaptation",
     "algorithms",
     "choose_block",
     "collect",
@@ -123,6 +129,7 @@ __all__ = [
     "core",
     "data",
     "deploy",
+    "evaluate",
     "exact_delegate",
     "export_model",
     "features",
@@ -149,6 +156,7 @@ __all__ = [
 
 # Modules of the names above that are no packages. The names above are for type checkers, which run no code.
 _HOMES: Final = {
+    "adaptation": ("Adaptation", "Observer", "adapt", "evaluate"),
     "conversion.keras": ("convert",),
     "conversion.quantize": ("quantize",),
     "converters": ("ConversionError", "InjectSettings", "Model", "export_model", "inject", "load_model"),

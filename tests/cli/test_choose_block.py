@@ -14,7 +14,7 @@ from helpers.examples import REAL_MODELS, slow_but
 from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo import inject
-from tflm_zo.cli import training_run
+from tflm_zo.cli.commands import train
 from tflm_zo.cli.commands import train as train_command
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.logs import Log
@@ -159,7 +159,7 @@ def test_a_resumed_run_does_not_probe_again(
     given = (*limit, "--choose-block", 3, "--set", "snapshot-every=2")
     whole = result_of("-o", "whole.tflite", *given)
     with monkeypatch.context() as patch:
-        patch.setattr(training_run, "ProgressBar", lambda: Interrupted(3))
+        patch.setattr(train, "ProgressBar", lambda: Interrupted(3))
         cut = result_of("-o", "cut.tflite", *given, code=130)
     assert cut["interrupted"] and cut["steps"] == 3
     assert cut["block_choice"] == whole["block_choice"]
@@ -260,7 +260,7 @@ def test_refused(
 
 def test_refused_for_weight_perturbation(folder: Path) -> None:
     given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", "--algorithm", "weight", "--choose-block", 2)
-    refused(folder, *given, said="`--choose-block` must be left out: weight moves all weights at once")
+    refused(folder, *given, said="`--choose-block` must be left out in runs of weight")
 
 
 def test_a_log_of_other_layers(folder: Path) -> None:

@@ -327,7 +327,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
     ),
     "of inject": (
         ["node.zo.tflite", "--set", "update-bits=8"],
-        "--set update-bits: node.zo.tflite is a ZO model",
+        "`--set update-bits` must be left out, since the model is a ZO model already",
     ),
     "name": (
         ["weight.zo.tflite", "--name", "9-x"],

@@ -150,5 +150,5 @@ def test_why_a_smaller_loss_was_not_kept(
     measurements = [{"step": i, "loss": loss} for i, loss in enumerate(losses)]
     for m, accuracy in zip(measurements, accuracies or (), strict=False):
         m["accuracy"] = accuracy
-    said = passed_over({"measurements": measurements, "loss": losses[kept]})
+    said = passed_over(measurements, losses[kept])
     assert ("a smaller loss came with fewer right outputs" in said) == passes

@@ -14,7 +14,8 @@ from helpers.commands import invoke, refused, wrong_usage
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import Disk
-from tflm_zo.cli import injection, training_run
+from tflm_zo.adaptation import zo_model
+from tflm_zo.cli import training_report
 from tflm_zo.training import ALGORITHMS
 
 RNG = np.random.default_rng(0)
@@ -152,7 +153,7 @@ def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
         (("--set", "step-clip=0"), "`--set step-clip` must be in 1.52588e-05..256"),
         (("--set", "snapshot-every=0"), "`--set snapshot-every` must be an integer in 1..2147483648"),
         (("--batch-size", "12"), "`--batch-size` must be a multiple of the model's batch 8. Received: 12"),
-        (("--zo-model", "z.tflite"), "node.zo.tflite is a ZO model already"),
+        (("--zo-model", "z.tflite"), "`--zo-model` must be left out, since the model is a ZO model already"),
         (("--log", "run.zolog"), "run.zolog exists"),
         (
             ("--algorithm", "weight"),
@@ -191,7 +192,7 @@ def test_other_refusals(files: Path) -> None:
         *weight,
         "--algorithm",
         "node",
-        said="weight.zo.tflite, which carries no nodes. Received: 'node'. Give the plain",
+        said="the model, which carries no nodes. Received: 'node'. Give the plain",
     )
     said = "`--set weights.queries` must be one number where all layers are perturbed together"
     refused(files, *weight, "--set", "queries=fc=2", said=said)
@@ -269,7 +270,7 @@ def test_resuming_another_plain_model(files: Path) -> None:
     """The ZO model beside the output is that of the run."""
     resume = (*_train(files, "plain.tflite", "p.tflite"), "--resume")
     (files / "p.tflite").write_bytes(MODELS["small_cnn"](5))
-    refused(files, *resume, said="plain.zo.tflite is another ZO model than MODEL makes now")
+    refused(files, *resume, said="plain.zo.tflite is another ZO model than the given")
     (files / "plain.zo.tflite").unlink()
     refused(files, *resume, said="of another model")
 
@@ -309,7 +310,7 @@ def _full(*_: Any, **__: Any) -> None:
 
 
 def test_no_room_for_the_zo_model(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(injection, "write_output", _full)
+    monkeypatch.setattr(zo_model, "write_output", _full)
     refused(files, *_train(files, "new.tflite", "p.tflite"), said="No space left on device", last=True)
 
 
@@ -324,7 +325,7 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
     """The run is not lost: the message names what replay makes the model of."""
     arguments = [str(a) for a in _train(files, "new.tflite", "p.tflite")]
     with monkeypatch.context() as patch:
-        patch.setattr(training_run, "write_output", _full)
+        patch.setattr(training_report, "write_output", _full)
         done = invoke(*arguments)
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1] == (

@@ -1,21 +1,63 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A command's result, for people or as JSON."""
+"""A command's progress, and its result, for people or as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..io.errors import printable
 from ..io.table import table_console
 from .output_file import write_output
 
-__all__ = ["show", "write_report"]
+__all__ = ["counting_bar", "progress", "show", "write_report"]
+
+_T = TypeVar("_T")
+_PATIENCE_S: Final = 2.0
+
+
+def counting_bar() -> Progress:
+    """A bar that says how many of how many, gone when it is over; nothing where stderr is no terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
+    """Passes the items on; after two seconds a bar shows how many, where stderr is a terminal.
+
+    Args:
+        items: items to pass on.
+        total: number of items.
+        what: one word or two before the bar.
+    """
+    bar = counting_bar()
+    task = bar.add_task(what, total=total)
+    begin, shown = time.monotonic(), False
+    try:
+        for i, item in enumerate(items):
+            if not shown and time.monotonic() - begin > _PATIENCE_S:
+                bar.start()
+                shown = True
+            bar.update(task, completed=i)
+            yield item
+    finally:
+        if shown:
+            bar.stop()
 
 
 def show(result: Mapping[str, Any], *, as_json: bool, render: Callable[[Console], None]) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
+from ..adaptation import Changes
 from ..converters import ZoMetadata
+from ..converters.settings import InjectChanges
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
 from ..training.setting_names import changed, full_name
-from ..training.setting_texts import parse_number
-from .injection import parse_nodes
+from ..training.setting_texts import parse_number, parse_set
+from .injection import parse_loss_output, parse_nodes
 from .option_names import OF_INJECT
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "SetOption",
     "make_settings",
     "parse_injection",
+    "run_options",
     "split_set",
 ]
 
@@ -61,7 +64,7 @@ def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, st
     return run, injection
 
 
-def parse_injection(given: Mapping[str, str]) -> dict[str, Any]:
+def parse_injection(given: Mapping[str, str]) -> InjectChanges:
     """Values of inject's settings, from `split_set`."""
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -71,21 +74,51 @@ def parse_injection(given: Mapping[str, str]) -> dict[str, Any]:
             values[name] = parse_nodes([text], "--set nodes")
         else:
             values[name] = text.replace("-", "_") if name == "loss" else text
-    return values
+    return cast(InjectChanges, values)
 
 
-def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadata) -> Settings:
+def run_options(
+    set_options: Sequence[str] | None, given: Mapping[str, Any], loss_output: str | None = None
+) -> tuple[Changes, InjectChanges]:
+    """The settings of a run that are given, and those of inject.
+
+    Args:
+        set_options: texts of ``--set``, NAME=VALUE each.
+        given: values of settings that have options of their own; None where one is not given.
+        loss_output: value of ``--loss-output``, or None.
+
+    Raises:
+        SettingsError: a setting is given twice.
+    """
+    texts, injection_texts = split_set(set_options)
+    own = {name: value for name, value in given.items() if value is not None}
+    for option in own.keys() & texts.keys():
+        raise SettingsError(f"--set {option.replace('_', '-')}", "be given once")
+    injection = parse_injection(injection_texts)
+    if loss_output is not None:
+        injection["loss_output"] = parse_loss_output(loss_output)
+
+    def changes(usual: Settings, metadata: ZoMetadata | None) -> Settings:
+        return make_settings(usual, {**own, **parse_set(usual, texts)}, metadata)
+
+    return changes, injection
+
+
+def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadata | None) -> Settings:
     """The settings of a run.
 
     Args:
         usual: settings that the algorithm has by default.
         given: the values that differ, by name.
         metadata: metadata of the ZO model; a minibatch that is not given becomes a multiple of its batch.
+            None: the model is not made yet, and only ranges are checked.
 
     Raises:
         SettingsError: a value is wrong, or changes nothing.
     """
     settings = changed(usual, given)
+    if metadata is None:
+        return settings
     if "batch_size" not in given:
         size = fitting_batch_size(settings, metadata.batch)
         settings = dataclasses.replace(settings, batch_size=size)

@@ -1,46 +1,119 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a training run says to people: what is trained, before it begins, and its result."""
+"""A training run's messages to people: its decisions before it begins, and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress
 from rich.status import Status
+from rich.table import Table
 
-from ..converters import read_metadata
+from ..adaptation import Adaptation, Observer
+from ..converters import Model, read_metadata
+from ..converters.model import Operator
 from ..io.table import table
-from ..training import Callback, RunProgress
+from ..recalibration import Recalibration
+from ..training import BlockChoice, RunProgress, Settings, TrainedLayers
 from ..training.length import affordable_steps, most_budget_steps
 from ..training.run_data import RunData
-from .block_probes import choice_table
-from .failures import note
+from .failures import note, waiting_for, warn
+from .injection import say_loss_output
+from .output_file import write_output
+from .results import counting_bar, progress
 
-__all__ = ["SayWhatIsTrained", "passed_over", "render", "said_of_parts", "values_of"]
+__all__ = ["Files", "ToldRun", "described", "passed_over", "render", "say_what_is_doubtful"]
 
 
-def values_of(measured: dict[str, Any]) -> str:
+@dataclass(frozen=True)
+class Files:
+    """Paths of a run."""
+
+    model: Path
+    data: Path
+    labels: Path | None
+    output: Path
+    log: Path
+    zo_model: Path | None
+    csv: Path | None
+    rehearsal: Path | None
+    validation: Path | None
+
+    @property
+    def reads(self) -> dict[str, Path | None]:
+        """Files that are read, by their option."""
+        return {
+            "MODEL": self.model,
+            "DATA": self.data,
+            "LABELS": self.labels,
+            "--rehearsal": self.rehearsal,
+            "--validation": self.validation,
+        }
+
+    @property
+    def writes(self) -> dict[str, Path | None]:
+        """Files that are written, by their option."""
+        return {
+            "-o": self.output,
+            "--log": self.log,
+            "--zo-model": self.zo_model,
+            "--csv": self.csv,
+        }
+
+    def write_model(self, model: Model, *, force: bool) -> None:
+        """Writes the trained model.
+
+        Raises:
+            OSError: it cannot be written; the message says what makes it of the log.
+        """
+        again = f"tflm-zo replay makes the model of {self.zo_model or self.model} and {self.log}"
+        try:
+            write_output(self.output, model.to_bytes(), force=force)
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(self.output)) from error
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{self.output} is not written; nothing is lost: {again}") from None
+
+    def measured_on(self, found: Adaptation) -> str:
+        """Returns the name of the data that the result's loss is of."""
+        used, count = found.measured_samples, len(found.data.train)
+        what = f"{self.data} and {self.rehearsal}" if self.rehearsal is not None else str(self.data)
+        if self.validation is not None:
+            return str(self.validation)
+        if found.data.validation is not None:
+            return f"{used:,} samples of {what}, held out"
+        return what if used == count else f"{used:,} of the {count:,} samples of {what}"
+
+
+def _values_of(measured: dict[str, Any]) -> str:
     """Returns measured values as people read them: the accuracy, if there is one, and the loss."""
     accuracy = f"accuracy {measured['accuracy']:.2%}, " if "accuracy" in measured else ""
     return f"{accuracy}loss {measured['loss']:.5g}"
 
 
-def passed_over(result: dict[str, Any]) -> str:
+def passed_over(measurements: Sequence[dict[str, float]], kept: float) -> str:
     """Returns why measurements with a smaller loss than the kept one's do not count, if there are any."""
-    measurements = result["measurements"]
     least = measurements[0].get("accuracy", 0.0)
-    if not any(m["loss"] < result["loss"] and m.get("accuracy", 0.0) < least for m in measurements):
+    if not any(m["loss"] < kept and m.get("accuracy", 0.0) < least for m in measurements):
         return ""
     return " (a smaller loss came with fewer right outputs than before the first step)"
 
 
-def said_of_parts(data: RunData) -> str:
-    """Returns the sentence on samples whose validation split is automatic."""
+def _said_of_parts(data: RunData) -> str:
+    """Returns the sentence on samples whose validation split is automatic, if it is."""
     samples = len(data.train) + data.held_out
     if data.too_few:
         few = "too few to hold some of every class out"
         return f"{samples:,} samples are {few}: the best weights are told by those that are trained on"
+    if not data.held_out:
+        return ""
     told = f"{data.held_out:,} of {samples:,} samples are held out and tell the best weights"
     return f"{told}; --held-out 0 trains on all"
 
@@ -48,16 +121,16 @@ def said_of_parts(data: RunData) -> str:
 def render(console: Console, result: dict[str, Any]) -> None:
     """Prints what a run has come to: the loss before and after, the kept weights, costs and files."""
     if "loss" in result:
-        before = "" if result["before"] is None else f"before: {values_of(result['before'])}; after: "
-        console.print(f"{before}{values_of(result)} on {result['evaluated_on']}", markup=False)
-    if result["measurements"]:
+        before = "" if result["before"] is None else f"before: {_values_of(result['before'])}; after: "
+        console.print(f"{before}{_values_of(result)} on {result['evaluated_on']}", markup=False)
+    if measurements := result["measurements"]:
         console.print(
             f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
-            f"{len(result['measurements'])} measurements{passed_over(result)}",
+            f"{len(measurements)} measurements{passed_over(measurements, result['loss'])}",
             markup=False,
         )
     if result["block_choice"] is not None:
-        console.print(choice_table(result["block_choice"]))
+        console.print(_choice_table(result["block_choice"]))
     row = {
         "algorithm": result["algorithm"],
         "steps": result["steps"],
@@ -73,23 +146,74 @@ def render(console: Console, result: dict[str, Any]) -> None:
         console.print(f"{result[name]}: {what}", markup=False)
 
 
-class SayWhatIsTrained(Callback):
-    """Prints notes before the bar is drawn, when nothing is left to be refused.
+class ToldRun(Observer):
+    """Tells people about a run on stderr, by notes and, while they wait, a bar or a line; writes its model.
 
     Args:
-        sentences: sentences that say what is trained, and on what.
-        waiting: what is shown until then.
-        budget: forward equivalents that end the run, or None.
-        samples: number of training samples.
+        files: files of the run.
+        loss_output: output that the loss was given to, or None.
+        held_out: share of held-out samples that was given, or None.
+        force: True if the trained model may replace a file.
     """
 
-    def __init__(self, sentences: Sequence[str], waiting: Status, budget: float | None, samples: int) -> None:
-        self._sentences, self._waiting = sentences, waiting
-        self._budget, self._samples = budget, samples
+    def __init__(self, files: Files, loss_output: str | None, held_out: float | None, *, force: bool) -> None:
+        self._files, self._loss_output, self._held_out, self._force = files, loss_output, held_out, force
+        self._shown: Status | Progress | None = None
+
+    def __enter__(self) -> ToldRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._show(None)
+
+    def _show(self, shown: Status | Progress | None) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+        self._shown = shown
+        if shown is not None:
+            shown.start()
+
+    def recalibrating(self, layers: Sequence[Operator]) -> Iterable[Operator]:
+        """Draws a bar."""
+        return progress(layers, len(layers), "recalibrating")
+
+    def on_recalibrated(self, found: Recalibration | None) -> None:
+        """Says what was corrected."""
+        if found is not None:
+            (warn if found.uneven else note)(found.sentence)
+            return
+        note(
+            "nothing is recalibrated: the model learns to reproduce its input, which recalibration makes no "
+            "easier; --recalibrate asks for it"
+        )
+
+    def on_zo_model(self, zo: Model) -> None:
+        """Says which of several outputs the loss was given to."""
+        say_loss_output(zo, self._loss_output)
+
+    def on_probe_step(self, block: int, done: int, total: int) -> None:
+        """Moves the bar on by a step."""
+        if not isinstance(self._shown, Progress):
+            self._show(bar := counting_bar())
+            bar.add_task("", total=total)
+        assert isinstance(self._shown, Progress)
+        (task,) = self._shown.task_ids
+        self._shown.update(task, completed=done, description=f"probe of block {block + 1}")
+
+    def on_decided(
+        self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None
+    ) -> None:
+        """Keeps the sentences until nothing is left to be refused, and shows that the rate is measured."""
+        told = "" if self._held_out is not None else _said_of_parts(data)
+        self._sentences = [text for text in (trained.sentence, told) if text]
+        self._budget, self._samples = budget, len(data.train)
+        self._show(waiting_for("measuring the learning rate") if settings.measures_rate else None)
 
     def on_train_begin(self, progress: RunProgress) -> None:
         """Ends the waiting, and says what is trained, at which rate, and what of a budget is left."""
-        self._waiting.stop()
+        self._show(None)
         for sentence in self._sentences:
             note(sentence)
         if progress.measured_rate is not None:
@@ -107,3 +231,125 @@ class SayWhatIsTrained(Callback):
                 f"--budget is a limit: it pays for {affordable:,} steps, of which the run does {steps:,} at "
                 "most, since more passes over so few samples overfit; --steps does any number"
             )
+
+    def on_trained(self, model: Model) -> None:
+        """Writes the trained model."""
+        self._files.write_model(model, force=self._force)
+
+
+def say_what_is_doubtful(found: Adaptation, files: Files) -> None:
+    """Warns of a result that may not be worth using, and says why a run ended before its budget."""
+    trainer, history, evaluated_on = found.trainer, found.history, files.measured_on(found)
+    if found.is_unchanged:
+        assert found.after is not None  # it was measured
+        warn(
+            f"nothing got better: of {len(history.measurements)} measurements on {evaluated_on} that before "
+            f"the first step is the best{passed_over(history.measurements, found.after['loss'])}, so "
+            f"{files.output} has the weights that the run began with; --keep last writes the last ones"
+        )
+    if found.is_worse:
+        assert found.before is not None and found.after is not None
+        warn(
+            f"the result is worse than MODEL on {evaluated_on}: {_values_of(found.before)} before, "
+            f"{_values_of(found.after)} after. Use --keep best, which keeps the best measured weights"
+        )
+    if found.data.constant:
+        warn(
+            f"one constant answer is right for all of {evaluated_on}, so nothing shows that {files.output} "
+            f"is better than {files.model}. Measure both with tflm-zo evaluate on samples of all classes"
+        )
+    if found.budget is not None and not trainer.interrupted and trainer.step < trainer.planned:
+        note(
+            f"took {trainer.equivalents:,.0f} of the budget's {found.budget:,.0f} equivalents. It ended "
+            f"after {trainer.step:,} of {trainer.planned:,} steps, since its last measurements brought "
+            "nothing better; --steps does any number"
+        )
+    if trainer.interrupted:
+        same = history.kept_step == trainer.step
+        what = "the same" if same else f"the best measured ({history.kept_step})"
+        warn(
+            f"interrupted: {files.log} is that of the last whole step ({trainer.step}), {files.output} that "
+            f"of {what}; the same command with --resume goes on"
+        )
+
+
+def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[str, Any]:
+    """Returns a result as ``--json`` prints it."""
+    trainer, history = found.trainer, found.history
+    return {
+        "output": str(files.output),
+        "log": str(files.log),
+        "zo_model": str(files.zo_model or files.model),
+        "runtime": runtime,
+        "algorithm": trainer.settings.algorithm,
+        "samples": found.data.samples,
+        "rehearsal_samples": len(found.data.train) - found.data.samples,
+        "missing_classes": list(found.data.missing),
+        "trains": dataclasses.asdict(found.trained),
+        "trainable_weights": found.trained.weights,
+        "buffer_bytes": trainer.buffer_bytes,
+        "steps": trainer.step,
+        "measured_rate": trainer.measured_rate,
+        "equivalents": round(trainer.equivalents, 3),
+        "block_choice": None if found.block_choice is None else _described_choice(found.block_choice),
+        "interrupted": trainer.interrupted,
+        "forwards": history.forwards,
+        "seconds": round(history.seconds, 3),
+        "equivalents_per_second": round(history.equivalents / max(history.seconds, 1e-9), 1),
+        "evaluated_on": files.measured_on(found),
+        "keep": keep,
+        "kept_step": history.kept_step,
+        "before": found.before,
+        "measurements": history.measurements,
+        **(found.after or {}),
+        "history": history.history,
+    }
+
+
+def _described_choice(choice: BlockChoice) -> dict[str, Any]:
+    """Returns a choice as ``--json`` prints it: `best` (its number), `layers` (its names), `blocks`
+    (names of each), `equivalents` of the probes, `probed` (False: read off the log); and of probes
+    `held_out_samples`, and accuracy or mean loss `before` and of each block, with its gain.
+    """
+    result: dict[str, Any] = {
+        "best": choice.best,
+        "layers": list(choice.layers),
+        "probed": bool(choice.scores),
+        "blocks": [list(block) for block in choice.blocks],
+        "equivalents": round(choice.equivalents, 3),
+    }
+    if not choice.scores:
+        return result
+    before, values = choice.value(choice.before), [choice.value(score) for score in choice.scores]
+    sign = 1 if choice.of_classes else -1
+    return {
+        **result,
+        "held_out_samples": choice.held_out,
+        "measure": "accuracy" if choice.of_classes else "loss",
+        "before": before,
+        "values": values,
+        "gains": [sign * (value - before) for value in values],
+    }
+
+
+def _choice_table(choice: dict[str, Any]) -> Table:
+    """Returns a choice as `_described_choice` does, as a table; blocks are counted from 1."""
+    rows: list[list[Any]] = []
+    for number, layers in enumerate(choice["blocks"]):
+        row: list[Any] = [number + 1, ", ".join(layers)]
+        if choice["probed"]:
+            row += _written(choice["measure"], choice["values"][number], choice["gains"][number])
+        rows.append([*row, "trained" if number == choice["best"] else ""])
+    columns = ["block", "layers"]
+    title = "Block, as the log has it"
+    if choice["probed"]:
+        columns += [f"held-out {choice['measure']}", "gain"]
+        before = _written(choice["measure"], choice["before"], 0.0)[0]
+        title = f"Probes: {before} before, {choice['held_out_samples']:,} samples held out"
+    return table(f"{title}; {choice['equivalents']:,.0f} forward equivalents", [*columns, ""], rows)
+
+
+def _written(measure: str, value: float, gain: float) -> list[str]:
+    if measure == "accuracy":
+        return [f"{value:.1%}", f"{100 * gain:+.1f} points"]
+    return [f"{value:.5g}", f"{gain:+.5g}"]

@@ -77,6 +77,22 @@ class Recalibration:
     uneven: bool
     layers: tuple[LayerChange, ...]
 
+    @property
+    def sentence(self) -> str:
+        """A sentence for people that says what was corrected, from how many samples, or why nothing was."""
+        if self.uneven:
+            return (
+                "nothing is recalibrated: the data differ from the old ones more from place to place than as "
+                "a whole, as rotated images do, or samples of one class alone; scales and biases cannot undo "
+                "that"
+            )
+        channels = sum(layer.corrected for layer in self.layers)
+        layers = sum(layer.corrected > 0 for layer in self.layers)
+        return (
+            f"{channels:,} channels in {layers} of {len(self.layers)} layers corrected from {self.samples:,} "
+            f"new samples and {self.source_samples:,} of the old data"
+        )
+
     def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
         """Writes the model; see ``Model.save``."""
         return self.model.save(path, force)

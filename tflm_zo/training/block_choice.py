@@ -17,7 +17,7 @@ import numpy as np
 from ..converters import Model, ZoMetadata, initial_weights
 from ..core import BlockControl
 from ..data import Data, DataWarning, Labels, Samples, prepare
-from ..logs import Log, LogError
+from ..logs import IncompleteHeaderError, Log, LogError
 from .callbacks import Callback
 from .checks import SettingsError, check_integer, check_number
 from .costs import run_costs
@@ -95,7 +95,7 @@ class BlockChoice:
         best: number of the best block, the first one of equals.
         blocks: names of the layers of each block, in execution order.
         scores: score of each block: the number of held-out samples that are right (a loss of classes), else
-            minus the sum of their losses, of which 2^16 are worth `unit`.
+            minus the sum of their losses, of which 2^16 are worth `unit`; empty if a log told the block.
         before: score of the model as it was before the probes.
         held_out: number of held-out samples.
         of_classes: True if scores are numbers of right samples.
@@ -288,6 +288,25 @@ class BlockProbes:
             )
         return self.blocks.index(layers)
 
+    def choose(
+        self, log: str | os.PathLike[str] | None = None, progress: ProbeProgress | None = None
+    ) -> BlockChoice:
+        """Returns the choice of a run that is resumed, read from its log if that is there, else `run`'s.
+
+        Args:
+            log: path of the log of the run that is resumed, or None.
+            progress: function that `run` calls.
+
+        Raises:
+            LogError: the log is of another model, or of layers that make none of the blocks.
+            KeyboardInterrupt: Ctrl-C ended a probe.
+        """
+        try:
+            best = None if log is None else self.block_of(log)
+        except (FileNotFoundError, IncompleteHeaderError):
+            best = None  # the run begins anew, and the trainer says so
+        return self.run(progress) if best is None else self._choice(best, (), 0)
+
     def run(self, progress: ProbeProgress | None = None) -> BlockChoice:
         """Trains and judges each block, and returns the choice.
 
@@ -311,10 +330,15 @@ class BlockProbes:
             steps.block = block
             scores.append(self._probe.run(self._trainer, block, steps))
             control.report(scores[block])
+        return self._choice(control.best, tuple(scores), before)
+
+    def _choice(self, best: int, scores: tuple[int, ...], before: int) -> BlockChoice:
+        loss = self._trainer.runtime.metadata.loss
+        assert loss is not None  # the trainer has refused such a model
         return BlockChoice(
-            best=control.best,
+            best=best,
             blocks=self.blocks,
-            scores=tuple(scores),
+            scores=scores,
             before=before,
             held_out=len(self._probe.judge),
             of_classes=self._probe.of_classes,

@@ -14,8 +14,7 @@ from ...logs.layout import LiveLog
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
 from ..options import Force, Json
 from ..output_file import check_output
-from ..progress import counting_bar
-from ..results import show
+from ..results import counting_bar, show
 
 EXAMPLE = "tflm-zo collect /dev/ttyUSB0 -o run.zolog --follow"
 

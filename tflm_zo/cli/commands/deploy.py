@@ -10,8 +10,7 @@ import typer
 
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
 from ..options import Json
-from ..progress import counting_bar
-from ..results import show
+from ..results import counting_bar, show
 
 EXAMPLE = "tflm-zo deploy /dev/ttyUSB0 trained.tflite --model trained.zo.tflite"
 

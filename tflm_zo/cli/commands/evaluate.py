@@ -8,12 +8,10 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 
-from ... import runtime as runtimes
-from ...converters import ConversionError, InjectSettings, Model, load_model
+from ...adaptation import evaluate as evaluate_model
+from ...adaptation import with_loss
+from ...converters import load_model, read_metadata
 from ...converters.settings import LOSS_KINDS, LossKind
-from ...data import prepare
-from ...training.evaluation import evaluate as evaluate_runtime
-from ...training.injection import inject_plain, is_zo
 from ..injection import parse_loss_output, say_loss_output
 from ..options import (
     DataFile,
@@ -28,8 +26,7 @@ from ..options import (
     choice,
 )
 from ..output_file import check_output
-from ..progress import progress
-from ..results import show, write_report
+from ..results import progress, show, write_report
 
 EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert"
 
@@ -61,19 +58,26 @@ def evaluate(
     A model with a mean squared error is taken for an autoencoder, whose target is x, if the data have no y.
     """
     check_output(output, force=force)
-    if runtime not in runtimes.RUNTIMES:
-        raise ValueError(f"no runtime {runtime!r}; there are {', '.join(runtimes.RUNTIMES)}")
-    zo = _as_zo(load_model(model), loss, loss_output)
-    loaded = runtimes.load(zo, runtime, threads=threads)
-    given = prepare(loaded, data, labels)
-    found = evaluate_runtime(loaded, given, lambda starts: progress(starts, len(starts), "evaluating"))
-    assert loaded.metadata.loss is not None  # prepare has refused such a model
+    source, wanted = load_model(model), parse_loss_output(loss_output)
+    zo = with_loss(source, cast(LossKind, loss and loss.replace("-", "_")), wanted)
+    if zo is not source:
+        say_loss_output(zo, wanted)
+    found = evaluate_model(
+        zo,
+        data,
+        labels,
+        runtime=runtime,
+        threads=threads,
+        watch=lambda starts: progress(starts, len(starts), "evaluating"),
+    )
+    metadata = read_metadata(zo)
+    assert metadata.loss is not None  # evaluate_model has refused such a model
     result: dict[str, Any] = {
         "model": str(model),
         "data": str(data),
         "runtime": runtime,
-        "batch": loaded.batch,
-        "loss_kind": loaded.metadata.loss.kind,
+        "batch": metadata.batch,
+        "loss_kind": metadata.loss.kind,
         "samples": found.samples,
         "labelled": found.labelled,
         "loss": found.loss,
@@ -81,21 +85,6 @@ def evaluate(
     }
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, result))
-
-
-def _as_zo(model: Model, loss: str | None, loss_output: str | None) -> Model:
-    """Returns a ZO model as it is, and a plain model with a loss added, which computes the same."""
-    if is_zo(model):
-        if loss is not None:
-            raise ConversionError("--loss: a ZO model has its own loss")
-        if loss_output is not None:
-            raise ConversionError("--loss-output: a ZO model has its own loss")
-        return model
-    output = parse_loss_output(loss_output)
-    kind = cast(LossKind, (loss or "auto").replace("-", "_"))
-    zo = inject_plain(model, InjectSettings(trainable="none", loss=kind, loss_output=output))
-    say_loss_output(zo, output)
-    return zo
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:

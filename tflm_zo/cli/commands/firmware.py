@@ -6,13 +6,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
 
+from ...adaptation import ModelOfRun, model_of_run, recalibrates
 from ...converters import Model, load_model, read_metadata
 from ...data import Data, DataError, Inputs, prepare
 from ...firmware import (
@@ -46,10 +47,8 @@ from ..options import (
     parse_bytes,
 )
 from ..output_file import check_different, check_output, write_output
-from ..recalibration import usually_recalibrated
 from ..results import show
-from ..set_option import SetOption, split_set
-from ..zo_source import ZoSource, zo_source
+from ..set_option import SetOption, parse_injection, run_options, split_set
 
 EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz --samples 100 --epochs 5"
 
@@ -175,18 +174,23 @@ def firmware(
     check_folder(output, force=force)
     most = None if ram is None else parse_bytes("--ram", ram)
     given = load_model(model)
+    texts, injection_texts = split_set(settings)
     beside: Path | None = output.with_name(f"{output.name}.zo.tflite")
     recorded = dict[str, str]()
     if is_zo(given):
         metadata = read_metadata(given)
         recorded = run_of(metadata) if algorithm in (None, algorithm_of(metadata)) else recorded
-    elif data is not None and usually_recalibrated(given, data, None, settings, None):
+    elif data is not None and recalibrates(given, data, inject=parse_injection(injection_texts)):
         note(f"train recalibrates {model} first: its ZO model in the place of {model} makes the same run")
     if epochs is None and steps is None:
         epochs, steps = (int(recorded[n]) if n in recorded else None for n in ("epochs", "steps"))
     length = {"epochs": epochs, "steps": steps, "choose-block": choose_block}
-    found = {} if search is not None else _found(recorded, settings, data)
-    source = zo_source(given, model, algorithm, settings, found, batch=1, length=length)
+    found = {} if search is not None else _found(recorded, texts, data)
+    changes, injection = run_options(settings, found)
+    source = model_of_run(given, algorithm, changes, inject=injection, batch=1, length=length)
+    metadata = read_metadata(source.zo)
+    if metadata.run and metadata.batch != 1:
+        note(f"an operator ties {model} to its batch of {metadata.batch}")
     if source.zo is given:
         beside = None
     else:
@@ -195,7 +199,10 @@ def firmware(
     arrays, count = _device_samples(source.zo, data, samples)
     loaded, run, given_up = source.zo, source.settings, tuple[str, ...]()
     if most is not None:
-        fitted = _fit(source, most, search, arrays, platform)
+        fixed = {*found, *texts, *injection_texts}
+        if is_zo(given):  # part of the model
+            fixed |= {"update_bits"} if source.settings.is_layerwise else {"update_bits", "layers"}
+        fitted = _fit(source, most, search, arrays, platform, fixed)
         loaded, run, search, given_up = fitted.model, fitted.settings, fitted.search, fitted.given_up
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
@@ -235,13 +242,10 @@ def firmware(
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 
-def _found(
-    recorded: Mapping[str, str], set_options: Sequence[str] | None, data: Path | None
-) -> dict[str, Any]:
+def _found(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | None) -> dict[str, Any]:
     """Settings that train has found for the run of a ZO model, but for those that are given. With data, the
     rate is measured on them.
     """
-    told, _ = split_set(set_options)
     found: dict[str, Any] = {}
     if "block" in recorded and "layers" not in told:
         found["layers"] = tuple(recorded["block"].split(","))
@@ -256,7 +260,12 @@ def _found(
 
 
 def _fit(
-    source: ZoSource, most: int, search: BlockSearch | None, arrays: Data | None, platform: str
+    source: ModelOfRun,
+    most: int,
+    search: BlockSearch | None,
+    arrays: Data | None,
+    platform: str,
+    fixed: set[str],
 ) -> Fitted:
     waiting = waiting_for("finding what fits")
     waiting.start()
@@ -267,7 +276,7 @@ def _fit(
             most,
             search=search,
             data=arrays,
-            fixed=source.fixed,
+            fixed=fixed,
             platform=platform,
         )
     finally:

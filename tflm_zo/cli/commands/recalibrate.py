@@ -16,9 +16,7 @@ from ...recalibration import recalibrate as recalibrate_model
 from ..failures import warn
 from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads
 from ..output_file import check_different, check_output, write_output
-from ..progress import progress
-from ..recalibration import UNEVEN, sentence
-from ..results import show
+from ..results import progress, show
 
 EXAMPLE = "tflm-zo recalibrate model.tflite new.npz -o recalibrated.tflite"
 
@@ -68,7 +66,7 @@ def recalibrate(
     written = found.model.to_bytes()
     write_output(output, written, force=force)
     if found.uneven:
-        warn(UNEVEN)
+        warn(found.sentence)
     result: dict[str, Any] = {
         "output": str(output),
         "bytes": len(written),
@@ -78,7 +76,7 @@ def recalibrate(
         "uneven": found.uneven,
         "layers": [dataclasses.asdict(layer) for layer in found.layers],
     }
-    show(result, as_json=as_json, render=lambda console: _render(console, result, sentence(found)))
+    show(result, as_json=as_json, render=lambda console: _render(console, result, found.sentence))
 
 
 def _render(console: Console, result: dict[str, Any], said: str) -> None:

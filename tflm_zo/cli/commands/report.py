@@ -12,8 +12,7 @@ import typer
 from ..failures import warn
 from ..options import Force, Json, ModelExplorer, RuntimeName
 from ..output_file import check_different, check_output, write_files, write_output
-from ..progress import progress
-from ..results import show
+from ..results import progress, show
 
 EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
+from ...adaptation import adapt
 from ...converters import load_model
-from ...training import ALGORITHMS, SettingsError, Workers
+from ...training import ALGORITHMS, CSVLogger, ProgressBar, SettingsError, Workers
 from ...training.injection import is_zo
-from ...training.trainer import KEEPS
+from ...training.trainer import KEEPS, Keep
+from ..failures import interruption_code
 from ..options import (
     BlockSearchOption,
     DataFile,
@@ -29,12 +31,12 @@ from ..options import (
     Threads,
     WorkerCount,
     choice,
+    parse_block_search,
 )
 from ..output_file import check_different, check_output, claim_outputs
-from ..recalibration import recalibrated, usually_recalibrated
-from ..set_option import ALGORITHM_HELP, SetOption
-from ..training_run import Files, Length, Measured, TrainingRun
-from ..zo_source import zo_source
+from ..results import show
+from ..set_option import ALGORITHM_HELP, SetOption, run_options
+from ..training_report import Files, ToldRun, described, render, say_what_is_doubtful
 
 EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
 
@@ -51,7 +53,7 @@ Budget = Annotated[
         rich_help_panel=_RUN,
     ),
 ]
-Keep = Annotated[
+Kept = Annotated[
     str,
     typer.Option(
         help="Weights that are written: those with the smallest loss on --validation or samples held out, "
@@ -160,7 +162,7 @@ def train(
     epochs: Epochs = None,
     steps: Steps = None,
     budget: Budget = None,
-    keep: Keep = "best",
+    keep: Kept = "best",
     resume: Resume = False,
     algorithm: Algorithm = None,
     batch_size: BatchSize = None,
@@ -194,10 +196,7 @@ def train(
     layers that the default algorithm trains are too few for four blocks in many networks.
     """
     source = load_model(model)
-    plain = not is_zo(source)
-    if zo_model is not None and not plain:
-        raise ValueError(f"--zo-model: {model} is a ZO model already")
-    zo_model = zo_model or output.with_suffix(".zo.tflite") if plain else None
+    zo_model = zo_model or (None if is_zo(source) else output.with_suffix(".zo.tflite"))
     log = log or output.with_suffix(".zolog")
     files = Files(model, data, labels, output, log, zo_model, csv, rehearsal, validation)
     check_different(files.reads, files.writes)
@@ -206,30 +205,40 @@ def train(
     claim_outputs(context, files.writes.values())
     if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out", "be left out with --validation")
-    given = {"batch_size": batch_size, "learning_rate": learning_rate}
-    if recalibrate is None:
-        recalibrate = plain and usually_recalibrated(source, data, labels, settings, loss_output)
-    with Workers(worker_count, ray) if worker_count or ray else nullcontext() as workers:
-        if recalibrate:
-            source = recalibrated(source, data, runtime, threads)
-        made = zo_source(
+    search = None if choose_block is None else parse_block_search(choose_block, held_out)
+    changes, injection = run_options(
+        settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output
+    )
+    told = ToldRun(files, loss_output, held_out, force=force or resume)
+    with told, Workers(worker_count, ray) if worker_count or ray else nullcontext(0) as workers:
+        found = adapt(
             source,
-            model,
+            data,
+            labels,
             algorithm,
-            settings,
-            {name: value for name, value in given.items() if value is not None},
-            loss_output,
-            length={
-                "epochs": epochs,
-                "steps": steps,
-                "choose-block": choose_block,
-                "block": choose_block and "auto",
-                "measured-rate": "auto",
-            },
+            changes=changes,
+            inject=injection,
+            runtime=runtime,
+            threads=threads,
+            workers=workers,
+            recalibrate=recalibrate,
+            choose_block=search,
+            epochs=epochs,
+            steps=steps,
+            budget=budget,
+            validation_data=validation,
+            validation_split=None if search else held_out,
+            rehearsal=rehearsal,
+            keep=cast(Keep, keep),
+            observer=told,
+            callbacks=[ProgressBar(), *([] if csv is None else [CSVLogger(csv)])],
+            log=log,
+            zo_model=zo_model,
+            resume=resume,
+            replace=force,
         )
-        run = TrainingRun(
-            made.zo, made.settings, files, runtime, threads, workers, force=force, resume=resume
-        )
-        run.load_data(Measured(held_out=held_out, blocks=choose_block, keep=keep))
-        run.train(Length(epochs, steps, budget))
-        run.finish(as_json=as_json)
+    result = described(found, files, runtime, keep)
+    show(result, as_json=as_json, render=lambda console: render(console, result))
+    say_what_is_doubtful(found, files)
+    if found.trainer.interrupted:
+        raise typer.Exit(interruption_code())

@@ -15,8 +15,7 @@ from ...io.table import table
 from ...training import algorithm_for, algorithm_of, compare_runtimes
 from ..options import DataFile, Force, Json, LabelsFile, OutputReport, ZoModelFile
 from ..output_file import check_output
-from ..progress import progress
-from ..results import show, write_report
+from ..results import progress, show, write_report
 
 EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
 

@@ -1,0 +1,375 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The whole recipe: recalibration, held-out samples, choice of a block, training, comparison."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..converters import Model, load_model, read_metadata
+from ..converters.channel_statistics import read_statistics
+from ..converters.model import Operator
+from ..converters.settings import InjectChanges
+from ..data import Data, Labels, Samples, read_arrays
+from ..io.errors import SettingsError
+from ..logs import MAGIC, LogError, is_snapshot_log
+from ..recalibration import Recalibration
+from ..recalibration.recalibrate import recalibrate as recalibrated
+from ..training import (
+    BlockChoice,
+    BlockProbes,
+    Callback,
+    History,
+    Settings,
+    TrainedLayers,
+    Trainer,
+    Workers,
+    trained_layers,
+)
+from ..training.block_choice import BlockSearch
+from ..training.injection import is_zo
+from ..training.length import check_length, planned_steps, usual_epochs
+from ..training.run_data import Given, RunData, Split
+from ..training.setting_texts import with_found, written
+from ..training.trainer import Keep
+from .evaluation import with_loss
+from .zo_model import Changes, KeptZoModel, model_of_run, of_resumed_run
+
+__all__ = ["Adaptation", "Observer", "adapt", "recalibrates"]
+
+_HEAD_BYTES: Final = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
+
+
+class Observer(Callback):
+    """A callback that also hears of the decisions before a run, and of its model."""
+
+    def recalibrating(self, layers: Sequence[Operator]) -> Iterable[Operator]:
+        """Passes on the layers that are recalibrated, for a progress bar."""
+        return layers
+
+    def on_recalibrated(self, found: Recalibration | None) -> None:
+        """Hears of a recalibration. None: a model that keeps statistics is trained as it is, since it learns
+        to reproduce its input.
+        """
+
+    def on_zo_model(self, zo: Model) -> None:
+        """Hears of the ZO model that was made of a plain model."""
+
+    def on_probe_step(self, block: int, done: int, total: int) -> None:
+        """Hears of a step of a probe: its block, the steps done in all probes, and their total."""
+
+    def on_decided(
+        self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None
+    ) -> None:
+        """Hears of the run before its learning rate is measured: its settings, the trained layers, the
+        samples, and the budget that probes of blocks have left.
+        """
+
+    def on_trained(self, model: Model) -> None:
+        """Hears of the trained plain model before it is measured: the place to write it to a file."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """A trained model, and the decisions and measurements of its run.
+
+    Attributes:
+        model: the trained model, a plain int8 model.
+        trainer: trainer of the run, with the kept weights. Its `model` is the ZO model to which the log
+            belongs; `step`, `equivalents`, `measured_rate` and `interrupted` describe the run.
+        history: history of the run.
+        data: samples of the run, those that are held out, and classes without samples.
+        trained: layers that the run trains.
+        recalibration: recalibration before the run, or None.
+        block_choice: choice of the block that is trained, or None.
+        budget: forward equivalents that the probes of blocks have left of the given budget, or None.
+        measured_samples: number of samples of `before` and `after`.
+        before: "loss" and, if there is one, "accuracy" of the weights before the first step, on the
+            validation data or, without them, on the training data; None for a resumed run that keeps the
+            last weights.
+        after: the same of the kept weights; None if a run that keeps the last weights was interrupted.
+    """
+
+    model: Model
+    trainer: Trainer
+    history: History
+    data: RunData
+    trained: TrainedLayers
+    recalibration: Recalibration | None
+    block_choice: BlockChoice | None
+    budget: float | None
+    measured_samples: int
+    before: dict[str, float] | None
+    after: dict[str, float] | None
+
+    @property
+    def is_worse(self) -> bool:
+        """True if the kept weights are worse than those before the first step, which keep="last" allows."""
+        if self.before is None or self.after is None:
+            return False
+        before, after = ((-found.get("accuracy", 0.0), found["loss"]) for found in (self.before, self.after))
+        return after > before
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if no measurement was better than that before the first step, whose weights are kept."""
+        return bool(self.history.measurements) and not self.history.kept_step
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
+        """Writes the trained model; see ``Model.save``."""
+        return self.model.save(path, force)
+
+
+def adapt(
+    model: Model | bytes | str | os.PathLike[str],
+    x: Samples,
+    y: Labels | None = None,
+    settings: Settings | str | None = None,
+    *,
+    changes: Changes | None = None,
+    inject: InjectChanges | None = None,
+    runtime: str = "litert",
+    threads: int = 1,
+    workers: int | Workers = 0,
+    recalibrate: bool | None = None,
+    choose_block: BlockSearch | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    budget: float | None = None,
+    validation_data: Given | None = None,
+    validation_split: Split | None = None,
+    rehearsal: Given | None = None,
+    keep: Keep = "best",
+    observer: Observer | None = None,
+    callbacks: Sequence[Callback] = (),
+    log: str | os.PathLike[str] | None = None,
+    zo_model: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    replace: bool = False,
+) -> Adaptation:
+    """Adapts a model to new data, as ``tflm-zo train`` does: the same arguments give the same bits.
+
+    A plain classifier that keeps statistics is recalibrated, a fifth of the samples is held out and selects
+    the best weights, and a run without a given length takes 10 epochs or 300 steps.
+
+    Args:
+        model: a plain int8 model or a ZO model, its bytes or its path.
+        x: samples, as `Trainer.fit` takes them.
+        y: labels, as `Trainer.fit` takes them.
+        settings: settings of the run, e.g. ``algorithms.node(batch_size=16)``, or the name of an algorithm.
+            None: those that a ZO model was made for; for a plain model those of node perturbation or, with a
+            warning, of weight perturbation where no layer can carry nodes.
+        changes: function that changes the settings, given the metadata of the ZO model, or None before it is
+            made. None: settings that are not given take a minibatch that fits the model.
+        inject: settings of `inject` that a plain model is given besides those that the run needs.
+        runtime: name of the runtime that runs the model.
+        threads: number of threads. Does not affect results.
+        workers: workers that share steps of weight perturbation, as for `Trainer`. Does not affect results.
+        recalibrate: True to recalibrate a plain model first. None: as `recalibrates` decides.
+        choose_block: search for the block of layers that is trained alone, see `choose_block`. None trains
+            the layers of the settings.
+        epochs: passes over the samples, >= 1. Of `epochs`, `steps` and `budget` one is given at most.
+        steps: number of steps.
+        budget: forward equivalents that the run may cost, see `Trainer.fit`; probes of blocks count.
+        validation_data: samples that the run is measured on, as for `Trainer.fit`.
+        validation_split: share of the samples that is held out and measured, as for `Trainer.fit`. None:
+            "auto", but 0 with `validation_data`, with `choose_block` and with keep="last".
+        rehearsal: samples that the model knows, which are mixed in against forgetting.
+        keep: "best" keeps the best measured weights, "last" those of the last step.
+        observer: observer of decisions and run, the first of the callbacks.
+        callbacks: callbacks, as for `Trainer.fit`.
+        log: path of the log to write, as for `Trainer.fit`.
+        zo_model: path of the file that gets the ZO model of a plain model, which `resume` needs.
+        resume: resumes the run of the log; see `Trainer.fit`.
+        replace: replaces files that exist.
+
+    Raises:
+        SettingsError: the settings do not fit the model.
+        ConversionError: the model cannot be trained or recalibrated.
+        DataError: the data do not fit the model.
+        LogError: the file of the log is no log of the run.
+        FileExistsError: a file exists, and neither `resume` nor `replace` is set.
+        OSError: a file cannot be written.
+
+    Warns:
+        DataWarning: the samples, or those of `validation_data`, have none of some class.
+    """
+    source = model if isinstance(model, Model) else load_model(model)
+    observer = observer or Observer()
+    if zo_model is not None and is_zo(source):
+        raise SettingsError("zo_model", "be left out, since the model is a ZO model already")
+    if recalibrate is None:
+        recalibrate = recalibrates(source, x, y, inject)
+        if not recalibrate and _keeps_statistics(source):
+            observer.on_recalibrated(None)
+    recalibration = None
+    if recalibrate:
+        recalibration = recalibrated(
+            source, x, runtime=runtime, threads=threads, watch=observer.recalibrating
+        )
+        observer.on_recalibrated(recalibration)
+        source = recalibration.model
+    found = model_of_run(
+        source,
+        settings,
+        changes,
+        inject=inject,
+        length={
+            "epochs": epochs,
+            "steps": steps,
+            "choose-block": choose_block and _written_search(choose_block),
+            "block": choose_block and "auto",
+            "measured-rate": "auto",
+        },
+    )
+    zo = found.zo
+    if zo is not source:
+        observer.on_zo_model(zo)
+    if resume and zo_model is not None:
+        zo = of_resumed_run(zo, zo_model)
+    trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
+    if resume and log is not None:
+        _check_kind(log, found.settings)
+    if validation_split is None:
+        alone = validation_data is None and choose_block is None and keep == "best"
+        validation_split = "auto" if alone else 0.0
+    data = RunData.of(
+        trainer.runtime,
+        x,
+        y,
+        validation_data=validation_data,
+        validation_split=validation_split,
+        rehearsal=rehearsal,
+        seed=found.settings.seed,
+    )
+    check_length(epochs, steps, budget)
+    if epochs is None and steps is None and budget is None:
+        epochs = usual_epochs(len(data.train), found.settings.batch_size)
+    callbacks = [observer, *callbacks]
+    kept_zo = None
+    if zo_model is not None:
+        kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
+        callbacks.append(kept_zo)
+    choice = None
+    if choose_block is not None:
+        if budget is None:  # errors of the run precede the probes
+            planned_steps(found.settings, len(data.train), epochs, steps)
+        probes = BlockProbes(trainer, None, data.train, None, choose_block)
+        if budget is not None:
+            budget = probes.rest_of(budget, len(data.train))
+        choice = probes.choose(log if resume else None, observer.on_probe_step)
+        zo = with_found(zo, "block", written(choice.layers))
+        trainer = Trainer(
+            zo, probes.settings_of(choice.best), runtime=runtime, threads=threads, workers=workers
+        )
+    trained = trained_layers(zo, trainer.settings)
+    measured = data.validation or trainer.measured_samples(data.train)
+    before = None if keep == "best" or resume else trainer.evaluate(measured)
+    observer.on_decided(trainer.settings, trained, data, budget)
+    try:
+        history = trainer.fit(
+            data.train,
+            epochs=epochs,
+            steps=steps,
+            budget=budget,
+            validation_data=data.validation,
+            callbacks=callbacks,
+            log=log,
+            resume=resume,
+            replace=replace,
+            keep=keep,
+        )
+    except BaseException:
+        if kept_zo is not None:
+            kept_zo.withdraw()
+        raise
+    adapted = trainer.export()
+    observer.on_trained(adapted)
+    after = None
+    if history.measurements:
+        before, after = (_measured_at(history, step) for step in (0, history.kept_step))
+    elif not trainer.interrupted:  # who has pressed Ctrl-C wants the prompt back
+        after = trainer.evaluate(measured)
+    for values in (before, after) if data.constant and not history.measurements else ():
+        if values is not None:
+            values.pop("accuracy", None)
+    return Adaptation(
+        model=adapted,
+        trainer=trainer,
+        history=history,
+        data=data,
+        trained=trained,
+        recalibration=recalibration,
+        block_choice=choice,
+        budget=budget,
+        measured_samples=len(measured),
+        before=before,
+        after=after,
+    )
+
+
+def recalibrates(
+    model: Model,
+    x: Samples,
+    y: Labels | None = None,
+    inject: InjectChanges | None = None,
+) -> bool:
+    """Returns whether `adapt` recalibrates a model unasked.
+
+    A plain model that keeps statistics is recalibrated, unless it is trained to reproduce its input. Such a
+    network knows what its inputs are like, and nothing else: with its channels led back to the old inputs it
+    reproduces the old ones, not the new (`examples/machine_sounds`).
+
+    Args:
+        model: a plain int8 model or a ZO model.
+        x: samples, as for `adapt`.
+        y: labels, as for `adapt`.
+        inject: settings of `inject`, as for `adapt`.
+
+    Raises:
+        ConversionError: the model's loss cannot be told.
+        DataError: the data cannot be read.
+    """
+    if not _keeps_statistics(model):
+        return False
+    given = inject or {}
+    zo = with_loss(model, given.get("loss"), given.get("loss_output"))
+    found = read_metadata(zo).loss
+    return found is None or found.kind != "mse" or y is not None or _has_labels(x)
+
+
+def _keeps_statistics(model: Model) -> bool:
+    return not is_zo(model) and read_statistics(model) is not None
+
+
+def _has_labels(x: Samples) -> bool:
+    if isinstance(x, str | os.PathLike):
+        return "y" in read_arrays(x)
+    return isinstance(x, Data) or (isinstance(x, Mapping) and "y" in x)
+
+
+def _written_search(search: BlockSearch) -> str:
+    epochs = "" if search.epochs == BlockSearch.epochs else f":{search.epochs}"
+    return f"{search.blocks}{epochs}"
+
+
+def _check_kind(log: str | os.PathLike[str], settings: Settings) -> None:
+    """Raises LogError where a log, if there is a whole one, is of the other kind of run."""
+    try:
+        with open(log, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except FileNotFoundError:
+        return
+    if len(head) < _HEAD_BYTES or not head.startswith(MAGIC):
+        return  # the trainer says what it is instead
+    if is_snapshot_log(log) != settings.is_layerwise:
+        what = "weight perturbation" if settings.is_layerwise else "a layer-wise run"
+        raise LogError(f"{log} is of {what}; algorithm {settings.algorithm} cannot go on from it")
+
+
+def _measured_at(history: History, step: int) -> dict[str, float]:
+    found = next(m for m in history.measurements if m["step"] == step)
+    return {name: value for name, value in found.items() if name != "step"}

@@ -1,0 +1,188 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""The ZO model of a run, and the file that keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
+from ..converters.segments import with_batch
+from ..converters.settings import InjectChanges
+from ..io.errors import SettingsError
+from ..io.files import write_output
+from ..training import Callback, RunProgress, Settings, algorithm, algorithm_for, inject_for
+from ..training.algorithms import fitting_batch_size
+from ..training.injection import is_zo, trainable_model
+from ..training.setting_texts import FOUND, run_of, with_found, with_run
+
+__all__ = ["Changes", "KeptZoModel", "ModelOfRun", "model_of_run", "of_resumed_run"]
+
+Changes = Callable[[Settings, ZoMetadata | None], Settings]
+"""Function that returns the settings of a run, made of the usual ones and the metadata of the ZO model, which
+is None while a plain model has none.
+"""
+
+
+@dataclass(frozen=True)
+class ModelOfRun:
+    """The ZO model of a run.
+
+    Attributes:
+        zo: the ZO model.
+        settings: settings of the run.
+        make: function that returns the ZO model of other settings, with so many bits of an update, or, for
+            None, as many as they ask for; of a model that was one already, that model.
+    """
+
+    zo: Model
+    settings: Settings
+    make: Callable[[Settings, int | None], Model]
+
+
+def model_of_run(
+    source: Model,
+    settings: Settings | str | None = None,
+    changes: Changes | None = None,
+    *,
+    inject: InjectChanges | None = None,
+    batch: int | None = None,
+    length: Mapping[str, object],
+) -> ModelOfRun:
+    """Returns the ZO model of a run and its settings.
+
+    Args:
+        source: a plain int8 model or a ZO model; it is not changed.
+        settings: settings of the run, or the name of their algorithm; None: those that a ZO model was made
+            for, and for a plain model node perturbation or, where no layer can carry nodes, weight
+            perturbation.
+        changes: function that changes these settings; None: settings without a given minibatch take one that
+            fits the model.
+        inject: settings of `inject` that a plain model is given besides those that the run needs.
+        batch: samples per invoke of a ZO model that is made, or that was made for its run, unless an operator
+            ties it to others; None: those of a ZO model, and as many as suit the minibatch of one that is
+            made.
+        length: length of the run as it was given, which a ZO model that is made keeps with its settings.
+
+    Raises:
+        SettingsError: the settings are wrong, or the model does not fit them.
+        ConversionError: a plain model cannot be injected.
+    """
+    given, name = (settings, None) if isinstance(settings, Settings) else (None, settings)
+    change = changes or (_as_they_are if given else _fitting)
+    injection: InjectChanges = {**(inject or {})}
+    if is_zo(source):
+        for name in injection:
+            raise SettingsError(name, "be left out, since the model is a ZO model already")
+        usual = given or _usual(read_metadata(source), name)
+        zo = source if batch is None else _of_batch(source, batch)
+    else:
+        if batch is not None:
+            injection["batch"] = batch
+        wanted = algorithm(name) if name else given
+        zo, own = trainable_model(source, wanted, lambda usual: change(usual, None), **injection)
+        usual = given or algorithm(own.algorithm)
+
+    def keep(zo: Model, settings: Settings) -> Model:
+        # A model cannot say how settings differ from those of no algorithm.
+        return with_run(zo, settings, algorithm(settings.algorithm), length) if settings.algorithm else zo
+
+    def make(settings: Settings, bits: int | None) -> Model:
+        if zo is source:
+            return zo
+        own = injection.copy()
+        if bits is not None:
+            own["update_bits"] = bits
+        return keep(zo if is_zo(source) else inject_for(source, settings, **own), settings)
+
+    own = change(usual, read_metadata(zo))
+    return ModelOfRun(zo if zo is source else keep(zo, own), own, make)
+
+
+def _as_they_are(settings: Settings, _: ZoMetadata | None) -> Settings:
+    return settings
+
+
+def _fitting(settings: Settings, metadata: ZoMetadata | None) -> Settings:
+    if metadata is None:
+        return settings
+    return dataclasses.replace(settings, batch_size=fitting_batch_size(settings, metadata.batch))
+
+
+def _of_batch(zo: Model, batch: int) -> Model:
+    metadata = read_metadata(zo)
+    try:
+        return with_batch(zo, batch) if metadata.run and metadata.batch != batch else zo
+    except ConversionError:
+        return zo
+
+
+def _usual(metadata: ZoMetadata, name: str | None) -> Settings:
+    settings = algorithm_for(metadata, name)
+    if settings.algorithm == "node" and not metadata.nodes:
+        raise SettingsError(
+            "algorithm",
+            "fit the model, which carries no nodes",
+            settings.algorithm,
+            "Give the plain model, or inject it with",
+            inject={"algorithm": settings.algorithm},
+        )
+    return settings
+
+
+def of_resumed_run(zo: Model, path: str | os.PathLike[str]) -> Model:
+    """Returns the ZO model of a run that is resumed, with what the run has found, as its file has it."""
+    try:
+        found = run_of(read_metadata(load_model(path)))
+    except (ConversionError, OSError):
+        return zo  # none, or another file, which `KeptZoModel` refuses
+    for name in FOUND:
+        zo = with_found(zo, name, found.get(name, "auto"))
+    return zo
+
+
+class KeptZoModel(Callback):
+    """Writes the ZO model when a run begins: replay and resumption need the very one it was trained as.
+
+    Args:
+        path: path of the file.
+        zo: the ZO model.
+        log: path of the run's log, or None.
+        replace: True if it may replace another file.
+        resume: True if a file with the same bytes, of the run that is resumed, is left alone.
+
+    Raises:
+        ValueError: the run is resumed, and the file is another model; raised at construction.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        zo: Model,
+        log: str | os.PathLike[str] | None,
+        *,
+        replace: bool,
+        resume: bool,
+    ) -> None:
+        self._path, self._log, self._replace, self._written = Path(path), log, replace, False
+        there = resume and self._path.exists()
+        self._there = there and self._path.read_bytes() == zo.to_bytes()
+        if there and not self._there and not replace:
+            raise ValueError(
+                f"{self._path} is another ZO model than the given model makes now; resume with {self._path}, "
+                "or with the model and the options that it was made from"
+            )
+
+    def on_train_begin(self, progress: RunProgress) -> None:
+        """Writes it, with what the run has found."""
+        if not self._there:
+            write_output(self._path, progress.model.to_bytes(), force=self._replace)
+            self._written = True
+
+    def withdraw(self) -> None:
+        """Removes it again where the run has failed before it had a log."""
+        if self._written and not (self._log and os.path.exists(self._log)):
+            self._path.unlink(missing_ok=True)
