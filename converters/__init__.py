@@ -28,12 +28,18 @@ from .model import Model, load_model
 from .passes.batch import set_batch
 from .passes.cut_segments import possible_cuts
 from .segments import can_change_batch, extract_segment
+from .selections import Last, Random, ResidualBlocks, Threshold, TopK
 from .settings import InjectSettings
 
 __all__ = [
     "ConversionError",
     "InjectSettings",
+    "Last",
     "Model",
+    "Random",
+    "ResidualBlocks",
+    "Threshold",
+    "TopK",
     "WeightArray",
     "ZoBackwardStep",
     "ZoField",

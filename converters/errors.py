@@ -1,5 +1,9 @@
 """The exceptions of the converters."""
 
+from typing import Any
+
+import numpy as np
+
 from ..io.errors import OneLineError, SettingsError
 
 
@@ -12,6 +16,17 @@ class ConversionError(OneLineError):
 
 class InjectError(SettingsError, ConversionError):
     """A setting of `inject` or `export_model` cannot be used."""
+
+
+def checked_integer(value: Any, what: str, low: int, high: int) -> int:
+    """Returns an integer of Python or NumPy as one of Python.
+
+    Raises:
+        ConversionError: the value is no integer, or is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise InjectError(what, f"be an integer in {low}..{high}", value)
+    return int(value)
 
 
 class ConversionWarning(UserWarning):

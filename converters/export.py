@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from .channel_statistics import STATISTICS_NAME
 from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
-from .errors import InjectError
+from .errors import InjectError, checked_integer
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.batch import rewrite_batch
 from .passes.int16_layers import restore_layer
 from .passes.requantize import re_range as adapt_range
-from .settings import MOST_SAMPLES, checked_integer
+from .settings import MOST_SAMPLES
 
 # What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.
 _SUBGRAPH: Final = "main"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypedDict, get_args
+from typing import Final, Literal, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InjectError
-from .multipliers import SparseRule
+from .errors import InjectError, checked_integer
+from .selections import Last, ResidualBlocks, Sparse
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
 MAX_QUERIES: Final = 32
@@ -19,6 +19,9 @@ SMALLEST_LIMIT: Final = 15
 
 Parameters = Literal["weights", "biases", "all"]
 PARAMETERS: Final[tuple[str, ...]] = get_args(Parameters)
+
+Selection = Last | str | Sequence[str]
+"""The last layers, or names of layers, or patterns with * and ?."""
 
 LossKind = Literal["auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"]
 LOSS_KINDS: Final[tuple[str, ...]] = get_args(LossKind)
@@ -37,9 +40,6 @@ NODES: Final = "nodes"
 
 # Settings that say how trainable weights are perturbed and moved.
 _OF_WEIGHTS: Final = ("blocks", "headroom", "update_bits", "multipliers", "sparse", "replay")
-
-#: Value of ``int16`` that stands for the last trainable layer.
-LAST: Final = "last"
 
 # Words of a command, see ops/core/graph/zo_command.h.
 _HEADER_WORDS: Final = 2
@@ -66,30 +66,8 @@ def _strings(value: str | Sequence[str], what: str) -> tuple[str, ...]:
     return items
 
 
-def last_number(wanted: str | Sequence[str], setting: str = "layers") -> int | None:
-    """Returns N of "last:N", and None for anything else.
-
-    Raises:
-        ConversionError: N is no integer, or is below 1.
-    """
-    if not isinstance(wanted, str) or not wanted.startswith("last:"):
-        return None
-    count = wanted[len("last:") :]
-    if not count.isascii() or not count.isdigit() or int(count) < 1:
-        raise InjectError(setting, "have N >= 1 in 'last:N'", wanted)
-    return int(count)
-
-
-def blocks_number(wanted: str) -> int:
-    """Returns N of "N blocks" or "1 block", and 1 for "block".
-
-    Raises:
-        ConversionError: it is neither, or N is below 1.
-    """
-    number, _, unit = ("1 " + wanted if wanted == "block" else wanted).partition(" ")
-    if unit not in ("block", "blocks") or not number.isascii() or not number.isdigit() or int(number) < 1:
-        raise InjectError("tail", "be a number of layers, 'block' or 'N blocks' with N >= 1", wanted)
-    return int(number)
+def _selection(value: Selection, what: str) -> Last | tuple[str, ...]:
+    return value if isinstance(value, Last) else _strings(value, what)
 
 
 def parameters_of(are_biases: Iterable[bool]) -> Parameters:
@@ -98,21 +76,10 @@ def parameters_of(are_biases: Iterable[bool]) -> Parameters:
     return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
 
 
-def checked_integer(value: Any, what: str, low: int, high: int) -> int:
-    """Returns an integer of Python or NumPy as one of Python.
-
-    Raises:
-        ConversionError: the value is no integer, or is out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise InjectError(what, f"be an integer in {low}..{high}", value)
-    return int(value)
-
-
 class InjectChanges(TypedDict, total=False):
     """The settings of `InjectSettings` that are given by name."""
 
-    trainable: str | Sequence[str]
+    trainable: Selection
     blocks: Mapping[str, str | Sequence[str]] | None
     headroom: int
     update_bits: int
@@ -123,14 +90,13 @@ class InjectChanges(TypedDict, total=False):
     loss: LossKind
     loss_output: int | str | None
     cuts: Sequence[str]
-    nodes: str | Sequence[str]
-    tail: int | str | None
+    nodes: Selection
+    tail: int | ResidualBlocks | None
     parameters: Parameters
     command_words: int | None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
-    sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None
-    sparse_seed: int
-    int16: str | Sequence[str]
+    sparse: Mapping[str, npt.NDArray[np.bool_]] | Sparse | None
+    int16: Selection
     replay: bool
     algorithm: str
 
@@ -144,7 +110,7 @@ class InjectSettings:
 
     Attributes:
         trainable: filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that become trainable, if they
-            feed the loss: "all", "last:N" (the last N in execution order), "nodes" (those that carry nodes,
+            feed the loss: "all", `Last(n)` (the last n in execution order), "nodes" (those that carry nodes,
             which saves the others' RAM), "none", or one or several names or glob patterns that are compared
             with layer names, filter tensor names, operator output names and block names.
         blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or
@@ -166,12 +132,11 @@ class InjectSettings:
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts
             before every trainable layer where a cut is possible.
         nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights,
-            and few for what their queries cost), "last:N" (the last N that can), or names or glob patterns of
-            trainable layers; () for no layer. The model is cut around them.
-        tail: layers that are to be trained by their exact gradients: a number N from 1 on (the last N),
-            "block" (the last residual block and what depends on it) or "N blocks" (the last N); None: none.
-            A block is what lies between an ADD of two branches and the tensor that both come from. The layers
-            of a tail carry no nodes, unless they are dense layers that feed each other.
+            and few for what their queries cost), `Last(n)` (the last n that can), or names or glob patterns
+            of trainable layers; () for no layer. The model is cut around them.
+        tail: layers that are to be trained by their exact gradients: a number from 1 on of last layers, or
+            `ResidualBlocks(n)`; None: none. The layers of a tail carry no nodes, unless they are dense layers
+            that feed each other.
         parameters: what becomes trainable of the trainable layers: "weights" (their filters), "all" (their
             biases, too, int32) or "biases" (these alone: filters stay constants in flash, and node
             perturbation keeps no inputs of layers). A layer keeps a bias that it shares or that is computed
@@ -186,14 +151,12 @@ class InjectSettings:
             "kernel-norm": the root mean square of the layer's weights relative to the largest layer's, see
             ``kernel_norm_multipliers``.
         sparse: choice of the weights of each trainable layer that are trained, while the others stay as they
-            are: "top-k:0.1" (the tenth of the largest magnitude), "random:0.1", each also with a count
-            ("top-k:100"), "threshold:20" (all of at least 20 LSB), or bool arrays in the filters' shapes by
-            filter tensor name (a layer without one trains all its weights). None trains all weights. The
-            choice costs a bit of flash per weight, and the RAM of a tensor's struct per layer.
-        sparse_seed: seed of the choice "random", 0 to 2^32-1.
+            are: `TopK(number)`, `Random(number, seed)`, `Threshold(lsb)`, or bool arrays in the filters'
+            shapes by filter tensor name (a layer without one trains all its weights). None trains all
+            weights. The choice costs a bit of flash per weight, and the RAM of a tensor's struct per layer.
         int16: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and
-            fraction), so that Gaussian perturbations of less than an LSB have an effect: "last" (the last
-            trainable layer), or names or glob patterns; () for no layer. They need ``update_bits`` 16, no
+            fraction), so that Gaussian perturbations of less than an LSB have an effect: `Last(n)`,
+            or names or glob patterns; () for no layer. They need ``update_bits`` 16, no
             more RAM than that, and twice the multiplications in these layers.
         replay: True if SEED_REPLAY is part of the model.
         algorithm: name of the algorithm that the model is for, written to its metadata; "": none in
@@ -203,7 +166,7 @@ class InjectSettings:
         ConversionError: a value is outside its range.
     """
 
-    trainable: str | Sequence[str] = NODES
+    trainable: Selection = NODES
     blocks: Mapping[str, str | Sequence[str]] | None = None
     headroom: int = 0
     update_bits: int = 16
@@ -214,14 +177,13 @@ class InjectSettings:
     loss: LossKind = "auto"
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
-    nodes: str | Sequence[str] = "auto"
-    tail: int | str | None = None
+    nodes: Selection = "auto"
+    tail: int | ResidualBlocks | None = None
     parameters: Parameters = "weights"
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
-    sparse: Mapping[str, npt.NDArray[np.bool_]] | str | None = None
-    sparse_seed: int = 0
-    int16: str | Sequence[str] = ()
+    sparse: Mapping[str, npt.NDArray[np.bool_]] | Sparse | None = None
+    int16: Selection = ()
     replay: bool = False
     algorithm: str = "node"
 
@@ -240,12 +202,9 @@ class InjectSettings:
             ("max_queries", 1, MAX_QUERIES),
             ("batch", 1, MOST_SAMPLES),
             ("export_batch", 1, MOST_SAMPLES),
-            ("sparse_seed", 0, 2**32 - 1),
         ):
             self._take(name, low, high)
-        if isinstance(self.tail, str):
-            object.__setattr__(self, "tail", f"{blocks_number(self.tail)} blocks")
-        else:
+        if not isinstance(self.tail, ResidualBlocks):
             self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)
         if self.loss not in LOSS_KINDS:
@@ -259,7 +218,7 @@ class InjectSettings:
     def _check_layers(self) -> None:
         """Checks the choice of the layers that are trained, and their groups."""
         if not isinstance(self.trainable, str):
-            object.__setattr__(self, "trainable", _strings(self.trainable, "trainable"))
+            object.__setattr__(self, "trainable", _selection(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
             raise InjectError(
                 "trainable", "name a layer, or be 'none' for a model without trainable layers", self.trainable
@@ -268,9 +227,8 @@ class InjectSettings:
             object.__setattr__(self, "nodes", ())
         if self.algorithm == "node" and not self.nodes and self.tail is None:
             object.__setattr__(self, "algorithm", "")
-        last_number(self.trainable, "trainable")
-        if last_number(self.nodes, "nodes") is None and self.nodes != "auto":
-            object.__setattr__(self, "nodes", _strings(self.nodes, "nodes"))
+        if self.nodes != "auto":
+            object.__setattr__(self, "nodes", _selection(self.nodes, "nodes"))
         if self.trainable == NODES and not self.nodes and self.tail is None:
             raise InjectError("nodes", "name a layer where only layers with nodes are trainable", self.nodes)
         if self.parameters not in PARAMETERS:
@@ -293,11 +251,12 @@ class InjectSettings:
                 )
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
-        drawn = isinstance(self.sparse, str) and SparseRule.parse(self.sparse).kind == "random"
-        if self.sparse_seed and not drawn:
-            raise InjectError("sparse_seed", "be 0 unless weights are chosen at random", self.sparse_seed)
-        if self.sparse is not None and not isinstance(self.sparse, str):
+        if isinstance(self.sparse, Mapping):
             object.__setattr__(self, "sparse", dict(self.sparse))
+        given: object = self.sparse
+        if not isinstance(given, Mapping | Sparse | None):
+            known = "TopK, Random or Threshold, or masks by filter tensor name"
+            raise InjectError("sparse", f"be {known}", self.sparse)
         if self.sparse is not None and (self.nodes or self.tail is not None):
             raise InjectError(
                 "sparse", "be None where nodes or exact gradients train all weights of a layer", self.sparse
@@ -306,8 +265,7 @@ class InjectSettings:
             raise InjectError(
                 "parameters", "include weights where they are sparse or have 16 bits", self.parameters
             )
-        if self.int16 != LAST:
-            object.__setattr__(self, "int16", _strings(self.int16, "int16"))
+        object.__setattr__(self, "int16", _selection(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:
             raise InjectError("update_bits", "be 16 where layers read weights of 16 bits", self.update_bits)
 

@@ -45,7 +45,19 @@ if TYPE_CHECKING:
     from .adaptation import Adaptation, Observer, adapt, evaluate
     from .conversion.keras import convert
     from .conversion.quantize import quantize
-    from .converters import ConversionError, InjectSettings, Model, export_model, inject, load_model
+    from .converters import (
+        ConversionError,
+        InjectSettings,
+        Last,
+        Model,
+        Random,
+        ResidualBlocks,
+        Threshold,
+        TopK,
+        export_model,
+        inject,
+        load_model,
+    )
     from .core import Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
     from .data import DataError
     from .firmware import generate_firmware
@@ -98,6 +110,7 @@ __all__ = [
     "Gaussian",
     "History",
     "InjectSettings",
+    "Last",
     "Linear",
     "LinkError",
     "LogError",
@@ -107,6 +120,8 @@ __all__ = [
     "Observer",
     "ProgressBar",
     "Rademacher",
+    "Random",
+    "ResidualBlocks",
     "RunProgress",
     "RunningMoments",
     "Settings",
@@ -114,6 +129,8 @@ __all__ = [
     "SparseUniform",
     "Step",
     "TensorBoard",
+    "Threshold",
+    "TopK",
     "Trainer",
     "Weights",
     "__version__",
@@ -159,7 +176,19 @@ _HOMES: Final = {
     "adaptation": ("Adaptation", "Observer", "adapt", "evaluate"),
     "conversion.keras": ("convert",),
     "conversion.quantize": ("quantize",),
-    "converters": ("ConversionError", "InjectSettings", "Model", "export_model", "inject", "load_model"),
+    "converters": (
+        "ConversionError",
+        "InjectSettings",
+        "Last",
+        "Model",
+        "Random",
+        "ResidualBlocks",
+        "Threshold",
+        "TopK",
+        "export_model",
+        "inject",
+        "load_model",
+    ),
     "core": ("Coordinate", "Distribution", "Gaussian", "NativeError", "Rademacher", "SparseUniform"),
     "data": ("DataError",),
     "firmware": ("generate_firmware",),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from method import Method
 
+from tflm_zo.converters import Last, Random, Threshold, TopK
 from tflm_zo.core import Gaussian, Rademacher
 
 __all__ = ["ABLATIONS", "PAIRS"]
@@ -57,13 +58,11 @@ ABLATIONS: dict[str, Method] = {
     "qzo-ff-momentum": Method("QZO-FF, momentum-guided sampling", _QZO, settings={"momentum": 0.5}),
     "qzo-ff-sharpness": Method("QZO-FF, sharpness-aware steps", _QZO, settings={"sharpness": True}),
     "qzo-ff-top-k": Method(
-        "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": "top-k:0.1"}
+        "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": TopK(0.1)}
     ),
-    "qzo-ff-random": Method(
-        "QZO-FF, a random tenth of the weights", _QZO, injection={"sparse": "random:0.1"}
-    ),
+    "qzo-ff-random": Method("QZO-FF, a random tenth of the weights", _QZO, injection={"sparse": Random(0.1)}),
     "qzo-ff-threshold": Method(
-        "QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": "threshold:60"}
+        "QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": Threshold(60)}
     ),
     "qzo-ff-kernel-norm": Method(
         "QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}
@@ -81,7 +80,7 @@ ABLATIONS: dict[str, Method] = {
             settings={
                 "perturbation": Gaussian(epsilon),
                 "learning_rate": 1.0,
-                "int16": "last" if bits == 16 else (),
+                "int16": Last(1) if bits == 16 else (),
             },
         )
         for name, epsilon in (("tenth", 0.1), ("quarter", 0.25), ("one", 1.0))

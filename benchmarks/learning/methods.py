@@ -15,7 +15,7 @@ from method import Method
 from old_statistics import with_old_statistics
 from task import Task
 
-from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.converters import ResidualBlocks, load_model, read_metadata
 from tflm_zo.training import ALGORITHMS, Exact
 from tflm_zo.training.algorithms import summary
 
@@ -26,7 +26,7 @@ BATCH = 32
 _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
 
 
-def _exact(last: int | str) -> dict[str, Any]:
+def _exact(last: int | ResidualBlocks) -> dict[str, Any]:
     """Exact gradients of the last layers, all of which learn, by steps whose rate the run measures."""
     return {"last": last, "rule": "rms", "rows": (1.0, 1.0), "learning_rate": None}
 
@@ -54,7 +54,7 @@ METHODS: dict[str, Method] = {
     "recalibrated-exact-2-blocks": Method(
         "recalibration, then exact gradients of the last two residual blocks",
         "fqt",
-        settings=_exact("2 blocks"),
+        settings=_exact(ResidualBlocks(2)),
         recalibrate=True,
     ),
     "exact-10-layers": Method("exact gradients of all ten layers of ResNet-8", "fqt", settings=_exact(10)),

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME
-from ..errors import ConversionError
+from ..errors import ConversionError, checked_integer
 from ..kernels import check_arity
 from ..model import Buffer, Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..model.schema import BuiltinOperator as B
-from ..settings import MOST_SAMPLES, InjectSettings, checked_integer
+from ..settings import MOST_SAMPLES, InjectSettings
 from .plan import Plan
 
 

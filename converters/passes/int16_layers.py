@@ -12,7 +12,8 @@ from .. import constants
 from ..errors import ConversionError, InjectError
 from ..model import Model, Operator, OperatorCode
 from ..model.schema import BuiltinOperator
-from ..settings import LAST, InjectSettings
+from ..selections import Last
+from ..settings import InjectSettings
 from .layer_geometry import RANGES, activation_range
 from .plan import Plan, Trainable
 from .select_trainable import matches, unknown_layer
@@ -58,8 +59,8 @@ def _chosen(settings: InjectSettings, filters: list[Trainable], plan: Plan) -> s
         return set()
     if not filters:
         raise InjectError("int16", "be left out in a model without trainable filters", settings.int16)
-    if settings.int16 == LAST:
-        return {filters[-1]}
+    if isinstance(settings.int16, Last):
+        return set(filters[-settings.int16.n :])
     chosen: set[Trainable] = set()
     for pattern in settings.int16:
         found = [t for t in filters if matches(t, pattern)]

@@ -14,7 +14,8 @@ from .. import constants
 from ..errors import ConversionError, InjectError
 from ..model import Buffer, Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
-from ..multipliers import NEUTRAL, SparseRule, kernel_norm_multipliers, quantization_aware_multipliers
+from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
+from ..selections import Sparse
 from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
 from .plan import Plan, Port, Trainable
 
@@ -30,18 +31,17 @@ def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """
     if settings.sparse is None:
         return
-    masks = settings.sparse if isinstance(settings.sparse, Mapping) else None
     filters = [t for t in plan.trainable if not t.is_bias]
-    if masks is not None:
+    if isinstance(settings.sparse, Mapping):
         known = [t.name for t in filters]
-        unknown = next((name for name in masks if name not in known), None)
+        unknown = next((name for name in settings.sparse if name not in known), None)
         if unknown is not None:
             raise InjectError("sparse", f"name trainable filter tensors ({', '.join(known)})", unknown)
     for trainable in filters:
-        if masks is None:
-            selected = _by_rule(trainable, SparseRule.parse(str(settings.sparse)), settings.sparse_seed)
-        elif trainable.name in masks:
-            selected = _given(trainable, masks[trainable.name])
+        if isinstance(settings.sparse, Sparse):
+            selected = _by_rule(trainable, settings.sparse)
+        elif trainable.name in settings.sparse:
+            selected = _given(trainable, settings.sparse[trainable.name])
         else:
             continue
         if selected.all():
@@ -51,10 +51,10 @@ def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
         plan.segments[trainable.segment].subgraph.tensors.append(trainable.mask)
 
 
-def _by_rule(trainable: Trainable, rule: SparseRule, seed: int) -> npt.NDArray[np.bool_]:
+def _by_rule(trainable: Trainable, rule: Sparse) -> npt.NDArray[np.bool_]:
     values = trainable.tensor.numpy().reshape(-1)
     try:
-        return rule.select(values, seed << 16 | trainable.stream)
+        return rule.select(values, trainable.stream)
     except ConversionError as error:
         raise InjectError("sparse", f"fit layer `{trainable.layer}`: {error}") from None
 

@@ -11,7 +11,8 @@ from ..errors import ConversionError, InjectError
 from ..kernels import macs
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
-from ..settings import LAYERS, InjectSettings, last_number
+from ..selections import Last
+from ..settings import LAYERS, InjectSettings
 from .cut_segments import crosses_alone, cut_reason, possible_cuts
 from .layer_geometry import (
     NO_CLAMPS,
@@ -140,13 +141,12 @@ def _choose(
                 + (f": {why}" if why else f" (possible with more nodes: {possible})")
             )
         return found
-    last = last_number(wanted)
-    if last is not None:
-        if last > len(layers):
+    if isinstance(wanted, Last):
+        if wanted.n > len(layers):
             raise InjectError(
                 "nodes", f"be at most {len(layers)} layers, which can carry nodes: {possible}", wanted
             )
-        return set([t for t in plan.trainable if t in layers][-last:])
+        return set([t for t in plan.trainable if t in layers][-wanted.n :])
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
         found = {t for t in plan.trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}

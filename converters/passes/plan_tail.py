@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ..errors import InjectError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
-from ..settings import InjectSettings, blocks_number
+from ..selections import ResidualBlocks
+from ..settings import InjectSettings
 from .backward_program import backward_program
 from .cut_segments import cut_reason
 from .layer_geometry import UnfitError, check_sizes, clamps_of, layer_geometry, same_bytes
@@ -52,18 +53,18 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     plan.cut_at(graph, [*(n.input for n in layers), layers[-1].output, *looks_at])
 
 
-def _chosen(graph: Subgraph, logits: Tensor, wanted: int | str, plan: Plan) -> list[Trainable]:
+def _chosen(graph: Subgraph, logits: Tensor, wanted: int | ResidualBlocks, plan: Plan) -> list[Trainable]:
     if isinstance(wanted, int):
         if wanted > len(plan.trainable):
             raise InjectError(
                 "tail", f"be at most {len(plan.trainable)}, the number of trainable layers", wanted
             )
         return plan.trainable[-wanted:]
-    number, forks = blocks_number(wanted), _forks(graph, logits)
-    if number > len(forks):
+    forks = _forks(graph, logits)
+    if wanted.n > len(forks):
         have = f"{len(forks)} residual blocks (an ADD that joins two branches)"
         raise InjectError("tail", f"be a number of layers in a model with {have}", wanted)
-    behind = _depending_on(graph, forks[number - 1])
+    behind = _depending_on(graph, forks[wanted.n - 1])
     return [t for t in plan.trainable if t.operators[0] in behind]
 
 

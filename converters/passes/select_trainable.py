@@ -9,7 +9,8 @@ from typing import Final
 
 from ..errors import ConversionError, InjectError
 from ..model import Model, Operator, Subgraph, Tensor
-from ..settings import InjectSettings
+from ..selections import Last
+from ..settings import InjectSettings, Selection
 from .layer_names import layers_of
 from .plan import Plan, Trainable
 
@@ -127,15 +128,14 @@ def _explicit_blocks(
 
 
 def _choose(
-    candidates: list[Trainable], block_of: dict[Trainable, str], wanted: str | Sequence[str], plan: Plan
+    candidates: list[Trainable], block_of: dict[Trainable, str], wanted: Selection, plan: Plan
 ) -> list[Trainable]:
     if wanted == "all":
         return candidates
-    if isinstance(wanted, str) and wanted.startswith("last:"):
-        count = int(wanted[len("last:") :])
-        if count > len(candidates):
-            raise ConversionError(f"`{wanted}`: the model has only {len(candidates)} layers to train")
-        return candidates[-count:]
+    if isinstance(wanted, Last):
+        if wanted.n > len(candidates):
+            raise InjectError("trainable", f"be at most the {len(candidates)} layers of the model", wanted)
+        return candidates[-wanted.n :]
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
         found = [

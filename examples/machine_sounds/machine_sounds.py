@@ -161,7 +161,9 @@ def run(seed: int, epochs: int, folder: Path | None) -> dict[str, tuple[float, f
     models = {
         "nothing": model,
         "recalibrated": zo.recalibrate(model, flat(x)).model,
-        "last layer alone, forward passes": adapted(model, zo.algorithms.node(layers="last:1"), x, held_out),
+        "last layer alone, forward passes": adapted(
+            model, zo.algorithms.node(layers=zo.Last(1)), x, held_out
+        ),
         "forward passes only": adapted(model, node, x, held_out),
         "forward passes only, old sounds, too": adapted(
             model, node, np.concatenate([x, old[: len(x)]]), np.concatenate([held_out, old[-HELD_OUT:]])

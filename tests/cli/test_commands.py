@@ -67,8 +67,8 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     result = parsed(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
     assert [(t["layer"], t["int16"]) for t in result["trainable"]] == [("fc3", True)]
     for given, said in (
-        (["--int16", "last,fc1"], "--int16 takes names of layers, or last alone, not 'last,fc1'"),
-        (["--int16", "fc1,"], "--int16 takes names of layers, or last alone, not 'fc1,'"),
+        (["--int16", "last,fc1"], "`--int16` must have last or last:N alone. Received: 'last,fc1'"),
+        (["--int16", "fc1,"], "`--int16` must be names of layers. Received: 'fc1,'"),
         (["--int16", "conv1"], "`--int16` must not include layer `conv1`, which is a CONV_2D"),
         (
             ["--int16", "last", "--update-bits", 8],
@@ -94,7 +94,7 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
     ("options", "said"),
     [
         (["--trainable", "nowhere"], "nowhere"),
-        (["--trainable", "all", "--trainable", "fc"], "cannot be combined"),
+        (["--trainable", "all", "--trainable", "fc"], "alone. Received: 'all,fc'"),
         (["--block", "body"], "NAME=PATTERN"),
         (["--block", "b=conv", "--block", "b=fc"], "given twice"),
         (["--cut", "nowhere"], "nowhere"),

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from helpers.models import MODELS
-from tflm_zo.converters import InjectSettings, inject, read_metadata
+from tflm_zo.converters import InjectSettings, Last, TopK, inject, read_metadata
 from tflm_zo.training import algorithms, inject_settings
 
 # Options of the command line, and the same in Python.
 SAME: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     ((), {}),
     (("--batch", "4"), {"batch": 4}),
-    (("--trainable", "last:1"), {"trainable": "last:1"}),
+    (("--trainable", "last:1"), {"trainable": Last(1)}),
     (("--trainable", "all"), {"trainable": "all"}),
     (("--trainable", "none"), {"trainable": "none"}),
     (("--nodes", "fc1", "--nodes", "fc2"), {"nodes": ["fc1", "fc2"]}),
@@ -26,7 +26,7 @@ SAME: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("--multipliers", "kernel-norm"), {"multipliers": "kernel-norm"}),
     (
         ("--algorithm", "weight", "--sparse", "top-k:0.5"),
-        {"settings": inject_settings(algorithms.weight()), "sparse": "top-k:0.5"},
+        {"settings": inject_settings(algorithms.weight()), "sparse": TopK(0.5)},
     ),
 ]
 

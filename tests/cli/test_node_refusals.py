@@ -349,14 +349,17 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
             "`--nodes` must be left out, since algorithm weight perturbs weights",
         ),
         (("--nodes", "nowhere"), "`--nodes` must fit a trainable layer: conv, fc"),
-        (("--nodes", "auto,fc"), "--nodes auto and last:N cannot be combined"),
-        (("--nodes", "fc,"), "--nodes takes names of layers"),
+        (("--nodes", "auto,fc"), "`--nodes` must have auto or last:N alone. Received: 'auto,fc'"),
+        (("--nodes", "fc,"), "`--nodes` must be names of layers"),
         (("--nodes", "fc", "--trainable", "conv"), "`--nodes` must fit a trainable layer: conv"),
         (
             ("--algorithm", "weight", "--trainable", "nodes"),
             "`--nodes` must name a layer where only layers with nodes are trainable",
         ),
-        (("--trainable", "nodes", "--trainable", "fc"), "cannot be combined"),
+        (
+            ("--trainable", "nodes", "--trainable", "fc"),
+            "`--trainable` must have all, nodes, none or last:N alone",
+        ),
         (("--algorithm", "node", "--loss", "none"), "nodes need a loss"),
     ],
 )

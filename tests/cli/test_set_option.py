@@ -9,6 +9,7 @@ import pytest
 
 from helpers.runs import settings_of
 from tflm_zo.cli.set_option import parse_injection, split_set
+from tflm_zo.converters import Last, Random
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm
 from tflm_zo.training.setting_names import PARTS, changed, names, resolve, value_of
@@ -42,9 +43,9 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("weight", "perturbation=sparse-uniform:3:0.5", "perturbation", SparseUniform(3, 0.5)),
     ("node", "perturbation=3", "perturbation", 3),
     ("node", "layers=fc1, conv*", "layers", ("fc1", "conv*")),
-    ("node", "layers=last:2", "layers", "last:2"),
+    ("node", "layers=last:2", "layers", Last(2)),
     ("qzo-ff-probe", "layers=auto", "layers", None),
-    ("qzo-ff", "int16=last", "int16", "last"),
+    ("qzo-ff", "int16=last", "int16", Last(1)),
     ("qzo-ff", "int16=fc1,fc3", "int16", ("fc1", "fc3")),
     ("qzo-ff-probe", "int16=none", "int16", ()),
     ("elastic-zo-int8", "exact.bits=6,5,4", "exact.bits", (6, 5, 4)),
@@ -176,21 +177,20 @@ def test_refused(name: str, given: tuple[str, ...], said: str) -> None:
 
 def test_settings_of_inject() -> None:
     run, injection = split_set(
-        ["loss=floor-log2", "nodes=fc1, fc3", "update-bits=8", "sparse=top-k:0.1", "sparse-seed=3", "seed=1"]
+        ["loss=floor-log2", "nodes=fc1, fc3", "update-bits=8", "sparse=random:0.1", "sparse-seed=3", "seed=1"]
     )
     assert run == {"seed": "1"}
     assert parse_injection(injection) == {
         "loss": "floor_log2",
-        "nodes": ["fc1", "fc3"],
+        "nodes": ("fc1", "fc3"),
         "update_bits": 8,
-        "sparse": "top-k:0.1",
-        "sparse_seed": 3,
+        "sparse": Random(0.1, 3),
     }
-    assert parse_injection({"nodes": "last:2"}) == {"nodes": "last:2"}
+    assert parse_injection({"nodes": "last:2"}) == {"nodes": Last(2)}
     for given, said in (
         ({"update_bits": "many"}, r"`--set update-bits` must be an integer\. Received: 'many'"),
-        ({"nodes": "fc1,"}, "--set nodes takes names of layers, not 'fc1,'"),
-        ({"nodes": "auto,fc1"}, "--set nodes auto and last:N cannot be combined with others"),
+        ({"nodes": "fc1,"}, "`nodes` must be names of layers. Received: 'fc1,'"),
+        ({"nodes": "auto,fc1"}, "`nodes` must have auto or last:N alone"),
     ):
         with pytest.raises(ValueError, match=said):
             parse_injection(given)

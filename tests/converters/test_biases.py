@@ -15,7 +15,9 @@ from helpers.models.graph_builder import Activation
 from helpers.models.networks import shared_filters
 from tflm_zo.converters import (
     ConversionError,
+    Last,
     Model,
+    TopK,
     export_model,
     initial_weights,
     load_model,
@@ -150,7 +152,7 @@ def test_layers_without_nodes_have_trainable_biases_too() -> None:
 
 
 def test_a_sparse_choice_is_one_of_weights() -> None:
-    metadata = read_metadata(inject_all(lenet5(), parameters="all", sparse="top-k:0.1"))
+    metadata = read_metadata(inject_all(lenet5(), parameters="all", sparse=TopK(0.1)))
     assert {t.bias for t in metadata.trainable if t.updated is not None} == {False}
     assert {t.bias for t in metadata.trainable if t.updated is None} == {True}
 
@@ -158,7 +160,7 @@ def test_a_sparse_choice_is_one_of_weights() -> None:
 def test_refusals() -> None:
     with pytest.raises(ConversionError, match="`parameters` must be one of weights, biases, all"):
         inject_all(lenet5(), nodes="*", parameters="both")
-    for changes in ({"sparse": "top-k:0.1"}, {"int16": "last", "update_bits": 16}):
+    for changes in ({"sparse": TopK(0.1)}, {"int16": Last(1), "update_bits": 16}):
         with pytest.raises(
             ConversionError, match="`parameters` must include weights where they are sparse or have 16 bits"
         ):

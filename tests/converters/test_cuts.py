@@ -13,6 +13,7 @@ from helpers.interpreters import inputs_of, run
 from helpers.models import MODELS, lenet5, residual, small_cnn, two_inputs, two_outputs
 from tflm_zo.converters import (
     ConversionError,
+    Last,
     Model,
     extract_segment,
     load_model,
@@ -218,13 +219,13 @@ def test_before_every_layer():
     assert [t.segment for t in metadata.trainable] == [0, 1, 2, 3, 4]
     same = read_metadata(inject_all(lenet5(), cuts=["layers", "fc1"]))
     assert len(same.segments) == 5
-    with_nodes = read_metadata(inject_all(lenet5(), cuts=["layers"], nodes="last:2"))
+    with_nodes = read_metadata(inject_all(lenet5(), cuts=["layers"], nodes=Last(2)))
     assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
     with pytest.raises(
         ConversionError,
         match="`nodes` must be at most 5 layers, which can carry nodes: conv1, conv2, fc1, fc2, fc3",
     ):
-        inject_all(lenet5(), nodes="last:9")
+        inject_all(lenet5(), nodes=Last(9))
 
 
 def test_graphs_that_are_out_of_order() -> None:

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
-from tflm_zo.converters import Model, extract_segment, initial_weights, load_model, read_metadata
+from tflm_zo.converters import (
+    Last,
+    Model,
+    Random,
+    extract_segment,
+    initial_weights,
+    load_model,
+    read_metadata,
+)
 from tflm_zo.converters.constants import STATUS
 from tflm_zo.converters.segments import freeze, trained_in_segment
 from tflm_zo.core import Command, Directory, Rademacher
@@ -24,8 +32,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "biases, too": ("residual", {"parameters": "all", "nodes": "*"}),
     "biases alone": ("residual", {"parameters": "biases", "cuts": "layers"}),
     "multipliers": ("small_cnn", {"multipliers": "kernel-norm"}),
-    "masks": ("small_cnn", {"sparse": "random:0.3", "multipliers": "quantization-aware"}),
-    "16 bits in the forward pass": ("small_cnn", {"int16": "last"}),
+    "masks": ("small_cnn", {"sparse": Random(0.3), "multipliers": "quantization-aware"}),
+    "16 bits in the forward pass": ("small_cnn", {"int16": Last(1)}),
 }
 
 

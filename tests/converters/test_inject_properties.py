@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from helpers.examples import examples
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.converters import Model, initial_weights, load_model, possible_cuts, read_metadata
+from tflm_zo.converters import Last, Model, initial_weights, load_model, possible_cuts, read_metadata
 from tflm_zo.converters.model import Tensor
 
 
@@ -22,7 +22,7 @@ def cases(draw: Any) -> tuple[str, int, dict[str, Any]]:
     data = MODELS[name](seed=seed)  # type: ignore[call-arg]
     cuts = possible_cuts(load_model(data))
     chosen = draw(st.sets(st.sampled_from(cuts), max_size=3)) if cuts else set()
-    trainable = draw(st.sampled_from(["all", "last:1", "last:2", "none"]))
+    trainable = draw(st.sampled_from(["all", Last(1), Last(2), "none"]))
     settings: dict[str, Any] = {
         "trainable": trainable,
         "max_queries": draw(st.integers(1, 32)),

@@ -11,7 +11,7 @@ from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS
 from helpers.models.graph_builder import Activation, GraphBuilder
-from tflm_zo.converters import ConversionError, InjectSettings, export_model, load_model, read_metadata
+from tflm_zo.converters import ConversionError, InjectSettings, Last, export_model, load_model, read_metadata
 from tflm_zo.converters.kernels import filter_of, macs
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 
@@ -23,7 +23,7 @@ def int16_operators(model: Any) -> list[Any]:
 
 
 def test_last() -> None:
-    model = inject_all(MODELS["lenet5"](), int16="last")
+    model = inject_all(MODELS["lenet5"](), int16=Last(1))
     assert [t.layer for t in read_metadata(model).trainable if t.int16] == ["fc3"]
     assert [t.operator for t in read_metadata(model).trainable if t.int16] == ["FULLY_CONNECTED"]
     (op,) = int16_operators(model)
@@ -58,7 +58,7 @@ def test_shared_filter() -> None:
     z = g.dense(y, "b", 6, Activation.NONE)
     g.operators[1].inputs = np.array([y.index, g.operators[0].inputs[1], -1], np.int32)
     original = g.build([z])
-    zo = inject_all(original, loss="mse", int16="last", headroom=0)
+    zo = inject_all(original, loss="mse", int16=Last(1), headroom=0)
     first, second = int16_operators(zo)
     assert first.inputs[1] is second.inputs[1] and first.inputs[3] is second.inputs[3]
     assert first.custom_options[8:12] == second.custom_options[8:12]
@@ -78,7 +78,7 @@ def test_export_is_the_original_again(model: str) -> None:
 
 def test_export_with_new_ranges_keeps_fractions() -> None:
     """Weights that a grid of their own resolves: closer to the 16 bits than the nearest whole LSB."""
-    zo = inject_all(MODELS["small_cnn"](), int16="last", trainable="last:1")
+    zo = inject_all(MODELS["small_cnn"](), int16=Last(1), trainable=Last(1))
     (name,) = (t.name for t in read_metadata(zo).trainable)
     rng = np.random.default_rng(1)
     weights = {name: rng.integers(-20, 21, (4, 64)).astype(np.int8)}
@@ -110,17 +110,17 @@ def test_costs_are_those_of_the_plain_layer() -> None:
             "`int16` must not include layer `conv1`, which is a CONV_2D; only FULLY_CONNECTED takes weights",
         ),
         (
-            {"int16": "last", "trainable": ["conv2"]},
+            {"int16": Last(1), "trainable": ["conv2"]},
             "`int16` must not include layer `conv2`, which is a CONV_2D; only FULLY_CONNECTED takes weights",
         ),
         ({"int16": "fc9"}, "`int16` must fit a trainable layer: conv1, conv2, fc1, fc2, fc3"),
-        ({"int16": "fc1", "trainable": "last:1"}, "`int16` must fit a trainable layer: fc3"),
+        ({"int16": "fc1", "trainable": Last(1)}, "`int16` must fit a trainable layer: fc3"),
         (
-            {"int16": "last", "trainable": "none"},
+            {"int16": Last(1), "trainable": "none"},
             "`int16` must be left out in a model without trainable filters",
         ),
         (
-            {"int16": "last", "nodes": "fc3"},
+            {"int16": Last(1), "nodes": "fc3"},
             "`int16` must not include layer `fc3`, which carries nodes, which are perturbed instead of its",
         ),
     ],
@@ -138,14 +138,14 @@ def test_too_many_inputs() -> None:
         ConversionError,
         match="`int16` must not include layer `fc`, which has 65537 inputs, 65536 at most can have weights",
     ):
-        inject_all(original, int16="last", loss="mse")
+        inject_all(original, int16=Last(1), loss="mse")
 
 
 def test_settings() -> None:
     with pytest.raises(
         ConversionError, match=r"`update_bits` must be 16 where layers read weights of 16 bits\. Received: 8"
     ):
-        InjectSettings(int16="last", update_bits=8)
+        InjectSettings(int16=Last(1), update_bits=8)
     with pytest.raises(ConversionError, match="`int16` must be names"):
         InjectSettings(int16=["fc1", ""])
     assert InjectSettings(int16="fc1").int16 == ("fc1",)

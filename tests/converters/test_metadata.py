@@ -22,7 +22,10 @@ from helpers.models.node_networks import attention, other_operators, parts
 from tflm_zo import NativeError
 from tflm_zo.converters import (
     ConversionError,
+    Last,
     Model,
+    ResidualBlocks,
+    TopK,
     ZoMetadata,
     export_model,
     initial_weights,
@@ -39,10 +42,10 @@ from tflm_zo.training.plan import node_layer
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("residual", {"batch": 2}),
     "nodes": ("lenet5", {"batch": 2, "nodes": "auto", "headroom": 0}),
-    "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers", "sparse": "top-k:0.5"}),
+    "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers", "sparse": TopK(0.5)}),
     "pixels": ("uint8_edges", {"nodes": "auto", "trainable": "nodes", "headroom": 0}),
     "autoencoder": ("autoencoder", {"update_bits": 8}),
-    "tail": ("residual", {"batch": 2, "nodes": (), "tail": "2 blocks"}),
+    "tail": ("residual", {"batch": 2, "nodes": (), "tail": ResidualBlocks(2)}),
     "tail of other operators": ("other", {"batch": 2, "nodes": ("stem",), "tail": 3}),
     "parts": ("parts", {"batch": 2, "nodes": (), "tail": 4}),
     "attention": ("attention", {"batch": 2, "nodes": (), "tail": 6}),
@@ -278,8 +281,8 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
     "given",
     [
         {"batch": 2},
-        {"cuts": "layers", "update_bits": 8, "sparse": "top-k:0.5"},
-        {"nodes": "last:1", "int16": "last", "batch": 3},
+        {"cuts": "layers", "update_bits": 8, "sparse": TopK(0.5)},
+        {"nodes": Last(1), "int16": Last(1), "batch": 3},
         {"trainable": "none"},
         {"headroom": 0, "replay": False},
         {"trainable": "none", "loss": "none"},

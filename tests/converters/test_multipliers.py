@@ -14,6 +14,7 @@ from helpers.models import MODELS, small_cnn
 from tflm_zo import Rademacher
 from tflm_zo.converters import (
     ConversionError,
+    Threshold,
     initial_weights,
     load_model,
     read_metadata,
@@ -114,7 +115,7 @@ def test_kernel_norms() -> None:
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier", "dense_after_4d"])
-@pytest.mark.parametrize("sparse", [None, "threshold:50"])
+@pytest.mark.parametrize("sparse", [None, Threshold(50)])
 def test_kernel_norms_in_a_model(name: str, sparse: str | None) -> None:
     model = inject_all(MODELS[name](), multipliers="kernel-norm", sparse=sparse)
     factors, start, masks = step_multipliers(model), initial_weights(model), update_masks(model)

@@ -12,7 +12,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation, Padding
 from helpers.models.node_networks import conv, head, pool, sequence
-from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
+from tflm_zo.converters import ConversionError, Last, Model, load_model, read_metadata
 
 
 def layers(model: Model) -> list[str]:
@@ -30,7 +30,7 @@ def test_auto_takes_layers_with_fewer_nodes_than_weights() -> None:
 def test_names_and_patterns() -> None:
     assert layers(inject_all(lenet5(), nodes="fc1")) == ["fc1"]
     assert layers(inject_all(lenet5(), nodes=("fc3", "conv?"))) == ["conv1", "conv2", "fc3"]
-    assert layers(inject_all(lenet5(), nodes="auto", trainable="last:2")) == ["fc2", "fc3"]
+    assert layers(inject_all(lenet5(), nodes="auto", trainable=Last(2))) == ["fc2", "fc3"]
     assert layers(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")) == ["fc1"]
     assert len(read_metadata(inject_all(lenet5(), cuts=("flatten", "fc1"), nodes="fc1")).segments) == 4
     assert read_metadata(inject_all(lenet5())).nodes == ()
@@ -121,7 +121,7 @@ def test_other_refusals() -> None:
     with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
         inject_all(lenet5(), nodes="auto", loss="none")
     with pytest.raises(ConversionError, match="`nodes` must fit a trainable layer: fc2, fc3"):
-        inject_all(lenet5(), nodes="conv1", trainable="last:2")
+        inject_all(lenet5(), nodes="conv1", trainable=Last(2))
     with pytest.raises(
         ConversionError,
         match=r"no trainable layer can.*\(possible with more nodes: conv1\)",

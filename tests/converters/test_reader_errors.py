@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual, small_cnn, two_inputs
-from tflm_zo.converters import ConversionError, extract_segment, inject, load_model, possible_cuts, set_batch
+from tflm_zo.converters import (
+    ConversionError,
+    Last,
+    extract_segment,
+    inject,
+    load_model,
+    possible_cuts,
+    set_batch,
+)
 
 SMALL = [small_cnn(), MODELS["float_edges"](), two_inputs()]
 
@@ -38,7 +46,7 @@ def use(data: bytes) -> None:
     load_model(model.to_bytes())
     for function in (
         inject,
-        lambda m: inject_all(m, batch=2, trainable="last:1", loss="mse"),
+        lambda m: inject_all(m, batch=2, trainable=Last(1), loss="mse"),
         lambda m: set_batch(m, 3),
         lambda m: inject_all(m, cuts=possible_cuts(m)[:2], loss="none"),
         lambda m: extract_segment(m, 0),

@@ -14,7 +14,7 @@ from ai_edge_litert import schema_py_generated as schema
 from helpers.injection import inject_all
 from helpers.models import GraphBuilder, small_cnn, two_inputs
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
+from tflm_zo.converters import ConversionError, Last, Model, load_model, read_metadata
 from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Quantization, Subgraph, Tensor
 
 TensorType = schema.TensorType
@@ -170,7 +170,7 @@ def test_zo_models_are_refused_for_the_same(change: Change, message: str) -> Non
 
 
 def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
-    model = load_model(inject_all(small_cnn(), int16="last").to_bytes())
+    model = load_model(inject_all(small_cnn(), int16=Last(1)).to_bytes())
     read_metadata(model)
     found = tensor(model, "fc/bias")
     found.shape = (2,)

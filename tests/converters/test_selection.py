@@ -10,7 +10,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import GraphBuilder, lenet5, two_outputs
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import ConversionError, Model, load_model, read_metadata
+from tflm_zo.converters import ConversionError, Last, Model, load_model, read_metadata
 from tflm_zo.converters.inject import node_choices
 from tflm_zo.training import Settings, Trainer, Weights
 
@@ -19,7 +19,7 @@ from tflm_zo.training import Settings, Trainer, Weights
     ("trainable", "layers"),
     [
         ("all", ["conv1", "conv2", "fc1", "fc2", "fc3"]),
-        ("last:2", ["fc2", "fc3"]),
+        (Last(2), ["fc2", "fc3"]),
         ("conv*", ["conv1", "conv2"]),
         (["fc3", "conv1"], ["conv1", "fc3"]),
         ("fc1/filter", ["fc1"]),
@@ -45,7 +45,7 @@ def test_blocks() -> None:
 def test_selection_errors() -> None:
     for overrides, message in [
         ({"trainable": "conv9"}, "`trainable` must fit a layer: conv1, conv2, fc1, fc2, fc3"),
-        ({"trainable": "last:6"}, "only 5 layers"),
+        ({"trainable": Last(6)}, "`trainable` must be at most the 5 layers of the model"),
         ({"blocks": {"a": "conv9"}}, "`blocks` must fit a layer: conv1.* Received: 'conv9'"),
         ({"blocks": {"a": "conv1", "b": "conv*"}}, "two blocks"),
         ({"blocks": {"fc1": "conv1"}}, "`fc1` has the name of a layer"),
@@ -110,7 +110,7 @@ def test_the_loss_belongs_to_the_first_output_behind_a_softmax_or_sigmoid() -> N
 def test_layers_that_the_loss_does_not_read_are_not_trainable(wanted: int, layers: list[str]) -> None:
     assert trained(inject_all(two_outputs(), loss_output=wanted)) == layers
     assert trained(inject_all(two_outputs(), loss_output=wanted, trainable=["*"])) == layers
-    assert trained(inject_all(two_outputs(), loss_output=wanted, trainable="last:1")) == layers[1:]
+    assert trained(inject_all(two_outputs(), loss_output=wanted, trainable=Last(1))) == layers[1:]
     assert (
         trained(inject_all(two_outputs(), loss_output=wanted, nodes="auto", trainable="nodes")) == layers[1:]
     )

@@ -9,11 +9,11 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.converters import ConversionError, InjectSettings, read_metadata
+from tflm_zo.converters import ConversionError, InjectSettings, Last, Random, TopK, read_metadata
 
 # What each setting is changed to; where a context has it already, it is not looked at.
 OTHER: dict[str, Any] = {
-    "trainable": "last:1",
+    "trainable": Last(1),
     "blocks": {"one": "*"},
     "headroom": 3,
     "update_bits": 8,
@@ -24,14 +24,13 @@ OTHER: dict[str, Any] = {
     "loss": "mse",
     "loss_output": 1,
     "cuts": ("layers",),
-    "nodes": "last:1",
+    "nodes": Last(1),
     "parameters": "biases",
     "tail": 2,
     "command_words": 200,
     "multipliers": "quantization-aware",
-    "sparse": "top-k:0.5",
-    "sparse_seed": 1,
-    "int16": "last",
+    "sparse": TopK(0.5),
+    "int16": Last(1),
     "replay": False,  # where nothing is trained, which has no replay anyway: True
     "algorithm": "weight",
 }
@@ -50,38 +49,37 @@ OF_WEIGHTS = {
     "parameters",
     "tail",
 }
-ALONE = {"sparse_seed"}  # acts with a sparse rule that draws
 
 # Name: model, settings, what is refused, and what is the same there by another name.
 CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
-    "usual": ("small_cnn", {}, ALONE | {"loss_output"}, set()),
-    "two outputs": ("two_outputs", {}, ALONE, set()),
-    "8 bits": ("small_cnn", {"update_bits": 8}, ALONE | {"loss_output", "int16"}, set()),
-    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, ALONE | {"loss_output"}, set()),
-    "drawn": ("small_cnn", {"sparse": "random:0.5"}, {"loss_output", "nodes", "parameters", "tail"}, set()),
+    "usual": ("small_cnn", {}, {"loss_output"}, set()),
+    "two outputs": ("two_outputs", {}, set(), set()),
+    "8 bits": ("small_cnn", {"update_bits": 8}, {"loss_output", "int16"}, set()),
+    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, {"loss_output"}, set()),
+    "drawn": ("small_cnn", {"sparse": Random(0.5)}, {"loss_output", "nodes", "parameters", "tail"}, set()),
     "nodes": (
         "lenet5",
         {"nodes": ("conv2",), "batch": 2},
-        ALONE | {"loss_output", "sparse", "trainable"},  # the last layer alone is not the one with nodes
+        {"loss_output", "sparse", "trainable"},  # the last layer alone is not the one with nodes
         set(),
     ),
     "defaults of inject": (
         "lenet5",
         {"trainable": "nodes", "nodes": "auto", "headroom": 0, "algorithm": "node"},
-        ALONE | {"loss_output", "sparse", "int16"},
+        {"loss_output", "sparse", "int16"},
         {"cuts", "tail"},  # nodes cut before every layer, and dense layers at the end have them
     ),
     "without weights": (
         "small_cnn",
         {"trainable": "none"},
-        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
+        OF_WEIGHTS | {"loss_output", "cuts"},
         set(),
     ),
-    "without a loss": ("small_cnn", {"loss": "none"}, ALONE | {"loss_output", "nodes", "tail"}, set()),
+    "without a loss": ("small_cnn", {"loss": "none"}, {"loss_output", "nodes", "tail"}, set()),
     "to look at": (
         "small_cnn",
         {"trainable": "none", "loss": "none"},
-        ALONE | OF_WEIGHTS | {"loss_output", "cuts"},
+        OF_WEIGHTS | {"loss_output", "cuts"},
         {"max_queries", "command_words"},  # no command is left
     ),
 }

@@ -15,19 +15,24 @@ from hypothesis.extra import numpy as npst
 from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from tflm_zo.cli.injection import parse_sparse
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
     Model,
+    Random,
+    Threshold,
+    TopK,
     export_model,
     initial_weights,
     load_model,
     read_metadata,
     update_masks,
 )
-from tflm_zo.converters.multipliers import SparseRule
+from tflm_zo.converters.selections import Sparse
 from tflm_zo.core import Rademacher
 from tflm_zo.runtime import load
+from tflm_zo.training import SettingsError
 
 weights = npst.arrays(np.int8, st.integers(1, 300), elements=st.integers(-127, 127))
 
@@ -48,7 +53,7 @@ def selected(model: Model) -> dict[str, np.ndarray]:
 @given(weights, st.floats(0.0, 1.0, exclude_min=True))
 def test_top_k(values: np.ndarray, share: float) -> None:
     """The largest, and of equal ones the first."""
-    chosen = SparseRule("top-k", share).select(values, 0)
+    chosen = TopK(share).select(values, 0)
     count = max(1, int(share * values.size + 0.5))
     order = sorted(range(values.size), key=lambda i: (-abs(int(values[i])), i))
     assert np.flatnonzero(chosen).tolist() == sorted(order[:count])
@@ -58,38 +63,37 @@ def test_top_k(values: np.ndarray, share: float) -> None:
 def test_threshold(values: np.ndarray, level: int) -> None:
     wanted = [abs(int(v)) >= level for v in values]
     if any(wanted):
-        assert SparseRule("threshold", level).select(values, 0).tolist() == wanted
+        assert Threshold(level).select(values, 0).tolist() == wanted
     else:
         with pytest.raises(ConversionError, match=f"no weight reaches {level} LSB"):
-            SparseRule("threshold", level).select(values, 0)
+            Threshold(level).select(values, 0)
 
 
 def test_random_is_uniform_and_the_seeds_own() -> None:
     values = np.zeros(200, np.int8)
-    rule = SparseRule("random", 0.25)
-    table = np.array([rule.select(values, seed) for seed in range(2000)])
+    table = np.array([Random(0.25, seed).select(values, 0) for seed in range(2000)])
     assert (table.sum(axis=1) == 50).all()
     assert np.abs(table.mean(axis=0) - 0.25).max() < 5 * (0.25 * 0.75 / 2000) ** 0.5
     together = (table[:, :-1] & table[:, 1:]).mean()
     assert abs(together - 0.25 * 49 / 199) < 0.005
     assert len({row.tobytes() for row in table}) == 2000
-    assert np.array_equal(rule.select(values, 7), table[7])
+    assert np.array_equal(Random(0.25, 7).select(values, 0), table[7])
 
 
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("top-k:0.1", SparseRule("top-k", 0.1)),
-        ("top-k:1", SparseRule("top-k", 1)),
-        ("top-k:1.0", SparseRule("top-k", 1.0)),
-        ("random:500", SparseRule("random", 500)),
-        ("random:1e-3", SparseRule("random", 0.001)),
-        ("threshold:127", SparseRule("threshold", 127)),
+        ("top-k:0.1", TopK(0.1)),
+        ("top-k:1", TopK(1)),
+        ("top-k:1.0", TopK(1.0)),
+        ("random:500", Random(500)),
+        ("random:1e-3", Random(0.001)),
+        ("threshold:127", Threshold(127)),
     ],
 )
-def test_text(text: str, rule: SparseRule) -> None:
-    found = SparseRule.parse(text)
-    assert found == rule and type(found.number) is type(rule.number)
+def test_text(text: str, rule: Sparse) -> None:
+    found = parse_sparse(text)
+    assert found == rule and repr(found) == repr(rule)  # a count of 1 is no share of 1.0
 
 
 @pytest.mark.parametrize(
@@ -100,81 +104,84 @@ def test_text(text: str, rule: SparseRule) -> None:
         ("top:0.1", "top-k:NUMBER"),
         (
             "top-k:0",
-            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
         ),
         (
             "top-k:0.0",
-            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
         ),
         (
             "top-k:1.5",
-            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
         ),
         (
             "random:-1",
-            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
         ),
         (
             "random:nan",
-            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
         ),
         (
             "random:many",
-            r"`sparse` must have a NUMBER that is a share like 0\.1 \(0 < share <= 1\.0, with a point\) or",
+            "random:NUMBER or threshold:LSB",
         ),
-        ("threshold:0", r"`sparse` must have a threshold of 1\.\.127 LSB\. Received: 0"),
-        ("threshold:128", r"`sparse` must have a threshold of 1\.\.127 LSB\. Received: 128"),
-        ("threshold:0.5", r"`sparse` must have a threshold of 1\.\.127 LSB"),
+        ("threshold:0", r"`sparse` must be an integer in 1\.\.127\. Received: 0"),
+        ("threshold:128", r"`sparse` must be an integer in 1\.\.127\. Received: 128"),
+        ("threshold:0.5", r"`sparse` must be an integer in 1\.\.127\. Received: 0\.5"),
     ],
 )
 def test_bad_text(text: str, message: str) -> None:
-    with pytest.raises(ConversionError, match=message):
-        InjectSettings(sparse=text)
+    with pytest.raises(SettingsError, match=message):
+        parse_sparse(text)
 
 
 def test_bad_seeds_and_nodes() -> None:
-    with pytest.raises(ConversionError, match=r"`sparse_seed` must be an integer in 0\.\.4294967295"):
-        InjectSettings(sparse="random:0.5", sparse_seed=-1)
+    with pytest.raises(ConversionError, match=r"`seed` must be an integer in 0\.\.4294967295"):
+        Random(0.5, seed=-1)
+    with pytest.raises(SettingsError, match=r"`sparse_seed` must be an integer in 0\.\.4294967295"):
+        parse_sparse("random:0.5", -1)
+    for text in ("top-k:0.5", "threshold:3", None):
+        with pytest.raises(
+            SettingsError, match="`sparse_seed` must be 0 unless weights are chosen at random"
+        ):
+            parse_sparse(text, 1)
     with pytest.raises(
         ConversionError,
         match="`sparse` must be None where nodes or exact gradients train all weights of a layer",
     ):
-        InjectSettings(sparse="random:0.5", nodes="auto")
+        InjectSettings(sparse=Random(0.5), nodes="auto")
 
 
 # --- models -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier"])
-@pytest.mark.parametrize("sparse", ["top-k:0.3", "random:7", "threshold:60"])
+@pytest.mark.parametrize("sparse", [TopK(0.3), Random(7), Threshold(60)], ids=str)
 @pytest.mark.parametrize("headroom", [0, 40])
-def test_what_the_model_carries(name: str, sparse: str, headroom: int) -> None:
+def test_what_the_model_carries(name: str, sparse: Sparse, headroom: int) -> None:
     """Masks by the weights that training starts with, those with headroom; numbers in the metadata."""
     model = load_model(inject_all(MODELS[name](), sparse=sparse, headroom=headroom, cuts=()).to_bytes())
     masks, start = selected(model), initial_weights(model)
     for t in read_metadata(model).trainable:
         assert t.trained == t.updated == masks[t.name].sum()
         sizes = np.abs(start[t.name].astype(int))
-        if sparse.startswith("top"):
+        if isinstance(sparse, TopK):
             assert t.updated == int(0.3 * t.size + 0.5)
             assert sizes[masks[t.name]].min() >= sizes[~masks[t.name]].max()
-        elif sparse.startswith("random"):
+        elif isinstance(sparse, Random):
             assert t.updated == 7
         else:
             assert np.array_equal(masks[t.name], sizes >= 60)
-    if not sparse.startswith("random"):
-        with pytest.raises(
-            ConversionError, match="`sparse_seed` must be 0 unless weights are chosen at random"
-        ):
-            inject_all(MODELS[name](), sparse=sparse, sparse_seed=1)
+    if not isinstance(sparse, Random):
         return
-    seeds = [selected(inject_all(MODELS[name](), sparse=sparse, sparse_seed=s)) for s in (0, 1)]
+    seeds = [selected(inject_all(MODELS[name](), sparse=Random(7, s))) for s in (0, 1)]
     assert any(not np.array_equal(seeds[0][k], seeds[1][k]) for k in seeds[0])
 
 
 def test_layers_choose_independently() -> None:
     """With one seed for all, weights of the same number would be chosen together."""
-    masks = [m.reshape(-1) for m in selected(inject_all(MODELS["lenet5"](), sparse="random:0.5")).values()]
+    masks = [m.reshape(-1) for m in selected(inject_all(MODELS["lenet5"](), sparse=Random(0.5))).values()]
     for one, other in itertools.combinations(masks, 2):
         both = min(len(one), len(other))
         assert 0.35 < (one[:both] == other[:both]).mean() < 0.65
@@ -199,8 +206,8 @@ def test_masks_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("sparse", "message"),
     [
-        ("top-k:37", "layer `conv`: it has 36 weights, not 37"),
-        ("random:300", "layer `conv`: it has 36 weights, not 300"),
+        (TopK(37), "layer `conv`: it has 36 weights, not 37"),
+        (Random(300), "layer `conv`: it has 36 weights, not 300"),
         (
             {"conv": np.ones((4, 3, 3, 1), bool)},
             r"`sparse` must name trainable filter tensors \(conv/filter, fc/filter\)",
@@ -224,7 +231,7 @@ def test_refusals(sparse: Any, message: str) -> None:
 def test_export_leaves_nothing_of_them() -> None:
     """But for headroom the original comes back."""
     original = load_model(MODELS["small_cnn"]())
-    zo = inject_all(original, sparse="top-k:0.1", headroom=0)
+    zo = inject_all(original, sparse=TopK(0.1), headroom=0)
     assert export_model(zo).to_bytes() == export_model(inject_all(original, headroom=0)).to_bytes()
 
 
@@ -238,5 +245,5 @@ def test_command_line(tmp_path: Path) -> None:
     result = invoke(*arguments, "random:0.5", "--sparse-seed", "3")
     assert result.exit_code == 0
     assert "146 weights" in result.output  # (36 + 256) / 2
-    settings: dict[str, Any] = {"sparse": "random:0.5", "sparse_seed": 3, "algorithm": "weight"}
+    settings: dict[str, Any] = {"sparse": Random(0.5, 3), "algorithm": "weight"}
     assert output.read_bytes() == inject_all(MODELS["small_cnn"](), **settings).to_bytes()

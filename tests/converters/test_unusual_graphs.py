@@ -17,6 +17,7 @@ from helpers.models import depthwise_separable, lenet5, small_cnn
 from tflm_zo.cli import app
 from tflm_zo.converters import (
     ConversionError,
+    Last,
     Model,
     export_model,
     inject,
@@ -118,7 +119,7 @@ def test_shapes_that_contradict_the_filter() -> None:
         match="`nodes` must not include layer `fc`, which reads 8 values of a sample where its filter and",
     ):
         inject_all(model, nodes=("fc",), batch=1)
-    read_metadata(inject_all(model, nodes="last:1", batch=1))
+    read_metadata(inject_all(model, nodes=Last(1), batch=1))
 
 
 @pytest.mark.parametrize("settings", [{}, {"cuts": ["pool"]}, {"nodes": "auto", "headroom": 0}])

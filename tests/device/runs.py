@@ -18,6 +18,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo import Model, load_model
+from tflm_zo.converters import ResidualBlocks
 from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
@@ -76,8 +77,10 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9, snapshot_every=3),
     ),
     "residual, exact tail": (
-        {**_NODES, "nodes": ("stem",), "tail": "2 blocks"},
-        Settings(tasks=(Nodes(queries=2), Exact(last="2 blocks")), batch_size=4, seed=11, snapshot_every=2),
+        {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2)},
+        Settings(
+            tasks=(Nodes(queries=2), Exact(last=ResidualBlocks(2))), batch_size=4, seed=11, snapshot_every=2
+        ),
     ),
     "residual, blocks with biases": (
         {"trainable": "all", "cuts": "layers", "parameters": "all"},

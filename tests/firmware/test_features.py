@@ -14,7 +14,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
-from tflm_zo.converters import ConversionError
+from tflm_zo.converters import ConversionError, TopK
 from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.firmware.op_pack import op_pack_sources
@@ -59,7 +59,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
         Settings(tasks=(Weights(perturbation=Coordinate(2)),), batch_size=1),
         {"COORDINATE"},
     ),
-    "masks": ({"sparse": "top-k:0.5"}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),
+    "masks": ({"sparse": TopK(0.5)}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),
     "multipliers": (
         {"multipliers": "kernel-norm"},
         Settings(tasks=(Weights(),), batch_size=1),

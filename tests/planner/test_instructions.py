@@ -12,7 +12,7 @@ import pytest
 from helpers.models import MODELS
 from helpers.pages import DOCS
 from tflm_zo import inject
-from tflm_zo.converters import Model, load_model, read_metadata
+from tflm_zo.converters import Last, Model, load_model, read_metadata
 from tflm_zo.planner.instructions import FEATURES, KERNELS, Instructions, clamped_shares, instruction_table
 from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
@@ -28,8 +28,8 @@ NEAR = 0.15
 # Steps of node perturbation with minibatches of 4 of MLPerf Tiny's autoencoder, of all layers and of the last
 # five, as benchmarks/plan.py counted them.
 AUTOENCODER = {
-    "cortex-m4": {None: 67_425_361, "last:5": 32_310_981},
-    "cortex-m55": {None: 37_486_165, "last:5": 19_698_962},
+    "cortex-m4": {None: 67_425_361, Last(5): 32_310_981},
+    "cortex-m55": {None: 37_486_165, Last(5): 19_698_962},
 }
 
 

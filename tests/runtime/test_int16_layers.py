@@ -14,7 +14,7 @@ from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.oracle import int16 as oracle
 from helpers.runs import weight_settings
-from tflm_zo.converters import Model, initial_weights, load_model, read_metadata, set_batch
+from tflm_zo.converters import Last, Model, Random, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
 from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.logs import Log, replay_log
@@ -23,8 +23,8 @@ from tflm_zo.training import Settings, SettingsError, Trainer, Weights
 
 # Last layers per channel and per tensor, with a bias and without; all of an MLP's, with RELU.
 LAYERS = {
-    **{name: (name, "last") for name in ("lenet5", "small_cnn", "depthwise_separable", "two_inputs")},
-    **{name: (name, "last") for name in ("logistic_head", "dense_after_4d", "two_outputs")},
+    **{name: (name, Last(1)) for name in ("lenet5", "small_cnn", "depthwise_separable", "two_inputs")},
+    **{name: (name, Last(1)) for name in ("logistic_head", "dense_after_4d", "two_outputs")},
     **{f"{name}, all": (name, "*") for name in ("dense_per_tensor", "autoencoder", "float_edges")},
 }
 
@@ -136,10 +136,10 @@ STEPS = 23
 GAUSSIAN = Gaussian(0.2)
 
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "last": ({"trainable": "last:1"}, {}),
+    "last": ({"trainable": Last(1)}, {}),
     "beside a plain one": ({}, {"queries": 2}),
     "cut": ({"cuts": ("pool",)}, {"scope": "blocks"}),
-    "sparse": ({"sparse": "random:0.5"}, {}),
+    "sparse": ({"sparse": Random(0.5)}, {}),
     "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
     "sharpness": ({"headroom": 4}, {"sharpness": True}),
     "rademacher": ({}, {"perturbation": Rademacher(2)}),
@@ -150,7 +150,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def variant(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
     model = inject_all(
-        MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": "last", **injection}
+        MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": Last(1), **injection}
     )
     return model, weight_settings(**{"batch_size": 4, "perturbation": GAUSSIAN, **changes})
 
@@ -207,8 +207,8 @@ def test_perturbations_leave_no_trace(name: str) -> None:
 
 def test_perturbations_below_half_an_lsb_are_seen_by_an_int16_layer_alone() -> None:
     """What 8 bits round to nothing gives 16 bits a gradient."""
-    for int16, moves in (((), False), ("last", True)):
-        model = inject_all(MODELS["small_cnn"](), batch=4, trainable="last:1", int16=int16)
+    for int16, moves in (((), False), (Last(1), True)):
+        model = inject_all(MODELS["small_cnn"](), batch=4, trainable=Last(1), int16=int16)
         settings = Settings(tasks=(Weights(perturbation=Gaussian(0.1)),), batch_size=4)
         trainer = Trainer(model, settings)
         trainer.fit(X, Y, steps=10, keep="last")
@@ -221,9 +221,9 @@ def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
     """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
     settings = Settings(tasks=(Weights(sharpness=True, perturbation=Gaussian(0.5)),), batch_size=4)
     Trainer(inject_all(MODELS["small_cnn"](), batch=4), settings).fit(X, Y, steps=1, keep="last")
-    model = inject_all(MODELS["small_cnn"](), batch=4, int16="last")
+    model = inject_all(MODELS["small_cnn"](), batch=4, int16=Last(1))
     with pytest.raises(SettingsError, match=r"`weights\.perturbation` must move weights by at most the"):
         Trainer(model, settings).fit(X, Y, steps=1, keep="last")
-    Trainer(inject_all(MODELS["small_cnn"](), batch=4, headroom=3, int16="last"), settings).fit(
+    Trainer(inject_all(MODELS["small_cnn"](), batch=4, headroom=3, int16=Last(1)), settings).fit(
         X, Y, steps=1, keep="last"
     )

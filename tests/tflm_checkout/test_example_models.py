@@ -12,6 +12,7 @@ from helpers.injection import inject_all
 from tflm_checkout.firmware_build import TFLM_DIR
 from tflm_zo import load_model, runtime
 from tflm_zo.cli.app import app
+from tflm_zo.converters import Last
 
 if TFLM_DIR is None:
     reason = "TFLM_DIR IS NOT SET: NO MODEL OF TFLM'S WAS TRIED (a checkout of tflite-micro is needed)"
@@ -32,7 +33,7 @@ def test_firmware_with_data(name: str, tmp_path: Path) -> None:
     x = rng.integers(-128, 128, (6, *shape)).astype(np.int8)
     np.savez(tmp_path / "d.npz", x=x, y=np.arange(6) % classes)
     zo = tmp_path / "m.zo.tflite"
-    inject_all(path, trainable="last:1").save(zo)
+    inject_all(path, trainable=Last(1)).save(zo)
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["firmware", str(zo), "-o", str(out), "--data", str(tmp_path / "d.npz")])
     assert done.exit_code == 0, done.output

@@ -15,6 +15,7 @@ from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES
 from tflm_checkout.flash import SAMPLES, Flash, flash_of, inferring, nothing, training, zo_model
 from tflm_zo import load_model
+from tflm_zo.converters import ResidualBlocks
 from tflm_zo.firmware import BlockSearch
 from tflm_zo.firmware.planning import plan_blocks, plan_run
 from tflm_zo.firmware.sizes import flash_of_training
@@ -28,7 +29,11 @@ RUNS: dict[str, tuple[Settings, BlockSearch | None, str]] = {
     "weight": (algorithms.weight(batch_size=16, learning_rate=1.0), None, "lenet5"),
     "node": (NODE, None, "lenet5"),
     "exact": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=1))), None, "lenet5"),
-    "exact block": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last="block"))), None, "residual"),
+    "exact block": (
+        dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=ResidualBlocks()))),
+        None,
+        "residual",
+    ),
     "best of 3 blocks": (NODE, BlockSearch(3), "lenet5"),
 }
 #: What only a run that asks for it may have: other algorithms, what a user calls besides, parts of libc.

@@ -13,6 +13,7 @@ from helpers.models import residual
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Rademacher, load_model
+from tflm_zo.converters import ResidualBlocks
 from tflm_zo.data import Data
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 
@@ -39,9 +40,16 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
         ),
     ),
     "exact tail over a block, body by its weights and biases": (
-        {**NODES, "trainable": "all", "nodes": (), "tail": "block", "headroom": 2, "parameters": "all"},
+        {
+            **NODES,
+            "trainable": "all",
+            "nodes": (),
+            "tail": ResidualBlocks(),
+            "headroom": 2,
+            "parameters": "all",
+        },
         Settings(
-            tasks=(Weights(perturbation=Rademacher(1), parameters="all"), Exact(last="block")),
+            tasks=(Weights(perturbation=Rademacher(1), parameters="all"), Exact(last=ResidualBlocks())),
             batch_size=4,
             seed=11,
         ),

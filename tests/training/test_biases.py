@@ -11,7 +11,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
-from tflm_zo.converters import Model, export_model, initial_weights, load_model, read_metadata
+from tflm_zo.converters import Last, Model, export_model, initial_weights, load_model, read_metadata
 from tflm_zo.logs import Log
 from tflm_zo.logs.replay import replay_log
 from tflm_zo.training import (
@@ -151,7 +151,7 @@ def test_the_usual_settings_are_the_models() -> None:
 def test_exact_gradients_come_back_through_a_filter_that_stays() -> None:
     zo = load_model(
         inject_all(
-            MODELS["lenet5"](), nodes="last:3", parameters="all", trainable="nodes", headroom=0, batch=4
+            MODELS["lenet5"](), nodes=Last(3), parameters="all", trainable="nodes", headroom=0, batch=4
         ).to_bytes()
     )
     rng = np.random.default_rng(0)
@@ -190,7 +190,7 @@ def test_exact_gradients_come_back_through_a_filter_that_stays() -> None:
 def test_what_the_model_lacks_is_named(model: str, settings: Settings, words: str) -> None:
     zo = model_of(model)
     if settings.has(Exact):
-        zo = inject_all(MODELS["lenet5"](), nodes="last:2", trainable="nodes", parameters=model, batch=4)
+        zo = inject_all(MODELS["lenet5"](), nodes=Last(2), trainable="nodes", parameters=model, batch=4)
     with pytest.raises(SettingsError, match=words):
         Trainer(zo, settings, runtime="litert")
 
@@ -268,7 +268,7 @@ def test_weight_perturbation_alone_moves_all_that_is_trainable() -> None:
 def test_layers_are_layers_whatever_is_trained_of_them() -> None:
     zo = model_of()
     metadata = read_metadata(zo)
-    trained = trained_layers(zo, of("all", layers="last:2"))
+    trained = trained_layers(zo, of("all", layers=Last(2)))
     assert trained.layers == ("projection", "fc")
     own = [t for t in metadata.trainable if t.layer in trained.layers]
     assert trained.biases == sum(t.size for t in own if t.bias) > 0

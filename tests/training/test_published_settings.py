@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tflm_zo.converters import InjectSettings
+from tflm_zo.converters import InjectSettings, Last
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import ALGORITHMS, Settings, algorithm, inject_settings
 from tflm_zo.training.lowering import layerwise_integers
@@ -137,8 +137,8 @@ TABLE = [
     ),
     Row("qzo-ff", "inject.headroom", 4, None, QZO, "the reach of the Gaussian directions"),
     Row("qzo-ff-probe", "rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1"),
-    Row("qzo-ff-probe", "inject.trainable", "last:1", "last:1", f"{QZO}, sec. 4 (linear probing)"),
-    Row("qzo-ff-probe", "inject.int16", "last", "last", f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
+    Row("qzo-ff-probe", "inject.trainable", Last(1), Last(1), f"{QZO}, sec. 4 (linear probing)"),
+    Row("qzo-ff-probe", "inject.int16", Last(1), Last(1), f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
     Row("qzo-ff-probe", "inject.update_bits", 16, 16, f"{QZO}, sec. 3.3 (16-bit weights)"),
     Row(
         "qzo-ff-probe",

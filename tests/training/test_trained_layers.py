@@ -8,6 +8,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from tflm_zo.converters import Last, TopK
 from tflm_zo.training import Exact, Nodes, Settings, TrainedLayers, Weights, trained_layers
 
 WHOLE = "trains 2 of 2 layers (100 % of the weights)"
@@ -28,7 +29,7 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
         ({}, Settings(tasks=(Weights(),), batch_size=64), WHOLE),
         ({"nodes": "*"}, Settings(), WHOLE),
         ({"nodes": "*", "cuts": ("layers",)}, Settings(), WHOLE),
-        ({"int16": "last", "trainable": "last:1"}, Settings(tasks=(Weights(),), batch_size=64), FC + STAYS),
+        ({"int16": Last(1), "trainable": Last(1)}, Settings(tasks=(Weights(),), batch_size=64), FC + STAYS),
         ({"trainable": "conv"}, Settings(tasks=(Weights(),), batch_size=64), CONV + STAYS),
         ({"nodes": "fc", "trainable": "nodes"}, Settings(), FC + NO_NODES),
         ({"nodes": "fc", "trainable": "all"}, Settings(), FC + NO_NODES),
@@ -37,7 +38,7 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
         ({"nodes": "*"}, Settings(tasks=(Exact(),)), FC + LAST),
         ({"nodes": "fc", "trainable": "nodes"}, Settings(tasks=(Exact(),)), FC + LAST),
         (
-            {"sparse": "top-k:1"},
+            {"sparse": TopK(1)},
             Settings(tasks=(Weights(),), batch_size=64),
             "trains 2 of 2 layers (0.7 % of the weights)",
         ),

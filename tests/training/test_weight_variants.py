@@ -15,7 +15,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.runs import packed, random_samples, state, weight_settings
-from tflm_zo.converters import Model, initial_weights, read_metadata, update_masks
+from tflm_zo.converters import Model, Random, Threshold, TopK, initial_weights, read_metadata, update_masks
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.runtime import load
@@ -32,12 +32,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"update_bits": 8, "cuts": ("pool",)},
         {"momentum": 0.5, "momentum_terms": 3, "scope": "blocks", **GAUSSIAN},
     ),
-    "top-k": ({"sparse": "top-k:0.2"}, {}),
-    "random, 8 bit": ({"sparse": "random:0.5", "update_bits": 8}, {"queries": 3}),
-    "threshold, kernel norm": ({"sparse": "threshold:30", "multipliers": "kernel-norm"}, {}),
+    "top-k": ({"sparse": TopK(0.2)}, {}),
+    "random, 8 bit": ({"sparse": Random(0.5), "update_bits": 8}, {"queries": 3}),
+    "threshold, kernel norm": ({"sparse": Threshold(30), "multipliers": "kernel-norm"}, {}),
     "coordinate": ({}, {"perturbation": Coordinate(2), "queries": 4, "learning_rate": 9.0}),
     "coordinate, random, 8 bit": (
-        {"sparse": "random:0.3", "update_bits": 8},
+        {"sparse": Random(0.3), "update_bits": 8},
         {"perturbation": Coordinate(2), "learning_rate": 9.0},
     ),
 }
@@ -103,7 +103,7 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
 
 def test_gradient_norm_counts_what_is_trained() -> None:
     """N Q / (N Q + d - 1) with d the weights that directions have."""
-    model = inject_all(MODELS["small_cnn"](), batch=4, sparse="top-k:0.25")
+    model = inject_all(MODELS["small_cnn"](), batch=4, sparse=TopK(0.25))
     rates = [
         Trainer(
             model, Settings(tasks=(Weights(queries=2, gradient_norm=on),), batch_size=8, learning_rate=8.0)

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from ..converters import Last, ResidualBlocks
 from ..converters.passes.layer_names import shown_name
 from ..core import Distribution
 from ..io.errors import ExistsError, SettingsError, printable
@@ -37,6 +38,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # What says in its message what is wrong with the input or the surroundings. RuntimeError: NativeError and
 # InvokeError; ImportError: a runtime or TensorFlow is not installed.
 _EXPECTED = (ValueError, OSError, RuntimeError, ImportError)
+
+# Values of settings that have texts of their own.
+_VALUES: Final = (Distribution, Last, ResidualBlocks)
 
 # Characters of a message that somebody has written; a dump is longer.
 _BRIEF: Final = 200
@@ -152,7 +156,7 @@ def _fail(message: str, error: BaseException) -> None:
 def _describe(error: BaseException, own: Mapping[str, str]) -> str:
     shown = in_option_syntax(own, _options.get("inject", {}))
     if isinstance(error, SettingsError):
-        return error.told(shown, lambda got: written(got) if isinstance(got, Distribution) else repr(got))
+        return error.told(shown, lambda got: written(got) if isinstance(got, _VALUES) else repr(got))
     if isinstance(error, ExistsError):
         return error.told(shown)
     if isinstance(error, OSError) and error.strerror:

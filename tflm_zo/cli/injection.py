@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
-from ..converters import ConversionError, Model, read_metadata
+from collections.abc import Sequence
+from typing import Any
+
+from ..converters import Model, read_metadata
+from ..converters.selections import Random, Sparse, Threshold, TopK
+from ..training import SettingsError
+from ..training.setting_texts import parse_layers
 from .failures import note
 
-__all__ = ["parse_loss_output", "parse_nodes", "say_loss_output"]
+__all__ = ["parse_loss_output", "parse_selection", "parse_sparse", "say_loss_output", "split_names"]
 
 
 def say_loss_output(zo: Model, chosen: int | str | None) -> None:
@@ -25,17 +31,50 @@ def parse_loss_output(given: str | None) -> int | str | None:
     return int(given) if given is not None and given.isascii() and given.isdecimal() else given
 
 
-def parse_nodes(given: list[str], option: str = "--nodes") -> str | list[str] | None:
-    """Reads ``--nodes``: names separated by commas, auto or last:N; None where there is none.
+def split_names(given: Sequence[str] | None) -> list[str]:
+    """Returns the names of a repeatable option, which also separates them by commas."""
+    return [name.strip() for item in given or () for name in item.split(",")]
+
+
+def parse_selection(setting: str, names: Sequence[str] | None, *keywords: str) -> Any:
+    """Reads an option that selects layers: a keyword, last:N, or names; None without any.
 
     Raises:
-        ConversionError: the text is something else.
+        SettingsError: a name is empty, N is below 1, or a keyword or last:N is combined with others.
     """
-    names = [name.strip() for item in given for name in item.split(",")]
+    if not names:
+        return None
+    if any(name in keywords or name.startswith("last:") for name in names):
+        if len(names) > 1:
+            raise SettingsError(setting, f"have {', '.join(keywords)} or last:N alone", ",".join(names))
+        return names[0] if names[0] in keywords else parse_layers(setting, names[0])
     if not all(names):
-        raise ConversionError(f"{option} takes names of layers, not {', '.join(map(repr, given))}")
-    if len(names) == 1 and (names[0] == "auto" or names[0].startswith("last:")):
-        return names[0]
-    if "auto" in names or any(name.startswith("last:") for name in names):
-        raise ConversionError(f"{option} auto and last:N cannot be combined with others")
-    return names or None
+        raise SettingsError(setting, "be names of layers", ",".join(names))
+    return tuple(names)
+
+
+def parse_sparse(text: str | None, seed: int = 0) -> Sparse | None:
+    """Reads ``--sparse`` and ``--sparse-seed``: top-k:NUMBER, random:NUMBER or threshold:LSB.
+
+    Raises:
+        SettingsError: the text is something else, or the seed is given for no random choice.
+    """
+    kind, _, number = (text or "").partition(":")
+    if seed and kind != "random":
+        raise SettingsError("sparse_seed", "be 0 unless weights are chosen at random", seed)
+    if text is None:
+        return None
+    try:
+        value = int(number) if number.isascii() and number.isdigit() else float(number)
+        if kind == "random":
+            return Random(value, seed)
+        if kind == "threshold":
+            return Threshold(value)  # type: ignore[arg-type] # checked there
+        if kind == "top-k":
+            return TopK(value)
+    except SettingsError as error:
+        setting = "sparse_seed" if error.setting == "seed" else "sparse"
+        raise SettingsError(setting, error.problem, error.got) from None
+    except ValueError:
+        pass
+    raise SettingsError("sparse", "be top-k:NUMBER, random:NUMBER or threshold:LSB", text)

@@ -17,7 +17,7 @@ from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
 from ..training.setting_names import changed, full_name
 from ..training.setting_texts import parse_number, parse_set
-from .injection import parse_loss_output, parse_nodes
+from .injection import parse_loss_output, parse_selection, parse_sparse, split_names
 from .option_names import OF_INJECT
 
 __all__ = [
@@ -71,9 +71,12 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
         if name in ("update_bits", "sparse_seed"):
             values[name] = parse_number(f"--set {name.replace('_', '-')}", text, int)
         elif name == "nodes":
-            values[name] = parse_nodes([text], "--set nodes")
+            values[name] = parse_selection("nodes", split_names([text]), "auto")
         else:
             values[name] = text.replace("-", "_") if name == "loss" else text
+    seed = values.pop("sparse_seed", 0)
+    if seed or "sparse" in values:
+        values["sparse"] = parse_sparse(values.get("sparse"), seed)
     return cast(InjectChanges, values)
 
 

@@ -199,12 +199,12 @@ class Plan:
 
     def _as_dict(self, cost: Cost) -> dict[str, Any]:
         way, target, ram = cost.way, self.target, cost.sizes.ram
-        blocks = None if way.search is None else [list(run.layers or ()) for run in way.blocks]
+        named = [list(run.layers) for run in way.blocks if isinstance(run.layers, tuple)]
         return {
             "name": way.name,
             "algorithm": way.settings.algorithm,
             "layers": list(way.trained.layers),
-            "blocks": blocks,
+            "blocks": None if way.search is None else named,
             "update_bits": way.update_bits,
             "batch_size": way.settings.batch_size,
             "set": list(way.set_options),

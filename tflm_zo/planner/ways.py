@@ -15,6 +15,7 @@ import numpy as np
 from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
 from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Operator
+from ..converters.selections import Last, ResidualBlocks
 from ..converters.settings import NODES
 from ..data import Data
 from ..firmware.device_model import DeviceModel, device_models
@@ -146,18 +147,18 @@ def _by_nodes(models: _Models) -> Iterator[Way]:
     counts = range(2, layers)
     chosen = counts if len(counts) <= _MOST_PARTS else [layers * i // (_MOST_PARTS + 1) for i in counts]
     for count in sorted({c for c in chosen if 1 < c < layers}, reverse=True)[:_MOST_PARTS]:
-        part = dataclasses.replace(settings, layers=f"last:{count}")
+        part = dataclasses.replace(settings, layers=Last(count))
         yield from _layerwise(models, part, f"nodes, last {count}", (f"layers=last:{count}",), better=1)
 
 
 def _by_exact_tail(models: _Models) -> Iterator[Way]:
     settings = algorithms.node()
-    settings = dataclasses.replace(settings, tasks=(*settings.tasks, Exact(last="block")))
+    settings = dataclasses.replace(settings, tasks=(*settings.tasks, Exact(last=ResidualBlocks())))
     yield from _layerwise(models, settings, "nodes, last block exact", ("exact.last=block",), better=0)
 
 
 def _last_layer(models: _Models) -> Iterator[Way]:
-    settings = dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers="last:1")
+    settings = dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers=Last(1))
     options = ("exact.last=1", "layers=last:1")
     yield from _layerwise(models, settings, "last layer, exact", options, better=2)
 

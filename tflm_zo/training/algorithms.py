@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..converters import ZoMetadata
+from ..converters.selections import Last
 from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
@@ -38,7 +39,7 @@ class RunSettings(TypedDict, total=False):
     estimator: Estimator
     step_clip: float
     stages: tuple[float, ...]
-    layers: str | tuple[str, ...] | None
+    layers: Last | str | tuple[str, ...] | None
     snapshot_every: int
     sync_every: float | None
     seed: int
@@ -245,8 +246,8 @@ def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
     References:
         C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
-    task = Weights(perturbation=Gaussian(0.5), rule="sign", int16="last")
-    return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers="last:1")
+    task = Weights(perturbation=Gaussian(0.5), rule="sign", int16=Last(1))
+    return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers=Last(1))
 
 
 _ALL: Final[tuple[Callable[..., Settings], ...]] = (

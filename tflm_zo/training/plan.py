@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ZoBackwardStep, ZoLoss, ZoMetadata, ZoNodes
-from ..converters.settings import blocks_number, last_number
+from ..converters.selections import Last, ResidualBlocks
 from ..core import MAX_QUERIES, ModelLoss, NodeLayer, NodeState, NodeTask, TaskEntry, TaskKind
 from ..core.node_layer import NodeForm
 from .checks import SettingsError
@@ -182,8 +182,8 @@ def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
     possible = _trainable_layers(settings, metadata)
     if settings.layers is None:
         return [i for tensors in possible for i in tensors]
-    if isinstance(settings.layers, str):
-        return [i for tensors in possible[-(last_number(settings.layers) or 0) :] for i in tensors]
+    if isinstance(settings.layers, Last):
+        return [i for tensors in possible[-settings.layers.n :] for i in tensors]
     names = [metadata.trainable[tensors[0]].layer for tensors in possible]
     found: set[tuple[int, ...]] = set()
     for pattern in settings.layers:
@@ -221,9 +221,8 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
     if not settings.has(Exact):
         return []
     last, tail = settings.exact.last, metadata.tail
-    if isinstance(last, str):
-        asked = f"{blocks_number(last)} blocks"
-        if tail is None or tail.asked != asked:
+    if isinstance(last, ResidualBlocks):
+        if tail is None or tail.asked != str(last):
             own = "has none" if tail is None else f"has {tail.asked!r}"
             raise SettingsError(
                 "last",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from ..converters import Model, ZoMetadata, read_metadata
 from ..converters.metadata import with_metadata
-from ..converters.settings import LAST
+from ..converters.selections import Last, ResidualBlocks
 from ..core import Distribution
 from .checks import SettingsError
 from .distribution_texts import parse_distribution, written_distribution
@@ -22,9 +23,10 @@ from .settings import Settings
 __all__ = [
     "BESIDES",
     "FOUND",
-    "layers_or_blocks",
+    "parse_layers",
     "parse_number",
     "parse_set",
+    "parse_tail",
     "run_of",
     "with_found",
     "with_run",
@@ -66,9 +68,33 @@ def with_found(zo: Model, name: str, value: str) -> Model:
     return zo if run == metadata.run else with_metadata(zo, dataclasses.replace(metadata, run=run))
 
 
-def layers_or_blocks(text: str) -> int | str:
-    """Reads a number of last layers; anything else is a number of blocks in words, which settings check."""
-    return int(text) if text.lstrip("-").isdecimal() and text.isascii() else text
+def parse_layers(name: str, text: str) -> Last | tuple[str, ...]:
+    """Reads "last:N", or names of layers separated by commas.
+
+    Raises:
+        SettingsError: N is no integer from 1 on, or a name is empty; the message names the setting.
+    """
+    kind, colon, number = text.partition(":")
+    if kind == "last" and colon:
+        if not number.isascii() or not number.isdigit() or int(number) < 1:
+            raise SettingsError(name, "have N >= 1 in 'last:N'", text)
+        return Last(int(number))
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise SettingsError(name, "be names of layers separated by commas", text)
+    return found
+
+
+def parse_tail(name: str, text: str) -> int | ResidualBlocks:
+    """Reads a number of last layers, or "block" or "N blocks" for last residual blocks.
+
+    Raises:
+        SettingsError: the text is something else; the message names the setting.
+    """
+    found = re.fullmatch(r"(-?[0-9]+)|block|([0-9]+) blocks?", text)
+    if found is None or found[2] == "0":
+        raise SettingsError(name, "be a number of layers, 'block' or 'N blocks' with N >= 1", text)
+    return int(found[1]) if found[1] else ResidualBlocks(int(found[2] or 1))
 
 
 def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
@@ -94,15 +120,15 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
 
 def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
     if field == "last":
-        return layers_or_blocks(text)
+        return parse_tail(name, text)
     if field == "schedule":
         return text
     if field == "queries":
         return _queries(name, text)
     if field == "layers":
-        return None if text == "auto" else text if text.startswith("last:") else _names(name, text)
+        return None if text == "auto" else parse_layers(name, text)
     if field == "int16":
-        return () if text == "none" else text if text == LAST else _names(name, text)
+        return () if text == "none" else Last(1) if text == "last" else parse_layers(name, text)
     hint = typing.get_type_hints(Step if field in PARTS else kind)[PARTS.get(field, field)]
     if hint is Distribution:
         return parse_distribution(text, name)
@@ -142,13 +168,6 @@ def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> tuple[Any, ...
         raise SettingsError(name, f"be {what} separated by commas, or none", text) from None
 
 
-def _names(name: str, text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
-        raise SettingsError(name, "be names of layers separated by commas", text)
-    return found
-
-
 def _queries(name: str, text: str) -> int | dict[str, int] | None:
     wrong = SettingsError(name, "be a number, auto, or LAYER=NUMBER separated by commas", text)
     if text == "auto":
@@ -174,7 +193,7 @@ def written_settings(settings: Settings) -> dict[str, str]:
     found = {}
     for name in names(settings):
         if full_name(settings, name) not in inert and has_part(settings.schedule, name):
-            found[name.replace("_", "-")] = written(value_of(settings, name))
+            found[name.replace("_", "-")] = written(value_of(settings, name), name)
     return found
 
 
@@ -189,12 +208,12 @@ def _written_changes(settings: Settings, usual: Settings) -> tuple[str, ...]:
         name = f"{owner}.{field}" if owner else field
         kept = name == "batch_size" or (owner and not usual.has(TASKS[owner]))
         if field != "sync_every" and (kept or value_of(settings, name) != value_of(usual, name)):
-            found.append(f"{name.replace('_', '-')}={written(value_of(settings, name))}")
+            found.append(f"{name.replace('_', '-')}={written(value_of(settings, name), name)}")
     return tuple(found)
 
 
-def written(value: Any) -> str:
-    """A value as one writes it on the command line."""
+def written(value: Any, name: str = "") -> str:
+    """Returns a value as the command line writes it for the setting of a name."""
     if value is None:
         return "auto"
     if isinstance(value, bool):
@@ -203,6 +222,10 @@ def written(value: Any) -> str:
         return written_distribution(value)
     if isinstance(value, tuple):
         return ",".join(map(written, value)) or "none"
+    if isinstance(value, Last):
+        return "last" if name.endswith("int16") and value.n == 1 else f"last:{value.n}"
+    if isinstance(value, ResidualBlocks):
+        return "block" if value.n == 1 else str(value)
     if isinstance(value, Mapping):
         return ",".join(f"{layer}={number}" for layer, number in value.items())
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, get_args
 
-from ..converters.settings import last_number
+from ..converters.selections import Last
 from ..core import Coordinate
 from .checks import SettingsError, check_choice, check_integer, check_number
 from .schedules import SCHEDULES, Linear, Schedule
@@ -63,8 +63,8 @@ class Settings:
         step_clip: largest step of a weight by the tasks `Nodes` and `Exact`, LSB, > 0.
         stages: shares of the run, 0..1, rising, at which a second and a third stage begin, for settings that
             differ between stages.
-        layers: "last:N" (the last N), or names of the layers that are trained, or patterns with * and ?; the
-            others stay as they are. None trains all layers that the tasks can train.
+        layers: `Last(n)`, or names of the layers that are trained, or patterns with * and ?; the others stay
+            as they are. None trains all layers that the tasks can train.
         snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots.
         sync_every: seconds between two syncs of the seed log to the disk, the most that a power failure can
             cost. 0 syncs after each step; None only at the end. A killed program loses no whole step.
@@ -82,7 +82,7 @@ class Settings:
     estimator: Estimator = "antithetic"
     step_clip: float = 4.0
     stages: tuple[float, ...] = ()
-    layers: str | tuple[str, ...] | None = None
+    layers: Last | str | tuple[str, ...] | None = None
     snapshot_every: int = 100
     sync_every: float | None = 1.0
     seed: int = 0
@@ -160,13 +160,10 @@ class Settings:
             )
 
     def _check_layers(self) -> None:
-        if self.layers is None:
+        if self.layers is None or isinstance(self.layers, Last):
             return
-        if isinstance(self.layers, str):
-            if last_number(self.layers) is None:
-                object.__setattr__(self, "layers", (self.layers,))
-            return
-        object.__setattr__(self, "layers", tuple(self.layers))
+        names = (self.layers,) if isinstance(self.layers, str) else tuple(self.layers)
+        object.__setattr__(self, "layers", names)
         if not all(isinstance(name, str) for name in self.layers):
             raise SettingsError("layers", "be names of layers or patterns", self.layers)
         if not self.layers:

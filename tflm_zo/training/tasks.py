@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..converters import ConversionError
-from ..converters.settings import PARAMETERS, Parameters, blocks_number
+from ..converters.selections import Last, ResidualBlocks
+from ..converters.settings import PARAMETERS, Parameters
 from ..core import MAX_CHAIN, MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
 
@@ -102,9 +102,7 @@ class Exact:
     poolings, MEAN, PAD, RESHAPE, CONCATENATION and PACK, SPLIT, UNPACK and SLICE.
 
     Attributes:
-        last: number of layers, 1..64, or "block" for the last residual block and what depends on it, or
-            "N blocks". A block is what lies between an ADD of two branches and the tensor that both come
-            from.
+        last: number of layers, 1..64, or `ResidualBlocks(n)`.
         rule: "rms": steps of a known size, W <- W - rate G / rms(G); "bits": W <- W - round(G), to `bits`
             bits (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit update;
             "standardized": W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
@@ -118,7 +116,7 @@ class Exact:
         SettingsError: a setting is out of range.
     """
 
-    last: int | str = 1
+    last: int | ResidualBlocks = 1
     rule: ExactRule = "rms"
     bits: tuple[int, int, int] = (5, 4, 3)
     rows: tuple[float, float] = (1.0, 1.0)
@@ -128,14 +126,7 @@ class Exact:
         """Checks every range."""
         check_choice("exact.rule", self.rule, EXACT_RULES)
         check_choice("exact.parameters", self.parameters, PARAMETERS)
-        if isinstance(self.last, str):
-            try:
-                blocks_number(self.last)
-            except ConversionError as error:
-                raise SettingsError(
-                    "last", "be a number of layers, 'block' or 'N blocks' with N >= 1", self.last
-                ) from error
-        else:
+        if not isinstance(self.last, ResidualBlocks):
             object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
         object.__setattr__(self, "bits", tuple(check_integer("exact.bits", b, 1, 7) for b in self.bits))
         if len(self.bits) != 3:
@@ -210,7 +201,7 @@ class Weights:
         momentum_terms: number J of steps that directions remember, 2..8, and J Q <= 32.
         sharpness: True for sharpness-aware steps; estimator "antithetic" only.
         int16: FULLY_CONNECTED layers whose forward pass reads weights of 16 bits, so that perturbations of
-            less than an LSB have an effect: "last" (the last trainable layer), names or patterns.
+            less than an LSB have an effect: `Last(n)`, names or patterns.
         headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
             +-(127 - headroom). It is at least the largest perturbation of a weight.
         parameters: what is perturbed and moved of a layer, as in `Nodes`.
@@ -232,7 +223,7 @@ class Weights:
     momentum: float = 0.0
     momentum_terms: int = 8
     sharpness: bool = False
-    int16: str | tuple[str, ...] = ()
+    int16: Last | str | tuple[str, ...] = ()
     headroom: int = 2
     parameters: Parameters = "weights"
 

@@ -10,6 +10,7 @@ from ..converters.constants import FULLY_CONNECTED_16
 from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Tensor
 from .plan import trained_tensors
+from .setting_texts import written
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
 
@@ -79,7 +80,7 @@ def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:
         return "; the other is left out" if one else f"; the other {others} are left out"
     if settings.has(Exact) and not settings.has(Nodes) and not settings.has(Weights):
         lie = "lies" if one else "lie"
-        return f"; {others} {lie} before the part that exact.last={settings.exact.last} trains"
+        return f"; {others} {lie} before the part that exact.last={written(settings.exact.last)} trains"
     if has_nodes and not settings.has(Weights):
         carry = "carries no nodes" if one else "carry no nodes"
         return f"; {others} {carry}, most often for too many outputs to tell apart{_WHERE_TO_READ_ON}"

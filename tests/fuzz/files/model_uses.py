@@ -13,7 +13,10 @@ from helpers.injection import inject_all
 from tflm_zo import runtime
 from tflm_zo.converters import (
     InjectSettings,
+    Last,
     Model,
+    Threshold,
+    TopK,
     export_model,
     extract_segment,
     inject,
@@ -24,6 +27,7 @@ from tflm_zo.converters import (
     step_multipliers,
     update_masks,
 )
+from tflm_zo.converters import Random as RandomWeights
 from tflm_zo.converters.inject import node_choices
 from tflm_zo.firmware import PLATFORMS, arena, generate_firmware
 
@@ -64,16 +68,16 @@ def chosen(rng: Random) -> dict[str, Any]:
     """Settings of inject."""
     settings: dict[str, Any] = {"batch": rng.choice((1, 1, 2, 3, 8))}
     for name, values in {
-        "trainable": ("all", "all", "last:1", "last:9", "none", "nodes", "*", "conv"),
+        "trainable": ("all", "all", Last(1), Last(9), "none", "nodes", "*", "conv"),
         "headroom": (0, 2, 30),
         "update_bits": (8, 16),
         "loss": ("auto", "auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"),
         "loss_output": (None, None, 0, 1),
         "cuts": ((), "layers"),
-        "nodes": ((), (), "auto", "last:1", "last:2"),
+        "nodes": ((), (), "auto", Last(1), Last(2)),
         "multipliers": (None, None, "quantization-aware", "kernel-norm"),
-        "sparse": (None, None, None, "top-k:0.1", "random:3", "threshold:50"),
-        "int16": ((), (), (), "last"),
+        "sparse": (None, None, None, TopK(0.1), RandomWeights(3), Threshold(50)),
+        "int16": ((), (), (), Last(1)),
         "replay": (True, False),
     }.items():
         settings[name] = rng.choice(values)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ...converters import InjectSettings
+from ...converters import InjectSettings, Last, ResidualBlocks
 from ...io.table import table
 from ...training import ALGORITHMS, algorithm, inject_settings
 from ...training.algorithms import summary
@@ -41,7 +41,7 @@ def _described(name: str) -> dict[str, Any]:
     settings, usual = algorithm(name), InjectSettings()
     asked = inject_settings(settings)
     differing = {
-        key: value
+        key: written(value, key) if isinstance(value, Last | ResidualBlocks) else value
         for key, value in vars(asked).items()
         if value != getattr(usual, key) and key != "algorithm"
     }

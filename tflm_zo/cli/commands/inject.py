@@ -11,9 +11,9 @@ from rich.console import Console
 
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
+from ...converters.selections import Last
 from ...converters.settings import (
     KERNEL_NORM,
-    LAST,
     LOSS_KINDS,
     PARAMETERS,
     QUANTIZATION_AWARE,
@@ -23,8 +23,8 @@ from ...io.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT
-from ...training.setting_texts import layers_or_blocks
-from ..injection import parse_loss_output, parse_nodes, say_loss_output
+from ...training.setting_texts import parse_tail
+from ..injection import parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
 from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice
 from ..output_file import check_output, write_output
@@ -33,7 +33,6 @@ from ..set_option import ALGORITHM_HELP
 
 EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --algorithm node --batch 32"
 
-_KEYWORDS = ("all", "nodes", "none")
 _RUN, _LAYERS, _MEMORY, _DATA = "Run", "Layers", "Memory", "Data"
 _LOSSES = tuple(kind.replace("_", "-") for kind in LOSS_KINDS)
 
@@ -205,16 +204,16 @@ def inject(
     check_output(output, force=force)
     run = algorithm_of_name(algorithm)
     given: dict[str, Any] = {
-        "trainable": _trainable(trainable),
-        "nodes": parse_nodes(nodes or []),
-        "tail": None if tail is None else layers_or_blocks(tail),
+        "trainable": parse_selection("trainable", trainable, "all", "nodes", "none"),
+        "nodes": parse_selection("nodes", split_names(nodes), "auto"),
+        "tail": None if tail is None else parse_tail("tail", tail),
         "parameters": parameters,
         "headroom": headroom,
         "replay": replay,
         "update_bits": update_bits,
         "cuts": tuple(cut) if cut else None,
         "max_queries": max_queries,
-        "int16": _int16(int16 or []),
+        "int16": Last(1) if int16 == ["last"] else parse_selection("int16", split_names(int16), "last"),
         "blocks": _blocks(block or []),
         "batch": batch,
         "signature": signature,
@@ -222,8 +221,7 @@ def inject(
         "loss_output": parse_loss_output(loss_output),
         "command_words": command_words,
         "multipliers": multipliers,
-        "sparse": sparse,
-        "sparse_seed": sparse_seed,
+        "sparse": parse_sparse(sparse, sparse_seed),
     }
     settings = inject_settings(run, **{name: value for name, value in given.items() if value is not None})
     zo = inject_model(load_model(model), settings)
@@ -240,14 +238,6 @@ def inject(
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
-def _trainable(given: list[str] | None) -> str | list[str] | None:
-    if given is None or len(given) == 1:
-        return given[0] if given else None
-    if any(which in _KEYWORDS or which.startswith("last:") for which in given):
-        raise ConversionError("--trainable all, nodes, none and last:N cannot be combined with others")
-    return given
-
-
 def _described(zo: Model, run: Settings) -> dict[str, Any]:
     metadata = read_metadata(zo)
     return {
@@ -261,15 +251,6 @@ def _described(zo: Model, run: Settings) -> dict[str, Any]:
         "segments": len(metadata.segments),
         "nodes": node_rows(zo),
     }
-
-
-def _int16(given: list[str]) -> str | list[str] | None:
-    names = [name.strip() for item in given for name in item.split(",")]
-    if not all(names) or (LAST in names and len(names) > 1):
-        raise ConversionError(
-            f"--int16 takes names of layers, or last alone, not {', '.join(map(repr, given))}"
-        )
-    return LAST if names == [LAST] else names or None
 
 
 def _blocks(given: list[str]) -> dict[str, list[str]] | None:

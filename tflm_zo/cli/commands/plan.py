@@ -245,7 +245,7 @@ def _choice(made: Plan, cost: Cost) -> str:
     assert cost.choice is not None
     clock = made.target.clock
     seconds = "" if clock is None else f", {_time(cost.choice * made.target.cycles / clock)}"
-    blocks = "; ".join(", ".join(run.layers or ()) for run in cost.way.blocks)
+    blocks = "; ".join(", ".join(run.layers) for run in cost.way.blocks if isinstance(run.layers, tuple))
     return (
         f"{cost.way.name}: RAM, log and step are those of the dearest; choosing it takes "
         f"{_count(cost.choice)} instructions{seconds} for each sample that the device has; the blocks: "
