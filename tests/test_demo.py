@@ -1,7 +1,5 @@
 """The demo, shortened: every part of the story holds."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

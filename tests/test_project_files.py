@@ -1,7 +1,5 @@
 """What no compiler sees: one version, workflows that call what there is, include guards of their own."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

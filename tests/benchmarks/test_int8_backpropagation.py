@@ -1,7 +1,5 @@
 """Integer backpropagation: its gradients are those of the network in floating point, and it learns."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The comparison of algorithms: what it reports, that it goes on, that methods stay within their budget."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The yardstick measures the right thing: TFLM's outputs bit for bit, and the trainer's steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

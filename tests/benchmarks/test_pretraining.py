@@ -1,7 +1,5 @@
 """The comparison of pre-trainings goes on from its results and reports paired gains."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """The timing benchmarks run from the repository root and print JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

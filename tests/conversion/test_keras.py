@@ -1,7 +1,5 @@
 """Keras models become full-int8 models that can be trained."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

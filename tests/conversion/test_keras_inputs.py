@@ -1,7 +1,5 @@
 """What models are converted from: files, signatures, data of every form."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Layers of a converted model are called what Keras calls them, wherever they are shown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

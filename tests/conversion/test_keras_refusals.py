@@ -1,7 +1,5 @@
 """Models and data that are not converted: each is refused in one sentence."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Float32 .tflite files become full-int8 models that can be trained."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

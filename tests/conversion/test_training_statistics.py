@@ -1,7 +1,5 @@
 """What a converted model keeps of its training data, by Keras' own outputs on these data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

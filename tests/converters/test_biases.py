@@ -1,7 +1,5 @@
 """Biases as trainable tensors: where they lie, which layers have none to train, and how they are exported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

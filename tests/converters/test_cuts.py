@@ -1,7 +1,5 @@
 """Segments run one after another compute what the whole model computes."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

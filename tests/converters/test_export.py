@@ -1,7 +1,5 @@
 """An exported model is a plain one and computes what the ZO model computes."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Segments with frozen layers: whatever is left trainable moves by the same bits as in the whole ZO model."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

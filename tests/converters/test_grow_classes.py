@@ -1,7 +1,5 @@
 """More classes in the last layer: what was known stays, what is new can be learned."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The ZO model, field by field against the contract of converters/README.md and ops/core/graph/zo_op.h."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random models, random settings: what is injected survives the file, and what must hold holds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers that the rewriter gives weights of 16 bits in the forward pass."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

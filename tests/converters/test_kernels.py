@@ -1,7 +1,5 @@
 """What the check of the graph takes, TFLM prepares and runs, and LiteRT gives the same bits or refuses it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

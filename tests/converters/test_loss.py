@@ -1,7 +1,5 @@
 """The loss that a ZO model gets: which output it belongs to and what it reads."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

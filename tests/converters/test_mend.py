@@ -1,7 +1,5 @@
 """Files of other converters are mended, that is said, and nothing that kernels compute changes."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

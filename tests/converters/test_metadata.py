@@ -1,7 +1,5 @@
 """Metadata that was changed: read as it is, or refused in one sentence, by the one place that reads it."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

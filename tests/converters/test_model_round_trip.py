@@ -1,7 +1,5 @@
 """The editable model: what is read is written again."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Multipliers: real steps of equal size, and steps in proportion to the norm of a layer's weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

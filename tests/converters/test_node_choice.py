@@ -1,7 +1,5 @@
 """Models whose only trainable layers are those with nodes, and what is said of each layer."""
 
-from __future__ import annotations
-
 import dataclasses
 import glob
 

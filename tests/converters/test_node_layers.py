@@ -1,7 +1,5 @@
 """Which layers carry nodes: by name, by cost, and why others cannot."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers that carry nodes: geometry against a forward pass in float64, boundaries, refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator

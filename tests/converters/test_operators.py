@@ -1,7 +1,5 @@
 """The table of operators against what the pinned TFLM registers, prepares and runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

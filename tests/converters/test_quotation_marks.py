@@ -1,7 +1,5 @@
 """Names in messages have one form of quotation marks, that of Keras: `name`."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """New scales of trained filters against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Damaged and unsupported files: one clear exception, whatever the damage."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that cannot be trained: refused by name, and nothing is written."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layers that are trainable, the blocks that they make, and the output that the loss belongs to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A batch of four equals four single runs; what would mix samples is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

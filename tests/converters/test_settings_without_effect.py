@@ -1,7 +1,5 @@
 """Every setting of the rewriter, in contexts: it changes the graph, or it is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sparse masks: which weights are selected, what the model carries, and that the others stay."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A model and its parts have short names for messages and debuggers."""
 
-from __future__ import annotations
-
 import pytest
 
 from helpers.injection import inject_all

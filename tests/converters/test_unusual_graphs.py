@@ -1,7 +1,5 @@
 """Graphs that no converter writes: a sentence, or the right thing, never an IndexError or a KeyError."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Models that Arm's vela has compiled for an Ethos-U, and ZO models that it is given."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

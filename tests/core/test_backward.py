@@ -1,7 +1,5 @@
 """Errors on their way back through operators: every bit against oracle.backward, and against real numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Errors on their way back are TensorFlow's gradients of the float operators, within their rounding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Biases in weight perturbation: perturbed, updated and replayed as 32 times a weight."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

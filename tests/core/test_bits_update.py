@@ -1,7 +1,5 @@
 """ElasticZO-INT8's update of perturbed weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

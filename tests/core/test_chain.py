@@ -1,7 +1,5 @@
 """Directions with memory: that they are the process they are meant to be."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 
 import numpy as np

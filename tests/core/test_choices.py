@@ -1,7 +1,5 @@
 """Which measurement of a run, and which block of layers, is the best."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

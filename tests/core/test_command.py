@@ -1,7 +1,5 @@
 """The words of zo_command: encoding, checking, executing, and what garbage does."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The control unit against its oracle: commands, coefficients, settling, going on, errors."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections import Counter

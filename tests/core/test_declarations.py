@@ -1,7 +1,5 @@
 """The library and the headers: structs, prototypes, a build for size, the directory that ops write."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

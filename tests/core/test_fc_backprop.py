@@ -1,7 +1,5 @@
 """Integer backpropagation through a dense layer, against its specification and against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 `pytest -s` prints how often its sign is the exact loss's.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from fractions import Fraction

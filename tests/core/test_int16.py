@@ -1,7 +1,5 @@
 """Weights of 16 bits: perturbed, updated, and in FULLY_CONNECTED."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 

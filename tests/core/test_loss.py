@@ -1,7 +1,5 @@
 """Fixed-point losses against float64. The bound is 1e-3; `pytest -s` prints what was measured."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the control unit of node perturbation refuses, and what is then as it was."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A step from node evidence, by any rule and of any channels, against oracle.node_rules; what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ errors share their gradient, and rows of weights move in words: each of these ha
 random layers of test_nodes.py and test_node_rules.py do not reach.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Steps that are known beforehand: of every rule, at its bounds, and of the channels that it moves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

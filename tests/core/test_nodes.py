@@ -1,7 +1,5 @@
 """Node perturbation: routes, perturbed nodes and updates of any geometry against oracle.nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

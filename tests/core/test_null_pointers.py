@@ -1,7 +1,5 @@
 """Every function of the core that has a status, with a null pointer in each place and counts of 0."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Perturbation in place, and that it can be undone exactly."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Replaying recorded steps in one walk over the weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

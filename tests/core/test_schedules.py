@@ -1,7 +1,5 @@
 """Learning rates and the order of the samples: what a step of a run has without its losses."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The random stream: written-out vectors, agreement with the oracle, statistics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """One optimization step: the 8-bit and the 16-bit update."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

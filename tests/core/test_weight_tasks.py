@@ -1,7 +1,5 @@
 """Weights that are perturbed beside nodes: where queries put them, and what a step makes of losses."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Instructions are counted on an emulated core, exactly; they are not cycles. Size
 keeps of the C core when unused sections go, by the object file that it comes from.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -13,8 +13,6 @@ qemu-system-riscv); `missing()` says which of them is not there.
 Instructions are counted by counting.c, in programs that are run with `counting=True`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """The whole C core on emulated cores, without TFLM: the checks of tests/ops/core pass there,
 and the digest of everything that they computed is the host's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

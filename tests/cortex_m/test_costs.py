@@ -1,7 +1,5 @@
 """Instructions of the weight ops and bytes of the C core stay within what was promised."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

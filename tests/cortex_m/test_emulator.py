@@ -1,7 +1,5 @@
 """The emulators do what the other tests here take for granted: output, exit status, faults, counting."""
 
-from __future__ import annotations
-
 import pytest
 
 from cortex_m.emulator import (

@@ -1,7 +1,5 @@
 """Every kernel of the core gives the bits of the portable C, in one program on an emulated core."""
 
-from __future__ import annotations
-
 import pytest
 
 from cortex_m.emulator import (

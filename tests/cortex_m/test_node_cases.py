@@ -4,8 +4,6 @@ The host's bits are those of the NumPy oracle (tests/core/test_nodes.py, test_no
 own code paths, with and without SIMD instructions, are held against them on layers of real networks.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

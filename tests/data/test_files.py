@@ -1,7 +1,5 @@
 """Files of arrays: what is read, and what is refused by a line that begins with the file's name."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from pathlib import Path

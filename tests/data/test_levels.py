@@ -1,7 +1,5 @@
 """Real values and levels: quantization, pixels and implausible ranges, against NumPy in float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

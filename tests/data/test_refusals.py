@@ -1,7 +1,5 @@
 """Data that are refused: by Python and the command line by the same words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 The expected arrays are computed here, from the levels that the data were made of.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A random walk over a device that chooses the block that it trains: probes and resumed choices, too."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Generated folders compiled to libraries for this machine, against headers that stand in for TFLM's."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

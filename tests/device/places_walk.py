@@ -2,8 +2,6 @@
 store and writes into places, while everything fails as it does in `device.walk`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Runs with their logs in memory whose power fails, and what a device finds of them when it starts again."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs of every kind, generated for a device, and what the desktop makes of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What Python and the generated trainers hand to each other: C structs, samples, stores, memory."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs that measure and keep their best state: the desktop's log and weights, after a reset, too."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

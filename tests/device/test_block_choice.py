@@ -1,7 +1,5 @@
 """The choice of a block of layers on a device: the desktop's, whatever fails on the way and after it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,8 +1,6 @@
 """Calls in another order than the guide makes them: what a call reports as kept is kept, and what cannot be
 done is refused before anything has changed."""
 
-from __future__ import annotations
-
 import pytest
 
 from device.emulation import (

@@ -1,7 +1,5 @@
 """Macros of a generated folder, as C reads them: the log's size, inputs, output and label."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

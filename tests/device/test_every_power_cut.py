@@ -6,8 +6,6 @@ the end. Others are cut again and again, at random: TFLM_ZO_POWER_CUTS says how 
 `LITTLEFS_DIR`, a checkout of littlefs, adds its stores.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

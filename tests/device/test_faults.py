@@ -1,8 +1,6 @@
 """Samples that cannot be read, invokes that fail, memory that is too small: each gives a status and leaves
 the weights of a whole step, from which the run goes on with the bits of one that nothing has disturbed."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Every input of every segment is fed, where several segments read one, too."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 from unittest import mock

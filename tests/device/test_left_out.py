@@ -1,7 +1,5 @@
 """Layers that a run leaves out take no RAM on a device, and change no bit of the run."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

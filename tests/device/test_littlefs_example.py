@@ -1,7 +1,5 @@
 """The lines of C of the page of examples/littlefs, and the store that they mount."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

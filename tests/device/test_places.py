@@ -1,7 +1,5 @@
 """A device's two places for runs: after others were in them, and with power cut at every operation."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 

@@ -5,8 +5,6 @@ without training again: what the device says it has found must be what the run t
 step.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ TFLM_ZO_CALLS says how many calls there are for each run, TFLM_ZO_SEED which: 44
 16000 two minutes on two cores.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 

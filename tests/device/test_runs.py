@@ -1,7 +1,5 @@
 """A device's run is the desktop's, bit for bit; in slices, and with whichever compiler it is built."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The trainer's functions in C do what the methods do whose names they have."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import byref
 from typing import Any

@@ -1,7 +1,5 @@
 """Weights that a device is given: a run that begins with them, and snapshots that spare a replay."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 from unittest import mock

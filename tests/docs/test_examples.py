@@ -6,8 +6,6 @@ and the how-to guides are walked through: their blocks are executed in their ord
 are executed by test_guide.py, in the order in which the guide needs them.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """What docs/file-formats.md says of versions and bytes is what is written, and other versions are refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -5,8 +5,6 @@ printed as the example prints it. With TFLM_DIR the guide's own commands build t
 emulated Cortex-M4, and its C++ is one program that is built, run and reset.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

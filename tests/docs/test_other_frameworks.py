@@ -4,8 +4,6 @@ LITERT_TORCH_PYTHON is the Python of one with litert-torch, onnx and onnxscript,
 with onnx2tf, made as the guide says. test_examples.py executes the rest of the guide.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

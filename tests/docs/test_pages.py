@@ -1,7 +1,5 @@
 """What pages say besides their examples: links, options, files, tables that agree, and what is generated."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

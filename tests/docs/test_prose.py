@@ -1,7 +1,5 @@
 """The check of prose counts clauses that stand for a noun, in each kind of text, and nothing else."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

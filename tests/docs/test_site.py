@@ -2,8 +2,6 @@
 public is in the reference. What is public is asked of Python, the commands and gcc.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

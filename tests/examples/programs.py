@@ -1,7 +1,5 @@
 """Programs of examples/, imported or run as a user runs them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

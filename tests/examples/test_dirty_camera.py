@@ -1,7 +1,5 @@
 """examples/dirty_camera: its dirt is as it says, its parts share nothing, and what it does helps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """examples/machine_sounds: faults sound as they are said to, and forward passes find those of a new fan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 

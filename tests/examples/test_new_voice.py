@@ -1,7 +1,5 @@
 """examples/new_voice: its parts share nothing, and forward passes teach it the new speaker."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The notebook runs from top to bottom, is stored without outputs, and what it says is so."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

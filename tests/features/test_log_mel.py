@@ -1,7 +1,5 @@
 """Log-mel spectrograms against sums written out, and against what is known of tones."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

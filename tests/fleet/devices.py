@@ -2,8 +2,6 @@
 bad, and the server that decides for them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Flower app of gateways, and Flower's own programs around it: a SuperLink, and `tflm-zo gateway`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -2,8 +2,6 @@
 same data: the same answers, the same log, the same weights.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

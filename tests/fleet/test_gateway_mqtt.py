@@ -1,7 +1,5 @@
 """A gateway and devices in processes of their own, with a broker and bridges between them that are killed."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

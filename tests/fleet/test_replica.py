@@ -1,7 +1,5 @@
 """Clients with data of their own, and a server that decides: the same run as on all data in one place."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

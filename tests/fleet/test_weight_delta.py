@@ -1,7 +1,5 @@
 """Differences of weights: there and back, and what is damaged."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -3,8 +3,6 @@
 An error tensor is a pair: int16 values and an exponent; dL/dy is values * 2^exponent.
 """
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 from typing import Any

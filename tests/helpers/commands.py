@@ -1,7 +1,5 @@
 """Commands in this process, and the files of the runs that they make."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The weights of a tensor are an int8 array of any shape in the order in which TFL
 the number of the tensor in the model, `limit` is 127 minus the headroom.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of an exact tail, as the core leads them back, against float64's behind the same clamps."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

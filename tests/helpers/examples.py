@@ -1,7 +1,5 @@
 """How much of what tests can try they do try: examples of properties, parameters of a test."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generated folders for tests: every kind of run, every platform, their text and their build systems."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Small fleets over Flower within a process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What stands in the graph of a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Models all of whose weights are trainable, whatever the rewriter's defaults are."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Plain models in the runtimes' own interpreters, and the runtimes as test parameters."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from typing import Any

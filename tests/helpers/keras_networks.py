@@ -1,7 +1,5 @@
 """Small Keras models, data for them, and what is checked of what they are converted to."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Final

@@ -4,8 +4,6 @@ Run as a program, it is that process: it reads a runtime's number, the inputs' v
 model from its standard input, and answers with how far it came and the outputs in hexadecimal.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

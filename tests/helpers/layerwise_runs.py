@@ -1,7 +1,5 @@
 """LeNet-5 trained layer by layer: all but its first convolution by nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

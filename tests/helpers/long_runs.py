@@ -1,7 +1,5 @@
 """Long runs: their logs, and work that is counted, which is the same on every machine."""
 
-from __future__ import annotations
-
 import struct
 import sys
 import zlib

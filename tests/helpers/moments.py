@@ -1,7 +1,5 @@
 """What may happen in the middle of a run: interruptions, and disks that are full or fail."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

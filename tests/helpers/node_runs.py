@@ -1,7 +1,5 @@
 """A short run of node perturbation that tests interrupt, and what it ends with where nobody does."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from functools import cache

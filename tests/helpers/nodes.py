@@ -1,7 +1,5 @@
 """Functions of the C core on nodes that the package itself has no use for: its control unit calls them."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from enum import IntEnum

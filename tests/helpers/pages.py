@@ -1,7 +1,5 @@
 """The Markdown pages of this repository, and the examples in them."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

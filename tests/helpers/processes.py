@@ -1,7 +1,5 @@
 """Commands as processes of their own, which tests interrupt."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

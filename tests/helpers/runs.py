@@ -1,7 +1,5 @@
 """Short runs on random samples, and settings from one flat table of names, as ``--set`` has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

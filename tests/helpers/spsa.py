@@ -1,7 +1,5 @@
 """A minimal SPSA control loop: what drives a ZO model in the tests, by one command per invoke."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

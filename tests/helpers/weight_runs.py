@@ -1,7 +1,5 @@
 """Short runs of weight perturbation on ``small_cnn``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The depthwise-separable CNN with an embedding: what it is made of, and that it is trained in int8."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

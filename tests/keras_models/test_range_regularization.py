@@ -1,7 +1,5 @@
 """Pre-training with a penalty on the largest activations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """That algorithms still learn what docs/results.md says, with the defaults: one run of each benchmark."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A device for tests: its process, which can be killed and begun again, and a line that leads to it."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Links whose device is in the same process need not wait for it."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What a bad line does to bytes: it loses, doubles and changes some, and whole pieces."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -7,8 +7,6 @@ It prints its port, then trains, a step each `--pace` seconds, and serves its li
 `--fleet` it trains when it is asked to, and has the samples of seed `--data`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import select

@@ -2,8 +2,6 @@
 hundred runs a minute.
 """
 
-from __future__ import annotations
-
 import random
 
 from device.emulation import OK, STORE, Device

@@ -1,7 +1,5 @@
 """The log comes home over lines that lose, double and change bytes, while device and host come and go."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Runs are sent to a device, which switches over and goes back, over bad lines and without power."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

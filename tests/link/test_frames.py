@@ -1,7 +1,5 @@
 """Frames: the device's C and the host's Python, written apart, against each other and against examples."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Logs of stores that program several bytes at once, padded here as ``zo_store_units.h`` specifies it."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """The seed log: its bytes as zo_log.h has them, and what is left of a damaged one."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import zlib

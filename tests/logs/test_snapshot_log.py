@@ -1,7 +1,5 @@
 """A snapshot log, written record by record without a run, against its bytes as they are specified."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from itertools import pairwise

@@ -4,8 +4,6 @@ The proof on the host is the compiler's own: with -mgeneral-regs-only, GCC refus
 arithmetic. For Cortex-M, object files are searched for floating-point instructions and library calls.
 """
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The C tests under the address and undefined-behaviour sanitizers, where there is a C compiler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

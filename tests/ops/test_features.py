@@ -1,7 +1,5 @@
 """The C core without what zo_features.h lets firmware leave out: no warning, and what it lacks is refused."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

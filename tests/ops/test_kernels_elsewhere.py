@@ -1,7 +1,5 @@
 """The kernels on Arm, and on an old x86 without AVX2, in user-mode QEMU."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

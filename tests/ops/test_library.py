@@ -1,7 +1,5 @@
 """The shared library as it is installed: what it exports, what it needs, what it carries."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -6,8 +6,6 @@ The package is the installed one; this repository gives the tests' model builder
 TensorFlow is installed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The wheel of `make wheel` in an environment of its own, where there is no compiler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """ElasticZO's equations, against sums by hand over the layers of a small network."""
 
-from __future__ import annotations
-
 from helpers.models import MODELS
 from tflm_zo.converters import load_model
 from tflm_zo.planner.ways import backpropagation

@@ -1,7 +1,5 @@
 """The table of boards, and what is said of a name that is none."""
 
-from __future__ import annotations
-
 import pytest
 
 from tflm_zo.planner import boards, cores

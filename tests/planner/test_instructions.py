@@ -1,7 +1,5 @@
 """Instructions that are foretold, against those that the emulator counted (docs/costs.md)."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """`zo.plan`: what it foretells agrees with what `firmware` says, and impossible devices are told apart."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

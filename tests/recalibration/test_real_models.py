@@ -1,7 +1,5 @@
 """Real models: recalibrated ones run in every runtime with the same bits, and learn what they are to."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recalibration of small models: moments before and after, by NumPy on what LiteRT computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Factors and shifts of channels, against float64 arithmetic on the layer's own sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Moments that are summed up: exact, the same in any order and in every exact runtime, and checked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pages in a browser: nothing is asked for, nothing is wrong, and all of it can be seen and read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

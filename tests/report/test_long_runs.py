@@ -1,7 +1,5 @@
 """Reports of long runs: the page stays small, and a step costs next to nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Node data for Model Explorer: the right numbers, under the ids that its own adapter gives operators."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

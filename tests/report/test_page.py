@@ -1,7 +1,5 @@
 """Pages as they are written: structure, names, tables, colours, and the JSON that they are drawn from."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from importlib.resources import files

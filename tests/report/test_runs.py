@@ -1,7 +1,5 @@
 """What a report says of a run: the trainer's own numbers, and those of the models that it exports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

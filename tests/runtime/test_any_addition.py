@@ -1,7 +1,5 @@
 """ADD of any shape and scales: TFLM's bits, with each kernel set."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

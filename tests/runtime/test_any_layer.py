@@ -1,7 +1,5 @@
 """Layers of any shape, stride, dilation, padding and scale: TFLM's bits, with each kernel set."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trainable biases are read at each invoke in every runtime, beside variable filters and constant ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

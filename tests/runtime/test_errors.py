@@ -1,7 +1,5 @@
 """Bad input: a clear error, and nothing changed."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Kernels take filters that may change between invokes in another way than constant ones, so both are compared.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

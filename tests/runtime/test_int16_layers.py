@@ -1,7 +1,5 @@
 """Layers with weights of 16 bits in the runtimes: what they compute, and whole runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Any number of samples and of threads: what a sample leads to does not depend on those beside it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weight ops run before the forward pass, start from the initial weights, and survive a reset."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A ZO model that does not perturb computes what the original computes, bit for bit, however it is cut."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations
 from typing import Any

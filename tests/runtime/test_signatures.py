@@ -1,7 +1,5 @@
 """The file alone: segments and original signatures through the runtimes' own signature runners."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SOFTMAX of any scale, beta and number of classes: TFLM's bits, and the shares that it stands for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

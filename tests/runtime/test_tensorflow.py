@@ -1,7 +1,5 @@
 """TensorFlow's own interpreter takes the delegate, too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training steps: the same losses and weights in every exact runtime, and as the equations say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

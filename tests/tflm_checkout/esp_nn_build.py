@@ -4,8 +4,6 @@ ESP_TFLITE_MICRO_DIR and ESP_NN_DIR are checkouts of espressif/esp-tflite-micro 
 itself is not needed: esp_idf/CMakeLists.txt stands in for it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

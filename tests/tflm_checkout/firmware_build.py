@@ -1,7 +1,5 @@
 """Builds a generated folder with CMake, as its README says, for an emulated core or this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

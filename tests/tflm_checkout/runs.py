@@ -1,7 +1,5 @@
 """A run of a generated folder on an emulated core, against the same run on this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cortex_m.emulator import CORES, run

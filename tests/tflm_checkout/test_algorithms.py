@@ -1,7 +1,5 @@
 """Every algorithm that has a name, trained on an emulated Cortex-M4: the desktop's log and weights."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """What may go wrong on a device: memory too small, bad labels, samples that are missing, resets,
 torn writes and damaged logs each give a status and leave the weights of the last whole step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

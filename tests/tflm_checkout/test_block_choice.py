@@ -1,7 +1,5 @@
 """The choice of the best block of layers on an emulated Cortex-M4: the desktop's; and what may go wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A program in C trains a generated folder's model, with the bits of one in C++."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -10,8 +10,6 @@ Each library that is there is tested: the same source as on the desktop is compi
 and a training run of the desktop is repeated, loss by loss and checksum by checksum.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

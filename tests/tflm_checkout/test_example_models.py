@@ -1,7 +1,5 @@
 """Models that come with TensorFlow Lite Micro, from a checkout: injected, run, and made into firmware."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@
 has built the library of each core that is to be tested (firmware_build.py has the commands).
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

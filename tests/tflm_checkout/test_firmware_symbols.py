@@ -3,8 +3,6 @@
 So there is no heap, no floating point, no exceptions, no RTTI, and nothing that runs before main.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import subprocess

@@ -4,8 +4,6 @@ TFLM_DIR is a checkout of tflite-micro in which its own Makefile has fetched its
 sources need none, and are compiled in tests/firmware/test_platforms.py.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from functools import cache

@@ -1,7 +1,5 @@
 """What training takes of a Cortex-M4's flash beyond inference stays within what a plan says."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """Four emulated Cortex-M4 train one model together: serial lines, bridges to an MQTT broker, a gateway."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading

@@ -2,8 +2,6 @@
 doubles and changes bytes, and the board loses its power.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

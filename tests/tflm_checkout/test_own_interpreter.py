@@ -1,7 +1,5 @@
 """examples/own_interpreter: a program's own resolver and interpreter train as the generated trainer does."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

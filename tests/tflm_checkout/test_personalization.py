@@ -3,8 +3,6 @@
 The run must be that of a reservoir and a layer-wise run written down here once more, in Python.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """MLPerf Tiny's VWW in the RAM of Poor Man's Training's devices, from one command, by the linker's map."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Weight perturbation trains all weights, node perturbation what it trains by defa
 take hundreds of millions of instructions for an inference of these models, so runs are short.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

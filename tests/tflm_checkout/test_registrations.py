@@ -1,7 +1,5 @@
 """Which code a program has: kernels for int8, CMSIS-NN's where TFLM's library has them, what it calls."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Residual networks on emulated cores, whose shortcuts cross segments: the desktop's log and weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

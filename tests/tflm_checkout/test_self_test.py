@@ -1,7 +1,5 @@
 """The self-test on emulated cores: right kernels pass it, a wrong one is named, and the run is as ever."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

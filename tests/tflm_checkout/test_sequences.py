@@ -2,8 +2,6 @@
 desktop's log and weights.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A network that adds its own input behind a cut, on emulated cores: the desktop's log and weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two models in one program: each folder's names are its own, so nothing of one is linked for the other."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -8,8 +8,6 @@ CMSIS-NN's kernels, so a workspace is to be without the module tflite-micro. Wit
 `ZEPHYR_TOOLCHAIN_VARIANT`, Debian's compiler is taken.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Flower's own strategies put differences together, unchanged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Federated averaging of what node perturbation has changed, against the average by hand; who has what."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

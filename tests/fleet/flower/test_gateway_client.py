@@ -1,7 +1,5 @@
 """A gateway among the clients of a fleet, in one process: the log of desktop clients with the same data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Flower's own SuperLink and SuperNode, `tflm-zo gateway`, a broker, bridges and devices, each a process."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

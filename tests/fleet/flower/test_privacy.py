@@ -1,7 +1,5 @@
 """Flower's own clipping, noise and accountant, on differences instead of weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

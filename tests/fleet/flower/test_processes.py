@@ -1,7 +1,5 @@
 """The example under Flower's own programs, each message in a process of its own: the run of one process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

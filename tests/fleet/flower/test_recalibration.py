@@ -1,7 +1,5 @@
 """A recalibration to the samples of several clients is that of all of them in one place."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

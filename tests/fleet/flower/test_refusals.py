@@ -1,7 +1,5 @@
 """What does not fit is refused by name, changes nothing, and keeps no one else from the step."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rounds of a fleet over Flower: the same run as without it, whoever comes late or loses what."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``python -m fuzz.files``, in ``tests``: a campaign, or a single case of one. `--help` has the options."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

@@ -1,7 +1,5 @@
 """Data files that are not what a model reads, and archives that are none."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from random import Random

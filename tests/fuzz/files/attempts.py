@@ -1,7 +1,5 @@
 """Calls of the public functions and commands, and what counts as their fault."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import linecache

@@ -3,8 +3,6 @@
 Where this process dies as well, the runtime does not survive the model, whatever the package makes of it.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The valid files that are damaged: small ones of every kind that the package reads."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A case: which file is damaged, and how, by its number."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 

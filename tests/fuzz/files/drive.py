@@ -1,7 +1,5 @@
 """What is done with a damaged file, and with those that go with it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import warnings

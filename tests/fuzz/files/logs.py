@@ -1,7 +1,5 @@
 """Damage to both logs (zo_log.h, zo_snapshot_log.h) behind checksums that are right again."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from random import Random

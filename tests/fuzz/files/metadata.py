@@ -1,7 +1,5 @@
 """Damage to the JSON that a ZO model says about itself; the file around it stays whole."""
 
-from __future__ import annotations
-
 import copy
 import json
 from random import Random

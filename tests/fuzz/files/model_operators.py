@@ -1,7 +1,5 @@
 """Damage to the operators of a model: operands, options, codes."""
 
-from __future__ import annotations
-
 import copy
 from random import Random
 from typing import Any

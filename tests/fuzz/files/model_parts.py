@@ -1,7 +1,5 @@
 """Parts of a model, and lists of its fields with something changed."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from random import Random

@@ -1,7 +1,5 @@
 """Damage to the tensors of a model: shapes, types, data, quantization."""
 
-from __future__ import annotations
-
 import copy
 from random import Random
 from typing import Any

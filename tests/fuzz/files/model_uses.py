@@ -1,7 +1,5 @@
 """What is done with a model: one of the ways in which the package uses one."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from random import Random

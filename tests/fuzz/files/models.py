@@ -1,7 +1,5 @@
 """Damage to a ``.tflite`` in terms of its schema: the file stays a flatbuffer, what it says does not hold."""
 
-from __future__ import annotations
-
 import copy
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Values that programs forget, and damage that knows no format."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

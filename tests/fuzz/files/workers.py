@@ -1,7 +1,5 @@
 """Processes that try cases one after the other: one that dies or hangs is known by its case and replaced."""
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os

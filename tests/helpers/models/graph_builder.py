@@ -4,8 +4,6 @@ Written apart from ``tflm_zo.converters`` on purpose: the models that test the e
 by it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Small int8 networks with random weights. Each function returns the bytes of a .tflite model, batch 1."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

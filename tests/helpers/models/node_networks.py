@@ -1,7 +1,5 @@
 """Networks whose layers can carry nodes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

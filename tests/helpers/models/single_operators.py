@@ -1,7 +1,5 @@
 """Models of one operator on int8 activations, for every builtin operator that TFLM registers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Each operator is its Jacobian, a dense matrix that the operator's forward defini
 inputs are the transposed matrix times errors of the outputs. Numbers are Python's integers and fractions.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Functions return new arrays; biases are int32 arrays of one dimension.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Directions made of several seeds (zo_chain.h)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The words of zo_command (zo_command.h): encoding, and whether a model accepts them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .stream import Dist

@@ -4,8 +4,6 @@ The specification leaves the rounding of coefficients to the core, so coefficien
 formulas within what rounding can do, and those of the core go into the next command.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

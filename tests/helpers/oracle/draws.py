@@ -1,7 +1,5 @@
 """Random cases for property tests, and the same distribution for the oracle and for the C core."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cross-entropy and its derivative bit by bit, in Python integers (zo_log2.h, zo_loss.h)."""
 
-from __future__ import annotations
-
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 
 import numpy as np

@@ -2,8 +2,6 @@
 Python's integers.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Losses in float64 (zo_loss.h). Logits are int8, labels may be -1."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Random layers with nodes for property tests, and the same layer for the C core."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -3,8 +3,6 @@
 A step that the core computes from numbers of 32 significant bits is an interval here: its two ends, rounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from math import floor, isqrt

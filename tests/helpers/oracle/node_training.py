@@ -3,8 +3,6 @@
 A runtime does the forward passes, nothing else.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Integers are exact; the running RMS, which the core holds in 32 significant bits, is a float64.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor

@@ -1,7 +1,5 @@
 """The random stream weight by weight, in Python integers: the text of zo_stream.h, line by line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import NormalDist
 

@@ -1,7 +1,5 @@
 """The random stream for whole tensors: oracle.scalar, vectorized over tiles."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

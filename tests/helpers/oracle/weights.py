@@ -3,8 +3,6 @@
 Functions return new arrays; weights are int8 arrays of one dimension.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 
