@@ -33,48 +33,34 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class ChannelStatistics:
-    """What a layer's output channels are like on data, [channels] each, in LSB of the output.
+    """What a layer's output channels are like on data, [channels] each, in LSB of the output."""
 
-    Attributes:
-        mean: mean over samples and positions, from the output's zero point.
-        deviation: standard deviation over samples and positions, 0 for a constant channel.
-        spread: standard deviation from sample to sample of a sample's own mean.
-        log_spread: standard deviation from sample to sample of what a sample adds to the logarithm of
-            ``deviation``: divided by the root of the number of samples, the standard error of that logarithm.
-    """
-
-    mean: _Floats
-    deviation: _Floats
-    spread: _Floats
+    mean: _Floats  # mean over samples and positions, from the output's zero point
+    deviation: _Floats  # standard deviation over samples and positions, 0 for a constant channel
+    spread: _Floats  # standard deviation from sample to sample of a sample's own mean
+    # standard deviation from sample to sample of what a sample adds to the logarithm of ``deviation``:
+    # divided by the root of the number of samples, the standard error of that logarithm
     log_spread: _Floats
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How the output of a model's first layer differs from place to place.
+    """How the output of a model's first layer differs from place to place."""
 
-    Attributes:
-        cells: mean of each cell and channel, [16, channels], in deviations of the channel, from its mean.
-        spread: standard deviation from sample to sample of the whole picture's mean, and of a cell's
-            difference from it, root mean square over cells and channels, in the same unit.
-    """
-
+    # mean of each cell and channel, [16, channels], in deviations of the channel, from its mean
     cells: _Floats
+    # standard deviation from sample to sample of the whole picture's mean, and of a cell's difference from
+    # it, root mean square over cells and channels, in the same unit
     spread: tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Statistics of the layers of a model that can be recalibrated, in execution order.
+    """Statistics of the layers of a model that can be recalibrated, in execution order."""
 
-    Attributes:
-        samples: number of samples that they are of, at least 2.
-        layers: statistics of each layer.
-        layout: layout of the first layer's output; None where that is no image of 4 x 4 pixels at least.
-    """
-
-    samples: int
-    layers: Sequence[ChannelStatistics]
+    samples: int  # number of samples that they are of, at least 2
+    layers: Sequence[ChannelStatistics]  # statistics of each layer
+    # layout of the first layer's output; None where that is no image of 4 x 4 pixels at least
     layout: Layout | None
 
 

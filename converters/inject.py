@@ -73,26 +73,16 @@ def _node_layers(model: Model, settings: InjectSettings) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class NodeChoice:
-    """A layer that could be trained.
+    """A layer that could be trained."""
 
-    Attributes:
-        layer: short name of the layer.
-        operator: kind of the operator, e.g. "CONV_2D".
-        weights: number of weights of its filter.
-        form: operators between the layer and its nodes, "plain", "max_pool" or "mean"; None if it can carry
-            no nodes.
-        count: nodes per sample; None if it can carry no nodes.
-        auto: True if ``nodes="auto"`` takes it.
-        reason: reason why it can carry none, or why "auto" leaves it out; "" if "auto" takes it.
-    """
-
-    layer: str
-    operator: str
-    weights: int
+    layer: str  # short name of the layer
+    operator: str  # kind of the operator, e.g. "CONV_2D".
+    weights: int  # number of weights of its filter
+    # operators between the layer and its nodes, "plain", "max_pool" or "mean"; None if it can carry no nodes
     form: str | None
-    count: int | None
-    auto: bool
-    reason: str
+    count: int | None  # nodes per sample; None if it can carry no nodes
+    auto: bool  # True if ``nodes="auto"`` takes it
+    reason: str  # reason why it can carry none, or why "auto" leaves it out; "" if "auto" takes it
 
 
 def node_choices(model: Model, loss_output: int | str | None = None) -> list[NodeChoice]:

@@ -56,19 +56,13 @@ _MOST_WEIGHTS: Final = 2**17
 
 @dataclasses.dataclass(eq=False)
 class BackwardProgram:
-    """The steps that lead errors from the logits back to layers.
+    """The steps that lead errors from the logits back to layers."""
 
-    Attributes:
-        fields: fields of errors; number 0 is that of the logits.
-        steps: steps in the order in which they are done, without the segments of what they look at.
-        looks_at: activation that each step looks at, a tensor of the uncut graph, or None.
-        of_layers: number of the field of each layer's outputs.
-    """
-
-    fields: list[ZoField]
+    fields: list[ZoField]  # fields of errors; number 0 is that of the logits
+    # steps in the order in which they are done, without the segments of what they look at
     steps: list[ZoBackwardStep]
-    looks_at: list[Tensor | None]
-    of_layers: list[int]
+    looks_at: list[Tensor | None]  # activation that each step looks at, a tensor of the uncut graph, or None
+    of_layers: list[int]  # number of the field of each layer's outputs
 
 
 def backward_program(

@@ -22,20 +22,14 @@ from .plan import Plan
 
 @dataclasses.dataclass(eq=False)
 class Rebatching:
-    """State of one change of the batch size.
+    """State of one change of the batch size."""
 
-    Attributes:
-        graph: subgraph that is changed.
-        old: batch size that the shapes have before.
-        new: batch size to set.
-        batched: tensors whose first axis is known to count samples.
-        old_shapes: shapes that changed tensors had before.
-    """
-
-    graph: Subgraph
-    old: int
-    new: int
+    graph: Subgraph  # subgraph that is changed
+    old: int  # batch size that the shapes have before
+    new: int  # batch size to set
+    # tensors whose first axis is known to count samples
     batched: set[Tensor] = dataclasses.field(default_factory=set)
+    # shapes that changed tensors had before
     old_shapes: dict[Tensor, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def refuse(self, op: Operator, reason: str) -> NoReturn:

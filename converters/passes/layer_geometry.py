@@ -43,19 +43,12 @@ _DILATED: Final = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D)
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A window along one axis.
+    """A window along one axis."""
 
-    Attributes:
-        size: number of values that it reads.
-        stride: number of values from one position of the window to the next.
-        dilation: distance of two values that the window reads one after the other.
-        same: True if the image is padded with zeros (``Padding.SAME``).
-    """
-
-    size: int
-    stride: int
-    dilation: int
-    same: bool
+    size: int  # number of values that it reads
+    stride: int  # number of values from one position of the window to the next
+    dilation: int  # distance of two values that the window reads one after the other
+    same: bool  # True if the image is padded with zeros (``Padding.SAME``)
 
     @classmethod
     def of(cls, op: Operator, side: str, size: int) -> Window:

@@ -18,38 +18,23 @@ Role = Literal["boundary", "skip", "input", "label", "command", "output", "loss"
 
 @dataclasses.dataclass(eq=False)
 class Trainable:
-    """A filter that becomes trainable, or a layer's bias.
+    """A filter that becomes trainable, or a layer's bias."""
 
-    Attributes:
-        tensor: the filter or bias, as the original graph has it.
-        operators: operators that read the filter, in execution order; several where layers share their
-            weights.
-        layer: short name of the layer, unique in the model.
-        stream: number of the filter in execution order, which chooses its random streams.
-        block: number of the block that the filter is in.
-        segment: number of the segment that the filter is in.
-        requantized: number of scales that reserving headroom changed.
-        variable: variable tensor that takes the filter's place, once there is one.
-        multiplier: constant factors of the update step, or None.
-        selected: True for each weight that is trained, bool [size]; None stands for all weights.
-        mask: constant tensor with the bits of `selected`, or None.
-        int16: True if the forward pass reads the weights with their fractions.
-        is_bias: True of a bias.
-    """
-
-    tensor: Tensor
+    tensor: Tensor  # the filter or bias, as the original graph has it
+    # operators that read the filter, in execution order; several where layers share their weights
     operators: list[Operator]
-    layer: str
-    stream: int = 0
-    block: int = 0
-    segment: int = 0
-    requantized: int = 0
-    variable: Tensor | None = None
-    multiplier: Tensor | None = None
+    layer: str  # short name of the layer, unique in the model
+    stream: int = 0  # number of the filter in execution order, which chooses its random streams
+    block: int = 0  # number of the block that the filter is in
+    segment: int = 0  # number of the segment that the filter is in
+    requantized: int = 0  # number of scales that reserving headroom changed
+    variable: Tensor | None = None  # variable tensor that takes the filter's place, once there is one
+    multiplier: Tensor | None = None  # constant factors of the update step, or None
+    # True for each weight that is trained, bool [size]; None stands for all weights
     selected: npt.NDArray[np.bool_] | None = None
-    mask: Tensor | None = None
-    int16: bool = False
-    is_bias: bool = False
+    mask: Tensor | None = None  # constant tensor with the bits of `selected`, or None
+    int16: bool = False  # True if the forward pass reads the weights with their fractions
+    is_bias: bool = False  # True of a bias
 
     @property
     def name(self) -> str:
@@ -74,42 +59,25 @@ class Trainable:
 
 @dataclasses.dataclass(eq=False)
 class NodeLayer:
-    """A layer that is trained by perturbing its nodes, see ops/core/nodes/zo_node_layer.h.
+    """A layer that is trained by perturbing its nodes, see ops/core/nodes/zo_node_layer.h."""
 
-    Attributes:
-        trainable: filter of the layer.
-        form: operators between the layer and its nodes: "plain", "max_pool" or "mean".
-        geometry: the fields of ``zo_node_layer`` but the form.
-        input: activation that the layer reads, a tensor of the uncut graph.
-        output: activation that the layer computes.
-        nodes: tensor that is perturbed, the output or what a pooling makes of it.
-        count: number of nodes of a sample.
-        is_head: True if the loss reads the nodes.
-        share_behind: multiply-accumulates behind the nodes, as a share of the whole network's.
-    """
-
-    trainable: Trainable
-    form: str
-    geometry: dict[str, int]
-    input: Tensor
-    output: Tensor
-    nodes: Tensor
-    count: int
-    is_head: bool
-    share_behind: float = 0.0
+    trainable: Trainable  # filter of the layer
+    form: str  # operators between the layer and its nodes: "plain", "max_pool" or "mean"
+    geometry: dict[str, int]  # the fields of ``zo_node_layer`` but the form
+    input: Tensor  # activation that the layer reads, a tensor of the uncut graph
+    output: Tensor  # activation that the layer computes
+    nodes: Tensor  # tensor that is perturbed, the output or what a pooling makes of it
+    count: int  # number of nodes of a sample
+    is_head: bool  # True if the loss reads the nodes
+    share_behind: float = 0.0  # multiply-accumulates behind the nodes, as a share of the whole network's
 
 
 @dataclasses.dataclass(eq=False)
 class Tail:
-    """The layers that are trained by their exact gradients, and the program that leads errors back to them.
+    """The layers that are trained by their exact gradients, and the program that leads errors back to them."""
 
-    Attributes:
-        layers: layers in execution order, in form "plain"; the last one is the head.
-        program: backward program.
-    """
-
-    layers: list[NodeLayer]
-    program: BackwardProgram
+    layers: list[NodeLayer]  # layers in execution order, in form "plain"; the last one is the head
+    program: BackwardProgram  # backward program
 
 
 @dataclasses.dataclass(eq=False)
@@ -126,22 +94,16 @@ class Port:
 
 @dataclasses.dataclass(eq=False)
 class Segment:
-    """A part of the graph that is run by itself.
+    """A part of the graph that is run by itself."""
 
-    Attributes:
-        subgraph: subgraph that holds the segment's operators and tensors.
-        inputs: inputs in the subgraph's order.
-        outputs: outputs in the subgraph's order.
-        initial: constant with the initial weights of the segment's trainable filters and biases, one after
-            the other; None where the segment has none.
-        fraction: variable with the fractions of the filters' weights, in the same order; None without the
-            16-bit update, and where the segment has no trainable filter.
-    """
-
-    subgraph: Subgraph
-    inputs: list[Port] = dataclasses.field(default_factory=list)
-    outputs: list[Port] = dataclasses.field(default_factory=list)
+    subgraph: Subgraph  # subgraph that holds the segment's operators and tensors
+    inputs: list[Port] = dataclasses.field(default_factory=list)  # inputs in the subgraph's order
+    outputs: list[Port] = dataclasses.field(default_factory=list)  # outputs in the subgraph's order
+    # constant with the initial weights of the segment's trainable filters and biases, one after the other;
+    # None where the segment has none
     initial: Tensor | None = None
+    # variable with the fractions of the filters' weights, in the same order; None without the 16-bit update,
+    # and where the segment has no trainable filter
     fraction: Tensor | None = None
 
     def port(self, role: Role) -> Tensor | None:
@@ -151,37 +113,28 @@ class Segment:
 
 @dataclasses.dataclass(eq=False)
 class Plan:
-    """The decisions of earlier passes, for later ones and for the metadata.
+    """The decisions of earlier passes, for later ones and for the metadata."""
 
-    Attributes:
-        without_softmax: logits whose SOFTMAX was left out.
-        inputs: names of the original inputs, made unique.
-        outputs: names of the original outputs, made unique.
-        trainable: filters and biases that become trainable, in execution order over the whole model; a bias
-            follows the filter of its layer.
-        unread: filters that could be trained but that the loss does not depend on, in execution order.
-        blocks: names of the blocks; ``Trainable.block`` is an index into this list.
-        loss: the loss, or None.
-        loss_input: int8 tensor that the loss reads, or None.
-        cuts: names of the tensors at which the model is cut.
-        nodes: layers that carry nodes, in execution order.
-        tail: exact tail of the model, or None.
-        boundaries: tensors of the uncut graph that lie between the segments, in order.
-        segments: segments of the model, at least one once the model has been cut.
-    """
-
-    without_softmax: set[Tensor] = dataclasses.field(default_factory=set)
-    inputs: list[str] = dataclasses.field(default_factory=list)
-    outputs: list[str] = dataclasses.field(default_factory=list)
+    without_softmax: set[Tensor] = dataclasses.field(default_factory=set)  # logits whose SOFTMAX was left out
+    inputs: list[str] = dataclasses.field(default_factory=list)  # names of the original inputs, made unique
+    outputs: list[str] = dataclasses.field(default_factory=list)  # names of the original outputs, made unique
+    # filters and biases that become trainable, in execution order over the whole model; a bias follows the
+    # filter of its layer
     trainable: list[Trainable] = dataclasses.field(default_factory=list)
+    # filters that could be trained but that the loss does not depend on, in execution order
     unread: list[Trainable] = dataclasses.field(default_factory=list)
+    # names of the blocks; ``Trainable.block`` is an index into this list
     blocks: list[str] = dataclasses.field(default_factory=list)
-    loss: ZoLoss | None = None
-    loss_input: Tensor | None = None
+    loss: ZoLoss | None = None  # the loss, or None
+    loss_input: Tensor | None = None  # int8 tensor that the loss reads, or None
+    # names of the tensors at which the model is cut
     cuts: list[str] = dataclasses.field(default_factory=list)
+    # layers that carry nodes, in execution order
     nodes: list[NodeLayer] = dataclasses.field(default_factory=list)
-    tail: Tail | None = None
+    tail: Tail | None = None  # exact tail of the model, or None
+    # tensors of the uncut graph that lie between the segments, in order
     boundaries: list[Tensor] = dataclasses.field(default_factory=list)
+    # segments of the model, at least one once the model has been cut
     segments: list[Segment] = dataclasses.field(default_factory=list)
 
     def cut_at(self, graph: Subgraph, tensors: Iterable[Tensor]) -> None:

@@ -32,19 +32,12 @@ _UNREADABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Gathered:
-    """The result of `gather`.
+    """The result of `gather`."""
 
-    Attributes:
-        inputs: array [samples, ...] of each input, in its shape.
-        names: name of each array in messages.
-        y: array `y` of a file or dictionary that has one, else None.
-        there: names of all arrays in the file or dictionary.
-    """
-
-    inputs: list[Array]
-    names: list[str]
-    y: Array | None = None
-    there: tuple[str, ...] = ()
+    inputs: list[Array]  # array [samples, ...] of each input, in its shape
+    names: list[str]  # name of each array in messages
+    y: Array | None = None  # array `y` of a file or dictionary that has one, else None
+    there: tuple[str, ...] = ()  # names of all arrays in the file or dictionary
 
 
 @contextlib.contextmanager

@@ -252,21 +252,13 @@ class StepAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the device.
+    """An answer of the device."""
 
-    Attributes:
-        version: version of the protocol.
-        operation: operation of the request.
-        number: sequence number of the request.
-        status: ``zo_status``.
-        data: data of the operation.
-    """
-
-    version: int
-    operation: int
-    number: int
-    status: int
-    data: bytes
+    version: int  # version of the protocol
+    operation: int  # operation of the request
+    number: int  # sequence number of the request
+    status: int  # ``zo_status``
+    data: bytes  # data of the operation
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Answer | None:

@@ -141,26 +141,18 @@ _LARGE: Final = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Shift:
-    """The shift of a layer's channels from old data to new, [channels] each.
+    """The shift of a layer's channels from old data to new, [channels] each."""
 
-    Attributes:
-        alive: True for channels that vary in both the old and the new data; the others are not corrected.
-        mean: target mean, relative to the output's zero point, LSB: the old mean plus the part of the shift
-            that may be chance.
-        deviation: target standard deviation, LSB, likewise.
-        mean_shift: root mean square over channels of the means' shift, in old deviations.
-        deviation_shift: root mean square over channels of the logarithm of new deviation / old deviation.
-        mean_share: share of the means' shift that is corrected, 0..1.
-        deviation_share: share of the deviations' shift that is corrected, 0..1.
-    """
-
+    # True for channels that vary in both the old and the new data; the others are not corrected
     alive: NDArray[np.bool_]
+    # target mean, relative to the output's zero point, LSB: the old mean plus the part of the shift that may
+    # be chance
     mean: _Floats
-    deviation: _Floats
-    mean_shift: float
-    deviation_shift: float
-    mean_share: float
-    deviation_share: float
+    deviation: _Floats  # target standard deviation, LSB, likewise
+    mean_shift: float  # root mean square over channels of the means' shift, in old deviations
+    deviation_shift: float  # root mean square over channels of the logarithm of new deviation / old deviation
+    mean_share: float  # share of the means' shift that is corrected, 0..1
+    deviation_share: float  # share of the deviations' shift that is corrected, 0..1
 
     def correction(
         self, now: Moments, zero_point: int, *, shared: bool, before: _Floats

@@ -24,86 +24,54 @@ class Fact:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean losses of a run's steps, in equal ranges of consecutive steps; one entry a range.
+    """Mean losses of a run's steps, in equal ranges of consecutive steps; one entry a range."""
 
-    Attributes:
-        steps: number of whole steps at the end of the range.
-        equivalents: forward equivalents of the run until then.
-        mean, least, most: mean, smallest and largest loss of the range's steps.
-    """
-
-    steps: tuple[int, ...]
-    equivalents: tuple[float, ...]
-    mean: tuple[float, ...]
-    least: tuple[float, ...]
-    most: tuple[float, ...]
+    steps: tuple[int, ...]  # number of whole steps at the end of the range
+    equivalents: tuple[float, ...]  # forward equivalents of the run until then
+    mean: tuple[float, ...]  # mean loss of the range's steps
+    least: tuple[float, ...]  # smallest loss of them
+    most: tuple[float, ...]  # largest loss of them
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measurement of the run's weights on data that are always the same.
+    """A measurement of the run's weights on data that are always the same."""
 
-    Attributes:
-        step: number of whole steps before it.
-        equivalents: forward equivalents of the run until then.
-        loss: mean loss, nats (cross-entropies) or the output's unit squared.
-        accuracy: share of right classes, 0..1; None where the loss is not of classes.
-        samples: number of labelled samples.
-        kept: True for the one whose weights the run has handed over.
-    """
-
-    step: int
-    equivalents: float
-    loss: float
-    accuracy: float | None
-    samples: int
-    kept: bool
+    step: int  # number of whole steps before it
+    equivalents: float  # forward equivalents of the run until then
+    loss: float  # mean loss, nats (cross-entropies) or the output's unit squared
+    accuracy: float | None  # share of right classes, 0..1; None where the loss is not of classes
+    samples: int  # number of labelled samples
+    kept: bool  # True for the one whose weights the run has handed over
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How far the weights of a layer moved.
+    """How far the weights of a layer moved."""
 
-    Attributes:
-        first: smallest move of the first bin, LSB.
-        width: moves of a bin, LSB; odd, so that weights that stay are in the middle of theirs.
-        counts: weights in each bin.
-    """
-
-    first: int
-    width: int
-    counts: tuple[int, ...]
+    first: int  # smallest move of the first bin, LSB
+    width: int  # moves of a bin, LSB; odd, so that weights that stay are in the middle of theirs
+    counts: tuple[int, ...]  # weights in each bin
 
 
 @dataclass(frozen=True)
 class TensorChange:
-    """What a run has changed in a trainable tensor of a layer.
+    """What a run has changed in a trainable tensor of a layer."""
 
-    Attributes:
-        layer: name of the layer, for people.
-        tensor: "weights" or "biases".
-        trained_by: "node perturbation", "exact gradient", "weight perturbation", or "" where the run left the
-            tensor as it was.
-        size: number of its values.
-        moved: number of values that are not what they were.
-        mean_move: mean of the moves' magnitudes, over all values, LSB.
-        largest_move: largest magnitude of a move, LSB.
-        bound: largest magnitude that a weight may have, LSB; None for biases, which have no such bound.
-        at_bound_before, at_bound: number of weights of that magnitude before and after.
-        histogram: how far the values moved; None where none did.
-    """
-
-    layer: str
-    tensor: str
+    layer: str  # name of the layer, for people
+    tensor: str  # "weights" or "biases"
+    # "node perturbation", "exact gradient", "weight perturbation", or "" where the run left the tensor as it
+    # was
     trained_by: str
-    size: int
-    moved: int
-    mean_move: float
-    largest_move: int
+    size: int  # number of its values
+    moved: int  # number of values that are not what they were
+    mean_move: float  # mean of the moves' magnitudes, over all values, LSB
+    largest_move: int  # largest magnitude of a move, LSB
+    # largest magnitude that a weight may have, LSB; None for biases, which have no such bound
     bound: int | None
-    at_bound_before: int
-    at_bound: int
-    histogram: Histogram | None
+    at_bound_before: int  # number of weights of that magnitude before the run
+    at_bound: int  # number of weights of that magnitude after the run
+    histogram: Histogram | None  # how far the values moved; None where none did
 
 
 @dataclass(frozen=True)
@@ -116,18 +84,12 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Classes:
-    """Results by class: one entry for each class that has samples, in columns, since there may be thousands.
+    """Results by class: one entry for each class that has samples, in columns, since there may be thousands."""
 
-    Attributes:
-        numbers: numbers of the classes.
-        samples: number of samples of each.
-        right_before, right: how many of them were right before and after.
-    """
-
-    numbers: tuple[int, ...]
-    samples: tuple[int, ...]
-    right_before: tuple[int, ...]
-    right: tuple[int, ...]
+    numbers: tuple[int, ...]  # numbers of the classes
+    samples: tuple[int, ...]  # number of samples of each
+    right_before: tuple[int, ...]  # number of right samples of each before the run
+    right: tuple[int, ...]  # number of right samples of each after the run
 
 
 @dataclass(frozen=True)
@@ -142,43 +104,27 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The model before and after the run, on data that the report was given.
+    """The model before and after the run, on data that the report was given."""
 
-    Attributes:
-        data: name of the data.
-        samples: number of labelled samples.
-        before, after: loss and accuracy with the weights before the first step and with those kept.
-        classes: results by class; None where the loss is not of classes.
-        confusion_before, confusion: number of samples by class [true][predicted]; empty where there are more
-            than 32 classes, or the loss is not of classes.
-        mistakes: the 30 most frequent mistakes after the run.
-    """
-
-    data: str
-    samples: int
-    before: Evaluated
-    after: Evaluated
-    classes: Classes | None
+    data: str  # name of the data
+    samples: int  # number of labelled samples
+    before: Evaluated  # loss and accuracy with the weights before the first step
+    after: Evaluated  # loss and accuracy with the kept weights
+    classes: Classes | None  # results by class; None where the loss is not of classes
+    # samples by class [true][predicted]; empty for more than 32 classes or another loss
     confusion_before: tuple[tuple[int, ...], ...]
-    confusion: tuple[tuple[int, ...], ...]
-    mistakes: tuple[Mistake, ...]
+    confusion: tuple[tuple[int, ...], ...]  # the same after the run
+    mistakes: tuple[Mistake, ...]  # the 30 most frequent mistakes after the run
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """Losses around the kept weights, along two directions of random signs.
+    """Losses around the kept weights, along two directions of random signs."""
 
-    Attributes:
-        seeds: seeds of the two directions.
-        offsets: distances along either direction, LSB of every weight.
-        losses: mean losses [second direction][first direction].
-        samples: number of samples that each loss is the mean of.
-    """
-
-    seeds: tuple[int, int]
-    offsets: tuple[int, ...]
-    losses: tuple[tuple[float, ...], ...]
-    samples: int
+    seeds: tuple[int, int]  # seeds of the two directions
+    offsets: tuple[int, ...]  # distances along either direction, LSB of every weight
+    losses: tuple[tuple[float, ...], ...]  # mean losses [second direction][first direction]
+    samples: int  # number of samples that each loss is the mean of
 
 
 @dataclass(frozen=True)
@@ -192,82 +138,47 @@ class MemoryPart:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory that a device takes for the run, as `tflm-zo firmware` says it.
+    """The memory that a device takes for the run, as `tflm-zo firmware` says it."""
 
-    Attributes:
-        parts: parts of the RAM.
-        ram_bytes: bytes of RAM in all.
-        arena_is_measured: False where the arena is an upper bound.
-        flash_bytes: bytes of flash that training takes beyond inference, without the model, at most.
-        batch: samples of an invoke.
-        minibatch: samples of a step.
-    """
-
-    parts: tuple[MemoryPart, ...]
-    ram_bytes: int
-    arena_is_measured: bool
-    flash_bytes: int
-    batch: int
-    minibatch: int
+    parts: tuple[MemoryPart, ...]  # parts of the RAM
+    ram_bytes: int  # bytes of RAM in all
+    arena_is_measured: bool  # False where the arena is an upper bound
+    flash_bytes: int  # bytes of flash that training takes beyond inference, without the model, at most
+    batch: int  # samples of an invoke
+    minibatch: int  # samples of a step
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """How the run's model is made anew.
+    """How the run's model is made anew."""
 
-    Attributes:
-        command: command line that makes it.
-        sha256: SHA-256 of the file that it writes, hexadecimal.
-    """
-
-    command: str
-    sha256: str
+    command: str  # command line that makes it
+    sha256: str  # SHA-256 of the file that it writes, hexadecimal
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run.
+    """A run."""
 
-    Attributes:
-        name: name of the run, that of its log without the ending.
-        log, model: paths of the log and of the ZO model, as they were given or found.
-        fingerprint: fingerprint of the ZO model, which the log names, hexadecimal.
-        kind: "seed log" or "snapshot log".
-        steps: number of whole steps in the log.
-        planned_steps: number of steps of the whole run.
-        kept_step: number of steps after which the weights are those of this report.
-        equivalents: forward equivalents of the steps in the log.
-        notes: sentences about what the log lacks.
-        facts: what was run.
-        curve: losses of the steps.
-        loss_unit: unit of the losses.
-        measurements: measurements of the run, in order.
-        layers: what changed in each trainable tensor.
-        evaluation: the model before and after on data; None without data.
-        landscape: losses around the kept weights; None where they were not asked for.
-        memory: what a device takes for the run; None where the model has what no device trains.
-        replay: how the model is made anew.
-    """
-
-    name: str
-    log: str
-    model: str
-    fingerprint: str
-    kind: str
-    steps: int
-    planned_steps: int
-    kept_step: int
-    equivalents: float
-    notes: tuple[str, ...]
-    facts: tuple[Fact, ...]
-    curve: Curve
-    loss_unit: str
-    measurements: tuple[Measured, ...]
-    layers: tuple[TensorChange, ...]
-    evaluation: Evaluation | None
-    landscape: Landscape | None
-    memory: Memory | None
-    replay: Replayed
+    name: str  # name of the run, that of its log without the ending
+    log: str  # path of the log, as it was given or found
+    model: str  # path of the ZO model, as it was given or found
+    fingerprint: str  # fingerprint of the ZO model, which the log names, hexadecimal
+    kind: str  # "seed log" or "snapshot log"
+    steps: int  # number of whole steps in the log
+    planned_steps: int  # number of steps of the whole run
+    kept_step: int  # number of steps after which the weights are those of this report
+    equivalents: float  # forward equivalents of the steps in the log
+    notes: tuple[str, ...]  # sentences about what the log lacks
+    facts: tuple[Fact, ...]  # what was run
+    curve: Curve  # losses of the steps
+    loss_unit: str  # unit of the losses
+    measurements: tuple[Measured, ...]  # measurements of the run, in order
+    layers: tuple[TensorChange, ...]  # what changed in each trainable tensor
+    evaluation: Evaluation | None  # the model before and after on data; None without data
+    landscape: Landscape | None  # losses around the kept weights; None where they were not asked for
+    memory: Memory | None  # what a device takes for the run; None where the model has what no device trains
+    replay: Replayed  # how the model is made anew
 
 
 @dataclass(frozen=True)
@@ -294,46 +205,27 @@ class ModelPort:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of a model.
+    """An operator of a model."""
 
-    Attributes:
-        segment: number of the subgraph that it is in.
-        name: name of the operator.
-        output: name of its output, for people.
-        shape: shape of its output.
-        weights: number of its weights.
-        trainable: True if these are variable.
-        macs: multiply-accumulates of one invoke.
-    """
-
-    segment: int
-    name: str
-    output: str
-    shape: tuple[int, ...]
-    weights: int
-    trainable: bool
-    macs: int
+    segment: int  # number of the subgraph that it is in
+    name: str  # name of the operator
+    output: str  # name of its output, for people
+    shape: tuple[int, ...]  # shape of its output
+    weights: int  # number of its weights
+    trainable: bool  # True if these are variable
+    macs: int  # multiply-accumulates of one invoke
 
 
 @dataclass(frozen=True)
 class TrainableLayer:
-    """A trainable tensor of a ZO model, or a layer that it does not train.
+    """A trainable tensor of a ZO model, or a layer that it does not train."""
 
-    Attributes:
-        layer: name of the layer, for people.
-        operator: name of its operator.
-        values: number of its weights or biases.
-        tensor: "weights" or "biases".
-        trained_by: as in `TensorChange`; "" where it is not trained.
-        reason: why it is not trained; "" where it is.
-    """
-
-    layer: str
-    operator: str
-    values: int
-    tensor: str
-    trained_by: str
-    reason: str
+    layer: str  # name of the layer, for people
+    operator: str  # name of its operator
+    values: int  # number of its weights or biases
+    tensor: str  # "weights" or "biases"
+    trained_by: str  # as in `TensorChange`; "" where it is not trained
+    reason: str  # why it is not trained; "" where it is
 
 
 @dataclass(frozen=True)

@@ -244,23 +244,15 @@ _SHAPES: Final = (
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a run.
+    """A line of a run."""
 
-    Attributes:
-        name: name of the run.
-        number: number of the run, 0..7, which says its colour, dash and marker.
-        points: (x, y) of its points.
-        band: (x, least, most) of an area around the line; empty: none.
-        marked: True to mark each point.
-        ring: number of the point that a ring marks, or None.
-    """
-
-    name: str
-    number: int
-    points: Sequence[tuple[float, float]]
+    name: str  # name of the run
+    number: int  # number of the run, 0..7, which says its colour, dash and marker
+    points: Sequence[tuple[float, float]]  # (x, y) of its points
+    # (x, least, most) of an area around the line; empty: none
     band: Sequence[tuple[float, float, float]] = ()
-    marked: bool = False
-    ring: int | None = None
+    marked: bool = False  # True to mark each point
+    ring: int | None = None  # number of the point that a ring marks, or None
 
 
 def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool = False) -> list[Element]:

@@ -18,23 +18,14 @@ Cell = str | int
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture with what is said of it, and its numbers as a table.
+    """A picture with what is said of it, and its numbers as a table."""
 
-    Attributes:
-        name: name of the picture, unique in its page, a word.
-        title: title, one line.
-        description: what it shows, in a sentence or two, for those who do not see it.
-        svg: the picture.
-        columns: headings of the table.
-        rows: rows of the table, whose first cells name them.
-    """
-
-    name: str
-    title: str
-    description: str
-    svg: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    name: str  # name of the picture, unique in its page, a word
+    title: str  # title, one line
+    description: str  # what it shows, in a sentence or two, for those who do not see it
+    svg: str  # the picture
+    columns: tuple[str, ...]  # headings of the table
+    rows: tuple[tuple[Cell, ...], ...]  # rows of the table, whose first cells name them
 
 
 def element(tag: str, *children: Element, **attributes: str | float) -> Element:
@@ -105,21 +96,14 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 34, 46
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values, from `low` to `high`, with ticks.
+    """A range of values, from `low` to `high`, with ticks."""
 
-    Attributes:
-        label: what the values are, with their unit.
-        ticks: values of the ticks.
-        is_log: True if equal lengths are equal ratios; values below `low` are then drawn there.
-        is_share: True if they are shares, which are written in percent.
-    """
-
-    label: str
+    label: str  # what the values are, with their unit
     low: float
     high: float
-    ticks: tuple[float, ...]
-    is_share: bool = False
-    is_log: bool = False
+    ticks: tuple[float, ...]  # values of the ticks
+    is_share: bool = False  # True if they are shares, which are written in percent
+    is_log: bool = False  # True if equal lengths are equal ratios; values below `low` are then drawn there
 
     @classmethod
     def of(cls, label: str, low: float, high: float, *, is_share: bool = False) -> Axis:
