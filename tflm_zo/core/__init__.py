@@ -1,7 +1,7 @@
-"""The C core (``ops/core``), from Python: every function that is called through ctypes.
+"""Bindings to the C core (``ops/core``) by ctypes.
 
-Nothing is computed here but constants that a device gets prepared: arrays go to the functions that the
-runtimes' custom ops and the firmware call.
+Python computes only constants that a device receives precomputed. All other arithmetic is in the C functions,
+which the runtimes' custom ops and the firmware share.
 """
 
 from __future__ import annotations

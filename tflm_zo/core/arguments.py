@@ -1,7 +1,7 @@
-"""Checks of what the C core's functions are called with.
+"""Checks of arguments for the C core's functions.
 
-Arrays are never converted, since they are changed in place: a wrong type, layout or size is a `TypeError` or
-a `ValueError` that says what was expected.
+Arrays are never converted, because they are changed in place. A wrong type, layout or size raises `TypeError`
+or `ValueError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Queries: TypeAlias = Sequence[tuple[int, int]] | NDArray[Any]
 
 
 def address(name: str, array: object, dtype: type[np.generic], *, writable: bool = False) -> int:
-    """Checks an array and returns the address of its data; the caller keeps the array alive."""
+    """Checks an array and returns the address of its data. The caller must keep the array alive."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{name}: expected a NumPy array of {dtype.__name__}, got {type(array).__name__}")
     if array.dtype != dtype:
@@ -38,7 +38,7 @@ def address(name: str, array: object, dtype: type[np.generic], *, writable: bool
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
-    """The value of an integer, also one of NumPy's, of which a range is expected."""
+    """Returns an integer of Python or NumPy as an `int`, after a check of its range."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     if not low <= value <= high:
@@ -47,17 +47,17 @@ def integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def unsigned(name: str, value: object) -> int:
-    """The value of an integer that fits uint32."""
+    """Returns an integer after a check that it fits uint32."""
     return integer(name, value, 0, 2**32 - 1)
 
 
 def signed(name: str, value: object) -> int:
-    """The value of an integer that fits int32."""
+    """Returns an integer after a check that it fits int32."""
     return integer(name, value, -(2**31), 2**31 - 1)
 
 
 def pairs(name: str, pairs: Queries, second: str) -> NDArray[np.void]:
-    """Pairs (seed, second) as a contiguous array of `QUERY_DTYPE`."""
+    """Returns pairs (seed, second) as a contiguous array of `QUERY_DTYPE`."""
     if isinstance(pairs, np.ndarray) and pairs.dtype == QUERY_DTYPE:
         return np.ascontiguousarray(pairs).reshape(-1)
     try:
@@ -80,7 +80,7 @@ def pairs(name: str, pairs: Queries, second: str) -> NDArray[np.void]:
 
 
 def step_pairs(steps: Sequence[Queries] | NDArray[Any]) -> tuple[NDArray[np.void], int, int]:
-    """Recorded steps as a flat array of `QUERY_DTYPE`, queries per step, number of steps."""
+    """Returns recorded steps as a flat array of `QUERY_DTYPE`, queries per step, and number of steps."""
     if isinstance(steps, np.ndarray) and steps.dtype == QUERY_DTYPE:
         if steps.ndim != 2:
             raise ValueError(f"steps: expected an array [steps, queries], got shape {steps.shape}")

@@ -23,12 +23,12 @@ class BackwardStep:
         kind: name of the kind, see `ZoBackwardStep`.
         source, target: numbers of fields.
         numbers: fields of the step ("mask", "slice", "place"), its ``zo_pool`` or its ``zo_error_product``.
-        layer: layer that the step leads errors through, or None.
+        layer: layer through which errors pass back, or None.
         mantissas: factors of the kind, or scales of a layer's weights, int16 in units of
             2^(exponent - 15), or None.
         exponent: their exponent.
-        tensor: "layer": number of the trainable tensor that has the weights, else None.
-        segment: number of the segment that the activation enters that the step looks at, or None.
+        tensor: number of the trainable tensor with the weights of kind "layer", else None.
+        segment: number of the segment whose input activation the step reads, or None.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class BackwardStep:
 
     @property
     def number(self) -> int:
-        """The kind as the core numbers it."""
+        """Number of the kind in the core."""
         return int(getattr(constants, f"ZO_BACKWARD_{self.kind.upper()}"))
 
     @property
@@ -60,7 +60,7 @@ class BackwardStep:
 
     @property
     def own_numbers(self) -> dict[str, int]:
-        """The fields of ``zo_backward_step`` that are plain numbers, by name, in order."""
+        """The numeric fields of ``zo_backward_step``, by name, in order."""
         own = {} if self.pool is not None or self.product is not None else self.numbers
         names = ("low", "high", "blocks", "pitch", "offset", "length")
         return {
@@ -78,12 +78,12 @@ class BackwardStep:
 
 @dataclass(frozen=True)
 class ErrorField:
-    """Errors of a tensor, or of several that have the same, ``zo_error_field``.
+    """Errors of one tensor, or of several tensors with equal errors, ``zo_error_field``.
 
     Attributes:
         count: number of errors of a sample.
-        at: place in the memory that fields share while a sample is led back, in errors; None: the field is
-            kept for each sample of the minibatch.
+        at: offset in the memory that fields share during the backward pass of a sample, in errors; None: the
+            field is kept for each sample of the minibatch.
     """
 
     count: int
@@ -95,9 +95,9 @@ class BackwardProgram:
     """A program of a run.
 
     Attributes:
-        steps: steps in the order in which they are done.
+        steps: steps in the order of execution.
         fields: fields of errors; number 0 is that of the logits.
-        of_tasks: number of the field of each task of the tail, by the task's number.
+        of_tasks: number of the field of each task of the tail, by number of the task.
     """
 
     steps: tuple[BackwardStep, ...]
@@ -106,7 +106,7 @@ class BackwardProgram:
 
     @property
     def shared_errors(self) -> int:
-        """Errors that the memory holds which fields share while a sample is led back."""
+        """Size of the memory that fields share during the backward pass of a sample, in errors."""
         return max((f.at + f.count for f in self.fields if f.at is not None), default=0)
 
     @property
@@ -116,13 +116,13 @@ class BackwardProgram:
         return int(library().zo_backward_scratch_values(steps, len(self.steps)))
 
     def bytes_kept(self, samples: int) -> int:
-        """Returns the bytes of the fields of a minibatch, with their exponents."""
+        """Returns the size of the kept fields of a minibatch, with their exponents, bytes."""
         kept = sum(samples * (2 * f.count + 1) for f in self.fields if f.at is None)
         return kept + 2 * self.shared_errors + sum(f.at is not None for f in self.fields)
 
 
 def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
-    """Returns ``zo_backward_step`` [steps], and the structs that they point to."""
+    """Returns ``zo_backward_step`` [steps], and the structs to which they point."""
     result, kept = (structs.zo_backward_step * max(1, len(steps)))(), list[Any]()
 
     def kept_at(struct: Any) -> int:
@@ -149,7 +149,7 @@ class Backward:
 
     Attributes:
         struct: ``zo_backward``.
-        fields: errors and exponents of each field, int16 and int8, those that are kept [samples, ...].
+        fields: errors and exponents of each field, int16 and int8; kept fields [samples, ...].
         buffer_bytes: bytes of all its memory.
 
     Raises:
@@ -192,15 +192,14 @@ class Backward:
     def sources(
         self, samples: int, given: Sequence[NDArray[np.int8] | None]
     ) -> ctypes.Array[ctypes.c_void_p]:
-        """Returns the addresses of what the steps read.
+        """Returns the addresses of the arrays that the steps read.
 
         Args:
             samples: samples of the activations.
-            given: for each step, the weights that it reads, the activation that it looks at, [samples, ...],
-                or None.
+            given: for each step, the weights or the activation [samples, ...] that it reads, or None.
 
         Raises:
-            ValueError: an array has another size than its step reads.
+            ValueError: an array does not have the size that its step reads.
         """
         found = (ctypes.c_void_p * max(1, len(given)))()
         for i, (step, array) in enumerate(zip(self.program.steps, given, strict=True)):

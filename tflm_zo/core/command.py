@@ -17,14 +17,14 @@ ALL_BLOCKS: Final[int] = constants.ZO_ALL_BLOCKS
 
 
 def make_terms(table: NDArray[np.void], momentum: int) -> Struct:
-    """A perturbation; the caller keeps the table alive."""
+    """Creates the terms of a perturbation. The caller must keep the table alive."""
     rho = integer("momentum", momentum, 0, 2**16 - 1)
     terms: Struct = structs.zo_perturb_terms(table.ctypes.data, len(table), rho)
     return terms
 
 
 def restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> NDArray[np.void]:
-    """The terms that precede a step: `restore`, or `restore_k` times the last query's direction."""
+    """Returns the terms before a step: `restore`, or `restore_k` times the direction of the last query."""
     if not signed("restore_k", restore_k) or len(queries) == 0:
         return pairs("restore", restore, "k")
     if len(restore):
@@ -39,18 +39,18 @@ def _block(block: int | None) -> int:
 
 
 class Command:
-    """Writes the ``zo_command`` tensor: what the weight ops do in one invoke.
+    """Writes the ``zo_command`` tensor: the instructions of the weight ops for one invoke.
 
-    Instructions must come in the order restore, replay, update, perturb, in which the graph executes them; a
-    `block` of None selects every block. What does not fit is a `NativeError` and leaves the command as it
-    was. Methods return the command:
+    Add instructions in the order in which the graph executes them: restore, replay, update, perturb. A
+    `block` of None selects every block. An instruction that does not fit raises `NativeError` and leaves the
+    command unchanged. Methods return the command:
 
         Command(45).update(queries, distribution, restore_k=1).perturb([(seed, 1)], distribution).words
 
     Args:
         capacity: number of words of the tensor.
-        loss: the loss op computes losses in this invoke.
-        checksum: ``zo_status`` carries the weight checksum after this invoke.
+        loss: True to compute losses in this invoke.
+        checksum: True to return the checksum of the weights in ``zo_status``.
     """
 
     def __init__(self, capacity: int, *, loss: bool = True, checksum: bool = False) -> None:
@@ -70,7 +70,7 @@ class Command:
         return int(self._writer.length)
 
     def restore(self, block: int | None = None) -> Command:
-        """The weights become the initial ones."""
+        """Restores the initial weights."""
         call("zo_command_restore", self._writer, _block(block))
         return self
 
@@ -103,7 +103,7 @@ class Command:
         restore: Queries = (),
         momentum: int = 0,
     ) -> Command:
-        """One step, see ``zo_update_s8``."""
+        """Applies one step, see ``zo_update_s8``."""
         table = pairs("queries", queries, "coefficient")
         before = restoration(table, restore_k, restore)
         terms = make_terms(before, momentum)
@@ -140,7 +140,7 @@ class Command:
 
 
 def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, blocks: int) -> None:
-    """Checks a whole command against what a model allows.
+    """Checks a command against the limits of a model.
 
     Args:
         words: words of the command, int32 [capacity].
@@ -149,7 +149,7 @@ def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, 
         blocks: number of blocks of the model.
 
     Raises:
-        NativeError: a weight op would refuse the command; the status is the one that it would report.
+        NativeError: a weight op would refuse the command with this status.
     """
     limits = structs.zo_limits(
         unsigned("headroom", headroom), unsigned("max_queries", max_queries), unsigned("blocks", blocks)
@@ -159,21 +159,21 @@ def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, 
 
 
 def without_checksum(words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Returns the words of a command that moves the weights alike and adds up no checksum of them."""
+    """Returns the words of the same command without a checksum."""
     quiet: NDArray[np.int32] = words.copy()
     quiet[0] &= ~constants.ZO_FLAG_CHECKSUM
     return quiet
 
 
 def without_losses(words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Returns the words of a command that moves the weights alike and asks for no losses."""
+    """Returns the words of the same command without losses."""
     quiet: NDArray[np.int32] = words.copy()
     quiet[0] &= ~constants.ZO_FLAG_LOSS
     return quiet
 
 
 def without_instructions(words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Returns the words of a command that asks for the same results and moves no weight."""
+    """Returns the words of the same command without instructions, which changes no weight."""
     idle = np.zeros_like(words)
     idle[0] = words[0]
     return idle

@@ -22,10 +22,10 @@ MAX_CHAIN: Final[int] = constants.ZO_MAX_CHAIN
 
 
 class Request(NamedTuple):
-    """An invoke to make.
+    """A request for an invoke.
 
     Attributes:
-        words: int32 [capacity], for ``zo_command``; reused by the next request.
+        words: words of ``zo_command``, int32 [capacity]; the next request reuses the memory.
         step: number of the step.
         first_sample: position of the first sample, see `Control.samples`.
         start_segment: first segment to run.
@@ -46,7 +46,7 @@ class StepReport(NamedTuple):
 
 
 def command_words(settings: CSettings) -> int:
-    """Returns the most words that a command of a run takes."""
+    """Returns the largest number of words in a command of a run."""
     return int(library().zo_control_words(settings))
 
 
@@ -68,7 +68,7 @@ def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
 
 
 def distribution_at(settings: CSettings, step: int) -> Distribution:
-    """Returns the distribution by which a step of a run perturbs the weights."""
+    """Returns the distribution of the perturbation in a step of a run."""
     return Distribution.of(library().zo_control_distribution(settings, step))
 
 
@@ -82,7 +82,7 @@ def write_items(
         settings: settings of the run.
         step: number of the step.
         coefficients: int32 [queries], as recorded.
-        items: `QUERY_DTYPE` [MAX_QUERIES], whose first elements are written.
+        items: output, `QUERY_DTYPE` [MAX_QUERIES].
 
     Returns:
         The number of pairs.
@@ -135,21 +135,21 @@ class Control:
 
     @property
     def step(self) -> int:
-        """Steps finished."""
+        """Number of finished steps."""
         return int(self._control.step)
 
     @property
     def coefficients(self) -> list[int]:
-        """Coefficients of the step that was finished last."""
+        """Coefficients of the last finished step."""
         queries = self._control.queries
         return [queries[q].coefficient for q in range(self.settings.queries)]
 
     def resume(self, step: int, mean_square: int) -> None:
-        """Goes on after so many whole steps."""
+        """Resumes after a number of complete steps."""
         call("zo_control_resume", self._control, step, mean_square)
 
     def next(self) -> Request | None:
-        """The next invoke, or None where the run is over."""
+        """Returns the next request, or None after the last step."""
         request = self._request
         call("zo_control_next", self._control, self._words_at, self._words.size, request)
         if request.action == constants.ZO_ACTION_DONE:
@@ -157,10 +157,10 @@ class Control:
         return Request(self._words, request.step, request.first_sample, request.start_segment)
 
     def report(self, losses: NDArray[np.int32]) -> StepReport | None:
-        """Takes the losses of an invoke, and returns the step's report, or None before the step's end.
+        """Reports the losses of an invoke. Returns the step's report after its last invoke, else None.
 
         Args:
-            losses: int32 [batch], or of several parts of the minibatch, [parts * batch].
+            losses: int32 [batch], or [parts * batch] for several parts of the minibatch.
         """
         report = self._report
         data = address("losses", losses, np.int32)
@@ -175,7 +175,7 @@ class Control:
 
     @property
     def mean_loss(self) -> int:
-        """Mean loss of the step that was finished last, unit 2^-16."""
+        """Mean loss of the last finished step, unit 2^-16."""
         return int(self._report.mean_loss)
 
     def settle(self) -> NDArray[np.int32] | None:
@@ -185,63 +185,62 @@ class Control:
         return self._words if pending.value else None
 
     def abandon(self, *, executed: bool) -> NDArray[np.int32]:
-        """Gives up the step in progress, which begins anew with the next request.
+        """Aborts the step in progress. It starts again with the next request.
 
         Args:
-            executed: True if the last request's command was executed and its losses were not reported.
+            executed: True if the last request's command was executed without a report of its losses.
 
         Returns:
-            The command that makes the weights those of the last whole step.
+            The command that restores the weights of the last complete step.
         """
         call("zo_control_abandon", self._control, int(executed), self._words_at, self._words.size)
         return self._words
 
     @property
     def differences(self) -> NDArray[np.int64]:
-        """Differences of the sums of losses over the minibatch, int64 [queries], unit 2^-16, of the queries
-        of the step that was finished or withdrawn last.
+        """Differences of the minibatch's losses for each query of the last finished or withdrawn step, int64
+        [queries], unit 2^-16.
         """
         return np.array(self._control.difference[: self._settings.queries], np.int64)
 
     def withdraw(self, mean_square: int) -> NDArray[np.int32]:
-        """Takes back the step that has just been finished, which is put together elsewhere: `differences` and
-        `mean_loss` stay, the state is that before the step.
+        """Reverts the step that has just been finished, because a fleet computes it from several answers.
+        `differences` and `mean_loss` remain.
 
         Args:
             mean_square: the running mean of d^2 before the step, unit 2^-32.
 
         Returns:
-            The command that makes the weights those before the step.
+            The command that restores the weights before the step.
         """
         call("zo_control_withdraw", self._control, mean_square, self._words_at, self._words.size)
         return self._words
 
     def decide(self, d: NDArray[np.int64], mean_loss: int) -> StepReport:
-        """Puts the next step together of differences that others have measured.
+        """Computes the next step from differences of other devices.
 
         Args:
-            d: int64 [queries], mean difference of each query over all samples, unit 2^-16, at most 2^30
-                either way.
+            d: mean difference of each query over all samples, int64 [queries], unit 2^-16, -2^30..2^30.
             mean_loss: mean loss of the step, unit 2^-16.
 
         Returns:
             The step's report; its record is `coefficients`.
 
         Raises:
-            NativeError: a d is out of range, or the run is over.
+            NativeError: a difference is out of range, or the run has ended.
         """
         report = self._report
         call("zo_control_decide", self._control, address("d", d, np.int64), mean_loss, report)
         return StepReport(report.step, report.mean_loss / 65536, report.rate / 65536)
 
     def samples(self, first: int, count: int) -> NDArray[np.uint32]:
-        """Numbers of the training samples of an invoke, uint32 [count]."""
+        """Returns the numbers of the training samples of an invoke, uint32 [count]."""
         numbers = np.empty(count, np.uint32)
         library().zo_samples_at(self._settings, first, numbers.size, numbers.ctypes.data)
         return numbers
 
     def rate(self, step: int) -> float:
-        """Rate of a step."""
+        """Returns the learning rate of a step."""
         return int(library().zo_control_rate(self._settings, step, None)) / 65536
 
 
@@ -260,20 +259,20 @@ class BlockControl:
         call("zo_block_choice_init", self._choice, blocks)
 
     def next(self) -> int | None:
-        """The block to probe next; None: all are done, and `best` counts."""
+        """Returns the block to probe next; None after the last one, when `best` is final."""
         call("zo_block_choice_next", self._choice, self._request)
         probes = self._request.action == constants.ZO_BLOCK_PROBE
         return int(self._request.block) if probes else None
 
     def report(self, score: int) -> None:
-        """Takes the score of the probe in progress, -2^63..2^63-1, larger is better.
+        """Reports the score of the present probe, -2^63..2^63-1; larger is better.
 
         Raises:
-            NativeError: every block has its loss already.
+            NativeError: every block has its score already.
         """
         call("zo_block_choice_report", self._choice, score)
 
     @property
     def best(self) -> int:
-        """The best block of the probes done."""
+        """The best block so far."""
         return int(self._choice.best)

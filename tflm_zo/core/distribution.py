@@ -17,7 +17,7 @@ class Distribution:
     """Distribution of a perturbation: a `Rademacher`, `SparseUniform`, `Gaussian` or `Coordinate`.
 
     Attributes:
-        kind: number of the family of the direction z, in files and in ``zo_distribution``.
+        kind: number of the family, in files and in ``zo_distribution``.
         mu: size of the perturbation in files; the unit depends on the family.
         p_zero: sparse uniform only: zero probability in 1/256.
 
@@ -48,7 +48,7 @@ class Distribution:
 
     @property
     def z_max(self) -> int:
-        """Largest |z| of one weight: what a coefficient of an update is multiplied with."""
+        """Largest |z| of one weight."""
         return int(library().zo_distribution_z_max(self.struct))
 
     @property
@@ -64,10 +64,10 @@ class Distribution:
 
     @staticmethod
     def of(struct: Any) -> Distribution:
-        """The distribution that a ``zo_distribution`` says.
+        """Returns the distribution of a ``zo_distribution``.
 
         Raises:
-            ValueError: no distribution is of that kind, or a parameter is out of range.
+            ValueError: the kind is not known, or a parameter is out of range.
         """
         for family in Rademacher, SparseUniform, Gaussian, Coordinate:
             if family.kind == struct.kind:
@@ -95,7 +95,7 @@ class SparseUniform(Distribution):
 
     Args:
         radius: largest perturbation, 1..127 LSB.
-        zeros: the probability, 0 to 1, kept in units of 1/256, 255/256 at most.
+        zeros: the probability, 0..255/256, rounded to 1/256.
     """
 
     kind = constants.ZO_SPARSE_UNIFORM
@@ -114,7 +114,7 @@ class Gaussian(Distribution):
     """Every weight moves by a quantized normal.
 
     Args:
-        std: standard deviation, 0.0045 to 580 LSB, kept in units of 127 / 3.5 / 4096 LSB.
+        std: standard deviation, 0.0045..580 LSB, rounded to 127 / 3.5 / 4096 LSB.
     """
 
     kind = constants.ZO_GAUSSIAN
@@ -132,7 +132,7 @@ class Gaussian(Distribution):
 
     @property
     def std(self) -> float:
-        """Standard deviation, LSB: the shortest number that makes this distribution."""
+        """Standard deviation, LSB: the shortest number that gives this distribution."""
         exact = self.mu / 4096 * 127 / 3.5
         numbers = (float(f"{exact:.{digits}g}") for digits in range(1, 6))
         return next((std for std in numbers if round(self._in_units(std)) == self.mu), exact)
@@ -155,7 +155,7 @@ class Coordinate(Distribution):
 
 
 def query_seed(run_seed: int, step: int, query: int) -> int:
-    """Seed of a query of a step of a run, as the control unit chooses it; all of them 0..2^32-1."""
+    """Returns the seed of a query in a step of a run; all numbers are 0..2^32-1."""
     return int(
         library().zo_query_seed(
             unsigned("run_seed", run_seed), unsigned("step", step), unsigned("query", query)
@@ -164,7 +164,7 @@ def query_seed(run_seed: int, step: int, query: int) -> int:
 
 
 def query_seeds(run_seed: int, first: int, steps: int, queries: int) -> NDArray[np.uint32]:
-    """Seeds of consecutive steps of a run, uint32 [steps, queries]; see `query_seed`."""
+    """Returns the seeds of consecutive steps of a run, uint32 [steps, queries]; see `query_seed`."""
     seed, numbers = library().zo_query_seed, range(first, first + steps)
     seeds = [[seed(run_seed, step, query) for query in range(queries)] for step in numbers]
     return np.array(seeds, np.uint32).reshape(steps, queries)

@@ -29,20 +29,20 @@ class Struct(ctypes.Structure):
 
 
 def _numbers(value: Any) -> Any:
-    """Returns an integer as it is, and a struct or an array as the tuple of its values."""
+    """Returns an integer unchanged, and a struct or an array as the tuple of its values."""
     if isinstance(value, int):
         return value
     return tuple(map(_numbers, value.numbers().values() if isinstance(value, Struct) else value))
 
 
 class CSettings(Struct):
-    """``zo_control_settings``: what a run is, every field an integer."""
+    """``zo_control_settings``: the settings of a run as integers."""
 
     __slots__ = ()
 
 
 class Tensor(Struct):
-    """``zo_tensor``: a trainable tensor as the arithmetic sees it."""
+    """``zo_tensor``: a trainable tensor."""
 
     __slots__ = ()
 
@@ -206,11 +206,11 @@ class Status(IntEnum):
 
 
 class NativeError(RuntimeError):
-    """An error that the C core reported; nothing was changed.
+    """An error of the C core. Nothing was changed.
 
     Attributes:
         status: the code, see `Status`.
-        text: the C core's own words for it.
+        text: the C core's message.
     """
 
     def __init__(self, function: str, status: int) -> None:
@@ -220,7 +220,7 @@ class NativeError(RuntimeError):
 
 
 def library() -> ctypes.CDLL:
-    """The loaded library, every function of the core typed."""
+    """The loaded library with prototypes of all functions."""
     return _LIBRARY
 
 

@@ -27,11 +27,11 @@ class Measurement:
     """One measurement.
 
     Attributes:
-        step: number of whole steps before the measurement.
-        samples: number of samples that have a label, the ones that count.
+        step: number of complete steps before the measurement.
+        samples: number of labelled samples.
         loss_sum: sum of their losses, unit 2^-16.
-        correct: number of right outputs; 0 for the mean squared error.
-        data_checksum: CRC-32 of samples and labels, as the model reads them.
+        correct: number of correct outputs; 0 for the mean squared error.
+        data_checksum: CRC-32 of the prepared samples and labels.
     """
 
     step: int
@@ -42,7 +42,7 @@ class Measurement:
 
     @property
     def loss(self) -> float:
-        """Mean over the labelled samples, in units of the model's loss: nats, or `ZoLoss.unit`."""
+        """Mean loss of the labelled samples, nats or `ZoLoss.unit`."""
         return self.loss_sum / 65536 / max(1, self.samples)
 
     def _struct(self) -> Any:
@@ -51,14 +51,14 @@ class Measurement:
         )
 
     def to_bytes(self, checksum: int) -> bytes:
-        """Returns the measurement's record, whose checksum continues another one."""
+        """Returns the measurement's record. Its checksum continues that of the previous record."""
         record = ctypes.create_string_buffer(MEASUREMENT_BYTES)
         library().zo_measurement_write(self._struct(), checksum, record)
         return record.raw
 
     @classmethod
     def from_bytes(cls, record: bytes, checksum: int) -> Measurement | None:
-        """Returns the measurement of a record; None if the checksum is wrong or the record is not whole."""
+        """Returns the measurement of a record; None if the record is damaged or incomplete."""
         m = structs.zo_measurement()
         if len(record) < MEASUREMENT_BYTES:
             return None
@@ -68,12 +68,12 @@ class Measurement:
 
 
 def is_due(every: int, steps: int, step: int, done: int) -> bool:
-    """Returns whether the measurement after `step` whole steps comes next in the log.
+    """Returns whether a measurement is due after `step` complete steps.
 
     Args:
         every: steps between measurements; 0: never.
         steps: number of steps of the whole run.
-        step: number of whole steps done.
+        step: number of complete steps.
         done: number of measurements in the log.
     """
     if not library().zo_measurement_is_due(every, steps, step):
@@ -82,9 +82,8 @@ def is_due(every: int, steps: int, step: int, done: int) -> bool:
 
 
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
-    """Returns the first with the smallest loss of those with at least as many right outputs as the first one.
-
-    None if there is no measurement.
+    """Returns the best measurement: the smallest loss among measurements with at least as many correct
+    outputs as the first one. Returns None without measurements.
 
     Args:
         measurements: measurements of a run, in order.
@@ -129,12 +128,12 @@ class StepRecord:
 
     @staticmethod
     def size_of(queries: int) -> int:
-        """Returns the bytes of each record of a seed log with so many queries a step."""
+        """Returns the size of a record in a seed log, bytes, by the number of queries per step."""
         return _record_bytes(queries)
 
     @staticmethod
     def write(control: Control, checksum: int) -> bytes:
-        """Returns the seed log's record of the last finished step, whose checksum continues `checksum`."""
+        """Returns the record of the last finished step. Its checksum continues `checksum`."""
         data = ctypes.create_string_buffer(_record_bytes(control.settings.queries))
         library().zo_log_write_record(control.struct, control.mean_loss, checksum, data)
         return data.raw
@@ -144,7 +143,7 @@ class StepRecord:
 class SeedLogHeader:
     """Header of a seed log.
 
-    It has the attributes of a `SnapshotLogHeader`, too: a seed log has no tasks and no slots for snapshots.
+    It also has the attributes of a `SnapshotLogHeader`; a seed log has no tasks and no slots for snapshots.
 
     Attributes:
         settings: settings of the run.
@@ -166,7 +165,7 @@ class SeedLogHeader:
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of a step's record."""
+        """Size of a step's record, bytes."""
         return _record_bytes(self.settings.queries)
 
     def to_bytes(self) -> bytes:
@@ -178,14 +177,14 @@ class SeedLogHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SeedLogHeader | None:
-        """Returns the header in some bytes; None if it is cut short, damaged, or has settings of no run."""
+        """Parses a header; returns None if it is incomplete, damaged, or has invalid settings."""
         header, settings = structs.zo_log_header(), CSettings()
         if len(data) < SEED_LOG_HEADER_BYTES or library().zo_log_read_header(data, header, settings):
             return None
         return cls(settings, bytes(header.fingerprint), int(header.measure_every))
 
     def read_record(self, data: bytes, checksum: int) -> StepRecord | None:
-        """Returns the record in some bytes; None if it is not whole or its checksum is wrong."""
+        """Parses a record; returns None if it is incomplete or damaged."""
         record, settings = structs.zo_log_record(), self.settings
         if len(data) < self.record_bytes or library().zo_log_read_record(data, settings, checksum, record):
             return None
@@ -204,7 +203,7 @@ class TaskEntry:
 
     Attributes:
         tensors: consecutive numbers of its trainable tensors.
-        queries, mu, rate, gain: fields of the `NodeTask` that the entry records.
+        queries, mu, rate, gain: fields of the `NodeTask`.
         kind: kind of the task.
     """
 
@@ -270,27 +269,27 @@ class SnapshotLogHeader:
 
     @staticmethod
     def size_of(tasks: int) -> int:
-        """Bytes of the header of a run with so many tasks."""
+        """Returns the size of a header, bytes, by the number of tasks."""
         return int(library().zo_snapshot_header_bytes(tasks))
 
     @property
     def size(self) -> int:
-        """Bytes of the header."""
+        """Size of the header, bytes."""
         return self.size_of(len(self.tasks))
 
     @staticmethod
     def slot_of(tasks: int, weight_bytes: int) -> int:
-        """Bytes of the room for a snapshot of a run with so many tasks and bytes of weights."""
+        """Returns the size of a snapshot's slot, bytes, by the number of tasks and the bytes of weights."""
         return int(library().zo_snapshot_bytes(tasks, weight_bytes))
 
     @property
     def slots(self) -> int:
-        """Number of snapshots that the log has room for."""
+        """Number of slots for snapshots in the log."""
         return int(library().zo_snapshot_slots(self.measure_every))
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of the room for a snapshot."""
+        """Size of a snapshot's slot, bytes."""
         return self.slot_of(len(self.tasks), self.weight_bytes)
 
     @property
@@ -311,7 +310,7 @@ class SnapshotLogHeader:
         return entries
 
     def to_bytes(self) -> bytes:
-        """The header, which ends with its checksum."""
+        """Returns the header, which ends with its checksum."""
         header = structs.zo_snapshot_header(
             fingerprint=tuple(self.fingerprint),
             interval=self.interval,
@@ -325,7 +324,7 @@ class SnapshotLogHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SnapshotLogHeader | None:
-        """Returns the header of a log; None if it is cut short, damaged, or has settings of no run."""
+        """Parses a header; returns None if it is incomplete, damaged, or has invalid settings."""
         header, settings = structs.zo_snapshot_header(), structs.zo_node_settings()
         tasks = (structs.zo_snapshot_task * constants.ZO_NODE_TASKS_MAX)()
         if library().zo_snapshot_read_header(data, len(data), header, settings, tasks):
@@ -341,7 +340,7 @@ class SnapshotLogHeader:
         )
 
     def read_record(self, data: bytes, checksum: int) -> StepRecord | None:
-        """Returns the record in some bytes; None if it is not whole or its checksum is wrong."""
+        """Parses a record; returns None if it is incomplete or damaged."""
         step, loss = ctypes.c_uint32(), ctypes.c_int32()
         if len(data) < SNAPSHOT_RECORD_BYTES:
             return None
@@ -356,11 +355,11 @@ class Snapshot:
 
     Attributes:
         number: number of the snapshot, counted from 1.
-        step: number of whole steps done.
+        step: number of complete steps.
         states: states of the tasks.
         largest_loss: largest loss of the steps so far, unit 2^-16.
-        weights: bytes of the tasks' tensors one after the other, int8 weights or int32 biases, then the
-            fractions of the weights (16-bit update), int8.
+        weights: bytes of the tasks' tensors, int8 weights or int32 biases, then the int8 fractions of 16-bit
+            updates.
     """
 
     number: int
@@ -371,7 +370,7 @@ class Snapshot:
 
     @staticmethod
     def write(control: NodeControl, owner: int, number: int, weights: Sequence[NDArray[np.int8]]) -> bytes:
-        """Returns the bytes of a snapshot of the run as it is.
+        """Returns a snapshot of the run's present state as bytes.
 
         Args:
             control: control unit of the run.
@@ -386,7 +385,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, data: bytes, owner: int, header: SnapshotLogHeader) -> Snapshot | None:
-        """Returns the snapshot in a slot; None if its checksum is wrong or it is of another log."""
+        """Parses the snapshot in a slot; returns None if it is damaged or belongs to another log."""
         number, step, largest = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_int32()
         states = (structs.zo_scale * len(header.tasks))()
         if library().zo_snapshot_read(
@@ -407,7 +406,7 @@ class Snapshot:
 
 
 def write_step_record(step: int, mean_loss: int, owner: int) -> bytes:
-    """Returns a snapshot log's record of a finished step, whose mean loss has the unit 2^-16 nat."""
+    """Returns a snapshot log's record of a finished step. The unit of the mean loss is 2^-16 nat."""
     record = ctypes.create_string_buffer(SNAPSHOT_RECORD_BYTES)
     library().zo_snapshot_write_record(step, mean_loss, owner, record)
     return record.raw

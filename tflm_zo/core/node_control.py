@@ -1,6 +1,5 @@
-"""The control unit of node perturbation (``ops/core/run/zo_node_run.h``), from Python.
-
-Nothing is decided here: the state machine is the one that firmware runs.
+"""Binding to the control unit of layer-wise runs (``ops/core/run/zo_node_run.h``), the state machine that
+firmware runs as well.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .node_layer import ModelLoss, NodeLayer, NodeRules, NodeState, NodeTask
 
 
 def _scratch(layer: NodeLayer | None, workers: int | None) -> int:
-    """int32 values of scratch memory that an update of a layer needs, divided among workers or not."""
+    """Returns the size of an update's scratch memory, int32 values, with or without threads."""
     return 0 if layer is None else int(library().zo_node_scratch_values_of(layer.struct, workers))
 
 
@@ -37,7 +36,7 @@ class NodeAction(IntEnum):
 
 
 class NodeRequest(NamedTuple):
-    """Action that the control unit asks for next.
+    """The next request of the control unit.
 
     Attributes:
         action: kind of the action.
@@ -63,11 +62,11 @@ class NodeControl:
         tasks: tasks of the run, at least one.
         rules: settings of layer-wise runs; None: the defaults.
         program: backward program that leads errors to tasks of the exact tail, or None.
-        threads: number of threads that divide samples and channels among them; bits never depend on it.
+        threads: number of threads. Does not affect results.
 
     Attributes:
         tasks, rules: tasks and rules of the run.
-        sums: of each task that perturbs weights the differences over the minibatch so far, int64 [queries].
+        sums: differences over the minibatch so far for each task that perturbs weights, int64 [queries].
 
     Raises:
         NativeError: the settings are out of range.
@@ -146,12 +145,12 @@ class NodeControl:
 
     @property
     def minibatch(self) -> int:
-        """Samples of a minibatch."""
+        """Number of samples in a minibatch."""
         return self._samples
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes that a device keeps besides the arena: pairs, nodes, differences, scratch."""
+        """Memory outside the arena on a device (pairs, nodes, differences, scratch), bytes."""
         backward = 0 if self.backward is None else self.backward.buffer_bytes
         scratch = self._scratch_values * self._scratch.itemsize
         return sum(b.nbytes for b in self._buffers) + scratch + backward
@@ -176,12 +175,12 @@ class NodeControl:
 
     @property
     def step(self) -> int:
-        """Steps finished."""
+        """Number of finished steps."""
         return int(self._run.step)
 
     @property
     def largest_loss(self) -> int:
-        """Largest loss of the steps so far, unit 2^-16; a run's state is this, step, states and weights."""
+        """Largest loss so far, unit 2^-16. It is part of a run's state, with step, states and weights."""
         return int(self._run.largest_loss)
 
     @property
@@ -190,16 +189,16 @@ class NodeControl:
         return [NodeState.of(t.mean_square) for t in self._tasks]
 
     def resume(self, step: int, states: Sequence[NodeState], largest_loss: int) -> None:
-        """Goes on after so many whole steps.
+        """Resumes after a number of complete steps.
 
         Args:
-            step: number of whole steps done.
+            step: number of complete steps.
             states: running means, one for each task.
             largest_loss: largest loss of the steps so far, unit 2^-16.
 
         Raises:
-            ValueError: the number of states is not that of the tasks.
-            NativeError: the run has fewer steps, or a state cannot be one of such a run; nothing has changed.
+            ValueError: the numbers of states and tasks differ.
+            NativeError: the run has fewer steps, or a state is not valid. Nothing has changed.
         """
         if len(states) != len(self._tasks):
             raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")
@@ -214,7 +213,7 @@ class NodeControl:
         return NodeRequest(NodeAction(r.action), r.step, r.task, r.start_segment, r.first_sample)
 
     def samples(self, first: int) -> NDArray[np.uint32]:
-        """Numbers of the training samples of an invoke, uint32 [batch]."""
+        """Returns the numbers of the training samples of an invoke, uint32 [batch]."""
         numbers = np.empty(self._batch, np.uint32)
         library().zo_samples_at(self.settings, first, numbers.size, numbers.ctypes.data)
         return numbers
@@ -227,7 +226,7 @@ class NodeControl:
     def capture(
         self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
     ) -> None:
-        """Keeps the activations of a forward pass for update and queries, int8 [batch, ...] each."""
+        """Stores the activations of a forward pass for updates and queries, int8 [batch, ...] each."""
         layer = self._layer(task)
         call(
             "zo_node_run_capture",
@@ -246,15 +245,15 @@ class NodeControl:
         loss: ModelLoss,
         labels: NDArray[Any],
     ) -> None:
-        """Keeps an exact head's input and errors, the derivative of the loss by its outputs.
+        """Stores an exact head's input and its errors, the derivative of the loss by its outputs.
 
         Args:
             task: number of the task.
             inputs: int8 [batch, ...].
-            outputs: int8 [batch, ...], what the loss reads.
+            outputs: input of the loss, int8 [batch, ...].
             loss: the model's loss.
-            labels: as the loss takes them: int32 classes [batch], or 0, 1 and -1 for each output; of a mean
-                squared error targets, int8 as the outputs.
+            labels: labels for the loss: classes, int32 [batch]; or 0, 1 and -1 for each output; or int8
+                targets in the shape of the outputs.
         """
         layer = self._layer(task)
         call(
@@ -268,13 +267,13 @@ class NodeControl:
         )
 
     def backpropagate(self, task: int, weights: NDArray[np.int8], scales: NDArray[np.int16] | None) -> None:
-        """Computes a task's errors from those of the task that follows it, when both were captured.
+        """Computes a task's errors from those of the following task, after both were captured.
 
         Args:
             task: number of the task.
-            weights: weights of the task that follows, int8.
-            scales: filter scales of that task's outputs relative to the largest, int16, Q15, or None for one
-                scale.
+            weights: weights of the following task, int8.
+            scales: filter scales of the following task's outputs relative to the largest, int16, Q15; None
+                for one scale.
         """
         following = self.tasks[task].following
         if following is None:
@@ -294,15 +293,15 @@ class NodeControl:
         )
 
     def capture_inputs(self, task: int, inputs: NDArray[np.int8]) -> None:
-        """Keeps the input of a layer to which a backward program leads errors, int8 [batch, ...]."""
+        """Stores the input of a layer that receives errors from a backward program, int8 [batch, ...]."""
         data = self._batch_of("inputs", inputs, self._layer(task).input_bytes)
         call("zo_node_run_capture", self._run, task, data, None, None)
 
     def lead_back(self, sources: Sequence[NDArray[np.int8] | None]) -> None:
-        """Leads errors back to all tasks of the exact tail, when these were captured.
+        """Passes errors back to all tasks of the exact tail, after these were captured.
 
         Args:
-            sources: what each step of the program reads: weights, an activation [batch, ...], or None.
+            sources: the weights or the activation [batch, ...] that each step of the program reads, or None.
         """
         if self.backward is None:
             raise ValueError("sources: the run has no backward program")
@@ -313,7 +312,7 @@ class NodeControl:
         self._led_back = self.step
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
-        """Keeps the activation that enters the first segment of perturbed weights, int8 [batch, ...]."""
+        """Stores the input activation of the first segment with perturbed weights, int8 [batch, ...]."""
         size = self.tasks[task].boundary_bytes
         call(
             "zo_node_run_capture_boundary",
@@ -324,14 +323,14 @@ class NodeControl:
 
     @property
     def evaluations(self) -> int:
-        """Number of evaluations that the task in progress has left in this part: 0 before its queries, 1 for
-        perturbed weights. Evaluations of nodes move no weight, so one invoke may pass all of them on.
+        """Number of remaining evaluations of the present task in this part: 0 before its queries, 1 for
+        perturbed weights. Evaluations of nodes change no weight, so one invoke may run all of them.
         """
         return int(library().zo_node_run_evaluations(self._run))
 
     def perturb(self, nodes: NDArray[np.int8]) -> None:
-        """Writes the perturbed nodes of the next evaluations of the task in progress, int8
-        [evaluations * batch, ...], or for perturbed weights the captured activation, int8 [batch, ...].
+        """Writes the perturbed nodes of the present task's next evaluations, int8 [evaluations * batch, ...],
+        or, for perturbed weights, the captured activation, int8 [batch, ...].
         """
         task = self.tasks[self._run.task]
         if task.layer is None:
@@ -347,7 +346,7 @@ class NodeControl:
         call("zo_node_run_perturb_all", self._run, count, address("nodes", nodes, np.int8))
 
     def report(self, losses: NDArray[np.int32]) -> None:
-        """Takes the losses of a forward pass, int32 [batch], or of evaluations, [evaluations * batch]."""
+        """Reports the losses of a forward pass, int32 [batch], or of evaluations, [evaluations * batch]."""
         data = address("losses", losses, np.int32)
         if losses.size == self._batch:
             call("zo_node_run_report", self._run, data, losses.size, self._report)
@@ -358,11 +357,11 @@ class NodeControl:
         call("zo_node_run_report_all", self._run, count, data, self._report)
 
     def update(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:
-        """Does a step of the task in progress, and returns the step's report if that finished it.
+        """Updates the weights of the present task. Returns the step's report after the last task, else None.
 
         Args:
-            tensors: tensors of the task, see `weight_tensors`: of a layer that carries nodes its filter, its
-                biases or both, in this order.
+            tensors: tensors of the task, see `weight_tensors`; for a layer with nodes its filter, its biases
+                or both, in this order.
         """
         run, count = self._run, len(tensors)
         if self.tasks[run.task].layer is None:
@@ -373,7 +372,7 @@ class NodeControl:
         return self._finished()
 
     def perturb_weights(self, tensors: ctypes.Array[Tensor]) -> None:
-        """Perturbs weights as the query in progress wants them, or restores them (RESTORE).
+        """Perturbs weights for the present query, or restores them (RESTORE).
 
         Args:
             tensors: tensors of the task, see `weight_tensors`.
@@ -381,10 +380,10 @@ class NodeControl:
         call("zo_node_run_perturb_weights", self._run, tensors, len(tensors))
 
     def abandon(self, tensors: ctypes.Array[Tensor] | None = None) -> None:
-        """Gives up the step in progress, which begins anew with the next request.
+        """Aborts the step in progress. It starts again with the next request.
 
         Args:
-            tensors: tensors of the task in progress, if it perturbs weights, which are restored.
+            tensors: tensors of the present task, to restore perturbed weights.
         """
         call("zo_node_run_abandon", self._run, tensors, 0 if tensors is None else len(tensors))
 

@@ -26,23 +26,22 @@ class NodeForm(IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class NodeLayer:
-    """A CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED (1 x 1 everywhere) that carries nodes; see
+    """The geometry of a CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED (with sizes of 1) that carries nodes,
     ``zo_node_layer``.
 
     Attributes:
         form: kind of the operators between the layer and its nodes.
         in_h, in_w, in_c: input of one sample.
         out_h, out_w, out_c: output of one sample.
-        k_h, k_w: filter, [out_c, k_h, k_w, in_c], of a depthwise layer [1, k_h, k_w, out_c].
+        k_h, k_w: size of the filter, [out_c, k_h, k_w, in_c], for a depthwise layer [1, k_h, k_w, out_c].
         stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left: window of the convolution.
-        node_h, node_w: nodes of one sample, [node_h, node_w, out_c]; 0: derived from the form.
-        pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: window of MAX_POOL, which
-            no other form has.
+        node_h, node_w: size of the nodes of one sample, [node_h, node_w, out_c]; 0: derived from the form.
+        pool_h, pool_w, pool_stride_h, pool_stride_w, pool_pad_top, pool_pad_left: window of form MAX_POOL.
         input_zero_point: zero point of the input.
         low: outputs <= low are clamped by the activation; -129: none are.
         high: outputs >= high are clamped; 128: none are.
-        unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
-        depthwise: 1 if output channel c reads input channel c / (out_c / in_c) alone, else 0.
+        unmasked: True to include nodes at the clamp of the activation.
+        depthwise: 1 if output channel c reads only input channel c / (out_c / in_c), else 0.
 
     Raises:
         NativeError: the sizes do not fit each other; the status is ARGUMENT.
@@ -94,27 +93,27 @@ class NodeLayer:
 
     @cached_property
     def nodes(self) -> int:
-        """Nodes of one sample."""
+        """Number of nodes of one sample."""
         return int(library().zo_node_count(self.struct))
 
     @cached_property
     def input_bytes(self) -> int:
-        """Bytes of one sample's input."""
+        """Size of one sample's input, bytes."""
         return int(library().zo_node_input_bytes(self.struct))
 
     @cached_property
     def route_bytes(self) -> int:
-        """Bytes of one sample's route; with the input, what is kept of a sample until the update."""
+        """Size of one sample's route, bytes. A device keeps input and route of each sample until the update."""
         return int(library().zo_node_route_bytes(self.struct))
 
     @cached_property
     def scratch_values(self) -> int:
-        """int32 values of scratch memory that an update needs (``zo_node_scratch_values``)."""
+        """Size of an update's scratch memory, int32 values (``zo_node_scratch_values``)."""
         return int(library().zo_node_scratch_values(self.struct))
 
     @property
     def weights(self) -> int:
-        """Weights of the filter."""
+        """Number of weights of the filter."""
         return self.out_c * self.k_h * self.k_w * (1 if self.depthwise else self.in_c)
 
 
@@ -154,23 +153,23 @@ class TaskKind(IntEnum):
 
 @dataclass(frozen=True)
 class NodeTask:
-    """Task of a run: a layer, by its nodes or its exact gradient, or tensors that are perturbed together.
+    """Task of a run: a layer with its nodes or its exact gradient, or tensors that are perturbed together.
 
     Attributes:
         layer: geometry of the layer; None for tensors that are perturbed.
-        start_segment: first segment that reads the nodes, or that has one of the tensors.
-        queries: perturbations per sample and step, 1..32; 0 trains by the exact gradient, or by those of
-            the task before, whose nodes the layer shares.
+        start_segment: first segment that reads the nodes, or has one of the tensors.
+        queries: perturbations per sample and step, 1..32; 0 for the exact gradient, or for shared nodes,
+            which use the queries of the task before.
         mu: perturbation of a node, LSB.
         rate: factor of the run's rate, unit 2^-16.
         following: number of the exact task that reads the nodes of this one; None if the loss does.
         gain: gain of a "gradient" rule, see ``zo_node_task``.
-        boundary_bytes: bytes of a sample's activation that enters the first segment of perturbed tensors; 0
-            for the network's inputs.
-        shared: True if the layer's nodes are those of the last task before that has nodes of its own.
-        keeps_inputs: True if the layer's inputs are kept, as a step of its filter needs; a step of its biases
-            alone does not.
-        in_tail: True if a backward program leads errors to the task.
+        boundary_bytes: size of a sample's input activation of the first segment with perturbed tensors,
+            bytes; 0 for the network's inputs.
+        shared: True if the layer shares the nodes of an earlier task.
+        keeps_inputs: True if the layer's inputs are kept; an update of the filter needs them, one of the
+            biases does not.
+        in_tail: True if the task receives errors from a backward program.
     """
 
     layer: NodeLayer | None
@@ -204,7 +203,7 @@ class NodeTask:
 
     @property
     def following_number(self) -> int:
-        """The number `following` as the core takes it."""
+        """The number `following` in the core's form."""
         if self.in_tail:
             return NODE_TAIL
         return NODE_HEAD if self.following is None else self.following
@@ -212,7 +211,7 @@ class NodeTask:
 
 @dataclass(frozen=True)
 class NodeRules:
-    """Settings that ``zo_node_settings`` has beyond those of every run.
+    """Further settings of layer-wise runs, in ``zo_node_settings``.
 
     Attributes:
         weight_clip: clip of perturbed weights' differences, unit 2^-16.
@@ -220,7 +219,8 @@ class NodeRules:
         exact_rule: rule of exact tasks, 0: RMS, 2: bits, 3: standardized.
         exact_bits: bits of updates by rule 2, in each of three stages, 1..7.
         weight_bits: bits of updates of perturbed weights, if the run's rule rounds them, 1..7.
-        rows_least, rows_most: shares of exact tasks' outputs that a step updates, unit 1/65535; both 0: all.
+        rows_least, rows_most: bounds of the share of an exact task's outputs that a step updates, unit
+        1/65535; both 0: all.
     """
 
     weight_clip: int = 0
@@ -238,7 +238,7 @@ class NodeRules:
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
 
     def numbers(self) -> dict[str, int | tuple[int, ...]]:
-        """Returns the fields of ``zo_node_settings`` that the rules set, by name, in order."""
+        """Returns the fields of ``zo_node_settings`` with these rules, by name, in order."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -256,7 +256,7 @@ class LogitScale:
 
     @classmethod
     def of(cls, scale: float) -> LogitScale:
-        """Prepares a logit scale s, 2^-20 to 64."""
+        """Converts a scale s of logits, 2^-20..64."""
         if not 2.0**-20 <= scale <= 64.0:
             raise ValueError(f"scale: expected 2^-20 to 64, got {scale}")
         return cls(round(scale * math.log2(math.e) * 2**24), round(scale * 2**24))
@@ -274,8 +274,8 @@ class ModelLoss:
 
     Attributes:
         kind: "cross_entropy", "binary_cross_entropy", "mse" or "floor_log2".
-        scale: of what the loss reads; of logits 2^-20 to 64.
-        zero_point: of what the loss reads, -128 to 127.
+        scale: scale of the loss's input; for logits 2^-20..64.
+        zero_point: zero point of the loss's input, -128..127.
     """
 
     kind: str
@@ -288,13 +288,13 @@ class ModelLoss:
         return ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2").index(self.kind)
 
     def labels(self, outputs: int) -> tuple[int, type[np.generic]]:
-        """Returns how many labels a sample has whose loss reads a number of outputs, and their type."""
+        """Returns the number of labels of a sample and their type, for a loss of `outputs` outputs."""
         one = self.kind not in ("binary_cross_entropy", "mse")
         return 1 if one else outputs, np.int8 if self.kind == "mse" else np.int32
 
     @property
     def struct(self) -> Struct:
-        """``zo_model_loss``; a mean squared error has no scale there."""
+        """``zo_model_loss``, without a scale for the mean squared error."""
         scale = LogitScale(0, 0) if self.kind == "mse" else LogitScale.of(self.scale)
         zero_point = self.zero_point if self.kind == "binary_cross_entropy" else 0
         struct: Struct = structs.zo_model_loss(self.number, zero_point, scale.struct)

@@ -30,25 +30,25 @@ def make_tensor(
     mask: NDArray[np.uint8] | None = None,
     int16: bool = False,
 ) -> Tensor:
-    """Makes a tensor, and checks its arrays.
+    """Creates a tensor after a check of its arrays.
 
     Args:
         weights: weights of the tensor, int8, or biases, int32 [channels].
         fraction: fractions of the weights, int8 in units of 2^-8 LSB, shaped like `weights`; None for the
             8-bit update.
-        multiplier: factor of the step for each output channel, Q31, int32 [channels]; None stands for 1.
-        channels: number of output channels; with `inner` read only where there is a multiplier.
+        multiplier: factor of the update for each output channel, Q31, int32 [channels]; None: 1.
+        channels: number of output channels. Only used with `multiplier`, like `inner`.
         inner: number of consecutive weights of a channel: weight i belongs to channel (i // inner) %
             channels.
         stream: number of the tensor.
         limit: 127 minus the headroom.
-        writable: True if the weights are going to be changed in place, which refuses a read-only array.
-        mask: uint8 [(weights + 7) // 8], bit i % 8 of byte i // 8 is 1 if weight i is trained; None trains
-            all.
+        writable: True if the weights are changed in place; read-only arrays are then refused.
+        mask: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. None: all are
+            trained.
         int16: True if the forward pass reads weights and fractions.
 
     Returns:
-        The tensor; the caller keeps the arrays alive.
+        The tensor. The caller must keep the arrays alive.
 
     Raises:
         TypeError, ValueError: an array has another type, layout or size.
@@ -101,28 +101,28 @@ def replay(
     steps: Sequence[Queries] | NDArray[Any],
     mask: NDArray[np.uint8] | None = None,
 ) -> int:
-    """Applies recorded steps in one walk over the weights: the same as ``zo_update_s8`` for each of them.
+    """Applies recorded steps in one pass over the weights. The result equals ``zo_update_s8`` for each step.
 
     Args:
         weights: int8, every value within ±limit, or biases, int32 [channels]; changed in place.
-        fraction: int8 like `weights`, units of 2^-8 LSB, changed in place: selects the 16-bit update. None
-            selects the 8-bit one with stochastic rounding.
-        multiplier: see `make_tensor`, like the arguments that are not described here.
+        fraction: fractions for 16-bit updates, int8 like `weights`, units of 2^-8 LSB; changed in place.
+            None: 8-bit updates with stochastic rounding.
+        multiplier: see `make_tensor`.
         channels: see `make_tensor`.
         inner: see `make_tensor`.
         stream: see `make_tensor`.
         limit: see `make_tensor`.
         distribution: distribution of the directions.
-        steps: for each step its pairs (seed, coefficient), equally many in each; or an array
-            [steps, queries] of `QUERY_DTYPE`.
+        steps: pairs (seed, coefficient) of each step, with equal numbers; or an array [steps, queries] of
+            `QUERY_DTYPE`.
         mask: see `make_tensor`.
 
     Returns:
-        How many weights were clipped, summed over the steps.
+        Number of clamped weights, added up over the steps.
 
     Raises:
-        NativeError: an argument, a distribution, a number of queries or a coefficient is out of range; the
-            status says which.
+        NativeError: an argument, a distribution, a number of queries or a coefficient is out of range; see
+            the status.
     """
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table, queries, count = step_pairs(steps)
@@ -142,18 +142,18 @@ def replay(
 def checksum(
     weights: NDArray[np.int8] | NDArray[np.int32], fraction: NDArray[np.int8] | None = None, stream: int = 0
 ) -> int:
-    """Checksum of one tensor, 0..2^32-1; a model's is the sum of its tensors' modulo 2^32."""
+    """Returns the checksum of one tensor, 0..2^32-1. A model's checksum is the sum modulo 2^32."""
     tensor = make_tensor(weights, fraction, None, 1, 1, stream, 127, writable=False)
     return int(library().zo_checksum(tensor))
 
 
 def fnv1a(data: bytes) -> int:
-    """FNV-1a of some bytes, 0..2^32-1."""
+    """Returns the FNV-1a checksum of bytes, 0..2^32-1."""
     return int(library().zo_fnv1a(constants.ZO_FNV1A_BEGIN, data, len(data)))
 
 
 def weight_tensors(tensors: Sequence[Tensor]) -> ctypes.Array[Tensor]:
-    """The tensors of a task, as the control unit takes them."""
+    """Returns the tensors of a task for the control unit."""
     return (Tensor * len(tensors))(*tensors)
 
 
@@ -164,8 +164,7 @@ def _view(address: int, size: int) -> NDArray[np.int8]:
 class Directory:
     """The addresses of up to `capacity` tensors.
 
-    The views below alias the runtime's memory: they are valid while the interpreter that filled the directory
-    lives and is not reallocated.
+    Views alias the runtime's memory. They are valid until the interpreter is destroyed or reallocated.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -180,13 +179,13 @@ class Directory:
         return ctypes.addressof(self._directory)
 
     def find(self, stream: int) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
-        """Views of the weights and (16-bit update) the fractions of one tensor, int8 [size].
+        """Returns views of the weights and, for 16-bit updates, the fractions of one tensor, int8 [size].
 
         Args:
             stream: number of the tensor in the model.
 
         Raises:
-            KeyError: the tensor was not published, since no invoke was made or it is not in this segment.
+            KeyError: the tensor is not in this segment, or there was no invoke yet.
         """
         for entry in self._entries[: self._directory.count]:
             if entry.stream == stream and entry.weights:

@@ -1,4 +1,4 @@
-"""Scenarios of the demo: data to classify, and a shift that a network does not survive."""
+"""Scenarios of the demo: a classification task and a shift of its data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DEGREES = 45
 
 @dataclass(frozen=True)
 class Scenario:
-    """A network's first domain, which it was made for, and the one that it meets once it is deployed.
+    """The original domain of a network, and the new domain after its deployment.
 
     Attributes:
         title: title of one line.
-        build: function that makes the untrained Keras model.
+        build: function that builds the untrained Keras model.
         epochs: number of epochs of pre-training.
         pretrain: (x, y) of the old domain.
         old: the old domain in a word or two.
@@ -46,7 +46,7 @@ class Scenario:
 
 
 def rotated(x: NDArray[Any]) -> NDArray[Any]:
-    """Images turned counter-clockwise by 45 degrees, float32 [samples, height, width, channels]."""
+    """Rotates images counter-clockwise by 45 degrees, float32 [samples, height, width, channels]."""
     from scipy.ndimage import rotate
 
     turned: NDArray[Any] = rotate(x, DEGREES, axes=(2, 1), reshape=False, order=1)
@@ -54,7 +54,7 @@ def rotated(x: NDArray[Any]) -> NDArray[Any]:
 
 
 def digits() -> Scenario:
-    """scikit-learn's bundled 8 x 8 digits: 900 to pre-train, 500 to adapt, 397 to test."""
+    """Returns scikit-learn's 8 x 8 digits: 900 to pre-train, 500 to adapt, 397 to test."""
     from sklearn.datasets import load_digits
 
     from ..keras_models import digits_cnn
@@ -79,9 +79,9 @@ def digits() -> Scenario:
 
 
 def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """MNIST's 10,000 test images, in the one random order that all splits refer to.
+    """Loads MNIST's 10,000 test images in a fixed random order, on which all splits are based.
 
-    mnist10k.npz (x uint8 [10000, 28, 28], y) in the folder TFLM_ZO_DATA, or Keras' own loader.
+    It reads mnist10k.npz (x uint8 [10000, 28, 28], y) in the folder TFLM_ZO_DATA, or uses Keras' loader.
 
     Returns:
         x float32 [10000, 28, 28, 1], 0..1, and y int32 [10000].
@@ -100,7 +100,7 @@ def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
 
 
 def mnist() -> Scenario:
-    """MNIST: 7,000 to pre-train, 1,000 to adapt, 1,000 to test."""
+    """Returns MNIST: 7,000 to pre-train, 1,000 to adapt, 1,000 to test."""
     from ..keras_models import lenet5
 
     x, y = load_mnist()
@@ -120,10 +120,11 @@ def mnist() -> Scenario:
 
 
 def fsdd(speaker: str | None = None) -> Scenario:
-    """Spoken digits of five speakers; then a sixth one comes: fsdd.npz in the folder TFLM_ZO_DATA.
+    """Returns spoken digits of five speakers and of a new sixth one, from fsdd.npz in the folder
+    TFLM_ZO_DATA.
 
-    Of the five, takes 5 and up pre-train and takes 0-4 test. Of the sixth, 128 utterances drawn from takes
-    0-19 adapt and takes 20 and up test.
+    Five speakers: takes 5 and up to pre-train, takes 0-4 to test. The sixth: 128 utterances from takes 0-19
+    to adapt, takes 20 and up to test.
 
     Args:
         speaker: name of the sixth; default: the file's last one.
@@ -184,9 +185,9 @@ class SpokenDigits:
 
     Attributes:
         signal: int16 [recordings, 8000], one second at 8 kHz, zero-padded at the end.
-        digit: digit that is spoken, 0..9, int32 [recordings].
+        digit: spoken digit, 0..9, int32 [recordings].
         speaker: int32 [recordings], index into ``speakers``.
-        take: int32 [recordings], which repetition of this digit by this speaker, from 0.
+        take: int32 [recordings], number of the repetition of this digit by this speaker, from 0.
         speakers: names of the speakers, by number.
     """
 
@@ -198,10 +199,10 @@ class SpokenDigits:
 
 
 def read_spoken_digits() -> SpokenDigits:
-    """Reads fsdd.npz in the folder that the environment variable TFLM_ZO_DATA names.
+    """Reads fsdd.npz in the folder of the environment variable TFLM_ZO_DATA.
 
     Raises:
-        FileNotFoundError: the file does not exist; the message says what it holds and where to get it.
+        FileNotFoundError: the file does not exist; the message describes it and its source.
         ValueError: the file is not in that format.
     """
     folder = os.environ.get("TFLM_ZO_DATA")

@@ -27,19 +27,19 @@ COMPARED: Final = ("node", "weight")
 
 @dataclass(frozen=True)
 class Adaptation:
-    """Result of the adaptation by one algorithm, within the budget that all algorithms have.
+    """The result of the adaptation by one algorithm.
 
     Attributes:
-        accuracy: accuracy on the new domain, after the adaptation.
+        accuracy: accuracy on the new domain after the adaptation.
         steps: number of steps.
-        equivalents: forward equivalents that it took, see `Trainer`.
+        equivalents: cost in forward equivalents, see `Trainer`.
         seconds: duration of the adaptation.
         weights: number of trainable weights.
-        arena: arena of the generated firmware, bytes, minibatch samples one by one.
-        workspace: bytes of a minibatch that the firmware keeps besides the arena.
-        replayed: True if the log alone gives the weights that the run kept.
+        arena: arena of the generated firmware with batch size 1, bytes.
+        workspace: bytes of a minibatch that the firmware keeps outside the arena.
+        replayed: True if a replay of the log gives the weights of the run.
         tflm_identical: True if TFLM repeated the run bit for bit; None without TFLM.
-        files: files that were written, by kind.
+        files: written files by kind.
     """
 
     accuracy: float
@@ -56,7 +56,7 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Result of the demo.
+    """The result of the demo.
 
     Attributes:
         title: title of the scenario.
@@ -66,7 +66,7 @@ class DemoResult:
         upright: accuracy of the int8 model on the old domain.
         before: accuracy on the new domain before adaptation.
         inference_arena: arena of the plain model on a Cortex-M4, bytes.
-        backpropagation: bytes that backpropagation needs of one sample, by the papers' equation.
+        backpropagation: memory of backpropagation for one sample by the papers' equation, bytes.
         model: path of the int8 model before adaptation.
         adaptations: results by the algorithms of `COMPARED`, by name.
     """
@@ -85,7 +85,7 @@ class DemoResult:
 
 @dataclass(frozen=True)
 class _Story:
-    """The part that all adaptations of a demo share."""
+    """The common part of all adaptations of a demo."""
 
     plain: Model
     scenario: Scenario
@@ -95,7 +95,7 @@ class _Story:
     repeat: bool
 
     def adapt(self, trainer: Trainer, stem: Path) -> Adaptation:
-        """Trains by the trainer's algorithm, writes the files of `stem`, and checks them."""
+        """Trains with the trainer's algorithm, writes the files of `stem`, and checks them."""
         settings = trainer.settings
         zo, log = stem.with_name(f"{stem.name}.zo.tflite"), stem.with_name(f"{stem.name}.zolog")
         adapted = stem.with_name(f"{stem.name}.adapted.tflite")
@@ -153,15 +153,15 @@ def run_demo(
     callbacks: tuple[Callback, ...] = (),
     exact: bool = True,
 ) -> DemoResult:
-    """Pre-trains in Keras, converts, adapts by forward passes, exports, replays and repeats in TFLM, by node
-    perturbation and, for comparison, by weight perturbation.
+    """Runs the demo: pre-trains in Keras, converts, adapts by forward passes, exports, replays and repeats in
+    TFLM. It uses node perturbation and, for comparison, weight perturbation.
 
     Args:
-        output: folder for the files; made where it does not exist. Files of an earlier demo are replaced.
+        output: folder for the files; it is created if needed. Files of an earlier demo are replaced.
         dataset: name of the data set, one of `SCENARIOS`.
         seed: seed of pre-training and adaptation.
         budget: budget of each adaptation, forward equivalents; None: the scenario's.
-        say: function that is called with a line of text at each stage.
+        say: function that prints a line of text at each stage.
         callbacks: callbacks of the adaptations.
         exact: True to repeat the runs in TFLM.
 
@@ -221,14 +221,14 @@ def _pretrained(scenario: Scenario, seed: int) -> Model:
 
 
 def backpropagation_bytes(model: Model) -> int:
-    """int8 bytes that full backpropagation needs for one sample.
+    """Returns the int8 memory of full backpropagation for one sample, bytes.
 
     Parameters and their gradients, activations and their errors (ElasticZO, the equation of M_Full-BP):
 
         sum over trainable layers (|theta| + |g|) + sum over layers (|a| + |e|)
 
-    Each counts one byte, biases included; batch norm is folded into the layer before it, as it is in the
-    model, and a RESHAPE is a view of its input.
+    Each element counts one byte, biases included. Batch norm is folded into the layer before it, and a
+    RESHAPE is a view of its input.
 
     Args:
         model: a plain int8 model at batch 1.
@@ -255,7 +255,7 @@ def _bytes(value: int) -> str:
 
 
 def print_report(result: DemoResult, console: Console) -> None:
-    """Prints what the demo found and the files it wrote."""
+    """Prints the results of the demo and the names of its files."""
     rows = {
         f"accuracy, {result.new}": lambda a: _percent(a.accuracy),
         "forward equivalents": lambda a: f"{a.equivalents:,.0f}",

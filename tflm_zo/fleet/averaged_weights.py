@@ -1,4 +1,4 @@
-"""The average of the clients' weights, round after round, and differences of weights as few bytes."""
+"""The average of the clients' weights, and the compression of weight differences."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LEVEL: Final = 9
 
 
 def packed(now: Arrays, before: Arrays | None = None) -> bytes:
-    """Returns what leads from weights to others: of each tensor the byte that says in how many bytes its
-    largest difference fits (0: 1, 1: 2, 2: 4), then its differences, little-endian, all compressed by zlib.
+    """Compresses the difference between two sets of weights: for each tensor one byte for the size of its
+    differences (0: 1 byte, 1: 2, 2: 4), then the differences, little-endian, all compressed by zlib.
 
     Args:
         now: int8 weights and int32 biases by tensor name.
-        before: the same before; None: all 0, so that the result stands for itself.
+        before: weights to subtract; None: 0, so that the result has complete weights.
     """
     parts = []
     for name, array in now.items():
@@ -43,15 +43,15 @@ def packed(now: Arrays, before: Arrays | None = None) -> bytes:
 
 
 def unpacked(data: bytes, before: Arrays, *, whole: bool = False) -> dict[str, NDArray[Any]]:
-    """Returns the weights that `packed` leads to, or, of a difference, int64 arrays of it.
+    """Returns the weights in the result of `packed`, or the differences as int64 arrays.
 
     Args:
-        data: what `packed` returned.
-        before: weights that it leads from; their shapes alone are read where `whole` is set.
-        whole: the bytes stand for themselves.
+        data: result of `packed`.
+        before: weights to add; with `whole`, only their shapes are used.
+        whole: True if the bytes have complete weights.
 
     Raises:
-        FleetError: they are damaged, or of another model.
+        FleetError: the bytes are damaged, or belong to another model.
     """
     try:
         # At most what these weights can take, whatever the bytes claim.
@@ -80,20 +80,20 @@ def checksum_of(model: Model, weights: Mapping[str, WeightArray]) -> int:
 
 
 class AveragedWeights:
-    """A server's weights. They are kept to a fraction of an LSB, so that small changes add up; what clients
-    get is rounded.
+    """A server's weights. They have fractions of an LSB, so that small changes add up; clients get rounded
+    weights.
 
     Args:
-        model: the ZO model, with whose weights the first round begins.
-        path: path of the file that keeps them after each round; what it has of this model is gone on with.
-            None: they are kept in memory.
+        model: the ZO model, with the weights of the first round.
+        path: path of a file that stores the weights after each round. If it exists, its rounds are resumed.
+            None: memory only.
 
     Attributes:
-        round: rounds done.
+        round: number of complete rounds.
         weights: rounded weights and biases by tensor name.
 
     Raises:
-        FleetError: the file is of another model, or none.
+        FleetError: the file is not valid, or belongs to another model.
         OSError: the file cannot be read.
     """
 
@@ -121,15 +121,15 @@ class AveragedWeights:
         return checksum_of(self.model, self.weights)
 
     def move(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        """Ends a round: moves the weights, within their range, and writes the file.
+        """Ends a round: updates the weights, within their range, and writes the file.
 
         Args:
             changes: mean changes, LSB, by tensor name.
 
         Raises:
             FleetError: a tensor is missing or has another shape, or a change is not finite. Nothing has
-                moved.
-            OSError: the file cannot be written; the round is not done.
+                changed.
+            OSError: the file cannot be written; the round is not complete.
         """
         moved = {}
         for name, own in self._exact.items():

@@ -23,22 +23,22 @@ _MOST_MEAN = 1 << 30
 
 
 class FleetLog(Position):
-    """The run of a fleet at its server, which decides each step by its clients' answers. Its log is a seed
-    log like any other: `tflm-zo replay` makes the trained model of it, and with the mean of all answers it is
-    that of one run on all minibatches together, bit for bit.
+    """The run of a fleet at its server, which computes each step from the clients' answers. Its log is a
+    normal seed log, for `tflm-zo replay`. With the mean of all answers it equals, bit for bit, the log of one
+    run on all minibatches together.
 
     Args:
         model: the ZO model.
-        settings: settings of the run, of weight perturbation; its `batch_size` is that of each client.
+        settings: settings of weight perturbation; `batch_size` is that of each client.
         steps: number of steps of the whole run.
-        samples: number of training samples of a client: the most that one has.
+        samples: largest number of training samples of a client.
         path: path of the log.
-        resume: goes on from the log, which must be of the same run, where there is one.
-        replace: starts anew although the log exists.
+        resume: True to resume the run of an existing log, which must be the same run.
+        replace: True to overwrite an existing log.
 
     Raises:
         SettingsError: the settings are not those of weight perturbation alone, or are sharpness-aware.
-        FleetError: the log that is resumed is of another run.
+        FleetError: the existing log belongs to another run.
         FileExistsError: the log exists, and neither `resume` nor `replace` is set.
         OSError: the log cannot be written.
     """
@@ -78,7 +78,7 @@ class FleetLog(Position):
         self._writer = LogWriter(path, header, keep=keep, replace=replace or exists)
 
     def _resume(self) -> bool:
-        """Takes the steps of the log; returns whether it has a whole header."""
+        """Applies the steps of the log. Returns whether it has a complete header."""
         data = self._path.read_bytes()
         head, records = data[:SEED_LOG_HEADER_BYTES], data[SEED_LOG_HEADER_BYTES:]
         if len(head) < SEED_LOG_HEADER_BYTES:
@@ -93,19 +93,19 @@ class FleetLog(Position):
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the whole run."""
         return int(self.settings.steps)
 
     def records(self, first: int) -> bytes:
-        """The records of the steps from `first` on."""
+        """Returns the records of the steps from `first` on."""
         return bytes(self._records[first * self.record_bytes :])
 
     def lacking(self, first: int) -> tuple[bytes, bool]:
-        """What a client that has come to step `first` lacks: the records since, or a snapshot where that is
-        shorter.
+        """Returns the data that a client after step `first` lacks: the records since, or a snapshot if it is
+        smaller.
 
         Returns:
-            The bytes, and whether they are a snapshot.
+            The bytes, and True if they are a snapshot.
         """
         records = self.records(first)
         if len(records) > self.snapshot_bytes:
@@ -113,17 +113,18 @@ class FleetLog(Position):
         return records, False
 
     def decide(self, answers: Sequence[Answer]) -> bytes:
-        """Puts the next step together of answers, each sample of which counts the same.
+        """Computes the next step from answers, in which all samples have the same weight.
 
         Args:
             answers: at least one.
 
         Returns:
-            The step's record, which is in the log.
+            The step's record in the log.
 
         Raises:
-            FleetError: an answer is of another step or out of range, see `Answer.check`. Nothing has changed.
-            OSError: the record cannot be written; the step is not done.
+            FleetError: an answer belongs to another step or is out of range, see `Answer.check`. Nothing has
+                changed.
+            OSError: the record cannot be written; the step is not complete.
         """
         if not answers:
             raise FleetError("no client has answered")
@@ -134,17 +135,17 @@ class FleetLog(Position):
         return self._decide(d, _divide(whole.loss, whole.samples * evaluations(self.settings)))
 
     def decide_mean(self, mean: NDArray[np.float64]) -> bytes:
-        """Puts the next step together of what an aggregator has made of answers.
+        """Computes the next step from an aggregator's result.
 
         Args:
             mean: a difference for each query and, at the end, the loss, nats, float64 [queries + 1].
 
         Returns:
-            The step's record, which is in the log.
+            The step's record in the log.
 
         Raises:
-            FleetError: it has another shape or is not finite. Nothing has changed.
-            OSError: the record cannot be written; the step is not done.
+            FleetError: `mean` has another shape or is not finite. Nothing has changed.
+            OSError: the record cannot be written; the step is not complete.
         """
         values = np.asarray(mean, np.float64)
         if values.shape != (self.settings.queries + 1,) or not np.isfinite(values).all():
@@ -169,10 +170,10 @@ class FleetLog(Position):
         return record
 
     def close(self) -> None:
-        """Brings the log to the disk and closes it."""
+        """Syncs the log to the disk and closes it."""
         self._writer.close()
 
 
 def _divide(value: int, by: int) -> int:
-    """A quotient, half away from zero: the core's ``zo_divide``."""
+    """Divides and rounds half away from zero, as the core's ``zo_divide``."""
     return (2 * abs(value) + by) // (2 * by) * (1 if value > 0 else -1)

@@ -1,4 +1,4 @@
-"""A gateway: one client of a fleet that stands for a cohort of devices."""
+"""A gateway: one client of a fleet for a group of devices."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ _REASONS: Final = {
 
 
 def reason_of(error: Exception) -> str:
-    """Why a device is left out."""
+    """Returns the reason why a device is excluded."""
     if isinstance(error, RefusedError):
         return _REASONS.get(error.status, str(error))
     return str(error)
 
 
 class Gateway(Position):
-    """Stands for devices as `Replica` does for data: it takes the fleet's records and answers for a step.
-    The devices evaluate it all at the same time, each on samples of its own, and what they find is added up.
+    """Follows the fleet's records, like `Replica`, and answers for a step. The devices evaluate it in
+    parallel, each on its own samples, and the gateway adds up their results.
 
-    Devices are sent the records that they lack, so one that was asleep or has lost its power catches up.
-    What is no device of this run, says something that cannot be, or does not answer in time is left out of
-    the step by name.
+    A device receives the records that it lacks, so it catches up after sleep or a power failure. Devices that
+    belong to another run, give invalid answers or miss the deadline are excluded from the step; see
+    `left_out`.
 
     Args:
         model: the ZO model that the devices' firmware was generated from.
         header: header of the run's seed log, 132 bytes.
-        lines: what opens the line to a device, by the device's name.
-        log: path of the file that keeps the records for devices which lack them, a seed log; one of the same
-            run is gone on with. None: they are kept in memory.
-        deadline: seconds that devices have for a step.
+        lines: function that opens the line to a device, by the device's name.
+        log: path of a seed log with the records, for devices that lack them; an existing log of the same run
+            is resumed. None: memory only.
+        deadline: time limit of the devices for a step, seconds.
 
     Attributes:
-        left_out: why a device is not in the last answer, by its name.
+        left_out: reasons why devices are not in the last answer, by name.
 
     Raises:
-        FleetError: see `Position`; the log is of another run.
+        FleetError: see `Position`; or the log belongs to another run.
         OSError: the log cannot be read or written.
     """
 
@@ -123,17 +123,17 @@ class Gateway(Position):
                 file.truncate(SEED_LOG_HEADER_BYTES + whole)
 
     def take(self, records: bytes) -> int:
-        """Takes the records of the steps that follow; devices get them with the next question.
+        """Stores the records of the next steps; devices receive them with the next request.
 
         Args:
-            records: whole records, as the seed log has them.
+            records: complete records of the seed log.
 
         Returns:
             Number of steps.
 
         Raises:
-            FleetError: a record does not follow, which the message says why. None has been taken.
-            OSError: the log cannot be written. None has been taken, then.
+            FleetError: a record does not continue the log; the message has the reason. No record was stored.
+            OSError: the log cannot be written. No record was stored.
         """
         steps = self._following(records)
         if self._path is not None and len(steps) * self.record_bytes == len(records):
@@ -147,14 +147,14 @@ class Gateway(Position):
         return taken
 
     def snapshot(self) -> bytes:
-        """Nothing: the log has all that a gateway goes on from."""
+        """Returns no bytes: the log has the gateway's state."""
         return b""
 
     def take_snapshot(self, data: bytes) -> None:
-        """Refuses: devices catch up by records alone.
+        """Refuses a snapshot, because devices catch up by records only.
 
         Raises:
-            FleetError: it is a snapshot.
+            FleetError: always.
         """
         if data:
             raise FleetError(
@@ -165,29 +165,29 @@ class Gateway(Position):
     # --- devices ------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        """Asks all devices to evaluate the next step, and adds up what they answer by the deadline.
+        """Lets all devices evaluate the next step, and adds up the answers that arrive by the deadline.
 
         Raises:
-            FleetError: none has answered; `left_out` and the message say why of each.
-            ValueError: the run is over.
+            FleetError: no device answered; `left_out` and the message have the reasons.
+            ValueError: the run has ended.
         """
         if self.step == self.settings.steps:
             raise ValueError("the run is over")
         return sum_of(list(self._ask_all(self._answer_of).values()))
 
     def update(self) -> dict[str, FleetState]:
-        """Brings all devices to the last step, as far as they answer by the deadline.
+        """Updates all devices to the last step, by the deadline.
 
         Returns:
-            Where each device is that has come there.
+            The states of the devices that reached it.
 
         Raises:
-            FleetError: none has; `left_out` and the message say why of each.
+            FleetError: no device did; `left_out` and the message have the reasons.
         """
         return self._ask_all(self._updated)
 
     def close(self) -> None:
-        """Closes the lines; devices go on by themselves with what they were asked for."""
+        """Closes the lines. Devices complete their present requests."""
         for device in self._devices.values():
             device.stop.set()
         self._pool.shutdown()
@@ -201,7 +201,7 @@ class Gateway(Position):
         self.close()
 
     def _ask_all(self, ask: Callable[[_Device, float], Any]) -> dict[str, Any]:
-        """What devices say, by their names; sets `left_out`."""
+        """Sends a request to all devices, returns the answers by name, and sets `left_out`."""
         end = time.monotonic() + self._deadline
         self._weights_now = self.weights_checksum
         # What was asked for last may still wait for its device.
@@ -236,7 +236,7 @@ class Gateway(Position):
         return found
 
     def _wait(self, end: float) -> set[Future[Any]]:
-        """Waits for the devices; for those that were silent last time, only while the others are at work."""
+        """Waits for the devices; for those that did not answer last time, only while others are busy."""
         done, open_ = set[Future[Any]](), {*self._busy.values()}
         awake = {future for name, future in self._busy.items() if not self._devices[name].is_silent}
         grace = None
@@ -257,7 +257,7 @@ class Gateway(Position):
             return []  # all are waited for
 
     def _note(self) -> None:
-        """Writes down which devices are silent, for the gateway's next process."""
+        """Stores which devices are silent, for the gateway's next process."""
         if self._notes is not None:
             silent = [name for name, device in self._devices.items() if device.is_silent]
             with contextlib.suppress(OSError):
@@ -266,11 +266,11 @@ class Gateway(Position):
     # --- one device, in a thread of its own ---------------------------------------------------------
 
     def _updated(self, device: _Device, end: float) -> FleetState:
-        """Brings a device to the last step.
+        """Updates a device to the last step.
 
         Raises:
-            FleetError: it is another model's, of another run, or has other weights.
-            LinkError: it does not answer, or refuses.
+            FleetError: the device has another model, another run, or other weights.
+            LinkError: the device does not answer, or refuses.
         """
         link = device.link(end, self._mark)
         state = link.fleet_state(end - time.monotonic())
@@ -330,12 +330,12 @@ class Gateway(Position):
 
 
 class _Device:
-    """A device, as the gateway knows it.
+    """The gateway's state of a device.
 
     Attributes:
-        seconds: that its last evaluation took.
-        is_silent: whether it has not answered last time.
-        stop: set where nobody waits for it any longer.
+        seconds: duration of its last evaluation.
+        is_silent: True if it did not answer last time.
+        stop: set when the gateway stops waiting for it.
     """
 
     def __init__(self, name: str, connect: Callable[[], Port], is_silent: bool) -> None:
@@ -344,11 +344,11 @@ class _Device:
         self._link: Link | None = None
 
     def link(self, end: float, mark: bytes) -> Link:
-        """The line to it, once it has said that it has the fleet's model.
+        """Returns the link to the device, after a check of its model.
 
         Raises:
-            FleetError: it has another model.
-            LinkError: it does not answer, or speaks another version of the protocol.
+            FleetError: the device has another model.
+            LinkError: the device does not answer, or has another version of the protocol.
         """
         if self._link is not None:
             return self._link
@@ -382,7 +382,7 @@ class _Device:
 
 
 class _Stoppable:
-    """A port that somebody waits at who can be told to stop."""
+    """A port whose reads can be interrupted."""
 
     def __init__(self, port: Port, stop: threading.Event) -> None:
         self._port, self._stop = port, stop

@@ -1,4 +1,4 @@
-"""Lines to the devices of a gateway, and serial ports that stay open while programs come and go."""
+"""Lines to the devices of a gateway, and serial ports that several programs use in turn."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Lines:
     """Lines to devices.
 
     Attributes:
-        ports: names of pyserial's, by the device's name.
-        baud: bits a second of serial ports.
-        broker: URL of an MQTT broker, see `tflm_zo.fleet.mqtt.MqttLines`; "": there is none.
+        ports: names of pyserial ports, by the device's name.
+        baud: bit rate of serial ports.
+        broker: URL of an MQTT broker, see `tflm_zo.fleet.mqtt.MqttLines`, or "".
         devices: names of the devices at the broker.
     """
 
@@ -32,10 +32,10 @@ class Lines:
 
     @property
     def open(self) -> dict[str, Callable[[], Port]]:
-        """What opens each line, by the device's name.
+        """Returns a function that opens each line, by the device's name.
 
         Raises:
-            ValueError: the broker's URL is none, a device has no name, or two have the same.
+            ValueError: the broker's URL is not valid, a device has no name, or two have the same.
         """
         found = {name: self._serial(port) for name, port in self.ports.items()}
         if self.broker:
@@ -52,16 +52,16 @@ class Lines:
         return lambda: open_port(port, self.baud)
 
     def write(self) -> str:
-        """Returns the lines as text without a single quote, for a node's configuration."""
+        """Serializes the lines as text without single quotes, for a node's configuration."""
         text = json.dumps([dict(self.ports), self.baud, self.broker, list(self.devices)])
         return text.replace("'", "\\u0027")
 
     @classmethod
     def read(cls, text: str) -> Lines:
-        """Reads what `write` has written.
+        """Reads the result of `write`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text is not valid.
         """
         try:
             ports, baud, broker, devices = json.loads(text)
@@ -75,13 +75,13 @@ _AGAIN: Final = 0.5  # seconds until a port that was lost is opened again
 
 @contextlib.contextmanager
 def kept_ports(ports: Mapping[str, Callable[[], Port]]) -> Iterator[dict[str, str]]:
-    """Opens ports, and leads to each of them from a port of this machine.
+    """Opens ports, and forwards a local network port to each of them.
 
     Args:
-        ports: what opens a port, by the device's name.
+        ports: function that opens a port, by the device's name.
 
     Yields:
-        What pyserial opens instead, by the device's name.
+        The pyserial URL of each forwarded port, by the device's name.
     """
     kept = [_KeptPort(connect) for connect in ports.values()]
     try:
@@ -92,7 +92,7 @@ def kept_ports(ports: Mapping[str, Callable[[], Port]]) -> Iterator[dict[str, st
 
 
 class _KeptPort:
-    """A port, and where it is found on this machine: by one program at a time, the one that came last."""
+    """A forwarded port. It serves one program at a time, the last one that connected."""
 
     def __init__(self, connect: Callable[[], Port]) -> None:
         self._connect, self._ended = connect, threading.Event()
@@ -105,7 +105,7 @@ class _KeptPort:
 
     @property
     def url(self) -> str:
-        """What pyserial opens."""
+        """URL for pyserial."""
         return f"socket://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def _from_users(self) -> None:

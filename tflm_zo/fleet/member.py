@@ -28,22 +28,22 @@ _SNAPSHOT: Final = struct.Struct("<IIIq")
 
 
 class Position:
-    """The weights after some steps of a run, and what the next step goes on from.
+    """The weights after some steps of a run, with the state for the next step.
 
     Args:
         model: the ZO model.
         header: header of the run's seed log, 132 bytes.
-        weights: weights and fractions that are moved in place; None: copies of the model's.
+        weights: weights and fractions, which are updated in place; None: copies of the model's.
 
     Attributes:
-        takes_snapshots: whether `take_snapshot` may bring it further.
+        takes_snapshots: True if it accepts snapshots.
         settings: settings of the run.
-        step: whole steps.
-        checksum: checksum of the header and the records so far, which the next record's continues.
-        mean_square: running mean of d^2 of the control unit, unit 2^-32.
+        step: number of complete steps.
+        checksum: checksum of the header and the records so far.
+        mean_square: the control unit's running mean of d^2, unit 2^-32.
 
     Raises:
-        FleetError: the header is none of a seed log, or of another model.
+        FleetError: the header is no seed log's, or belongs to another model.
     """
 
     takes_snapshots: ClassVar[bool] = True
@@ -82,16 +82,16 @@ class Position:
         return sum(sums) & 0xFFFFFFFF
 
     def take(self, records: bytes) -> int:
-        """Moves the weights by the records of the steps that follow.
+        """Applies the records of the next steps to the weights.
 
         Args:
-            records: whole records, as the seed log has them.
+            records: complete records of the seed log.
 
         Returns:
             Number of steps.
 
         Raises:
-            FleetError: a record does not follow, which the message says why. None has been taken.
+            FleetError: a record does not continue the log; the message has the reason. No record was applied.
         """
         steps = self._following(records)
         rest = records[len(steps) * self.record_bytes :]
@@ -105,7 +105,7 @@ class Position:
         return len(steps)
 
     def _following(self, records: bytes) -> list[StepRecord]:
-        """The records at the beginning of some bytes that follow the steps so far."""
+        """Returns the records at the beginning of some bytes that continue the steps so far."""
         steps, checksum, size = list[StepRecord](), self.checksum, self.record_bytes
         for at in range(0, len(records), size):
             data, wanted = records[at : at + size], self.step + len(steps)
@@ -117,7 +117,7 @@ class Position:
         return steps
 
     def _why_not(self, data: bytes, wanted: int) -> str:
-        """Why bytes do not begin with the record of step `wanted`."""
+        """Returns the reason why bytes do not begin with the record of step `wanted`."""
         if len(data) < self.record_bytes:
             return f"a record of {len(data)} bytes, those of this run have {self.record_bytes}"
         step = int.from_bytes(data[:4], "little")
@@ -132,21 +132,21 @@ class Position:
         )
 
     def snapshot(self) -> bytes:
-        """All of it as bytes, for a member that is far behind."""
+        """Returns the complete state as bytes, for a member that is far behind."""
         weights, fractions = self.weights
         head = _SNAPSHOT.pack(self.step, self.checksum, self.weights_checksum, self.mean_square)
         return head + b"".join(a.tobytes() for part in (weights, fractions) for a in part.values())
 
     @property
     def snapshot_bytes(self) -> int:
-        """Bytes of a snapshot."""
+        """Size of a snapshot, bytes."""
         return _SNAPSHOT.size + sum(a.nbytes for part in self.weights for a in part.values())
 
     def take_snapshot(self, data: bytes) -> None:
-        """Goes to where a snapshot was taken, which may be before or behind.
+        """Restores the state of a snapshot, earlier or later.
 
         Raises:
-            FleetError: it is damaged or of another model; nothing has changed.
+            FleetError: the snapshot is damaged or belongs to another model. Nothing has changed.
         """
         if len(data) != self.snapshot_bytes:
             raise FleetError(
@@ -170,7 +170,7 @@ class Position:
 
 
 def _why_no_header(data: bytes) -> str:
-    """Why bytes are no header of a seed log."""
+    """Returns the reason why bytes are no header of a seed log."""
     own = SEED_LOG[-1]
     if not data.startswith(MAGIC):
         return "the run's header is none of a seed log"
@@ -184,7 +184,7 @@ def _why_no_header(data: bytes) -> str:
 
 
 class FleetError(ValueError):
-    """What came is of another model, run, version or step, or damaged; nothing has changed."""
+    """A message is damaged or belongs to another model, run, version or step. Nothing has changed."""
 
 
 # Of a sample's loss either way, unit 2^-16: what the loss operator's int32 has room for.
@@ -192,7 +192,7 @@ _MOST_LOSS = 1 << 31
 
 
 def evaluations(settings: CSettings) -> int:
-    """Returns how often a step passes each sample of its minibatch forward."""
+    """Returns the number of forward passes of each sample in a step."""
     return int(settings.queries) + 1 if settings.estimator else 2 * int(settings.queries)
 
 
@@ -214,7 +214,7 @@ class Answer:
     samples: int
 
     def check(self, settings: CSettings, step: int) -> None:
-        """Raises FleetError where no client of a run can have answered this for a step."""
+        """Raises FleetError if an answer is not possible for a step."""
         if self.step != step:
             raise FleetError(f"an answer for step {self.step}, where step {step} is asked for")
         if self.differences.shape != (settings.queries,):
@@ -232,7 +232,7 @@ class Answer:
 
 
 def sum_of(answers: Sequence[Answer]) -> Answer:
-    """The answer of several clients together, for the same step: that of one with all their samples."""
+    """Adds up the answers of several clients for the same step."""
     return Answer(
         answers[0].step,
         np.sum([a.differences for a in answers], axis=0, dtype=np.int64),
@@ -242,21 +242,21 @@ def sum_of(answers: Sequence[Answer]) -> Answer:
 
 
 def mean_of(answer: Answer, settings: CSettings) -> NDArray[np.float64]:
-    """The mean differences and, at the end, the mean loss of an answer, nats, float64 [queries + 1]."""
+    """Returns the mean differences and, at the end, the mean loss of an answer, nats, float64 [queries + 1]."""
     loss = answer.loss / evaluations(settings)
     return np.array([*answer.differences, loss]) / 65536 / answer.samples
 
 
 class Replica(Position):
-    """A copy of a fleet's run at a client, which answers for each step from data of its own.
+    """A client's copy of a fleet's run, which answers for each step with its own data.
 
     Args:
         model: the ZO model.
         header: header of the run's seed log, 132 bytes.
-        x: samples, as `Trainer.fit` takes them.
-        y: labels, as `Trainer.fit` takes them.
+        x: samples, as for `Trainer.fit`.
+        y: labels, as for `Trainer.fit`.
         runtime: name of the runtime that runs the model.
-        threads: number of threads, which change no bit.
+        threads: number of threads. Does not affect results.
 
     Raises:
         FleetError: see `Position`.
@@ -280,11 +280,10 @@ class Replica(Position):
         self._executor = LocalExecutor(self.runtime, self._control, list(data.inputs), data.labels)
 
     def answer(self) -> Answer:
-        """Evaluates the queries of the next step on the client's own minibatch. The weights are the same
-        after it.
+        """Evaluates the queries of the next step on the client's minibatch. The weights do not change.
 
         Raises:
-            ValueError: the run is over.
+            ValueError: the run has ended.
         """
         control = self._control
         control.resume(self.step, self.mean_square)
@@ -308,5 +307,5 @@ class Replica(Position):
         return Answer(self.step, control.differences, loss, int(s.batch * s.parts))
 
     def evaluate(self, x: Samples, y: Labels | None = None) -> Evaluation:
-        """Evaluates the weights on samples, as `Trainer.evaluate` takes them."""
+        """Evaluates the weights on samples, see `Trainer.evaluate`."""
         return evaluate(self.runtime, prepare(self.runtime, x, y))

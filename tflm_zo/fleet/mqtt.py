@@ -1,4 +1,4 @@
-"""Lines to devices over MQTT: a message is one frame."""
+"""Lines to devices over MQTT. A message is one frame."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 @dataclass(frozen=True)
 class Broker:
-    """Where a broker is, and how it is spoken to.
+    """The address and the login of a broker.
 
     Attributes:
         host: name or address.
         port: number of the port.
-        prefix: what topics begin with.
-        user: name that the broker knows this client by; empty: none.
+        prefix: prefix of all topics.
+        user: name of the user, or "".
         password: the user's.
-        tls: whether the connection is encrypted, and the broker's certificate checked by the authorities
-            that the system trusts (environment variable SSL_CERT_FILE: by those in a file).
+        tls: True for an encrypted connection with a check of the broker's certificate, against the
+            authorities of the system or of the file in the environment variable SSL_CERT_FILE.
     """
 
     host: str
@@ -46,14 +46,14 @@ class Broker:
 
     @classmethod
     def of(cls, url: str) -> Broker:
-        """Returns the broker at a URL.
+        """Parses the URL of a broker.
 
         Args:
-            url: ``mqtt://[USER[:PASSWORD]@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS. The password may be
-                in the environment variable TFLM_ZO_MQTT_PASSWORD instead.
+            url: ``mqtt://[USER[:PASSWORD]@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS. The environment
+                variable TFLM_ZO_MQTT_PASSWORD may have the password instead.
 
         Raises:
-            ValueError: the URL is none of these.
+            ValueError: the URL is not valid.
         """
         parts = urlsplit(url)
         prefix = unquote(parts.path.strip("/"))
@@ -69,8 +69,8 @@ class Broker:
         )
 
     def client(self) -> paho.Client:
-        """Returns a client of paho's for this broker, which connects again where the broker vanishes.
-        ``loop_start`` connects it.
+        """Returns a paho client for this broker. ``loop_start`` connects it, and it reconnects if the
+        connection is lost.
         """
         found = paho.Client(CallbackAPIVersion.VERSION2)
         if self.user:
@@ -83,14 +83,14 @@ class Broker:
 
 
 class MqttLines:
-    """A broker, over which devices are reached: requests go to ``PREFIX/DEVICE/ask``, answers come from
-    ``PREFIX/DEVICE/answer``, each of them a frame. A broker that vanishes is connected to again.
+    """The connection to a broker. Requests go to ``PREFIX/DEVICE/ask``, answers come from
+    ``PREFIX/DEVICE/answer``; each message is a frame. It reconnects if the connection is lost.
 
     Args:
         url: see `Broker.of`.
 
     Raises:
-        ValueError: the URL is no broker's.
+        ValueError: the URL is not valid.
     """
 
     def __init__(self, url: str) -> None:
@@ -109,7 +109,7 @@ class MqttLines:
 
     @property
     def name(self) -> str:
-        """The broker, as messages name it."""
+        """Name of the broker in messages."""
         return f"the MQTT broker at {self._broker.host}:{self._broker.port}"
 
     # --- what the client's thread calls ---------------------------------------------------------------
@@ -147,10 +147,10 @@ class MqttLines:
     # --- what links call --------------------------------------------------------------------------------
 
     def line(self, device: str) -> Callable[[], Port]:
-        """Returns what opens the line to a device.
+        """Returns a function that opens the line to a device.
 
         Raises:
-            ValueError: there is no such topic.
+            ValueError: the name is not valid in a topic.
         """
         if not device or set("+#/") & {*device}:
             raise ValueError(f"{device!r} names no device: it would be a part of a topic")
@@ -177,17 +177,17 @@ class MqttLines:
         """Sends a frame to a device.
 
         Raises:
-            OSError: the broker has vanished.
+            OSError: the connection to the broker is lost.
         """
         if not self._is_open:
             raise ConnectionError(f"{self.name} has vanished")
         self._client.publish(f"{self._prefix}/{device}/ask", data)
 
     def receive(self, device: str, seconds: float = _POLL) -> bytes:
-        """Returns what has come from a device, or comes within so many seconds.
+        """Returns bytes from a device; waits up to `timeout` seconds for them.
 
         Raises:
-            OSError: the broker has vanished.
+            OSError: the connection to the broker is lost.
         """
         with self._news:
             until = time.monotonic() + seconds
@@ -200,13 +200,13 @@ class MqttLines:
         return data
 
     def close(self) -> None:
-        """Ends."""
+        """Closes the connection."""
         self._client.disconnect()
         self._client.loop_stop()
 
 
 class _Line:
-    """The line to a device, as `tflm_zo.link.Port` has it."""
+    """The line to a device, a `tflm_zo.link.Port`."""
 
     def __init__(self, lines: MqttLines, device: str) -> None:
         self._lines, self._device, self._come = lines, device, b""

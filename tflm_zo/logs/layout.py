@@ -1,5 +1,5 @@
-"""The parts of a log: its beginning, its records in their order, and the padding of stores that program several
-bytes at once (``ops/core/log/zo_store_units.h``). Without padding, a device's log is a desktop's.
+"""The layout of a log: header, records, and the padding for stores with a programming unit of several bytes
+(``ops/core/log/zo_store_units.h``). Without padding, the logs of device and desktop are equal.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _OLD_VERSIONS: Final = (1, 2)  # of either kind
 
 
 class LogError(ValueError):
-    """The log is damaged, or of another model or run."""
+    """The log is damaged, or belongs to another model or run."""
 
 
 class IncompleteHeaderError(LogError):
-    """The log ends within its header: the run was killed before its first step, and nothing is lost."""
+    """The log ends within its header: the run was killed before its first step."""
 
 
 class LogWarning(UserWarning):
-    """A run goes on from less than was asked for."""
+    """A run resumes from an earlier state than expected."""
 
 
 def fingerprint(model: Model | bytes) -> bytes:
-    """The first 16 bytes of the SHA-256 of a model's file."""
+    """Returns the first 16 bytes of the SHA-256 of a model's file."""
     data = model if isinstance(model, bytes) else model.to_bytes()
     return hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]
 
 
 def check_version(path: str | os.PathLike[str], data: bytes) -> None:
-    """Raises LogError where a file is a log that an older version of this library wrote."""
+    """Raises LogError if an older version of this library wrote the log."""
     version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 1], "little")
     if data[: len(MAGIC)] == MAGIC and version in _OLD_VERSIONS:
         raise LogError(
@@ -66,12 +66,12 @@ def is_snapshot_log(path: str | os.PathLike[str]) -> bool:
 
 
 def ending(data: bytes) -> int:
-    """The checksum that a header or record ends with, which the next one's continues."""
+    """Returns the checksum at the end of a header or record, from which that of the next record continues."""
     return int.from_bytes(data[-4:], "little")
 
 
 def read_header(data: bytes) -> Header | None:
-    """Returns the header that some bytes begin with, without padding; None where it is not whole."""
+    """Returns the header at the beginning of some bytes, without padding; None if it is incomplete."""
     return SeedLogHeader.from_bytes(data) or SnapshotLogHeader.from_bytes(data)
 
 
@@ -79,15 +79,15 @@ def read_header(data: bytes) -> Header | None:
 
 
 class Records:
-    """Takes the records of a log in their order: those of the steps, and the measurements among them.
+    """Parses the records of a log in order: steps and measurements.
 
     Args:
         header: header of the log.
-        checksum: checksum at the end of the header, which that of the first record continues.
-        unit: bytes that records are padded to.
+        checksum: checksum at the end of the header.
+        unit: records are padded to multiples of this number of bytes.
 
     Attributes:
-        step: number of steps taken.
+        step: number of parsed steps.
     """
 
     def __init__(self, header: Header, checksum: int, unit: int = 1) -> None:
@@ -95,11 +95,11 @@ class Records:
         self._header, self._steps, self._unit = header, int(header.settings.steps), unit
 
     def take(self, data: bytes) -> tuple[list[StepRecord], list[Measurement], int]:
-        """Takes the bytes that follow the records so far.
+        """Parses the bytes that follow the records so far.
 
         Returns:
-            Records of steps and the measurements, up to a record that is not whole or not in its place; the
-            bytes that they take, padding included.
+            Records of steps and measurements up to the first incomplete or misplaced one, and their size in
+            bytes, padding included.
         """
         header, at = self._header, 0
         steps, measurements = list[StepRecord](), list[Measurement]()
@@ -131,31 +131,31 @@ class Records:
 
 
 def is_store_unit(unit: int) -> bool:
-    """Returns whether a store may program so many bytes at once."""
+    """Returns whether a number is a valid programming unit of a store."""
     return 1 <= unit <= STORE_UNIT_MOST and not unit & (unit - 1)
 
 
 def filled_up(size: int, unit: int) -> int:
-    """Bytes, filled up to whole units."""
+    """Returns bytes, padded to a multiple of the unit."""
     return -(-size // unit) * unit
 
 
 def is_padded(data: bytes) -> bool:
-    """Returns whether some bytes begin a padded log."""
+    """Returns whether bytes are the beginning of a padded log."""
     return unit_of(data) > 1
 
 
 def unit_of(data: bytes) -> int:
-    """The unit that a log is padded to, by its beginning; 1: it is not padded, or is no log."""
+    """Returns the unit of a padded log; 1 if it is not padded, or is no log."""
     unit = data[UNIT_AT] - 128 if data[: len(MAGIC)] == MAGIC and len(data) > UNIT_AT else 1
     return unit if is_store_unit(unit) else 1
 
 
 def unpadded(data: bytes) -> bytes:
-    """What a padded log has, without padding: the log that a desktop writes.
+    """Removes the padding of a log: the result is the log of a desktop.
 
-    A log that is not padded, or another file, is returned as it is. Of a log whose header is not whole, the
-    mark of padding alone is taken away.
+    A log without padding, or another file, is returned unchanged. If the header is incomplete, only the mark
+    of padding is removed.
     """
     if not is_padded(data):
         return data
@@ -170,10 +170,10 @@ def unpadded(data: bytes) -> bytes:
 
 
 def padded(data: bytes, unit: int) -> bytes:
-    """What a store that programs ``unit`` bytes at once has of a log.
+    """Pads a log for a store with a programming unit of ``unit`` bytes.
 
     Args:
-        data: a log, padded or not. One whose header is not whole is returned as it is.
+        data: a log, padded or not. If its header is incomplete, it is returned unchanged.
         unit: 1, 2, 4, 8, 16 or 32.
     """
     data = unpadded(data)
@@ -190,7 +190,7 @@ def padded(data: bytes, unit: int) -> bytes:
 
 
 def _sizes(data: bytes) -> Iterator[int]:
-    """Bytes of each thing that is padded by itself, in their order; none where there is no whole header."""
+    """Returns the sizes of the parts that are padded one by one, in order; none if the header is incomplete."""
     header = read_header(data)
     if header is None:
         return
@@ -210,23 +210,23 @@ def _sizes(data: bytes) -> Iterator[int]:
 
 
 class LiveLog:
-    """A log of either kind, of which the header is known, and records as far as they were taken.
+    """A log of either kind with a complete header, and its records so far.
 
     Args:
-        header: the whole header.
-        name: what an error calls the log.
+        header: the complete header.
+        name: name of the log in errors.
 
     Attributes:
-        header: the whole header.
-        unit: bytes that header, slots and records are padded to, as all offsets and sizes here take them.
-        fingerprint: fingerprint of the base model, or of it and the weights that the run began with, 16
+        header: the complete header.
+        unit: programming unit in bytes; all offsets and sizes include the padding.
+        fingerprint: fingerprint of the base model, or of it and the weights at the beginning of the run, 16
             bytes.
-        begin: offset of the first record; before it lie the header and, in a snapshot log, the slots.
-        end: bytes of the log when the run is over.
+        begin: offset of the first record, after the header and, in a snapshot log, the slots.
+        end: size of the complete log, bytes.
         record_bytes: sizes of records, the largest first.
         steps: number of steps of the whole run.
-        repeated: steps that the run does again at most, and writes again, when it has lost its power.
-        tasks: tasks of a layer-wise run; none of weight perturbation.
+        repeated: largest number of steps that the run repeats, and writes again, after a power failure.
+        tasks: tasks of a layer-wise run; none for weight perturbation.
 
     Raises:
         LogError: the header is damaged, or of another version.
@@ -256,26 +256,26 @@ class LiveLog:
 
     @classmethod
     def header_bytes(cls, beginning: bytes) -> int | None:
-        """Returns the bytes of the header that begins with `BEGINNING` bytes; None: it is no log's."""
+        """Returns the size of a header from its first `BEGINNING` bytes; None if they are no log's."""
         if len(beginning) < cls.BEGINNING or beginning[: len(MAGIC)] != MAGIC:
             return None
         return max(int.from_bytes(beginning[10:12], "little"), cls.BEGINNING)
 
     @property
     def is_snapshot_log(self) -> bool:
-        """Whether it is the log of a layer-wise run."""
+        """True for the log of a layer-wise run."""
         return bool(self._found.slots)
 
     @property
     def step(self) -> int:
-        """Number of whole steps taken."""
+        """Number of complete steps so far."""
         return self._records.step
 
     def is_over(self, data: bytes) -> bool:
-        """Whether a log that begins with these bytes, whose records were taken, is a whole run's.
+        """Returns whether the log of these bytes belongs to a finished run.
 
-        A layer-wise run that has lost its power repeats the steps after its last snapshot, whose records are
-        there already.
+        After a power failure a layer-wise run repeats the steps after its last snapshot, although the log has
+        their records.
         """
         header = self._found
         if self.step < self.steps or not isinstance(header, SnapshotLogHeader):
@@ -285,11 +285,10 @@ class LiveLog:
         return any(snapshot is not None and snapshot.step == self.steps for snapshot in found)
 
     def take(self, data: bytes) -> tuple[list[float], int]:
-        """Takes the bytes behind the records so far.
+        """Parses the bytes after the records so far.
 
         Returns:
-            Mean losses of the steps, nats or `ZoLoss.unit`, and the bytes that their records take; what
-            follows is no whole record.
+            Mean losses of the complete new steps, nats or `ZoLoss.unit`, and the size of their records.
         """
         steps, _, used = self._records.take(data)
         return [step.mean_loss / 65536 for step in steps], used

@@ -1,8 +1,8 @@
 """The log (``.zolog``) of a run.
 
-Weight perturbation writes a seed log, which has every step (``ops/core/log/zo_log.h`` specifies its bytes). A
-layer-wise run, whose updates depend on data, writes a snapshot log, which has the loss of every step and the
-weights after some of them (``ops/core/log/zo_snapshot_log.h``).
+Weight perturbation writes a seed log, which has every step (format: ``ops/core/log/zo_log.h``). A layer-wise
+run, whose updates depend on data, writes a snapshot log, which has the loss of every step and the weights
+after some of them (format: ``ops/core/log/zo_snapshot_log.h``).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _STEPS_AT_ONCE = 8192  # of a seed log that is read in parts
 
 
 def data_checksum(arrays: Sequence[NDArray[Any]]) -> int:
-    """CRC-32 of training samples and labels, as the model reads them, one array after the other."""
+    """Returns the CRC-32 of prepared training samples and labels, one array after the other."""
     crc = 0
     for array in arrays:
         crc = zlib.crc32(np.ascontiguousarray(array).tobytes(), crc)
@@ -67,32 +67,29 @@ def data_checksum(arrays: Sequence[NDArray[Any]]) -> int:
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was read, or consecutive steps of one.
+    """A log, or consecutive steps of it.
 
     Attributes:
         settings: settings of the run.
         fingerprint: fingerprint of the base model, 16 bytes.
         measure_every: steps between measurements; 0: never.
-        losses: mean loss of each whole step, nats or `ZoLoss.unit`, float64 [steps]. In a snapshot log, steps
-            after the snapshot have losses, too; repeating these steps needs the data.
-        measurements: measurements of the run, in order, from the first of these steps on.
+        losses: mean loss of each complete step, nats or `ZoLoss.unit`, float64 [steps]. In a snapshot log
+            they include steps after the last snapshot, which can only be repeated with the data.
+        measurements: measurements from the first of these steps on, in order.
         first_step: number of the first of these steps in the run.
-        whole_bytes: size of header and whole records of a seed log, up to the last of these steps and its
-            measurement.
-        torn_bytes: number of bytes after the last whole record of a seed log, the trace of an interrupted
-            write.
+        whole_bytes: size of the header and the complete records of a seed log.
+        torn_bytes: number of bytes after the last complete record of a seed log, from an interrupted write.
         steps: (seed, coefficient) pairs of a seed log, `QUERY_DTYPE` [steps, queries].
         mean_squares: the control unit's running mean after each step of a seed log, int64 [steps].
-        is_layerwise: True if the log is a snapshot log, that of a layer-wise run.
+        is_layerwise: True for the snapshot log of a layer-wise run.
         tasks: tasks of a layer-wise run; none in a seed log.
-        first_segment: segment at which forward passes of a layer-wise run begin.
-        rules: settings of a layer-wise run beyond those of every run.
+        first_segment: first segment with a trained layer in a layer-wise run.
+        rules: further settings of a layer-wise run.
         interval: number of steps between snapshots.
         weight_bytes: bytes of a snapshot's weights.
         data_checksum: checksum of the training data of a layer-wise run.
-        snapshot: the last whole snapshot whose steps all have their records; None before the first.
-        best_slot: the last whole snapshot of a best state; None where no measurement was better than the
-            first.
+        snapshot: the last complete snapshot; None before the first.
+        best_slot: the last complete snapshot of a best state; None if no measurement improved on the first.
     """
 
     settings: CSettings
@@ -117,17 +114,17 @@ class Log:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Log:
-        """Reads a log up to its last whole record.
+        """Reads a log up to its last complete record.
 
         Args:
             path: path of the log.
-            layerwise: True or False where the log has to be that of a layer-wise run or of weight
-                perturbation; None takes both.
+            layerwise: True to accept only logs of layer-wise runs, False to accept only those of weight
+                perturbation; None accepts both.
 
         Raises:
             IncompleteHeaderError: the file ends before its first record.
-            LogError: the file is no log of this kind or one of an older version, its header is damaged, or no
-                run has its settings.
+            LogError: the file is no log of this kind, an older version wrote it, or its header is damaged or
+                has invalid settings.
             OSError: the file cannot be read.
         """
         parts = list(cls.parts(path, layerwise=layerwise))
@@ -144,19 +141,19 @@ class Log:
 
     @classmethod
     def parts(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Iterator[Log]:
-        """Reads a log up to its last whole record, a seed log some thousand steps at a time: memory does not
-        grow with its length.
+        """Reads a log up to its last complete record, a seed log in parts of some thousand steps to bound the
+        memory.
 
         Args:
             path: path of the log.
             layerwise: see `read`.
 
         Yields:
-            Consecutive parts, at least one, of a snapshot log one; the last one alone may be empty, and alone
-            knows torn bytes.
+            Consecutive parts, at least one; a snapshot log is one part. Only the last part may be empty or
+            have torn bytes.
 
         Raises:
-            LogError: see `read`, as for all others.
+            LogError: see `read`, also for the other errors.
         """
         if is_snapshot_log(path) if layerwise is None else layerwise:
             yield _read_snapshot_log(path)
@@ -167,22 +164,20 @@ class Log:
     def from_steps(
         cls, settings: CSettings, mark: bytes, coefficients: Sequence[Sequence[int]], first: int = 0
     ) -> Log:
-        """Returns a log that was never written: the coefficients of whole steps of weight perturbation, from
-        step `first` on.
-        """
+        """Creates a log from the coefficients of complete steps of weight perturbation, from step `first` on."""
         none = np.zeros(len(coefficients))
         steps = _with_seeds(settings, coefficients, first)
         return cls(settings, mark, 0, none, first_step=first, steps=steps, mean_squares=none.astype(np.int64))
 
     @property
     def whole_steps(self) -> int:
-        """Number of the last step whose weights the log leads to; 0: none."""
+        """Number of the last step whose weights the log can restore; 0: none."""
         if not self.is_layerwise:
             return self.first_step + len(self.steps)
         return 0 if self.snapshot is None else self.snapshot.step
 
     def first(self, steps: int) -> Log:
-        """Returns the log of weight perturbation as it was after so many steps.
+        """Returns the first steps of a log of weight perturbation.
 
         Raises:
             LogError: the log has fewer steps.
@@ -208,12 +203,12 @@ class Log:
         return not self.is_layerwise or self.after(step) is not None
 
     def after(self, step: int) -> Snapshot | None:
-        """The snapshot after so many steps; None where there is none, as before the first step."""
+        """Returns the snapshot after a number of steps, or None."""
         return next((s for s in (self.snapshot, self.best_slot) if s is not None and s.step == step), None)
 
     def best_until(self, step: int) -> Measurement | None:
-        """Returns the best measurement of the first steps whose weights the log, or the model, has: a power
-        failure may have damaged the best snapshot.
+        """Returns the best measurement among the first steps whose weights can be restored; a power failure
+        may have damaged the best snapshot.
         """
         known = [m for m in self.measurements if m.step <= step and (not m.step or self._has(m.step))]
         best, slot = best_of(known), self.best_slot
@@ -224,11 +219,11 @@ class Log:
 
     @property
     def best(self) -> Measurement | None:
-        """The best measurement whose weights there are; None where nothing was measured."""
+        """The best measurement whose weights can be restored; None without measurements."""
         return self.best_until(int(self.settings.steps))
 
     def check_model(self, model: Model | bytes) -> None:
-        """Raises LogError unless the log was recorded on this very ZO model, of tensors that it has."""
+        """Raises LogError if the log was recorded on another ZO model."""
         if fingerprint(model) != self.fingerprint:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
         if not self.is_layerwise:
@@ -247,11 +242,10 @@ class Log:
             )
 
     def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
-        """Returns the steps of a seed log that move a block, in order: those of each stage with their
-        distribution.
+        """Returns the steps of a seed log that update a block, by stage, with the distribution of each stage.
 
-        With momentum a query has one item for each seed of its direction, and items of coefficient 0 where
-        the first steps have fewer.
+        With momentum a query has one item for each seed of its direction; the first steps, which have fewer,
+        are padded by items with coefficient 0.
         """
         end_step = self.first_step + len(self.steps)
         numbers = np.arange(self.first_step, end_step)
@@ -266,7 +260,7 @@ class Log:
         return found
 
     def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
-        """Returns the (seed, coefficient) pairs by which these steps move the weights, [steps, items]."""
+        """Returns the (seed, coefficient) pairs of the updates of these steps, [steps, items]."""
         if not self.settings.chain:
             return self.steps[numbers - self.first_step]
         items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)
@@ -358,7 +352,7 @@ def _is_cut_short(data: bytes) -> bool:
 
 
 def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a log; one that is padded, which a device's memory had room for, is read as a whole."""
+    """Opens a log. A padded log, which is small, is read completely."""
     file = open(path, "rb")  # noqa: SIM115 - the caller closes it
     if is_padded(file.read(SEED_LOG_HEADER_BYTES)):
         with file:
@@ -369,7 +363,7 @@ def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def _with_seeds(settings: CSettings, coefficients: Sequence[Sequence[int]], first: int) -> NDArray[np.void]:
-    """(seed, coefficient) pairs of the steps from `first` on, [steps, queries]."""
+    """Returns (seed, coefficient) pairs of the steps from `first` on, [steps, queries]."""
     steps = np.zeros((len(coefficients), settings.queries), QUERY_DTYPE)
     if coefficients:
         steps["coefficient"] = coefficients

@@ -1,4 +1,4 @@
-"""The weights that a run has led to, from its model and its log alone."""
+"""The replay of a log: the weights of a run from its model and its log only."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ Arrays = dict[str, WeightArray]
 def replay_log(
     model: Model, log: Log | str | os.PathLike[str], steps: int | None = None
 ) -> tuple[Arrays, Arrays]:
-    """Returns the weights of a run, from its model and its log, without data or a forward pass.
+    """Restores the weights of a run from its model and its log, without data or a forward pass.
 
     Args:
         model: the ZO model that the log was recorded on.
-        log: path of the log; or the log, which has all steps in memory at once.
-        steps: number of the run's steps after which the weights are wanted; a snapshot log has the weights
-            after few of them. None stands for the best measurement, or, if the run did not measure, for all
-            steps or the last snapshot.
+        log: path of the log; or a `Log`, which has all steps in memory.
+        steps: number of steps to replay; for a snapshot log the step of a snapshot. None: the best
+            measurement or, without measurements, all steps or the last snapshot.
 
     Returns:
-        Weights and (16-bit update) fractions of all trainable tensors by tensor name, int8 (biases: int32) in
-        the tensors' shapes.
+        Weights and, for 16-bit updates, fractions of all trainable tensors by tensor name, int8 (biases:
+        int32) in the tensors' shapes.
 
     Raises:
-        LogError: the file is no log, or the log is of another model or has no snapshot after these steps.
+        LogError: the file is no log, belongs to another model, or has no snapshot after these steps.
         OSError: the log cannot be read.
     """
     first = next(iter(_parts(log)))
@@ -62,11 +61,11 @@ def replay_log(
 
 
 class Replay:
-    """The weights that steps lead to, one part of a log after the other.
+    """The replay of a log, part by part.
 
     Args:
         model: the ZO model that the log was recorded on.
-        begin: weights and fractions before the first step, which are moved in place; None: copies of the
+        begin: weights and fractions before the first step, which are updated in place; None: copies of the
             model's initial ones.
     """
 
@@ -76,7 +75,7 @@ class Replay:
         self.weights, self.fractions = _initial(model) if begin is None else begin
 
     def add(self, log: Log) -> None:
-        """Does the steps of weight perturbation that follow."""
+        """Applies the next steps of weight perturbation."""
         for number, t in enumerate(self._metadata.trainable):
             for distribution, steps in log.steps_of_block(t.block):
                 self.move(number, distribution, steps)
@@ -84,7 +83,7 @@ class Replay:
     def move(
         self, number: int, distribution: Distribution, steps: Sequence[Queries] | NDArray[np.void]
     ) -> None:
-        """Moves a trainable tensor along directions, see `core.replay`.
+        """Updates a trainable tensor along directions, see `core.replay`.
 
         Args:
             number: number of the tensor among the trainable ones.

@@ -1,4 +1,4 @@
-"""Writes the log of a run: a file that is locked, brought to the disk, and whole after any error."""
+"""The writer of a log: it locks the file, syncs it to the disk, and keeps it valid after any error."""
 
 from __future__ import annotations
 
@@ -22,37 +22,36 @@ _MARKED: Final = 16  # bytes that say whether a log is padded
 
 
 def log_exists(path: str | os.PathLike[str]) -> FileExistsError:
-    """The error of a new log whose file exists."""
+    """Returns the error for a new log whose file exists."""
     return ExistsError(path, switches=("resume", "replace"))
 
 
 class LogWriter:
-    """Writes a log. A context manager that closes it.
+    """Writes a log. It is a context manager.
 
-    Each record is one write to the operating system before the run continues: a killed program loses no whole
-    record. After a power failure the log ends with some whole record, since every record has a checksum.
+    Each record is one write to the operating system, so a killed program loses no complete record. Every
+    record has a checksum, so incomplete records after a power failure are detected.
 
-    * A seed log then lacks at most the steps of the last `sync_every` seconds.
-    * A snapshot log is brought to the disk with each snapshot, with all records before it. Steps after the
-      last whole snapshot are repeated from the data.
+    * After a power failure, a seed log lacks at most the steps of the last `sync_every` seconds.
+    * A snapshot log is synced with each snapshot. Steps after the last complete snapshot are repeated with
+      the data.
 
     Args:
         path: path of the log.
         header: header of the log.
-        keep: numbers of steps and measurements of an existing log of the same header that stay; records
-            behind them are cut off. None starts a new log.
+        keep: numbers of steps and measurements to keep of an existing log with the same header; later records
+            are removed. None creates a new log.
         replace: True if a new log may replace an existing one.
-        sync_every: seconds after which a seed log is brought to the disk; 0: after each record; None: only at
-            the end.
+        sync_every: seconds between syncs of a seed log; 0: after each record; None: only at the end.
 
     Attributes:
-        snapshot_step: step of the last whole snapshot; 0 before the first.
-        best_step: step of the last whole snapshot of a best state; 0 before the first.
+        snapshot_step: step of the last complete snapshot; 0 before the first.
+        best_step: step of the last complete snapshot of a best state; 0 before the first.
 
     Raises:
-        FileExistsError: the log is to be new, and its file exists.
+        FileExistsError: the file of a new log exists.
         FileInUseError: another run is writing the log.
-        OSError: the log cannot be written, e.g. because the disk is full; a new log is then not left behind.
+        OSError: the log cannot be written, e.g. because the disk is full; a new log is then removed.
     """
 
     def __init__(
@@ -83,8 +82,8 @@ class LogWriter:
 
     @contextlib.contextmanager
     def _resumed(self) -> Iterator[None]:
-        """Opens and locks an existing log, and closes it after an error; one that is padded is written anew
-        before, without padding.
+        """Opens and locks an existing log, and closes it after an error. A padded log is first rewritten
+        without padding.
         """
         with open(self._path, "rb") as file:
             data = file.read(_MARKED)
@@ -101,10 +100,7 @@ class LogWriter:
 
     @contextlib.contextmanager
     def _new(self, *, replace: bool) -> Iterator[None]:
-        """Makes a log beside the file that it may replace, which stays until this one is on the disk.
-
-        Errors name the log; after one nothing is left of it.
-        """
+        """Creates a log under a temporary name. An older file is replaced when the new one is on the disk."""
         try:
             with new_file(Path(self._path)) as new:
                 self._file = new.file
@@ -117,14 +113,14 @@ class LogWriter:
     # --- records --------------------------------------------------------------------------------------------
 
     def append(self, record: Callable[[int], bytes]) -> None:
-        """Writes the record of the step or measurement that comes next, whole or not at all.
+        """Appends the record of a step or a measurement, completely or not at all.
 
         Args:
-            record: function from the checksum that the record continues to its bytes.
+            record: function that takes the checksum of the previous record and returns the bytes of this one.
 
         Raises:
-            OSError: the record cannot be written, e.g. because the disk is full; the log ends with the record
-                before, or, where the disk failed to keep what was written already, with this one.
+            OSError: the record cannot be written, e.g. because the disk is full; the log then ends with the
+                previous record or, if only the sync failed, with this one.
         """
         data = record(self._checksum)
         try:
@@ -140,14 +136,14 @@ class LogWriter:
             self._synced = time.monotonic()
 
     def size(self, steps: int, measurements: int) -> int:
-        """Returns the bytes of the log up to so many whole steps and measurements."""
+        """Returns the size of the log up to a number of complete steps and measurements, bytes."""
         return self._begin + steps * self._header.record_bytes + measurements * MEASUREMENT_BYTES
 
     def keep(self, steps: int, measurements: int) -> None:
-        """Cuts off the records behind so many whole steps of the run and so many measurements.
+        """Removes all records after a number of complete steps and measurements.
 
         Raises:
-            OSError: the file cannot be cut.
+            OSError: the file cannot be truncated.
         """
         try:
             there, wanted = os.fstat(self._file.fileno()).st_size, self.size(steps, measurements)
@@ -161,17 +157,17 @@ class LogWriter:
             raise self._failure(error) from error
 
     def whole(self, steps: int, measurements: int) -> bytes:
-        """Returns the log's bytes up to so many whole steps, of which so many measurements were made."""
+        """Returns the log's bytes up to a number of complete steps and measurements."""
         return Path(self._path).read_bytes()[: self.size(steps, measurements)]
 
     # --- snapshots ------------------------------------------------------------------------------------------
 
     def is_due(self, step: int) -> bool:
-        """Returns whether a snapshot belongs after so many whole steps."""
+        """Returns whether a snapshot is due after a number of complete steps."""
         return step % self._header.interval == 0 or step == self._header.settings.steps
 
     def snapshot(self, control: NodeControl, weights: Sequence[NDArray[np.int8]]) -> None:
-        """Writes a snapshot of the run, whole before the one before it is given up.
+        """Writes a snapshot of the run. The previous one stays valid until this one is complete.
 
         Args:
             control: control unit of the run.
@@ -185,7 +181,7 @@ class LogWriter:
         self.snapshot_step = control.step
 
     def best_snapshot(self, control: NodeControl, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
-        """Writes the run as its best state, before the snapshot of its step.
+        """Writes the run's best state, before the snapshot of its step.
 
         Args:
             control: control unit of the run.
@@ -227,7 +223,7 @@ class LogWriter:
         return OSError(error.errno, f"{error.strerror or error}{kept}", self._path)
 
     def close(self) -> None:
-        """Brings the log to the disk and closes it."""
+        """Syncs the log to the disk and closes it."""
         if not self._file.closed:
             try:
                 self._sync()
@@ -242,7 +238,7 @@ class LogWriter:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Brings a new file's name to the disk, where the system can."""
+    """Syncs the folder of a new file to the disk, where the system can."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""What training would take of a device, foretold before there is any data or device."""
+"""Planner: estimates the memory and time that training needs on a device."""
 
 from __future__ import annotations
 

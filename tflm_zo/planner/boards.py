@@ -1,4 +1,4 @@
-"""Boards and cores that a model may be trained on, from boards.toml and cores.toml."""
+"""Boards and cores from boards.toml and cores.toml."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Core:
 
     Attributes:
         name: name, like "cortex-m4".
-        measured: name of the core whose instructions stand for this one's.
-        kernels: TFLM's kernels on it: "cmsis_nn" or "reference".
-        cycles: cycles that an instruction is assumed to take.
-        note: what people must know of how it is foretold; "": nothing.
+        measured: name of the core whose measured instruction counts are used.
+        kernels: TFLM's kernels: "cmsis_nn" or "reference".
+        cycles: assumed cycles per instruction.
+        note: remark on the estimate, or "".
     """
 
     name: str
@@ -38,7 +38,7 @@ class Core:
 
     @property
     def has_mve(self) -> bool:
-        """Whether it has vectors, for which CMSIS-NN's kernels want more scratch memory."""
+        """Returns whether the core has vectors (MVE), for which CMSIS-NN's kernels need more scratch memory."""
         return self.measured == "cortex-m55"
 
 
@@ -47,14 +47,14 @@ class Board:
     """A board.
 
     Attributes:
-        name: name, as `--board` takes it.
-        label: maker and name, for people.
+        name: name, for `--board`.
+        label: maker and name, for tables.
         chip: microcontroller.
-        core: its core, by name.
+        core: name of its core.
         clock: MHz.
         ram: KiB.
         flash: KiB.
-        source: the maker's document on it.
+        source: the maker's document.
     """
 
     name: str
@@ -88,7 +88,7 @@ def find_core(name: str) -> Core:
     """Returns the core of a name.
 
     Raises:
-        SettingsError: there is none; the message lists those that there are.
+        SettingsError: the core is not known; the message lists all cores.
     """
     if name not in cores():
         raise SettingsError("core", f"be one of {', '.join(cores())}", name)
@@ -96,10 +96,10 @@ def find_core(name: str) -> Core:
 
 
 def find_board(name: str) -> Board:
-    """Returns the board of a name; upper case and underscores do not matter.
+    """Returns the board of a name. Case is ignored, and underscores count as dashes.
 
     Raises:
-        SettingsError: there is none; the message has the names that are closest, or all.
+        SettingsError: the board is not known; the message lists similar names, or all.
     """
     known, asked = boards(), name.lower().replace("_", "-").replace(" ", "-")
     if asked in known:

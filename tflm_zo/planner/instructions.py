@@ -1,8 +1,8 @@
-"""Estimates the instructions that inference and training take on a core, from shapes.
+"""Estimates the number of instructions of inference and training on a core, from shapes.
 
-Each operator is a sum of the counts that its kernel's instructions grow with (`features`); training adds a
-number of instructions for each weight, product or node. The coefficients, in instructions.json, were measured
-on emulated cores (benchmarks/operator_instructions.py), on shapes of no known network.
+The estimate of an operator is linear in the counts of `features`. Training adds instructions for each weight,
+product or node. The coefficients, in instructions.json, were measured on emulated cores
+(benchmarks/operator_instructions.py), on artificial shapes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BLOCK = 16
 
 
 def features(op: Operator) -> tuple[str, dict[str, int]]:
-    """Returns the name of the kernel that an operator runs, and what its instructions grow with.
+    """Returns the name of an operator's kernel, and the counts in which its instructions are linear.
 
     Args:
         op: an operator with int8 tensors and a batch of one sample.
@@ -97,13 +97,13 @@ _SAMPLES = 4
 
 
 def clamped_shares(zo: Model, known: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Returns the share of each layer's outputs that are clamped on noise, by the layer's name; of no layer
-    where no runtime takes the model.
+    """Returns the share of each layer's outputs that are clamped on random inputs, by the layer's name; empty
+    if no runtime accepts the model.
 
     Args:
-        zo: a ZO model of one sample an invoke.
-        known: shares of layers that were looked at in another ZO model of the same plain one: they are
-            returned as they are, and a model that has no other layers is not run.
+        zo: a ZO model of batch size 1.
+        known: shares of layers from another ZO model of the same plain model. A model without other layers is
+            not run.
     """
     metadata, known = read_metadata(zo), known or {}
     every = [*metadata.nodes, *(() if metadata.tail is None else metadata.tail.layers)]
@@ -157,7 +157,7 @@ class Instructions:
     """Instructions of a core with TFLM's kernels.
 
     Attributes:
-        core: core whose weight and node loops are known, like "cortex-m4".
+        core: measured core, like "cortex-m4".
         kernels: "cmsis_nn" or "reference".
     """
 
@@ -165,7 +165,7 @@ class Instructions:
     kernels: str
 
     def operator(self, op: Operator) -> float:
-        """Returns the instructions of an operator for one sample; 0 for those that training adds."""
+        """Returns the instructions of an operator for one sample; 0 for operators of training."""
         if op.code.name.startswith(OP_PREFIX):
             return 0.0
         kernel, counts = features(op)
@@ -189,13 +189,13 @@ class Instructions:
         settings: Settings,
         clamped: Mapping[str, float] = MappingProxyType({}),
     ) -> float:
-        """Returns the instructions of a training step: all samples of a minibatch, and the update.
+        """Returns the instructions of a training step: all samples of a minibatch and the update.
 
         Args:
-            model: the ZO model, of one sample an invoke.
+            model: the ZO model of batch size 1.
             metadata: the model's metadata.
             settings: settings of the run.
-            clamped: share of a layer's outputs that its activation clamps, by the layer's name.
+            clamped: share of clamped outputs by the layer's name.
         """
         if settings.is_layerwise:
             return self._layerwise(model, metadata, settings, clamped)
@@ -272,7 +272,7 @@ class Instructions:
         return settings.batch_size * sample + updates
 
     def _product(self, metadata: ZoMetadata, nodes: ZoNodes) -> float:
-        """Instructions of a product; those of a row of a window are summed up in one go."""
+        """Returns the instructions of a product. The products of a window's row are summed in one loop."""
         g = nodes.geometry
         if _is_depthwise(metadata, nodes):
             return self._of("depthwise")
@@ -293,8 +293,8 @@ def _is_dense(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
 
 
 def _formed(task: LoweredTask, samples: int) -> float:
-    """Share of a dense layer's channels whose gradient is formed: of one sample, one for each error that
-    queries with two sides lead to.
+    """Returns the share of a dense layer's channels whose gradient is computed: one sample with two-sided
+    queries has few errors.
     """
     assert task.nodes is not None
     different = 2.0 ** min(task.estimates, 31) if samples == 1 and task.estimates else math.inf
@@ -302,7 +302,7 @@ def _formed(task: LoweredTask, samples: int) -> float:
 
 
 def _products(nodes: ZoNodes) -> int:
-    """Products of errors and inputs that a sample's gradient of a layer is the sum of."""
+    """Returns the number of products of errors and inputs in a sample's gradient of a layer."""
     return int(credited(nodes) * nodes.geometry["out_c"] * nodes.row)
 
 

@@ -1,4 +1,4 @@
-"""What training takes of a device: memory, flash, log, instructions, time, energy."""
+"""The plan of training on a device: memory, flash, log, instructions, time, energy."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """What a model is to be trained on.
+    """The target device.
 
     Attributes:
         core: the core.
-        clock: Hz; None: times are not foretold.
+        clock: Hz; None: without times.
         ram: bytes of RAM; None: no limit.
         flash: bytes of flash; None: no limit.
-        power: watts while it computes; None: energy is not foretold.
-        board: the board, where one was named.
-        cycles: cycles an instruction takes.
+        power: watts while the device computes; None: without energy.
+        board: the board, or None.
+        cycles: cycles per instruction.
     """
 
     core: Core
@@ -53,16 +53,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one way to train takes.
+    """The costs of one way to train.
 
     Attributes:
-        way: the way; where it chooses a block, a step is one of the dearest block.
+        way: the way to train. If it chooses a block, the costs are those of the most expensive block.
         arena: bytes of the tensor arena, on the target's core.
-        sizes: bytes of the parts.
+        sizes: sizes of the parts.
         instructions: instructions of a step.
         equivalents: forward equivalents of a step.
-        backpropagation: what backpropagation of the same layers takes.
-        choice: instructions that the choice of a block takes for each sample; None where none is chosen.
+        backpropagation: memory of backpropagation in the same layers.
+        choice: instructions of the choice of a block for each sample; None without a choice.
     """
 
     way: Way
@@ -75,53 +75,55 @@ class Cost:
 
     @property
     def ram(self) -> int:
-        """Bytes of RAM in all, stack and the C library included."""
+        """Total RAM, stack and C library included, bytes."""
         ram = self.sizes.ram
         return self.arena + ram.workspace + ram.objects + ram.stack + ram.libraries
 
     @property
     def flash(self) -> int:
-        """Bytes of flash in all: a program, model, training."""
+        """Total flash: program, model, training; bytes."""
         return self.sizes.flash
 
     @property
     def log(self) -> int:
-        """Bytes of log a step, averaged."""
+        """Average size of the log per step, bytes."""
         return self.sizes.log
 
     @property
     def measured(self) -> bool:
-        """True if the arena was measured, False for an upper bound."""
+        """True if the arena was measured, False if it is an upper bound."""
         return self.sizes.ram.arena.measured
 
     def fits(self, target: Target) -> bool:
-        """Returns whether a device has the memory for it."""
+        """Returns whether the device has enough RAM and flash."""
         return (target.ram is None or self.ram <= target.ram) and (
             target.flash is None or self.flash <= target.flash
         )
 
     def seconds(self, target: Target, equivalents: float | None = None) -> float | None:
-        """Returns the time of a step, or of so many forward equivalents; None without a clock."""
+        """Returns the time of a step, or of a number of forward equivalents, seconds; None without a clock."""
         if target.clock is None:
             return None
         step = self.instructions * target.cycles / target.clock
         return step if equivalents is None else step * equivalents / self.equivalents
 
     def joules(self, target: Target, equivalents: float | None = None) -> float | None:
-        """Returns the energy of a step, or of so many forward equivalents; None without clock or power."""
+        """Returns the energy of a step, or of a number of forward equivalents, joules; None without clock or
+        power.
+        """
         seconds = self.seconds(target, equivalents)
         return None if seconds is None or target.power is None else seconds * target.power
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the ways to train a model take, the one first that is likely to learn most.
+    """The ways to train a model with their costs. The first is likely to learn most.
 
     Attributes:
         model: name of the model's file, for commands.
-        target: what it is to be trained on.
+        target: the target device.
         inference: instructions of an inference of the original model.
-        costs: what each way takes.
+        costs: costs of each way.
     """
 
     model: str
@@ -131,16 +133,16 @@ class Plan:
 
     @property
     def best(self) -> Cost | None:
-        """The first way that fits; None where none does."""
+        """The first way that fits, or None."""
         return next((cost for cost in self.costs if cost.fits(self.target)), None)
 
     @property
     def smallest(self) -> Cost:
-        """The way that takes the least RAM."""
+        """The way with the least RAM."""
         return min(self.costs, key=lambda cost: cost.ram)
 
     def fitting_boards(self) -> list[Board]:
-        """Returns the boards on which the smallest way fits, those with the least RAM first."""
+        """Returns the boards on which the smallest way fits, sorted by RAM."""
         least = self.smallest
         fitting = [
             b for b in boards().values() if b.ram * _KIB >= least.ram and b.flash * _KIB >= least.flash
@@ -148,7 +150,7 @@ class Plan:
         return sorted(fitting, key=lambda b: (b.ram, b.name))
 
     def shown(self) -> list[Cost]:
-        """Returns one cost of each method and set of layers: the first that fits, or its smallest."""
+        """Returns one cost for each method and set of layers: the first that fits, or the smallest."""
         groups: dict[str, list[Cost]] = {}
         for cost in self.costs:
             groups.setdefault(cost.way.name, []).append(cost)
@@ -249,24 +251,24 @@ def plan(
     search: BlockSearch | None = None,
     name: str | None = None,
 ) -> Plan:
-    """Returns what training a model would take, before there is any data or device.
+    """Estimates the memory and time that training needs on a device.
 
     Args:
         model: a plain int8 model, its bytes or path.
-        board: name of a board, whose core, clock, RAM and flash are taken where they are not given.
+        board: name of a board; it sets the defaults of core, clock, RAM and flash.
         core: name of the core; None: the board's, else "cortex-m4".
         clock: Hz; None: the board's.
         ram: bytes of RAM; None: the board's.
         flash: bytes of flash; None: the board's.
-        power: watts that the device takes while it computes.
-        cycles: cycles an instruction takes; None: what is assumed of the core.
-        search: search for a block that the device trains alone, which is one more way; None: without it.
+        power: watts while the device computes.
+        cycles: cycles per instruction; None: the core's.
+        search: adds a way in which the device chooses a block of layers; None: without it.
         name: name of the model in commands; None: its path.
 
     Raises:
         ConversionError: the model cannot be trained, or is a ZO model.
-        SettingsError: there is no such board or core, a number is out of range, or a search has more blocks
-            than there are layers.
+        SettingsError: the board or core is not known, a number is out of range, or a search has more blocks
+            than the model has layers.
     """
     for word, value in (
         ("clock", clock),

@@ -44,17 +44,17 @@ class Way:
     """A way to train a model.
 
     Attributes:
-        name: what it is called in tables.
+        name: name in tables.
         settings: settings of the run.
         update_bits: bits of an update, 8 or 16.
-        zo: the ZO model, of one sample an invoke; ways may share it.
+        zo: the ZO model of batch size 1; ways may share it.
         metadata: the ZO model's metadata.
-        trained: the layers that it trains; of the largest block, where one is chosen.
-        set_options: what `train` and `firmware` are told besides, by --set and --algorithm.
-        rank: key by which ways are sorted, the one first that is likely to learn most (docs/results.md):
-            layers by their nodes or exact gradients, more of them, then large minibatches; at last weight
-            perturbation, which needs many more forward passes.
-        search: search for the block that is trained, or None.
+        trained: the trained layers; with a choice of blocks those of the largest block.
+        set_options: further options of `train` and `firmware`: --set and --algorithm.
+        rank: sort key, which puts the way first that is likely to learn most (docs/results.md): node
+            perturbation or exact gradients before weight perturbation, then more layers, then larger
+            minibatches.
+        search: search for the trained block, or None.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Way:
 
     @property
     def blocks(self) -> tuple[Settings, ...]:
-        """Settings of the runs of which one is done: of each block, or the way's own alone."""
+        """Settings of the possible runs: one for each block, or only the way's own."""
         if self.search is None:
             return (self.settings,)
         split = self.search.split(self.settings, self.metadata)
@@ -77,7 +77,7 @@ class Way:
 
 
 class _Models:
-    """ZO models of a plain one, each made once.
+    """A cache of the ZO models of a plain model.
 
     Args:
         model: a plain int8 model.
@@ -88,11 +88,11 @@ class _Models:
         self._made: dict[InjectSettings, tuple[Model, ZoMetadata]] = {}
 
     def of(self, settings: Settings, bits: int) -> tuple[Model, ZoMetadata]:
-        """Returns the ZO model of a run, with its metadata.
+        """Returns the ZO model of a run and its metadata.
 
         Raises:
-            ConversionError: there is none.
-            SettingsError: the run is not of this model, which may have fewer layers.
+            ConversionError: the model cannot be injected for the run.
+            SettingsError: the run does not fit the model, which may have fewer layers.
         """
         key = inject_settings(settings, batch=1, update_bits=bits)
         if key not in self._made:
@@ -103,8 +103,8 @@ class _Models:
         return zo, metadata
 
     def _with_known_layers(self, key: InjectSettings) -> InjectSettings:
-        """Returns the settings with the layers by name, where a model with other bits has found them: that
-        does not depend on bits, and takes half of the time.
+        """Returns the settings with layer names that are known from a model with other update bits, which
+        saves half of the time.
         """
         for other, (_, metadata) in self._made.items():
             if key.trainable == NODES and dataclasses.replace(other, update_bits=key.update_bits) == key:
@@ -114,15 +114,15 @@ class _Models:
 
 
 def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
-    """Returns the ways to train a model, the one first that is likely to learn most.
+    """Returns the ways to train a model. The first is likely to learn most.
 
     Args:
-        model: a plain int8 model with a loss that can be trained.
-        search: search for a block that is trained alone, which is one more way; None: without it.
+        model: a plain int8 model.
+        search: adds a way that chooses a block of layers; None: without it.
 
     Raises:
-        ConversionError: it can be trained in none, or in none of blocks, where a search is given.
-        SettingsError: there are more blocks than layers.
+        ConversionError: the model cannot be trained, or has no blocks for the search.
+        SettingsError: the search has more blocks than the model has layers.
     """
     models, found, error = _Models(model), list[Way](), None
     for make in (_by_nodes, _by_exact_tail, _last_layer, _by_weights):
@@ -198,12 +198,12 @@ def _by_weights(models: _Models) -> Iterator[Way]:
 
 @dataclass(frozen=True)
 class Backpropagation:
-    """Bytes that backpropagation of some layers takes.
+    """Memory of backpropagation in some layers, bytes.
 
     Attributes:
-        float32: in float32, by stochastic gradient descent (eq. 2, or eq. 4 where the first layers are left).
-        adam: in float32, by Adam, which keeps two moments of each gradient besides (eq. 5).
-        int8: in int8 with 32-bit sums, as NITI trains (eq. 13, or eq. 15).
+        float32: with stochastic gradient descent in float32 (eq. 2, or eq. 4 without the first layers).
+        adam: with Adam in float32, which keeps two moments of each gradient (eq. 5).
+        int8: in int8 with 32-bit sums, as in NITI (eq. 13, or eq. 15).
     """
 
     float32: int
@@ -212,13 +212,13 @@ class Backpropagation:
 
 
 def backpropagation(model: Model, trained: Collection[str], batch_size: int) -> Backpropagation:
-    """Returns the memory that backpropagation of layers takes.
+    """Returns the memory of backpropagation in some layers.
 
-    All buffers are counted for the whole of a step, as the paper does: weights of all layers, activations of
-    a minibatch, and, from the first trained layer on, errors of activations and gradients of weights.
+    As in the paper, it counts all buffers of a step: weights of all layers, activations of a minibatch, and,
+    from the first trained layer on, errors of activations and gradients of weights.
 
     Args:
-        model: a plain model, of one sample an invoke.
+        model: a plain model of batch size 1.
         trained: names of the filters that are trained.
         batch_size: samples of a minibatch.
     """
@@ -248,7 +248,7 @@ def backpropagation(model: Model, trained: Collection[str], batch_size: int) -> 
 
 
 def _filter(op: Operator) -> tuple[str, int] | None:
-    """Name of an operator's filter, and the number of its weights and biases."""
+    """Returns the name of an operator's filter, and the number of its weights and biases."""
     filters = op.input(1)
     if op.builtin not in FILTER_OPERATORS or filters is None or not filters.is_constant:
         return None
@@ -265,12 +265,12 @@ _PROGRAM, _KERNEL = 22_000, 5_200
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes that a way to train takes.
+    """Sizes of a way to train.
 
     Attributes:
         ram: bytes of RAM by part.
-        flash: bytes of flash in all: a program, model, training.
-        log: bytes of log a step, averaged; of the block with the longest, where one is chosen.
+        flash: total flash (program, model, training), bytes.
+        log: average size of the log per step, bytes; with a choice of blocks the largest.
     """
 
     ram: Ram
@@ -279,7 +279,7 @@ class Sizes:
 
 
 def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
-    """Returns the bytes of each way to train a model.
+    """Returns the sizes of each way to train a model.
 
     Args:
         model: the plain model.
@@ -312,7 +312,7 @@ def _run(way: Way) -> LoweredRun:
 
 
 def _log_bytes(metadata: ZoMetadata, run: LoweredRun) -> int:
-    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record, and, of a layer-wise
+    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record and, for a layer-wise
     run, its share of a snapshot.
     """
     log = log_size_of(metadata, run)

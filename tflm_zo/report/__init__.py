@@ -1,4 +1,4 @@
-"""Reports: one HTML page of what training runs did, or of what a model is.
+"""Reports: one HTML page about training runs, or about a model.
 
 from pathlib import Path
 

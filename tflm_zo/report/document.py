@@ -1,7 +1,6 @@
-"""What a report says, as data: the JSON that its page is drawn from, and that is in the page, too.
+"""The data of a report: the JSON in its page, from which the page is drawn.
 
-docs/reports.md describes it for those who read it. A field that is added keeps `VERSION`; one that is removed
-or means something else raises it.
+docs/reports.md describes it for users. A new field keeps `VERSION`; a removed or changed field raises it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of what was run: its name and its value, for people."""
+    """A fact about a run: its name and its formatted value."""
 
     name: str
     value: str
@@ -24,7 +23,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean losses of a run's steps, in equal ranges of consecutive steps; one entry a range."""
+    """Mean losses of a run's steps, one entry for each range of consecutive steps."""
 
     steps: tuple[int, ...]  # number of whole steps at the end of the range
     equivalents: tuple[float, ...]  # forward equivalents of the run until then
@@ -35,7 +34,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measurement of the run's weights on data that are always the same."""
+    """A measurement of the run's weights on a fixed data set."""
 
     step: int  # number of whole steps before it
     equivalents: float  # forward equivalents of the run until then
@@ -47,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How far the weights of a layer moved."""
+    """A histogram of the weight changes of a layer."""
 
     first: int  # smallest move of the first bin, LSB
     width: int  # moves of a bin, LSB; odd, so that weights that stay are in the middle of theirs
@@ -56,7 +55,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class TensorChange:
-    """What a run has changed in a trainable tensor of a layer."""
+    """The changes of a trainable tensor in a run."""
 
     layer: str  # name of the layer, for people
     tensor: str  # "weights" or "biases"
@@ -76,7 +75,9 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Weights on data: mean loss and, unless that is the mean squared error, the share of right outputs."""
+    """The evaluation of weights: mean loss and, except for the mean squared error, the share of correct
+    outputs.
+    """
 
     loss: float
     accuracy: float | None
@@ -84,7 +85,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Classes:
-    """Results by class: one entry for each class that has samples, in columns, since there may be thousands."""
+    """Results by class, in columns: one entry for each class with samples."""
 
     numbers: tuple[int, ...]  # numbers of the classes
     samples: tuple[int, ...]  # number of samples of each
@@ -94,7 +95,9 @@ class Classes:
 
 @dataclass(frozen=True)
 class Mistake:
-    """Samples of one class that were taken for another one after the run, and before it."""
+    """A frequent mistake: numbers of samples of a class that were classified as another one, after and before
+    the run.
+    """
 
     is_of: int
     taken_for: int
@@ -104,7 +107,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The model before and after the run, on data that the report was given."""
+    """The evaluation of the model before and after the run."""
 
     data: str  # name of the data
     samples: int  # number of labelled samples
@@ -119,7 +122,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Landscape:
-    """Losses around the kept weights, along two directions of random signs."""
+    """A loss landscape: losses around the kept weights, along two directions of random signs."""
 
     seeds: tuple[int, int]  # seeds of the two directions
     offsets: tuple[int, ...]  # distances along either direction, LSB of every weight
@@ -129,7 +132,7 @@ class Landscape:
 
 @dataclass(frozen=True)
 class MemoryPart:
-    """A part of a device's RAM: what it is called, its bytes, and a line about it for people."""
+    """A part of a device's RAM: its name, its size in bytes, and a description."""
 
     name: str
     bytes: int
@@ -138,7 +141,7 @@ class MemoryPart:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory that a device takes for the run, as `tflm-zo firmware` says it."""
+    """The memory of the run on a device, as `tflm-zo firmware` computes it."""
 
     parts: tuple[MemoryPart, ...]  # parts of the RAM
     ram_bytes: int  # bytes of RAM in all
@@ -150,7 +153,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Replayed:
-    """How the run's model is made anew."""
+    """The replay that reproduces the run's model."""
 
     command: str  # command line that makes it
     sha256: str  # SHA-256 of the file that it writes, hexadecimal
@@ -183,7 +186,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class RunsReport:
-    """A report of runs, which are laid over each other where they can be."""
+    """A report of several runs, which share pictures where possible."""
 
     runs: tuple[RunReport, ...]
     made_by: str
@@ -193,7 +196,7 @@ class RunsReport:
 
 @dataclass(frozen=True)
 class ModelPort:
-    """An input or output of a model; scale and zero point are None where it is not quantized."""
+    """An input or output of a model; scale and zero point are None if it is not quantized."""
 
     side: str
     name: str
@@ -218,7 +221,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class TrainableLayer:
-    """A trainable tensor of a ZO model, or a layer that it does not train."""
+    """A trainable tensor of a ZO model, or an untrained layer."""
 
     layer: str  # name of the layer, for people
     operator: str  # name of its operator
@@ -233,12 +236,12 @@ class ModelReport:
     """A report of a model.
 
     Attributes:
-        name: path of the model, as it was given.
-        facts: what the model is.
+        name: path of the model.
+        facts: properties of the model.
         ports: its inputs and outputs.
         operators: its operators, in execution order.
-        layers: layers that it trains, and those that it does not; empty for a plain model.
-        made_by: program that made the report.
+        layers: trainable and untrained layers; empty for a plain model.
+        made_by: program that created the report.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The model before and after a run: its layers, its results on data, and the losses around its weights."""
+"""The model before and after a run: changes of layers, results on data, and the loss landscape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WAYS: Final = {Nodes: "node perturbation", Exact: "exact gradient", Weights: "w
 
 
 def layer_changes(run: RecordedRun) -> tuple[TensorChange, ...]:
-    """Returns what changed in each trainable tensor, in execution order."""
+    """Returns the changes of each trainable tensor, in execution order."""
     before, bound = run.initial, 127 - run.metadata.headroom
     return tuple(
         _change(t, before[t.name], run.weights[t.name], way, bound)
@@ -35,7 +35,7 @@ def layer_changes(run: RecordedRun) -> tuple[TensorChange, ...]:
 
 
 def ways_of(run: RecordedRun) -> list[str]:
-    """Returns how the run trained each trainable tensor of the model; "" where it left it as it was."""
+    """Returns the method that trained each trainable tensor of the model; "" for untrained ones."""
     if not run.log.is_layerwise:
         return [_WAYS[Weights]] * len(run.metadata.trainable)
     tasks = recorded_tasks(run.log.tasks, run.metadata)
@@ -65,7 +65,7 @@ def _change(
 
 
 def _histogram(moves: NDArray[np.int64]) -> Histogram:
-    """The bins lie symmetrically around the one of no move: a drift is seen as one."""
+    """Returns a histogram whose bins are symmetric around a change of 0."""
     reach = int(np.abs(moves).max())
     # The least odd width with which the bins, an odd number, cover -reach .. reach.
     width = max(1, -(-(2 * reach + 1) // _BINS)) | 1
@@ -82,13 +82,13 @@ _MOST_MISTAKES: Final = 30
 
 
 def evaluation_of(run: RecordedRun, runtime: Runtime, data: Data, name: str) -> Evaluation:
-    """Returns what the model says of data before the first step and with the weights that the run kept.
+    """Evaluates the model on data with the initial and the kept weights.
 
     Args:
         run: the run.
         runtime: the run's model, loaded; it keeps the weights of the run.
         data: samples and labels.
-        name: what the report calls the data.
+        name: name of the data in the report.
     """
     before, confusion_before = _measure(run, runtime, data, run.initial, {})
     after, confusion = _measure(run, runtime, data, run.weights, run.fractions)
@@ -111,7 +111,7 @@ def evaluation_of(run: RecordedRun, runtime: Runtime, data: Data, name: str) -> 
 def _measure(
     run: RecordedRun, runtime: Runtime, data: Data, weights: Arrays, fractions: Arrays
 ) -> tuple[Evaluated, NDArray[np.int64] | None]:
-    """Returns loss and accuracy, and the number of samples by true and predicted class, if it has classes."""
+    """Returns loss and accuracy, and, for classifiers, the number of samples by true and predicted class."""
     runtime.write_weights(weights, fractions)
     found = evaluate(runtime, data)
     measured = Evaluated(found.loss, found.accuracy)
@@ -144,18 +144,18 @@ _MOST_SAMPLES: Final = 256
 
 
 def offsets() -> list[int]:
-    """Returns the distances along a direction, LSB."""
+    """Returns the distances of a landscape's points along a direction, LSB."""
     return list(range(-_LARGEST, _LARGEST + 1, _SPACING))
 
 
 def landscape_of(run: RecordedRun, runtime: Runtime, data: Data, watch: Iterable[int]) -> Landscape:
-    """Returns the mean losses of the first 256 labelled samples at each point.
+    """Measures the loss landscape on the first 256 labelled samples.
 
     Args:
         run: the run.
-        runtime: the run's model, loaded; afterwards it has the weights of the run.
+        runtime: the run's model, loaded; its weights are restored to those of the run.
         data: samples and labels.
-        watch: the distances of `offsets` along the second direction, e.g. with a progress bar.
+        watch: function that wraps the iterator of distances, for a progress bar.
     """
     loss = run.metadata.loss
     assert loss is not None  # data.prepare has refused such a model
@@ -173,7 +173,7 @@ def landscape_of(run: RecordedRun, runtime: Runtime, data: Data, watch: Iterable
 
 
 def _direction(run: RecordedRun, seed: int) -> dict[str, NDArray[np.int8]]:
-    """Returns a sign for each weight that the run trained; biases stay, whose LSB mean something else."""
+    """Returns a random sign for each trained weight, and 0 for biases, whose LSB have another meaning."""
     signs = {}
     for t, way in zip(run.metadata.trainable, ways_of(run), strict=True):
         if way and not t.bias:
@@ -207,5 +207,5 @@ def _moved(
 
 
 def rounded(values: Iterable[float]) -> tuple[float, ...]:
-    """Returns numbers with six significant digits, more than a picture or a table shows."""
+    """Rounds numbers to six significant digits."""
     return tuple(float(f"{value:.6g}") for value in values)

@@ -1,7 +1,7 @@
-"""Node data for Model Explorer: numbers of a report that it draws onto the graph of a model.
+"""Node data for Model Explorer, which draws numbers of a report onto the graph of a model.
 
-A file has one number for some of the operators, by graph and by the operator's index in it, which is what
-Model Explorer calls the nodes of a .tflite file (`ModelNodeData` of its package).
+A file has one number for some of the operators, by graph and by the operator's index in it (`ModelNodeData`
+of the package model-explorer).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Value = Callable[[Operator], "float | None"]
 
 
 def node_data_of_model(model: Model) -> dict[str, str]:
-    """Returns node data by name: "macs", the multiply-accumulates of an invoke, and "weights".
+    """Returns node data of a model by name: "macs", the multiply-accumulates of an invoke, and "weights".
 
     Args:
         model: a plain model or a ZO model.
@@ -35,12 +35,11 @@ def node_data_of_model(model: Model) -> dict[str, str]:
 
 
 def node_data_of_run(run: RecordedRun) -> dict[str, str]:
-    """Returns node data by name: those of the ZO model ("zo.macs", …), and those of the plain model that it
-    exports.
+    """Returns node data of a run by name, for the ZO model ("zo.macs", …) and for the exported plain model.
 
-    "moved" is the share of a layer's weights that moved, percent, "mean_move" how far they moved in the mean,
-    LSB, "training" the forward equivalents that train the layer in a step of one sample, beyond the forward
-    pass itself (of layer-wise runs), "macs" and "weights" are those of `node_data_of_model`.
+    "moved" is the share of changed weights of a layer, percent; "mean_move" is the mean magnitude of their
+    changes, LSB; "training" is the cost of training the layer in a step of one sample without the forward
+    pass, forward equivalents (layer-wise runs only). "macs" and "weights" are those of `node_data_of_model`.
     """
     found: dict[str, str] = {}
     changes = dict(zip((t.name for t in run.metadata.trainable), layer_changes(run), strict=True))
@@ -57,7 +56,7 @@ def node_data_of_run(run: RecordedRun) -> dict[str, str]:
 
 
 def _of(values: Mapping[str, object], number: Callable[..., float]) -> _Value:
-    """Returns the function from an operator to the number of its filter, where there is one."""
+    """Returns a function that finds the value of an operator's filter, or None."""
 
     def value(op: Operator) -> float | None:
         filters = op.input(1)
@@ -90,6 +89,6 @@ def _values(operators: Iterable[Operator], value: _Value) -> Iterator[tuple[int,
 
 
 def _graph_id(model: Model, graph: Subgraph) -> str:
-    """Returns what Model Explorer calls a graph: by its name, else by its signature."""
+    """Returns the name of a graph in Model Explorer: its own name, or that of its signature."""
     signatures = (s.key for s in model.signatures or () if s.subgraph is graph)
     return graph.name or next(signatures, "main")

@@ -1,4 +1,4 @@
-"""The report of a model: what ``tflm-zo inspect`` says of it."""
+"""The report of a model, from the result of ``tflm-zo inspect``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def report_model(summary: Mapping[str, Any]) -> ModelReport:
     """Returns the report of a model.
 
     Args:
-        summary: what ``tflm-zo inspect --json`` prints: `converters.summary.summarize` with "model", the
-            path, and "untrained", the layers that a ZO model does not train.
+        summary: the result of ``tflm-zo inspect --json``: `converters.summary.summarize` with "model", the
+            path, and "untrained", the untrained layers of a ZO model.
     """
     zo = summary["zo"]
     facts = [

@@ -1,4 +1,4 @@
-"""A report as one HTML page, which needs no network, no script and no other file."""
+"""A report as one HTML page without scripts or other files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def page(report: RunsReport | ModelReport) -> str:
 
 
 def _sides(rows: Sequence[Sequence[Cell]]) -> list[Markup]:
-    """Returns the attribute of each column's cells that says where they are aligned: words at the left."""
+    """Returns the alignment attribute of each column: text at the left, numbers at the right."""
     words = Markup(' class="words"')
     return [
         words if any(str(cell)[:1].isalpha() for cell in column) else Markup("")
@@ -87,7 +87,7 @@ def _run(run: RunReport, name: str, runs: int) -> dict[str, Any]:
 
 
 def _tiles(run: RunReport) -> list[tuple[str, str, str]]:
-    """What a run has come to, as few words: a heading, a value, and a line about it each."""
+    """Returns tiles with the result of a run: a heading, a value and a remark each."""
     return [
         *_result(run),
         ("steps", f"{run.steps:,}", f"{run.equivalents:,.0f} forward equivalents"),
@@ -96,7 +96,9 @@ def _tiles(run: RunReport) -> list[tuple[str, str, str]]:
 
 
 def _result(run: RunReport) -> list[tuple[str, str, str]]:
-    """What was measured, before and after, on the first that there is: data, the run's own, its steps."""
+    """Returns the loss or accuracy before and after, measured on the given data, else by the run, else from
+    its steps.
+    """
     if (found := run.evaluation) is not None:
         return [_values(found.before, found.after, f"on {found.data}")]
     kept = next((m for m in run.measurements if m.kept), None)
@@ -133,16 +135,15 @@ def write_report(
 
     Args:
         path: path of the page.
-        run: trainer whose last run is shown; or path of a log, with the ZO model beside it.
-        x: samples, as `Trainer.fit` takes them, on which the model before and after is compared; None
-            compares nothing.
-        y: labels, as `Trainer.fit` takes them.
-        landscape: also shows the loss around the trained weights, on the samples.
-        force: replaces a file that exists.
+        run: trainer, for its last run; or path of a log, with the ZO model in the same folder.
+        x: samples, as for `Trainer.fit`, to evaluate the model before and after the run, or None.
+        y: labels, as for `Trainer.fit`.
+        landscape: True to add the loss around the trained weights, measured on the samples.
+        force: True to replace an existing file.
 
     Raises:
-        ValueError: the run has no log, from which the page is made, or a landscape has no samples.
-        LogError: the file is no log, or has no ZO model beside it.
+        ValueError: the run has no log, or a landscape has no samples.
+        LogError: the file is no log, or its ZO model is missing.
         DataError: the samples do not fit the model.
         FileExistsError: the file exists and ``force`` is not set.
         OSError: the log cannot be read, or the page cannot be written.

@@ -46,7 +46,7 @@ def _picture(
 
 
 def curve_pictures(report: RunsReport) -> list[Picture]:
-    """Returns losses and accuracies of all runs over their forward equivalents."""
+    """Draws losses and accuracies of all runs over their forward equivalents."""
     return [picture for picture in (_training(report), *_measured(report)) if picture is not None]
 
 
@@ -84,7 +84,7 @@ def _training(report: RunsReport) -> Picture | None:
 
 
 def _some_ranges(curve: Curve, most: int) -> list[tuple[int, float, float, float, float]]:
-    """Returns at most so many ranges of a curve, evenly spaced, the last one among them."""
+    """Returns a number of evenly spaced ranges of a curve, including the last one."""
     every = list(zip(curve.steps, curve.equivalents, curve.mean, curve.least, curve.most, strict=True))
     return every[::-1][:: -(-len(every) // most)][::-1]
 
@@ -163,7 +163,7 @@ def _unit(report: RunsReport) -> str:
 
 
 def moved_picture(run: RunReport, name: str) -> Picture:
-    """Returns the share of each layer's weights that moved, as bars."""
+    """Draws the share of changed weights of each layer as bars."""
     bars = [Bar(_label(c), c.moved / c.size, percent(c.moved / c.size, 1)) for c in run.layers]
     said = "; ".join(f"{_label(c)} {percent(c.moved / c.size, 1)}" for c in run.layers[:_MOST_ROWS])
     rows = [
@@ -201,8 +201,8 @@ def moved_picture(run: RunReport, name: str) -> Picture:
 
 
 def change_pictures(run: RunReport, name: str, runs: int) -> list[Picture]:
-    """Returns a histogram of the moves for each layer of which something moved; of many layers, for those
-    whose values moved furthest in the mean.
+    """Draws a histogram of the weight changes of each changed layer; of many layers, only those with the
+    largest mean change.
 
     Args:
         run: the run.
@@ -243,7 +243,8 @@ def _label(change: TensorChange) -> str:
 
 
 def class_pictures(evaluation: Evaluation, name: str, runs: int) -> list[Picture]:
-    """Returns right samples by class before and after, and the confusion matrices, if there is room for them.
+    """Draws correct samples by class before and after, and the confusion matrices unless there are too many
+    classes.
 
     Args:
         evaluation: the model before and after the run.
@@ -294,7 +295,7 @@ def class_pictures(evaluation: Evaluation, name: str, runs: int) -> list[Picture
 
 
 def landscape_picture(found: Landscape, name: str) -> Picture:
-    """Returns the losses around the kept weights."""
+    """Draws the losses around the kept weights."""
     middle = len(found.offsets) // 2
     here, least = found.losses[middle][middle], min(loss for row in found.losses for loss in row)
     lowest = "which is the least" if here <= least else f"the least is {least:.4g}"
@@ -314,7 +315,7 @@ def landscape_picture(found: Landscape, name: str) -> Picture:
 
 
 def memory_picture(found: Memory, name: str) -> Picture:
-    """Returns the parts of the RAM that a device takes for a run, as bars."""
+    """Draws the parts of a device's RAM as bars."""
     most = max(found.parts, key=lambda part: part.bytes)
     bars = [Bar(part.name, part.bytes / most.bytes, f"{part.bytes:,} B") for part in found.parts]
     return _picture(
@@ -338,7 +339,7 @@ def _signed(value: int) -> str:
 
 
 def model_pictures(report: ModelReport) -> list[Picture]:
-    """Returns multiply-accumulates and weights of the operators that have any."""
+    """Draws multiply-accumulates and weights of the operators."""
     values = {
         "multiply-accumulates": [(op, op.macs) for op in report.operators],
         "weights": [(op, op.weights) for op in report.operators],

@@ -21,7 +21,7 @@ _HISTOGRAM_HEIGHT: Final = 170
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar: its label, its length as a share of the longest possible, and its value for people."""
+    """A bar: its label, its length as a share of the longest possible one, and its formatted value."""
 
     label: str
     share: float
@@ -29,7 +29,7 @@ class Bar:
 
 
 def bar_chart(bars: Sequence[Bar]) -> tuple[list[Element], float]:
-    """Returns bars with their labels and values, and the height that they take."""
+    """Draws bars with labels and values. Returns them and their height."""
     room = WIDTH - _LABEL - _VALUE
     words, tracks, lengths = [], [], []
     for i, bar in enumerate(bars):
@@ -48,12 +48,12 @@ def bar_chart(bars: Sequence[Bar]) -> tuple[list[Element], float]:
 
 
 def histogram(first: int, width: int, counts: Sequence[int]) -> tuple[list[Element], float]:
-    """Returns the bars of a histogram over moves, LSB, and the height that they take.
+    """Draws a histogram of weight changes, LSB. Returns it and its height.
 
     Args:
-        first: smallest move of the first bin.
-        width: moves of a bin.
-        counts: weights in each bin, one of which at least is not 0.
+        first: smallest change of the first bin.
+        width: width of a bin.
+        counts: number of weights in each bin; at least one is not 0.
     """
     total, most = sum(counts), max(counts)
     left, bottom, top = 8.0, _HISTOGRAM_HEIGHT - 34.0, 26.0
@@ -91,7 +91,8 @@ _BARS_RIGHT: Final = 24
 
 
 def dumbbells(rows: Sequence[tuple[str, float, float]]) -> tuple[list[Element], float]:
-    """Returns a hollow mark before and a full one after for each row, and the height that they take.
+    """Draws two marks for each row, a hollow one before and a filled one after. Returns them and their
+    height.
 
     Args:
         rows: label and the two shares, 0..1, of each row.
@@ -128,7 +129,7 @@ _MOST_WITH_NUMBERS: Final = 16
 
 
 def matrix(counts: Sequence[Sequence[int]]) -> tuple[list[Element], float]:
-    """Returns a confusion matrix, true classes downwards, and the height that it takes.
+    """Draws a confusion matrix with a row for each true class. Returns it and its height.
 
     A square's colour is its share of the true class.
 
@@ -168,9 +169,9 @@ def matrix(counts: Sequence[Sequence[int]]) -> tuple[list[Element], float]:
 
 
 def landscape(offsets: Sequence[int], losses: Sequence[Sequence[float]]) -> tuple[list[Element], float]:
-    """Returns losses as squares, the kept weights in the middle, a key, and the height that they take.
+    """Draws losses as squares around the kept weights, with a key. Returns them and their height.
 
-    Colours are of ranges whose ends have equal ratios: losses rise by orders of magnitude.
+    The ranges of colours are logarithmic.
     """
     flat = [loss for row in losses for loss in row]
     ends = _ranges(min(flat), max(flat))
@@ -215,7 +216,7 @@ def landscape(offsets: Sequence[int], losses: Sequence[Sequence[float]]) -> tupl
 
 
 def _ranges(least: float, most: float) -> list[float]:
-    """Returns the upper ends of as many ranges as there are colours."""
+    """Returns the upper end of the range of each colour."""
     if least > 0 and most > least:
         ratio = (most / least) ** (1 / LEVELS)
         return [least * ratio ** (i + 1) for i in range(LEVELS)]
@@ -256,13 +257,13 @@ class Line:
 
 
 def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool = False) -> list[Element]:
-    """Returns lines and axes; with more than one line each has its name at its end.
+    """Draws lines and axes. Several lines have their names at their ends.
 
     Args:
-        lines: the lines, of which one at least has a point.
+        lines: the lines; at least one has a point.
         x_label: label of the horizontal axis.
         y_label: label of the vertical axis.
-        share: True if the vertical axis is of shares, 0..1.
+        share: True for a vertical axis of shares, 0..1.
     """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
@@ -283,13 +284,13 @@ def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool
 
 
 def _vertical(label: str, values: Sequence[float], least: float, *, share: bool) -> Axis:
-    """Of losses that fall by an order of magnitude or more, most would lie on the bottom of a linear axis.
+    """Returns the vertical axis; a logarithmic one if losses fall by an order of magnitude or more.
 
     Args:
         label: label of the axis.
         values: all values.
-        least: the smallest value of a line; areas around lines may end at 0, which has no logarithm.
-        share: True if the axis is of shares.
+        least: smallest value of a line, without the areas around lines, which may end at 0.
+        share: True for an axis of shares.
     """
     most = max(values)
     if share:
@@ -329,7 +330,7 @@ def marker(number_: int, x: float, y: float, size: float = 4, **attributes: str)
 
 
 def _names(frame: Frame, lines: Sequence[Line]) -> list[Element]:
-    """Names beside the ends of the lines, moved so far that none lies upon another."""
+    """Draws names at the ends of the lines, shifted so that they do not overlap."""
     ends = sorted(
         ((frame.at(*line.points[-1])[1], line) for line in lines if line.points), key=lambda end: end[0]
     )

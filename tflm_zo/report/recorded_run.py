@@ -1,4 +1,4 @@
-"""A run as its log and its model have it: found, read and checked."""
+"""A recorded run, read from its log and its model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDING: Final = ".zo.tflite"
 
 @dataclass(frozen=True)
 class ZoFile:
-    """A ZO model and the path that it was read from."""
+    """A ZO model and its path."""
 
     path: Path
     model: Model
@@ -33,7 +33,7 @@ class ZoFile:
 
         Raises:
             ConversionError: the file is no model.
-            LogError: it is a plain model, which logs do not belong to.
+            LogError: the file is a plain model.
             OSError: the file cannot be read.
         """
         model = load_model(path)
@@ -47,16 +47,16 @@ class ZoFile:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run that was read.
+    """A recorded run.
 
     Attributes:
         path: path of the log.
         zo: the ZO model.
         metadata: metadata of the model.
         log: the log.
-        weights: weights that the run has handed over, by tensor name.
+        weights: final weights of the run, by tensor name.
         fractions: their fractions.
-        kept_step: number of steps after which they were reached.
+        kept_step: step of these weights.
     """
 
     path: Path
@@ -79,7 +79,7 @@ class RecordedRun:
 
     @property
     def steps(self) -> int:
-        """Number of whole steps in the log."""
+        """Number of complete steps in the log."""
         return len(self.log.losses)
 
     @property
@@ -99,13 +99,13 @@ class RecordedRun:
 
     @property
     def cost(self) -> Callable[[int], float]:
-        """Function from a number of steps to their forward equivalents."""
+        """Function that computes the cost of a number of steps, forward equivalents."""
         return recorded_costs(self.zo.model, self.log)
 
     @property
     def costs_of_tensors(self) -> dict[str, float]:
-        """Forward equivalents that train each tensor in a step of one sample, beyond the forward pass, by its
-        name; empty for weight perturbation, whose forward passes train all of them.
+        """Cost of training each tensor in a step of one sample without the forward pass, forward equivalents,
+        by name; empty for weight perturbation, which trains all tensors together.
         """
         if not self.log.is_layerwise:
             return {}
@@ -114,21 +114,21 @@ class RecordedRun:
 
     @property
     def is_of_classes(self) -> bool:
-        """True if the model's loss is that of a class for each sample."""
+        """True if the model is a classifier."""
         return self.metadata.loss is not None and self.metadata.loss.of_classes
 
 
 def read_run(path: Path, given: Sequence[ZoFile]) -> RecordedRun:
-    """Reads a run, and replays it up to the weights that it has handed over.
+    """Reads a run, and replays it up to its final weights.
 
     Args:
         path: path of the log.
-        given: models among which is the one that the log was recorded on; where there are none, the one
-            beside the log is read, which has the log's name with the ending .zo.tflite.
+        given: ZO models, one of which belongs to the log; if empty, the model is read from the log's path
+            with the ending .zo.tflite.
 
     Raises:
         IncompleteHeaderError: the log ends before its first step.
-        LogError: the file is no log, or there is no model, or the log is of another one.
+        LogError: the file is no log, or its model is missing.
         OSError: the log or its model cannot be read.
     """
     log = Log.read(path)

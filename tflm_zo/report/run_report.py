@@ -1,4 +1,4 @@
-"""A report of runs: losses, changes, results on data, memory and the command that makes the model again."""
+"""A report of runs: losses, changes, results on data, memory and the replay command."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _RANGES: Final = 200
 
 
 def curve_of(losses: NDArray[np.float64], cost: Callable[[int], float]) -> Curve:
-    """Returns mean and extremes of the losses in at most 200 ranges, which differ by one step at most.
+    """Returns mean and extremes of the losses in at most 200 ranges of nearly equal length.
 
     Args:
         losses: mean loss of each step, nats, float64 [steps].
-        cost: function from a number of steps to their forward equivalents.
+        cost: function that computes the cost of a number of steps, forward equivalents.
     """
     if not len(losses):
         return Curve((), (), (), (), ())
@@ -64,7 +64,7 @@ def curve_of(losses: NDArray[np.float64], cost: Callable[[int], float]) -> Curve
 
 
 def memory_of(run: RecordedRun) -> Memory:
-    """Returns the parts of the RAM that firmware of the run takes, on the core that takes more."""
+    """Returns the parts of the firmware's RAM, on the core that needs more."""
     found = device_memory(run.zo.model, run.log)
     ram = found.ram
     arena = max(ram.arena.bytes, ram.arena.bytes_mve)
@@ -89,14 +89,14 @@ Watch = Callable[[Sequence[int]], Iterable[int]]
 
 @dataclass(frozen=True)
 class TestData:
-    """Data on which models are compared.
+    """Data to evaluate models on.
 
     Attributes:
-        x: samples, as `Trainer.fit` takes them.
-        y: labels, as `Trainer.fit` takes them.
+        x: samples, as for `Trainer.fit`.
+        y: labels, as for `Trainer.fit`.
         runtime: name of the runtime that runs the models.
-        landscape: True if the loss around the kept weights is measured, too.
-        watch: function that passes on the rows of a landscape, for a progress bar.
+        landscape: True to also measure the loss around the kept weights.
+        watch: function that wraps the iterator of a landscape's rows, for a progress bar.
     """
 
     x: Samples
@@ -109,12 +109,12 @@ class TestData:
 
     @property
     def name(self) -> str:
-        """What a report calls the data."""
+        """Name of the data in a report."""
         return os.fspath(self.x) if isinstance(self.x, str | os.PathLike) else "the data given"
 
 
 def made_by() -> str:
-    """Returns the program that makes a report."""
+    """Returns the name and version of this program."""
     return f"tflm-zo {__version__}"
 
 
@@ -123,7 +123,7 @@ def report_runs(runs: Sequence[RecordedRun], data: TestData | None = None) -> Ru
 
     Args:
         runs: the runs, 1 to 8.
-        data: data on which the models are compared before and after, or None.
+        data: data to evaluate the models on, before and after, or None.
 
     Raises:
         DataError: the data do not fit a model.
@@ -190,7 +190,7 @@ _UNITS: Final = {"gradient": "LSB² per nat"}
 
 
 def facts_of(run: RecordedRun) -> tuple[Fact, ...]:
-    """Returns the lines of a run."""
+    """Returns the facts about a run."""
     return tuple(Fact(name, value) for name, value in _lines(run))
 
 
@@ -225,7 +225,7 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def _ways(run: RecordedRun) -> list[str]:
-    """What the run trained, by way: the layers, where they are few."""
+    """Returns the trained layers by method; only their number if there are many."""
     layers: dict[str, list[str]] = {}
     for t, way in zip(run.metadata.trainable, ways_of(run), strict=True):
         own = layers.setdefault(way, [])
@@ -258,7 +258,7 @@ def _kept(run: RecordedRun) -> str:
 
 
 def notes_of(run: RecordedRun) -> tuple[str, ...]:
-    """Returns sentences about what the log lacks."""
+    """Returns remarks on missing parts of the log."""
     notes, planned, log = [], int(run.settings.steps), run.log
     if log.torn_bytes:
         notes.append(

@@ -1,4 +1,4 @@
-"""Elements of SVG, the pictures that a page shows, and their axes."""
+"""Elements of SVG, pictures and axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Cell = str | int
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture with what is said of it, and its numbers as a table."""
+    """A picture with its title, its description and its numbers as a table."""
 
     name: str  # name of the picture, unique in its page, a word
     title: str  # title, one line
@@ -34,7 +34,7 @@ def element(tag: str, *children: Element, **attributes: str | float) -> Element:
     Args:
         tag: name of the element.
         children: its children.
-        attributes: its attributes; an underscore stands for a dash, and one at the end for nothing.
+        attributes: its attributes; underscores become dashes, and one at the end is removed.
     """
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     made = Element(tag, {k: v if isinstance(v, str) else number(v) for k, v in named.items()})
@@ -43,20 +43,20 @@ def element(tag: str, *children: Element, **attributes: str | float) -> Element:
 
 
 def text(words: str, x: float, y: float, **attributes: str | float) -> Element:
-    """Returns words whose baseline begins at (x, y), or ends or has its middle there (`text_anchor`)."""
+    """Draws words at (x, y), aligned by `text_anchor`."""
     made = element("text", x=x, y=y, **attributes)
     made.text = words
     return made
 
 
 def number(value: float) -> str:
-    """Returns a coordinate, to a tenth."""
+    """Formats a coordinate with one decimal."""
     shown = f"{value:.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
 
 
 def shortened(words: str, most: int) -> str:
-    """Returns words of at most so many characters: the beginning and the end of longer ones, which differ."""
+    """Shortens words to a number of characters; keeps the beginning and the end."""
     if len(words) <= most:
         return words
     end = (most - 1) // 2
@@ -64,14 +64,14 @@ def shortened(words: str, most: int) -> str:
 
 
 def drawing(name: str, title: str, description: str, height: float, parts: Sequence[Element]) -> str:
-    """Returns a picture as SVG that names itself.
+    """Returns a picture as SVG with title and description.
 
     Args:
         name: name of the picture, unique in its page.
         title: title of the picture.
-        description: what it shows.
+        description: description of the picture.
         height: height of the picture, whose width is `WIDTH`.
-        parts: what is drawn.
+        parts: elements of the picture.
     """
     titled = element("title", id=f"{name}-title")
     titled.text = title
@@ -131,13 +131,13 @@ class Axis:
         return cls(label, numbers[begin], numbers[end], tuple(ticks), is_log=True)
 
     def share(self, value: float) -> float:
-        """Returns where a value lies between the ends, 0..1."""
+        """Returns the position of a value between the ends, 0..1."""
         if self.is_log:
             return math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def written(self, value: float) -> str:
-        """Returns a tick's value, for people."""
+        """Formats the value of a tick."""
         return percent(value) if self.is_share else compact(value)
 
 
@@ -147,7 +147,7 @@ class Frame:
 
     Attributes:
         x, y: the axes.
-        right: room at the right side, for names of lines.
+        right: space at the right side for names of lines.
     """
 
     x: Axis
@@ -155,22 +155,22 @@ class Frame:
     right: float = _RIGHT
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Returns where a point is drawn."""
+        """Returns the coordinates of a point."""
         width, height = WIDTH - _LEFT - self.right, HEIGHT - _TOP - _BOTTOM
         return _LEFT + width * self.x.share(x), _TOP + height * (1 - self.y.share(y))
 
     @property
     def bottom(self) -> float:
-        """Where the lower end of the vertical axis is drawn."""
+        """Coordinate of the lower end of the vertical axis."""
         return HEIGHT - _BOTTOM
 
     @property
     def end(self) -> float:
-        """Where the right end of the horizontal axis is drawn."""
+        """Coordinate of the right end of the horizontal axis."""
         return WIDTH - self.right
 
     def drawn(self) -> list[Element]:
-        """Returns the axes: lines, ticks with their values, and labels."""
+        """Draws the axes: lines, ticks with their values, and labels."""
         parts = [text(self.y.label, 0, 15, class_="label")]
         for value in self.y.ticks:
             _, y = self.at(self.x.low, value)
@@ -188,12 +188,12 @@ class Frame:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Returns a share in percent, e.g. "63 %"."""
+    """Formats a share in percent, e.g. "63 %"."""
     return f"{100 * share:.{digits}f} %"
 
 
 def compact(value: float) -> str:
-    """Returns a number in few characters: 20000 as "20k"."""
+    """Formats a number in few characters: 20000 as "20k"."""
     size = abs(value)
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size >= limit:

@@ -4,7 +4,7 @@
 ``tflite-runtime``  tflite-runtime 2.14.0, LiteRT's predecessor.
 ``tflm``            TensorFlow Lite Micro on the desktop.
 
-All of them compute the same, bit for bit: what TFLM computes on a device.
+All of them compute the same bits as TFLM on a device.
 
     runtime = tflm_zo.runtime.load("model.zo.tflite")
 """
@@ -47,12 +47,12 @@ def load(
     Args:
         model: a ZO model, its bytes, or the path of its file.
         runtime: name of the runtime, one of `RUNTIMES`.
-        threads: number of threads that divide the samples of an invoke among them; results are the same for
-            any number. tflm has one.
+        threads: number of threads. Does not affect results. tflm has one.
 
     Raises:
-        ValueError: no runtime has that name; the message lists them. Or it does not have so many threads.
-        RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
+        ValueError: no runtime has that name (the message lists them), or it does not support this number of
+            threads.
+        RuntimeUnavailableError: the runtime is not installed; the message has the command that installs it.
         ModelError: the model is not a ZO model.
     """
     if runtime not in RUNTIMES:
@@ -61,11 +61,11 @@ def load(
 
 
 def load_fastest(model: Model) -> Runtime:
-    """Loads a ZO model into the fastest runtime that is installed and takes it.
+    """Loads a ZO model into the fastest installed runtime that accepts it.
 
     Raises:
-        ModelError: none takes it.
-        RuntimeUnavailableError: none is installed.
+        ModelError: no runtime accepts the model.
+        RuntimeUnavailableError: no runtime is installed.
     """
     names = [name for name in RUNTIMES if name in available()]
     for name in names[:-1]:
@@ -77,7 +77,7 @@ def load_fastest(model: Model) -> Runtime:
 
 
 def available() -> list[str]:
-    """Returns the names of the runtimes that are installed."""
+    """Returns the names of the installed runtimes."""
     names = []
     for name, runtime in RUNTIMES.items():
         try:

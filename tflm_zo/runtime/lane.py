@@ -21,13 +21,13 @@ Reader: TypeAlias = Callable[[], NDArray[Any]]
 
 
 class Fed(NamedTuple):
-    """What an invoke reads.
+    """The inputs of an invoke.
 
     Attributes:
         words: words of the command.
         inputs: original inputs by their numbers, [samples, ...].
         labels: labels, [samples, ...], or None.
-        entering: activations by the segments that they enter, [samples, ...].
+        entering: activations by the segment that they enter, [samples, ...].
     """
 
     words: NDArray[np.int32]
@@ -38,12 +38,12 @@ class Fed(NamedTuple):
 
 @dataclass
 class Found:
-    """What an invoke has computed, each [samples, ...].
+    """The results of an invoke, each [samples, ...].
 
     Attributes:
-        entering: activations by the segments that they enter.
-        outputs: readers of the original outputs, by their numbers: training needs none of them.
-        losses: losses, int32 [samples], unit 2^-16, or None if the last segment was not run or has no loss.
+        entering: activations by the segment that they enter.
+        outputs: functions that read the original outputs, by number; training reads none.
+        losses: losses, int32 [samples], unit 2^-16; None if the last segment was not run or has no loss.
     """
 
     entering: dict[int, NDArray[Any]] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class Found:
     losses: NDArray[np.int32] | None = None
 
     def kept(self) -> Found:
-        """The same, where the engines go on to other samples."""
+        """Returns a copy that stays valid when the engines run other samples."""
         return Found(self.entering, {i: read().copy for i, read in self.outputs.items()}, self.losses)
 
     @classmethod
     def of_all(cls, parts: Sequence[Found]) -> Found:
-        """What parts of the samples, in their order, have led to."""
+        """Joins the results of consecutive parts of the samples."""
         first = parts[0]
         losses = [part.losses for part in parts if part.losses is not None]
         return cls(
@@ -67,7 +67,7 @@ class Found:
 
 
 def _rows(values: NDArray[Any], first: int, count: int) -> NDArray[Any]:
-    """Rows from `first` on; where there are too few, they begin again with row 0."""
+    """Returns `count` rows from `first` on; after the last row it starts again with row 0."""
     if first + count <= len(values):
         return values if count == len(values) else values[first : first + count]
     return values[np.arange(first, first + count) % len(values)]
@@ -79,7 +79,7 @@ class Lane:
     Args:
         samples: number of samples.
         count: number of segments.
-        open_segment: loads a segment by its number; called once for each that is run.
+        open_segment: function that loads a segment by its number; called once for each segment that runs.
     """
 
     def __init__(self, samples: int, count: int, open_segment: Callable[[int], Segment]) -> None:
@@ -89,21 +89,21 @@ class Lane:
         self._open = open_segment
 
     def segments(self, start: int, stop: int) -> list[Segment]:
-        """Returns the segments from `start` to before `stop`."""
+        """Returns the segments `start` to `stop - 1`."""
         return [self.segment(k) for k in range(start, stop)]
 
     def segment(self, k: int) -> Segment:
-        """Returns a segment, and loads it before it is used first."""
+        """Returns a segment, and loads it before the first use."""
         found = self._segments[k]
         if found is None:
             found = self._segments[k] = self._open(k)
         return found
 
     def run(self, start: int, stop: int, fed: Fed, first: int = 0) -> Found:
-        """Passes samples `first`, `first` + 1, … through the segments from `start` to before `stop`.
+        """Runs the segments `start` to `stop - 1` on samples `first`, `first` + 1, ….
 
-        Of what was fed for fewer samples than an invoke has, the rows are repeated: queries share the inputs
-        and labels of a minibatch.
+        Rows of inputs and labels repeat if there are fewer than samples, because queries share those of a
+        minibatch.
         """
         found = Found()
         for k in range(start, stop):
@@ -145,12 +145,12 @@ class Lane:
 
 
 class Lanes:
-    """Passes any number of samples through a model's segments.
+    """Runs a model's segments on any number of samples.
 
     Args:
-        own: lane of the segments that have the weights.
-        make: makes a lane for so many samples whose segments read the weights of `own`, or returns None where
-            the model cannot pass so many; None where the runtime has no such lanes.
+        own: lane of the segments that own the weights.
+        make: function that creates a lane for a number of samples, whose segments read the weights of `own`;
+            it returns None if the model does not support that number. None if the runtime has no other lanes.
     """
 
     def __init__(self, own: Lane, make: Callable[[int], Lane | None] | None) -> None:
@@ -158,11 +158,10 @@ class Lanes:
         self._made: dict[int, Lane | None] = {own.samples: own}
 
     def of(self, samples: int) -> Lane:
-        """Returns the lane that passes so many samples on: in one run, or else whole batches one after the
-        other.
+        """Returns the lane for a number of samples: one run for all, or batches one after the other.
 
         Raises:
-            ValueError: the model can be run with whole batches alone, and these are none.
+            ValueError: the model supports only whole batches, and the number is no multiple of the batch.
         """
         if samples not in self._made:
             self._made[samples] = None if self._make is None else self._make(samples)
@@ -173,7 +172,7 @@ class Lanes:
 
     @staticmethod
     def run(lane: Lane, samples: int, start: int, stop: int, fed: Fed) -> Found:
-        """Runs the segments from `start` to before `stop`; the command is executed once."""
+        """Runs the segments `start` to `stop - 1`. The command is executed once."""
         if samples == lane.samples:
             return lane.run(start, stop, fed)
         parts = [lane.run(start, stop, fed).kept()]
@@ -190,14 +189,14 @@ def begin_with(
     needed: Mapping[int, tuple[tuple[int, ...], np.dtype[Any]]],
     kept: Collection[int],
 ) -> dict[int, NDArray[Any]]:
-    """Returns the activations that were given, checked, by the segments that they enter.
+    """Checks given activations, and returns them by the segment that they enter.
 
     Args:
         start: number of the first segment of the run.
-        boundary: activation that enters it, or activations by the segments that they enter.
+        boundary: activation that enters it, or activations by the segment that they enter.
         needed: shape, for a batch, and dtype of each activation that the run reads and does not compute.
-            Those that are given may be of any number of samples.
-        kept: segments whose entering activation was kept by an earlier run.
+            Given ones may have any number of samples.
+        kept: segments whose input activation an earlier run kept.
 
     Raises:
         ValueError: an activation is missing, is not read, or has another shape or dtype.
@@ -226,11 +225,11 @@ def begin_with(
 
 
 class RuntimeUnavailableError(ImportError):
-    """The runtime asked for is not installed; the message says what installs it."""
+    """The runtime is not installed; the message has the command that installs it."""
 
 
 class InvokeError(RuntimeError):
-    """The interpreter stopped with an error; the message carries its own words."""
+    """The interpreter stopped with an error; the message quotes it."""
 
 
 class Engine(ABC):
@@ -266,7 +265,7 @@ class Engine(ABC):
 
 @dataclass(frozen=True)
 class Segment:
-    """One segment in its interpreter; numbers index its inputs and outputs, None where it has none."""
+    """One segment in its interpreter. Numbers index its inputs and outputs; None if it has none."""
 
     engine: Engine
     directory: Directory
@@ -286,10 +285,10 @@ class Status:
     """Diagnostics of the last invoke (``zo_status``).
 
     Attributes:
-        steps: steps applied since the weights were initialized or all restored, replayed ones included.
-        saturated: number of weights that the last invoke clipped to the headroom.
-        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops, where
-            the command asked for it, else 0; it does not depend on the model's cuts.
+        steps: number of steps, replayed ones included, since the weights were initialized or all restored.
+        saturated: number of weights that the last invoke clamped to the headroom.
+        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops if the
+            command requested it, else 0. It does not depend on the model's cuts.
     """
 
     steps: int
@@ -298,6 +297,6 @@ class Status:
 
     @classmethod
     def of(cls, words: NDArray[np.int64]) -> Status:
-        """Sums the ``zo_status`` of segments up, [segments, 4]."""
+        """Adds up the ``zo_status`` of all segments, [segments, 4]."""
         steps = int(words[:, 1].max(initial=0))
         return cls(steps, int(words[:, 2].sum()), int(words[:, 3].sum()) & 0xFFFFFFFF)

@@ -1,9 +1,9 @@
-"""LiteRT (``ai-edge-litert``), and the engine that it shares with its ancestors.
+"""LiteRT (``ai-edge-litert``), and the engine for it, TensorFlow's interpreter and tflite-runtime.
 
-The op pack is an external delegate, the same shared library for LiteRT, TensorFlow's interpreter and
-tflite-runtime. It has the custom ops and, with TFLM's arithmetic, the kernels that most of an invoke goes
-into; reference kernels, which equal TFLM's, compute the rest. XNNPACK, the default delegate, stays off: it
-packs constant weights when the model is loaded and rounds differently from TFLM.
+The op pack is an external delegate, one shared library for all of them. It has the custom ops and fast
+kernels with TFLM's arithmetic for the most expensive operators. The interpreter's reference kernels, which
+equal TFLM's, compute the others. XNNPACK, the default delegate, is disabled: it packs constant weights when
+the model is loaded, and rounds differently.
 """
 
 from __future__ import annotations
@@ -31,26 +31,25 @@ __all__ = ["LiteRTRuntime", "TfliteRuntime", "exact_delegate"]
 def exact_delegate(
     load_delegate: Callable[..., Any] | None = None, *, kernels: str | None = None, **options: str
 ) -> Any:
-    """Returns a delegate with which an interpreter computes int8 models bit for bit as TFLM does.
+    """Returns a delegate that makes an interpreter compute int8 models with the same bits as TFLM.
 
     It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM and
     SOFTMAX.
-    The rest is computed by the interpreter's reference kernels, which equal TFLM's, so the interpreter is
-    asked for these (``OpResolverType.BUILTIN_REF``), not for its default ones. It also has the custom
-    operators of ZO models. Samples are divided among the threads that the interpreter is asked for
-    (``num_threads``).
+    Create the interpreter with reference kernels (``OpResolverType.BUILTIN_REF``), which equal TFLM's, for
+    the other operators. The delegate also has the custom operators of ZO models. It uses the threads of the
+    interpreter (``num_threads``).
 
     Args:
-        load_delegate: the function of this name that belongs to the interpreter: LiteRT's
-            (``ai_edge_litert.interpreter.load_delegate``, which is used if there is none), tflite-runtime's
+        load_delegate: the interpreter's function of this name: LiteRT's
+            (``ai_edge_litert.interpreter.load_delegate``, the default), tflite-runtime's
             (``tflite_runtime.interpreter.load_delegate``) or TensorFlow's
             (``tf.lite.experimental.load_delegate``).
-        kernels: "avx512-vnni", "avx2", "neon-dot", "neon" or "portable"; None: the fastest that the machine
-            can run. Bits do not depend on it.
+        kernels: "avx512-vnni", "avx2", "neon-dot", "neon" or "portable"; None: the fastest of this machine.
+            Does not affect results.
         options: other options of the delegate (ops/tflite/zo_delegate.c).
 
     Raises:
-        ImportError: no function is given, and LiteRT is not installed.
+        ImportError: `load_delegate` is None, and LiteRT is not installed.
         ValueError: the machine cannot run these kernels.
 
     Example:
@@ -71,11 +70,11 @@ class InterpreterEngine(Engine):
     """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime.
 
     Args:
-        module: the module that has `Interpreter`, `load_delegate` and `OpResolverType`.
+        module: module with `Interpreter`, `load_delegate` and `OpResolverType`.
         model: a standalone single-subgraph model.
-        directory: directory of trainable tensors, which the op pack fills at each invoke.
-        borrows: True if the segment reads the weights that are in the directory instead.
-        threads: number of threads that divide the samples of an invoke among them.
+        directory: directory of trainable tensors, which the op pack updates at each invoke.
+        borrows: True if the segment reads the weights of the directory.
+        threads: number of threads.
     """
 
     keeps_inputs = True
@@ -136,7 +135,7 @@ def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], f
 
 
 class LiteRTRuntime(Runtime):
-    """LiteRT computing bit for bit what TFLM computes."""
+    """LiteRT with the same bits as TFLM."""
 
     name = "litert"
     has_copies = True
@@ -175,7 +174,7 @@ class TfliteRuntime(LiteRTRuntime):
 
 
 def why_not_exact(op: Operator) -> str | None:
-    """Why LiteRT does not compute of an operator what TFLM computes; None where it does."""
+    """Returns the reason why LiteRT's result of an operator differs from TFLM's; None if it does not."""
     if op.builtin == BuiltinOperator.SVDF:
         return "LiteRT keeps its state in 16 bits and TFLM in 8"
     if op.builtin == BuiltinOperator.ELU:

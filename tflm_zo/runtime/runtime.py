@@ -25,24 +25,23 @@ _MOST_THREADS: Final = 256  # the delegate's (ops/tflite/zo_threads.h)
 class Runtime(Inputs, ABC):
     """A ZO model loaded into a runtime, ready to infer and to train.
 
-    The weights live in the interpreter and persist from invoke to invoke; they start as the model's initial
-    ones. An object is not thread-safe; different objects are independent of each other.
+    The interpreter holds the weights, which start as the model's initial ones and persist from invoke to
+    invoke. An object is not thread-safe; different objects are independent.
 
     Args:
         model: a ZO model, its bytes, or the path of its file.
-        threads: number of threads that divide the samples of an invoke among them, 1..256; results are the
-            same for any number.
+        threads: number of threads, 1..256. Does not affect results.
 
     Attributes:
         segments: segments of the model, each in its interpreter.
-        inputs: original inputs of the next invoke by their numbers, in the model's dtypes.
-        labels: labels of the next invoke, or None before they are set.
-        lanes: lanes of the segments, by their number of samples.
+        inputs: original inputs of the next invoke, by number, in the model's dtypes.
+        labels: labels of the next invoke; None before they are set.
+        lanes: lanes of the segments.
 
     Raises:
-        RuntimeUnavailableError: the runtime is not installed; the message says what installs it.
+        RuntimeUnavailableError: the runtime is not installed; the message has the command that installs it.
         ModelError: the model is not a ZO model, or the runtime refuses it; the message quotes the runtime.
-        ValueError: `threads` is wrong, or the runtime has one thread.
+        ValueError: `threads` is out of range, or the runtime supports one thread only.
     """
 
     name: ClassVar[str]
@@ -95,12 +94,12 @@ class Runtime(Inputs, ABC):
     @classmethod
     @abstractmethod
     def import_module(cls) -> ModuleType:
-        """Returns the runtime's module, and raises RuntimeUnavailableError where it is not installed."""
+        """Imports the runtime's module. Raises RuntimeUnavailableError if it is not installed."""
 
     @abstractmethod
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
-        """Loads a standalone segment; its op pack must fill `directory` or, if it `borrows`, read and move
-        the weights that are there.
+        """Loads a standalone segment. Its op pack must fill `directory` or, if it `borrows`, use the weights
+        in it.
         """
 
     # --- construction ---------------------------------------------------------------------------------------
@@ -109,8 +108,8 @@ class Runtime(Inputs, ABC):
         return self._segment(extract_segment(model, k), k, Directory(len(self._metadata.trainable)))
 
     def takes(self, samples: int) -> bool:
-        """Returns whether one invoke of the runtime passes so many samples on: a batch, or any number where
-        no operator ties the model to its batch size.
+        """Returns whether one invoke supports a number of samples: the model's batch, or any number if no
+        operator depends on the batch size.
         """
         if samples == self.batch or not self.has_copies:
             return samples == self.batch
@@ -119,15 +118,15 @@ class Runtime(Inputs, ABC):
         return self._divides
 
     def _lane(self, samples: int) -> Lane | None:
-        """Returns a lane for another number of samples than the model's, whose segments are loaded when they
-        are used first; None where there is none.
+        """Returns a lane for another number of samples, whose segments are loaded at the first use; None if
+        the model does not support it.
         """
         if not self.takes(samples):
             return None
         return Lane(samples, len(self.segments), lambda k: self._copy(k, samples))
 
     def _copy(self, k: int, samples: int) -> Segment:
-        """Loads a segment again for so many samples; its weights are those of the first one."""
+        """Loads a segment again for another number of samples. It shares the weights of the first one."""
         own = extract_segment(self._model, k, samples)
         return self._segment(own, k, self.segments[k].directory, borrows=True)
 
@@ -164,22 +163,22 @@ class Runtime(Inputs, ABC):
 
     @property
     def threads(self) -> int:
-        """Number of threads that divide the samples of an invoke among them."""
+        """Number of threads."""
         return self._threads
 
     @property
     def samples_at_once(self) -> int:
-        """Samples that a pass over a data set feeds to one invoke: a batch, or more where that is faster."""
+        """Number of samples in an invoke of a pass over a data set: a batch, or more if that is faster."""
         many = 32 * self._threads
         return many if many > self.batch and self.takes(many) else self.batch
 
     # --- data -----------------------------------------------------------------------------------------------
 
     def set_inputs(self, *arrays: ArrayLike) -> None:
-        """Sets the original inputs, in the model's order; they stay until set again.
+        """Sets the original inputs, in the model's order, for all following invokes.
 
         Args:
-            arrays: an array for each input, [batch, ...], of the types that `tflm_zo.data.prepare` takes.
+            arrays: an array for each input, [batch, ...], of the types that `tflm_zo.data.prepare` accepts.
                 Floating point for an int8 or uint8 input is quantized with the input's scale and zero point,
                 rounding half to even, clipped to -128..127 or 0..255.
 
@@ -197,10 +196,10 @@ class Runtime(Inputs, ABC):
         self.inputs = prepared
 
     def set_labels(self, labels: ArrayLike) -> None:
-        """Sets the labels; they stay until set again.
+        """Sets the labels for all following invokes.
 
         Args:
-            labels: labels of `batch` samples, as `tflm_zo.data.prepare` takes them.
+            labels: labels of `batch` samples, as for `tflm_zo.data.prepare`.
 
         Raises:
             DataError: a number, shape, type or range is wrong; nothing is changed.
@@ -214,10 +213,10 @@ class Runtime(Inputs, ABC):
         self.labels = prepared.view()
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
-        """Sets inputs and labels of one invoke, of any number of samples, without checking them.
+        """Sets inputs and labels of any number of samples, without checks.
 
-        It serves loops over a data set that `tflm_zo.data.prepare` has prepared as a whole. Who changes what
-        the arrays hold feeds them again: invokes that follow one another need not copy them each time.
+        Use it in loops over a data set that `tflm_zo.data.prepare` has prepared. Call it again after a change
+        of the arrays, because consecutive invokes may not copy them again.
         """
         self.inputs = dict(enumerate(inputs))
         if labels is not None:
@@ -226,7 +225,7 @@ class Runtime(Inputs, ABC):
     # --- running --------------------------------------------------------------------------------------------
 
     def command(self, *, loss: bool = True, checksum: bool = False) -> Command:
-        """Returns a new, empty command of the size that the model takes."""
+        """Returns a new, empty command of the model's size."""
         return Command(self._metadata.command_words, loss=loss, checksum=checksum)
 
     def invoke(
@@ -241,26 +240,23 @@ class Runtime(Inputs, ABC):
     ) -> None:
         """Runs the model once, or its suffix from segment `start` on.
 
-        The command's instructions are executed before the forward pass, by the segments that run: those
-        before `start` keep their weights as they are.
+        The segments that run execute the command's instructions before the forward pass. Segments before
+        `start` do not change their weights.
 
         Args:
             command: instructions of the weight ops; None for a plain inference without losses.
             start: number of the first segment to run.
-            stop: number of the segment before which the run ends, whose input `boundary` then returns; None
-                runs to the end.
-            boundary: input activation of segment `start`, int8 [samples, ...], or the activations that
-                `metadata.entering(start)` lists, by its numbers. Those that are not given are those of the
-                last run that kept them. Of what was fed for fewer samples the rows are repeated, so that
-                several queries of a minibatch are one run.
-            keep: True if the activations that enter segments are kept for `boundary` and for later runs that
-                begin behind them.
-            checked: True if the command comes from the control unit, whose commands fit the model; the ops
-                check it all the same.
+            stop: number of the first segment that does not run; `boundary` then returns its input. None runs
+                to the end.
+            boundary: input activation of segment `start`, int8 [samples, ...], or several by the numbers of
+                `metadata.entering(start)`. Missing ones are those of the last run that kept them. Inputs and
+                labels of fewer samples are repeated, so several queries of a minibatch can be one run.
+            keep: True to keep the input activations of segments for `boundary` and for later runs.
+            checked: True if the command comes from the control unit, so that only the ops check it.
 
         Raises:
-            NativeError: the model does not allow the command; weights and outputs are as they were.
-            ValueError: the command asks for losses without labels, or `start` or `boundary` is wrong.
+            NativeError: the model does not allow the command; weights and outputs are unchanged.
+            ValueError: the command requests losses without labels, or `start` or `boundary` is not valid.
             InvokeError: the interpreter failed.
         """
         words = command if checked and isinstance(command, np.ndarray) else self._words(command)
@@ -284,14 +280,14 @@ class Runtime(Inputs, ABC):
         self._losses = found.losses
 
     def execute(self, command: Command | NDArray[np.int32]) -> None:
-        """Executes a command with as few samples as possible: weights move as `invoke` moves them, and
-        boundaries, outputs and losses are those of the invoke before.
+        """Executes a command's weight updates without a useful forward pass. Boundaries, outputs and losses
+        remain those of the last invoke.
 
         Args:
-            command: instructions of the weight ops, which ask for no losses.
+            command: instructions of the weight ops, without a request for losses.
 
         Raises:
-            NativeError: the model does not allow the command; weights are as they were.
+            NativeError: the model does not allow the command; weights are unchanged.
             InvokeError: the interpreter failed.
         """
         words, count = self._words(command), len(self.segments)
@@ -326,7 +322,7 @@ class Runtime(Inputs, ABC):
     # --- results --------------------------------------------------------------------------------------------
 
     def boundary(self, k: int) -> NDArray[Any]:
-        """Returns the activation that enters segment k >= 1, from the last run that kept it."""
+        """Returns the input activation of segment k >= 1, from the last run that kept it."""
         if k not in self._boundaries:
             raise ValueError(f"segment {k} has no boundary, or segment {k - 1} has not run yet")
         return self._boundaries[k]
@@ -343,7 +339,7 @@ class Runtime(Inputs, ABC):
         raise ValueError(f"the model has no output {index}")
 
     def losses(self) -> NDArray[np.int32]:
-        """Returns the losses of the last invoke, int32 [batch], unit 2^-16 (0 if none were asked for)."""
+        """Returns the losses of the last invoke, int32 [batch], unit 2^-16 (0 if the command requested none)."""
         if self.segments[-1].loss is None:
             raise ValueError("the model has no loss")
         if self._losses is None:
@@ -358,8 +354,8 @@ class Runtime(Inputs, ABC):
     # --- weights --------------------------------------------------------------------------------------------
 
     def weight_views(self, name: str) -> tuple[WeightArray, NDArray[np.int8] | None]:
-        """Returns a trainable tensor's weights and, with the 16-bit update, its fractions, int8 [size], or
-        biases, int32 [size]: views of the interpreter's memory, to be read and written between invokes.
+        """Returns views of a trainable tensor in the interpreter's memory: weights and, with 16-bit updates,
+        fractions, int8 [size], or biases, int32 [size]. Use them between invokes only.
 
         Raises:
             ValueError: the model has no such tensor.
@@ -390,15 +386,14 @@ class Runtime(Inputs, ABC):
         weights: Mapping[str, WeightArray],
         fractions: Mapping[str, NDArray[np.int8]] | None = None,
     ) -> None:
-        """Replaces trainable weights; tensors that are not named keep theirs.
+        """Replaces the weights of the named tensors.
 
         Args:
             weights: int8 arrays by tensor name, within +-(127 - headroom), and int32 arrays of biases.
-            fractions: int8 arrays of fractions by tensor name; a tensor whose weights are written and whose
-                fraction is not named gets fraction 0.
+            fractions: int8 arrays of fractions by tensor name. The default for written weights is 0.
 
         Raises:
-            ValueError: a name is unknown, or a shape, dtype or range is wrong; nothing is changed.
+            ValueError: a name, shape, dtype or range is not valid; nothing is changed.
         """
         weights = checked_weights(self._metadata, weights, "weights")
         given = checked_weights(self._metadata, fractions or {}, "fractions")

@@ -1,7 +1,7 @@
 """TensorFlow Lite Micro on the desktop (the ``tflite-micro`` package).
 
-Runs the very kernels of TFLM's reference build. Its interpreter runs subgraph 0 of a model only, so every
-segment is a model of its own there, as it is on a device.
+It runs the kernels of TFLM's reference build. Its interpreter runs only subgraph 0 of a model, so every
+segment is a model of its own, as on a device.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ structs with it (ops/abi/tflm), and another build may lay them out differently, 
 
 
 def arena_upper_bound(model: Model) -> int:
-    """Returns arena bytes that always suffice for a single-subgraph model on a 64-bit host.
+    """Returns an arena size, bytes, that is always sufficient for a single-subgraph model on a 64-bit host.
 
-    The bound has every activation and variable at once with four bytes an element, as if the planner never
-    reused memory, and a generous allowance for the structs and the scratch buffers of kernels.
+    The bound counts four bytes for each element of all activations and variables, without reuse of memory,
+    and an allowance for structs and scratch buffers of kernels.
     """
     graph = model.subgraphs[0]
     elements = sum(tensor.size for tensor in graph.tensors if not tensor.is_constant)

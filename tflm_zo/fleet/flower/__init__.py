@@ -1,8 +1,8 @@
 """Fleets over Flower: a ServerApp whose global state is a seed log, and ClientApps that follow it.
 
-A round is one step of the run. What travels down is the record of the step before, and what travels up is a
-loss difference for each query, so a round takes the same few hundred bytes for a model of any size. It needs
-the extra ``fleet`` (Flower's Message API).
+A round is one step of the run. The server sends the record of the last step, and clients answer with a loss
+difference for each query, so a round takes a few hundred bytes for a model of any size. It needs the extra
+``fleet`` (Flower's Message API).
 """
 
 from .averaging import AveragingClient, AveragingStrategy, averaging_app

@@ -1,10 +1,10 @@
-"""Federated averaging of int8 models that train by node perturbation, or by any other algorithm: clients
-train for some steps of their own, and what travels is by how much weights have changed.
+"""Federated averaging of int8 models for any algorithm: clients train for some steps and send their weight
+changes.
 
-An update of node perturbation depends on data, so no seed stands for it. A message of the server has these
-entries in its ConfigRecord, besides those of the strategy that puts changes together:
+Updates of node perturbation depend on data, so they cannot be sent as seeds. A message of the server has
+these entries in its ConfigRecord, in addition to those of the aggregating strategy:
 
-    zo-version   of this protocol
+    zo-version version of this protocol
     zo-model     fingerprint of the ZO model
     zo-round     rounds done
     zo-weights   what leads to the weights of that round, see `tflm_zo.fleet.averaged_weights`
@@ -45,22 +45,22 @@ _DELTA: Final = "delta"
 
 
 def _id_of(model: Model) -> int:
-    """By what replies know a model: 32 bits of its fingerprint."""
+    """Returns a model's number in replies: 32 bits of its fingerprint."""
     return int.from_bytes(fingerprint(model)[:4], "little")
 
 
 class AveragingStrategy(Strategy):
-    """Strategy of a ServerApp that averages what clients have changed of the weights in some steps of their
-    own (McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017,
-    Algorithm 1, with changes in int8).
+    """Strategy of a ServerApp that averages the weight changes of clients (McMahan et al.,
+    Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017, Algorithm 1, with changes
+    in int8).
 
     Args:
-        weights: the fleet's weights; its rounds go on from there.
-        aggregator: strategy that samples clients and puts their changes together: FedAvg (None), or any of
-            Flower's that read arrays and ``num-examples`` alone.
+        weights: the fleet's weights, whose rounds continue.
+        aggregator: strategy that samples clients and aggregates their changes: FedAvg (None), or any of
+            Flower's that only read arrays and ``num-examples``.
 
     Attributes:
-        refusals: what was refused so far.
+        refusals: refused messages so far.
     """
 
     def __init__(self, weights: AveragedWeights, aggregator: Strategy | None = None) -> None:
@@ -70,17 +70,17 @@ class AveragingStrategy(Strategy):
         self._has: dict[int, int] = {}  # of each node, the round whose weights it has
 
     def summary(self) -> None:
-        """Logs the strategy that puts changes together."""
+        """Logs the aggregating strategy."""
         self._aggregator.summary()
 
     def arrays(self) -> ArrayRecord:
-        """Returns the fleet's weights, by tensor name: what `start` takes to begin with."""
+        """Returns the fleet's weights, by tensor name, for `start`."""
         return ArrayRecord({name: Array(np.asarray(w)) for name, w in self.weights.weights.items()})
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Makes the messages that ask for a round."""
+        """Creates the messages that request a round."""
         return self._addressed(self._aggregator.configure_train(server_round, self._nothing(), config, grid))
 
     def _nothing(self) -> ArrayRecord:
@@ -110,10 +110,10 @@ class AveragingStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Puts changes together, and moves the weights.
+        """Aggregates the changes, and updates the weights.
 
         Returns:
-            The weights after the round, and the aggregated metrics; None twice where nobody has answered.
+            The weights after the round, and the aggregated metrics; (None, None) without answers.
         """
         taken = []
         for reply in replies:
@@ -132,10 +132,10 @@ class AveragingStrategy(Strategy):
         return self.arrays(), metrics
 
     def _with_arrays(self, reply: Message) -> Message:
-        """The reply with its change as the arrays that strategies read.
+        """Returns the reply with its change as arrays, for aggregating strategies.
 
         Raises:
-            FleetError: it has failed, or what it says fits neither model nor round.
+            FleetError: the client has failed, or its reply does not fit the model or the round.
         """
         self._check_place(reply)
         record, metrics = reply.content.get(_DELTA), reply.content.get("metrics")
@@ -149,10 +149,10 @@ class AveragingStrategy(Strategy):
         return reply
 
     def _check_place(self, reply: Message) -> None:
-        """Notes which weights a node has.
+        """Records the weights that a node has.
 
         Raises:
-            FleetError: it has failed or refused the message, or has other weights than the fleet.
+            FleetError: the node has failed, has refused the message, or has other weights than the fleet.
         """
         node = reply.metadata.src_node_id
         self._has.pop(node, None)
@@ -171,13 +171,13 @@ class AveragingStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Makes the messages that ask for an evaluation."""
+        """Creates the messages that request an evaluation."""
         return self._addressed(
             self._aggregator.configure_evaluate(server_round, self._nothing(), config, grid)
         )
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Puts the clients' evaluations together."""
+        """Aggregates the clients' evaluations."""
         found = []
         for reply in replies:
             try:
@@ -195,15 +195,15 @@ class AveragingStrategy(Strategy):
 
 @dataclasses.dataclass(frozen=True)
 class AveragingClient:
-    """What a client trains with.
+    """Model, settings and data of a client.
 
     Attributes:
-        model: the ZO model, the very file that the server has: the model, its bytes or its path.
-        settings: settings of the client's run of each round, e.g. ``algorithms.node(batch_size=16)``; their
-            seed is mixed with the round's number and the client's.
+        model: the ZO model, the same file as at the server: the model, its bytes or its path.
+        settings: settings of the client's run in each round, e.g. ``algorithms.node(batch_size=16)``. The
+            seed is combined with the numbers of round and client.
         steps: steps of a round.
-        x: the client's own samples, as `tflm_zo.Trainer.fit` takes them.
-        y: their labels, as `tflm_zo.Trainer.fit` takes them.
+        x: the client's samples, as for `tflm_zo.Trainer.fit`.
+        y: their labels, as for `tflm_zo.Trainer.fit`.
         runtime: name of the runtime that runs the model.
     """
 
@@ -216,10 +216,10 @@ class AveragingClient:
 
 
 def averaging_app(make: Callable[[Context], AveragingClient]) -> ClientApp:
-    """Returns a ClientApp that trains for some steps in each round, and answers with what has changed.
+    """Returns a ClientApp that trains for some steps in each round, and answers with its weight changes.
 
     Args:
-        make: what a node trains with; called when the node's first message comes to a process.
+        make: function that creates a node's client; called with the node's first message in a process.
     """
     app, members = ClientApp(), dict[int, _Member]()
 
@@ -240,14 +240,14 @@ def averaging_app(make: Callable[[Context], AveragingClient]) -> ClientApp:
 
 
 class _Member:
-    """A node, in this process."""
+    """The state of a node in this process."""
 
     def __init__(self, client: AveragingClient, node: int) -> None:
         self._client, self._node = client, node
         self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
 
     def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
-        """Takes the round's weights, and trains or evaluates them."""
+        """Handles a message: trains or evaluates the round's weights."""
         try:
             number, weights = self._taken(content, context)
         except FleetError as error:
@@ -276,10 +276,11 @@ class _Member:
         return Trainer(self._model, dataclasses.replace(given, seed=seed), runtime=self._client.runtime)
 
     def _taken(self, content: RecordDict, context: Context) -> tuple[int, dict[str, WeightArray]]:
-        """The round's number and weights, which the node keeps.
+        """Returns the round's number and weights, and stores them in the node.
 
         Raises:
-            FleetError: the message is of another version or model, old, or damaged; nothing has changed.
+            FleetError: the message is damaged, old, or belongs to another version or model. Nothing has
+                changed.
         """
         (config,) = content.config_records.values()
         if config.get("zo-version") != VERSION:

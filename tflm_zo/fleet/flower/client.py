@@ -1,4 +1,4 @@
-"""Clients of a fleet follow the server's log and answer for their own data or their devices."""
+"""Clients of a fleet: they follow the server's log and evaluate steps on their data or devices."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .messages import SAMPLES, Request, State, answer_records, run_of
 
 @dataclass(frozen=True)
 class GatewayClient:
-    """What a gateway's client trains with: devices, each of which has samples of its own.
+    """A client whose devices evaluate the steps, each on its own samples.
 
     Attributes:
         model: the ZO model that the devices' firmware was generated from: the model, its bytes or its path.
-        lines: what opens the line to a device, by the device's name.
-        log: path of the file that keeps the run's records for devices which lack them.
-        deadline: seconds that devices have for a step.
-        share_loss: whether the client tells the mean loss of its minibatches; False sends 0.
+        lines: function that opens the line to a device, by the device's name.
+        log: path of a file with the run's records, for devices that lack them.
+        deadline: time limit of the devices for a step, seconds.
+        share_loss: True to send the mean loss of the minibatches; False sends 0.
     """
 
     model: Model | bytes | str | os.PathLike[str]
@@ -39,18 +39,17 @@ class GatewayClient:
     share_loss: bool = True
 
     def member(self, model: Model, header: bytes) -> Gateway:
-        """Returns what follows the run that a header begins."""
+        """Creates the follower of the run with this header."""
         return Gateway(model, header, self.lines, log=self.log, deadline=self.deadline)
 
     def evaluation(self, member: Gateway) -> RecordDict:
-        """Brings all devices to the last step: they have no samples to spare for an evaluation."""
+        """Updates all devices to the last step. Devices do not evaluate weights."""
         member.update()
         return RecordDict()
 
 
 def gateway_of(context: Context) -> GatewayClient | None:
-    """Returns the gateway that a node's configuration describes, as ``tflm-zo gateway`` writes it; None: the
-    node is none.
+    """Returns the gateway of a node's configuration, which ``tflm-zo gateway`` writes; None for other nodes.
 
     Raises:
         ValueError: the configuration is incomplete.
@@ -73,17 +72,16 @@ _KEPT: Final = "tflm-zo"  # name of the record in a node's state
 
 @dataclass(frozen=True)
 class FleetClient:
-    """What a client trains with.
+    """Model and data of a client.
 
     Attributes:
-        model: the ZO model, the very file that the server has: the model, its bytes or its path.
-        x: the client's own samples, as `tflm_zo.Trainer.fit` takes them.
-        y: their labels, as `tflm_zo.Trainer.fit` takes them.
-        validation: samples, or samples and labels, on which the client evaluates when the server asks for
-            it; None: those that it trains on.
+        model: the ZO model, the same file as at the server: the model, its bytes or its path.
+        x: the client's samples, as for `tflm_zo.Trainer.fit`.
+        y: their labels, as for `tflm_zo.Trainer.fit`.
+        validation: samples, or samples and labels, for evaluations that the server requests; None: the
+            training samples.
         runtime: name of the runtime that runs the model.
-        share_loss: whether the client tells the mean loss of its minibatch, which nothing is computed from:
-            the server's log shows it. False sends 0.
+        share_loss: True to send the mean loss of the minibatch, which only the log shows; False sends 0.
     """
 
     model: Model | bytes | str | os.PathLike[str]
@@ -94,7 +92,7 @@ class FleetClient:
     share_loss: bool = True
 
     def member(self, model: Model, header: bytes) -> Replica:
-        """Returns what follows the run that a header begins."""
+        """Creates the follower of the run with this header."""
         return Replica(model, header, self.x, self.y, self.runtime)
 
     def evaluation(self, member: Replica) -> RecordDict:
@@ -111,13 +109,13 @@ class FleetClient:
 def client_app(
     make: Callable[[Context], FleetClient | GatewayClient], *, mods: Sequence[Mod] = ()
 ) -> ClientApp:
-    """Returns a ClientApp that answers a fleet's server.
+    """Returns a ClientApp for a fleet's server.
 
-    Flower may run each message in a process of its own, so the client's weights are kept in the node's state;
-    where they are lost, the client says so, and the server sends what it needs.
+    Flower may run each message in a new process, so the node's state holds the client's weights. If they are
+    lost, the client reports it, and the server sends the missing data.
 
     Args:
-        make: what a node trains with; called when the node's first message comes to a process.
+        make: function that creates a node's client; called with the node's first message in a process.
         mods: Flower's mods of answers, such as those of differential privacy.
     """
     app, members = ClientApp(), dict[int, _Member]()
@@ -139,7 +137,7 @@ def client_app(
 
 
 class _Member:
-    """A node, in this process."""
+    """The state of a node in this process."""
 
     def __init__(self, client: FleetClient | GatewayClient) -> None:
         self._client = client
@@ -147,11 +145,11 @@ class _Member:
         self._replica: Replica | Gateway | None = None
 
     def train(self, content: RecordDict, context: Context) -> RecordDict:
-        """Brings the replica to the step that is asked for, and answers for it."""
+        """Updates the replica to the requested step, and answers for it."""
         return self._reply(content, context, self._answer)
 
     def evaluate(self, content: RecordDict, context: Context) -> RecordDict:
-        """Brings the replica to the step that is asked for, and evaluates its weights."""
+        """Updates the replica to the requested step, and evaluates its weights."""
         return self._reply(content, context, self._evaluation)
 
     def _reply(self, content: RecordDict, context: Context, work: Callable[[Any], RecordDict]) -> RecordDict:
@@ -171,11 +169,11 @@ class _Member:
     # --- the replica ----------------------------------------------------------------------------------------
 
     def _caught_up(self, request: Request, context: Context) -> Replica | Gateway | None:
-        """Returns the replica with all that the request brings; None where there is none, which a header
-        would be needed for.
+        """Returns the replica after the request's records; None if there is no replica and the request has no
+        header.
 
         Raises:
-            FleetError: the request is old, or of another model or run, or damaged; nothing has changed.
+            FleetError: the request is damaged, old, or belongs to another model or run. Nothing has changed.
         """
         replica = self._kept(context)
         if request.header and run_of(request.header) != request.run:
@@ -206,7 +204,7 @@ class _Member:
         return self._client.member(self._model, header)
 
     def _kept(self, context: Context) -> Replica | Gateway | None:
-        """Returns the replica of the node's state, or None where there is none."""
+        """Returns the replica in the node's state, or None."""
         record = context.state.get(_KEPT)
         if not isinstance(record, ConfigRecord):
             self._replica = None

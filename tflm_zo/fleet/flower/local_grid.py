@@ -1,4 +1,4 @@
-"""A grid within a process: the same apps and messages as over the network, without one."""
+"""A grid in one process, with the same apps and messages as over the network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 @dataclass
 class Traffic:
-    """What has passed between the server and a node.
+    """The traffic between the server and a node.
 
     Attributes:
         messages: messages to the node.
@@ -32,20 +32,20 @@ class Traffic:
 
 
 class LocalGrid(Grid):
-    """Nodes that run a ClientApp one after the other in this process: for experiments and tests. Messages go
-    through Flower's own serialization both ways, and each node keeps its state as a SuperNode does.
+    """Nodes that run a ClientApp one after the other in this process, for experiments and tests. Messages
+    pass through Flower's serialization, and each node keeps its state like a SuperNode.
 
     Args:
         app: the nodes' app.
-        nodes: configuration of each node, what ``flower-supernode --node-config`` gives one.
+        nodes: configuration of each node, as in ``flower-supernode --node-config``.
         run_config: configuration of the run.
-        lost: tells of a message to a node, or of its reply, whether it is lost on the way; None: none are.
+        lost: function that returns True if a message to a node, or its reply, is lost; None: no losses.
 
     Attributes:
         app: the nodes' app.
-        lost: as above; it may be replaced.
-        traffic: by the node's number.
-        contexts: of each node, by its number; a node whose ``state`` is replaced has lost it.
+        lost: function `lost`; it may be replaced.
+        traffic: traffic by the node's number.
+        contexts: context of each node, by its number; replace ``state`` to simulate its loss.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LocalGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Returns a message; Flower's own grids have this for older programs."""
+        """Creates a message; for older programs."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
@@ -91,11 +91,11 @@ class LocalGrid(Grid):
         return list(self.contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Hands messages to their nodes, which answer at once."""
+        """Delivers messages to their nodes, which answer at once."""
         return [self._deliver(message) for message in messages]
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Returns the replies to messages, as far as there are any, and forgets them."""
+        """Returns and removes the available replies to messages."""
         return [self._replies.pop(number) for number in message_ids if number in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:

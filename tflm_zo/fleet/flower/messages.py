@@ -1,7 +1,6 @@
-"""What server and clients of a fleet tell each other, as records of Flower's messages.
+"""The messages between server and clients of a fleet, as records of Flower.
 
-A message of the server has a ConfigRecord, that of the strategy that puts answers together, which has these
-entries besides its own:
+A message of the server has the ConfigRecord of the aggregating strategy with these additional entries:
 
     zo-version   of this protocol
     zo-run       checksum at the end of the run's header
@@ -12,7 +11,7 @@ entries besides its own:
     zo-snapshot  the state after zo-first steps, where that is shorter than the records up to there
     zo-reset     checksum of a client that has other steps than the server: it begins anew
 
-A reply has the ConfigRecord ``fleet``, which says where the client is:
+A reply has the ConfigRecord ``fleet`` with the state of the client:
 
     version, run, step    as above; step is the number of whole steps that the client has; run is 0 where it
                           has no state
@@ -49,13 +48,13 @@ _STATE: Final = "fleet"
 
 
 def run_of(header: bytes) -> int:
-    """Returns by what messages know a run: the checksum at the end of its log's header."""
+    """Returns the number of a run in messages: the checksum at the end of its log's header."""
     return int.from_bytes(header[-4:], "little")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a server asks a client for; see the module for the attributes."""
+    """A request of the server; see the module for the attributes."""
 
     run: int
     step: int
@@ -67,7 +66,7 @@ class Request:
     version: int = VERSION
 
     def entries(self) -> dict[str, int | bytes]:
-        """Returns the entries of a ConfigRecord; what is empty is left out."""
+        """Returns the entries of a ConfigRecord without empty values."""
         whole: dict[str, int | bytes] = {
             "zo-version": self.version,
             "zo-run": self.run,
@@ -83,7 +82,7 @@ class Request:
         """Reads the request in a message.
 
         Raises:
-            FleetError: it has none, or one of another version.
+            FleetError: the message has none, or one of another version.
         """
         for record in content.config_records.values():
             if "zo-version" in record:
@@ -104,7 +103,7 @@ class Request:
 
 @dataclass(frozen=True)
 class State:
-    """Where a client is; see the module for the attributes."""
+    """The state of a client; see the module for the attributes."""
 
     run: int = 0
     step: int = 0
@@ -115,7 +114,7 @@ class State:
     version: int = VERSION
 
     def record(self) -> RecordDict:
-        """Returns a reply's content that has nothing else."""
+        """Returns a reply with the state only."""
         values: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
         if self.refused:
             values["refused"] = self.refused
@@ -128,7 +127,7 @@ class State:
         """Reads the state in a reply.
 
         Raises:
-            FleetError: it has none, or one of another version.
+            FleetError: the message has none, or one of another version.
         """
         record = content.get(_STATE)
         if not isinstance(record, ConfigRecord) or "version" not in record:
@@ -164,12 +163,12 @@ def _bytes(record: ConfigRecord, name: str) -> bytes:
 
 
 def answer_records(answer: Answer, settings: CSettings, *, with_loss: bool) -> RecordDict:
-    """Returns the records that carry a client's answer.
+    """Returns the records of a client's answer.
 
     Args:
-        answer: what the client has measured.
+        answer: the client's measurement.
         settings: settings of the run.
-        with_loss: False sends a loss of 0 in place of the mean loss.
+        with_loss: False to send 0 instead of the mean loss.
     """
     means = answer.differences / answer.samples / UNIT
     loss = answer.loss / evaluations(settings) / answer.samples / UNIT if with_loss else 0.0
@@ -182,10 +181,10 @@ def answer_records(answer: Answer, settings: CSettings, *, with_loss: bool) -> R
 
 
 def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer | None:
-    """Returns the answer in a reply's records; None where there is none.
+    """Returns the answer in a reply's records, or None.
 
     Raises:
-        FleetError: the records have other arrays or numbers than an answer has.
+        FleetError: the records are no valid answer.
     """
     if not content.array_records:
         return None
@@ -218,15 +217,14 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
 
 
 def whole_means(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns means in nats as whole multiples of the core's unit.
+    """Converts means in nats to integers in the core's unit.
 
-    A mean that was formed in floating point of sums that are whole multiples of the unit leads back to the
-    very integer that one run on all these samples comes to: the sum is rounded, and divided half away from
-    zero.
+    It recovers the exact integer sum from a floating-point mean by rounding, and divides it half away from
+    zero, so the result equals that of one run on all samples.
 
     Args:
         values: means, nats, float64 [any].
-        counts: of how many numbers each one is the mean, int64 [any].
+        counts: number of values in each mean, int64 [any].
     """
     found = []
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
@@ -237,12 +235,12 @@ def whole_means(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArr
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reply that was refused, or a message that a client has refused.
+    """A refused reply, or a message that a client refused.
 
     Attributes:
-        step: number of the step, or round, that was asked for.
+        step: number of the requested step or round.
         node: number of the client's node.
-        reason: what is wrong with it.
+        reason: reason of the refusal.
     """
 
     step: int
@@ -251,7 +249,7 @@ class Refusal:
 
 
 def refuse(refusals: list[Refusal], reply: Message, step: int, reason: str) -> None:
-    """Notes and logs that a reply is left out."""
+    """Records and logs a refusal."""
     node = reply.metadata.src_node_id
     log(WARNING, "step %d: node %d is left out: %s", step, node, reason)
     refusals.append(Refusal(step, node, reason))

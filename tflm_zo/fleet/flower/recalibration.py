@@ -1,10 +1,10 @@
-"""Recalibration of a model to the data of all clients, of which sums of channels travel alone.
+"""Recalibration of a model to the data of all clients, which only send sums of channels.
 
-The server leads a plain model's layers back to their old moments one by one, as `tflm_zo.recalibrate` does.
-What it asks clients for are the sums and the sums of squares of each channel of the layer at hand, integers,
-so that the result is that of all samples in one place, bit for bit. A message of type ``query`` has a
-ConfigRecord ``walk`` with ``version`` and ``calls``, all calls of `recalibration.PartOfWalk` so far; a reply
-has the result of the last one in an ArrayRecord ``arrays``.
+The server restores the moments of a plain model's layers one by one, as `tflm_zo.recalibrate` does. It
+requests integer sums and sums of squares of each channel of the present layer, so the result equals, bit for
+bit, that of all samples in one place. A message of type ``query`` has a ConfigRecord ``walk`` with
+``version`` and ``calls``, all calls of `recalibration.PartOfWalk` so far; a reply has the result of the last
+one in an ArrayRecord ``arrays``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WALK: Final = "walk"
 
 
 def _written(calls: list[Call]) -> bytes:
-    """Calls as an .npz file without objects."""
+    """Serializes calls as an .npz file without objects."""
     arrays: dict[str, Any] = {"methods": np.array([_CALLS.index(method) for method, _ in calls], np.uint8)}
     for number, (_, arguments) in enumerate(calls):
         arrays |= {f"{number}.{place}": np.asarray(a) for place, a in enumerate(arguments)}
@@ -63,17 +63,17 @@ def recalibrate_fleet(
     source: Samples | None = None,
     timeout: float = 600,
 ) -> Recalibration:
-    """Leads a plain model's channels back to their old moments, on the data of all clients of a grid.
+    """Restores the mean and deviation of a plain model's channels on the data of all clients of a grid.
 
     Args:
-        model: a plain int8 model, which all clients have; its path or its bytes.
-        grid: where the clients are, whose ClientApp is `recalibration_app`'s.
-        source: samples of the data that the model was made for; None: the statistics that it keeps.
-        timeout: seconds that a client has for a layer.
+        model: a plain int8 model, the same at all clients; its path or its bytes.
+        grid: grid of the clients, whose ClientApp is that of `recalibration_app`.
+        source: samples of the data that the model was made for; None: the statistics in the model.
+        timeout: time limit of a client for a layer, seconds.
 
     Raises:
         ConversionError: see `tflm_zo.recalibrate`.
-        FleetError: there is no client, or one has failed, has another model or does not answer in time.
+        FleetError: there is no client, or a client has failed, has another model, or does not answer in time.
     """
     loaded = model if isinstance(model, Model) else load_model(model)
     nodes = list(grid.get_node_ids())
@@ -94,10 +94,10 @@ def recalibrate_fleet(
 
 
 def _result(method: str, reply: Message) -> Any:
-    """What a client has found.
+    """Returns the result in a client's reply.
 
     Raises:
-        FleetError: nothing, or something else.
+        FleetError: the reply has no valid result.
     """
     node = reply.metadata.src_node_id
     if reply.has_error():
@@ -118,11 +118,11 @@ def _result(method: str, reply: Message) -> Any:
 
 @dataclass(frozen=True)
 class RecalibrationClient:
-    """What a client is recalibrated with.
+    """Model and data of a client.
 
     Attributes:
-        model: the plain int8 model, the very file that the server has: the model, its bytes or its path.
-        x: the client's own samples, without labels.
+        model: the plain int8 model, the same file as at the server: the model, its bytes or its path.
+        x: the client's samples, without labels.
         runtime: name of the runtime that runs the model.
     """
 
@@ -132,14 +132,13 @@ class RecalibrationClient:
 
 
 def recalibration_app(make: Callable[[Context], RecalibrationClient]) -> ClientApp:
-    """Returns a ClientApp that tells a server sums of channels, see `recalibrate_fleet`.
+    """Returns a ClientApp that sends sums of channels, see `recalibrate_fleet`.
 
-    Flower may run each message in a process of its own: a client that has lost its way through the model
-    begins it anew.
+    Flower may run each message in a new process: a client that has lost its state repeats all calls.
 
     Args:
-        make: what a node is recalibrated with; called with the first message of a recalibration, and after a
-            loss.
+        make: function that creates a node's client; called with the first message of a recalibration, and
+            after a loss of the state.
     """
     app, walks = ClientApp(), dict[int, tuple[RecalibrationClient, PartOfWalk]]()
 

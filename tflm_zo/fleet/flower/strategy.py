@@ -1,4 +1,4 @@
-"""Strategy of a fleet: answers become the step's record, and clients get the records that they lack."""
+"""Strategy of a fleet: it computes steps from answers, and sends clients the records that they lack."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ _CONFIG: Final = "config"
 
 
 class FleetStrategy(Strategy):
-    """Strategy of a ServerApp whose global state is a seed log. A round asks clients for their differences
-    of one step, puts them together as another strategy of Flower's does arrays, and writes the step's record,
-    which moves the weights of everyone: the server's at once, each client's with the next message to it.
+    """Strategy of a ServerApp whose global state is a seed log. A round requests the differences of one step
+    from clients, aggregates them with another strategy of Flower, and writes the step's record. The record
+    updates the server's weights at once and each client's weights with the next message.
 
-    A client gets the records that it lacks, or a snapshot where that is shorter. After the records it says
-    the checksum of its weights, which has to be the server's. What does not fit is refused by name, and the
-    step is made of the others.
+    A client receives the records that it lacks, or a snapshot if it is smaller. It answers with the checksum
+    of its weights, which must equal the server's. Answers that do not fit are excluded; see `refusals`.
 
     Args:
-        log: the run; its steps are done when the strategy ends.
-        aggregator: strategy that samples clients and puts their arrays together, without a change:
-            FedAvg (None), with which a fleet's log is that of one run on all minibatches together, FedMedian,
-            FedTrimmedAvg, Krum, MultiKrum, Bulyan, or Flower's wrappers for differential privacy.
-        min_answers: answers without which a step is asked for again, >= 1.
-        most_devices: minibatches that a client may answer for at most: more than one where it is a gateway
-            of several devices.
-        evaluate_every: steps between two evaluations by the clients, besides that after the last step, with
-            which all clients get the last record; 0: none.
-        timeout: seconds that a round waits for answers; who is later gets the records with the next message.
-        reference: sends with each message the array of zeros that Flower's client-side mods measure a
-            clipping norm from.
+        log: the run, which the strategy completes.
+        aggregator: strategy that samples clients and aggregates their arrays: FedAvg (None; the log then
+            equals that of one run on all minibatches together), FedMedian, FedTrimmedAvg, Krum, MultiKrum,
+            Bulyan, or Flower's wrappers for differential privacy.
+        min_answers: smallest number of answers for a step, >= 1; with fewer, the step is requested again.
+        most_devices: largest number of minibatches in a client's answer; above 1 for gateways of several
+            devices.
+        evaluate_every: steps between two evaluations by the clients; 0: only after the last step.
+        timeout: seconds that a round waits for answers. Later clients receive the records with the next
+            message.
+        reference: True to send an array of zeros with each message, the reference for the clipping of
+            Flower's client-side mods.
 
     Attributes:
-        refusals: what was refused so far.
-        steps: whole steps of each node that is known to have this run.
-        records_only: nodes that take no snapshot.
+        refusals: refused messages so far.
+        steps: number of complete steps of each known node.
+        records_only: nodes that do not accept snapshots.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class FleetStrategy(Strategy):
         self._checksums = log.checksum, log.weights_checksum  # after the steps so far
 
     def summary(self) -> None:
-        """Logs the run and the strategy that puts answers together."""
+        """Logs the run and the aggregating strategy."""
         own = self.log
         log(INFO, "\t├──> Fleet:")
         log(INFO, "\t│\t├── Steps: %d of %d done", own.step, own.steps)
@@ -97,15 +96,15 @@ class FleetStrategy(Strategy):
         grid: Grid,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Does the steps of the run that are left.
+        """Runs the remaining steps.
 
         Args:
-            grid: where the clients are.
-            evaluate_fn: evaluates the fleet's weights at the server after each round, see
+            grid: grid of the clients.
+            evaluate_fn: function that evaluates the weights at the server after each round, see
                 `flwr.serverapp.strategy.Strategy.start`.
 
         Raises:
-            FleetError: as many rounds as the run had steps left have brought none.
+            FleetError: no step was completed in as many rounds as there were remaining steps.
         """
         while True:
             before = self.log.step
@@ -119,11 +118,11 @@ class FleetStrategy(Strategy):
     # --- rounds ---------------------------------------------------------------------------------------------
 
     def _zeros(self) -> ArrayRecord:
-        """Returns what differences would be of a client that learns nothing."""
+        """Returns differences of zeros."""
         return ArrayRecord({DIFFERENCES: Array(np.zeros(self.log.settings.queries))})
 
     def _request(self, node: int) -> Request:
-        """Returns what a node is asked for, with what it lacks."""
+        """Returns the request to a node, with the data that it lacks."""
         own, first = self.log, self.steps.get(node)
         lacking, is_snapshot = own.lacking(first or 0)
         if node in self.records_only:
@@ -141,14 +140,14 @@ class FleetStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Makes the messages that ask for the differences of a step."""
+        """Creates the messages that request the differences of a step."""
         if self.log.step == self.log.steps:
             return []
         messages = self._aggregator.configure_train(server_round, self._zeros(), config, grid)
         return self._addressed(messages)
 
     def _addressed(self, messages: Iterable[Message]) -> list[Message]:
-        """Gives each message what its node is asked for. Messages of one strategy share their records."""
+        """Adds the request of its node to each message, with records of its own."""
         found = []
         for message in messages:
             (config,) = message.content.config_records.values()
@@ -163,11 +162,11 @@ class FleetStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Puts answers together, and writes the step's record.
+        """Aggregates the answers, and writes the step's record.
 
         Returns:
-            The weights after the step, and the aggregated metrics; None twice where the step is to be asked
-            for again.
+            The weights after the step, and the aggregated metrics; (None, None) if the step must be requested
+            again.
         """
         own, answers, taken = self.log, list[Answer](), list[Message]()
         for reply in self._checked(replies):
@@ -195,10 +194,10 @@ class FleetStrategy(Strategy):
         return self.weights(), metrics
 
     def _answer(self, reply: Message) -> Answer | None:
-        """Returns the answer in a reply, if there is one.
+        """Returns the answer in a reply, or None.
 
         Raises:
-            FleetError: it is out of range.
+            FleetError: the answer is out of range.
         """
         answer = answer_of(reply.content, State.read(reply.content), self.log.settings)
         if answer is not None:
@@ -214,7 +213,7 @@ class FleetStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Makes the messages that ask for an evaluation: to all clients after the last step."""
+        """Creates the messages that request an evaluation; after the last step for all clients."""
         step, every = self.log.step, self._evaluate_every
         if step == self.log.steps:
             config["server-round"] = server_round
@@ -230,14 +229,14 @@ class FleetStrategy(Strategy):
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Puts the clients' evaluations together."""
+        """Aggregates the clients' evaluations."""
         found = [reply for reply in self._checked(replies) if reply.content.metric_records]
         return self._aggregator.aggregate_evaluate(server_round, found) if found else None
 
     # --- replies --------------------------------------------------------------------------------------------
 
     def _checked(self, replies: Iterable[Message]) -> list[Message]:
-        """Returns the replies of clients that are where the server is; of others, notes what they lack."""
+        """Returns the replies of clients with the server's state, and records the state of the others."""
         found, seen = list[Message](), set[int]()
         for reply in replies:
             node = reply.metadata.src_node_id
@@ -255,10 +254,10 @@ class FleetStrategy(Strategy):
         return found
 
     def _place(self, node: int, state: State) -> bool:
-        """Notes which steps a node has; returns whether it has all.
+        """Records the steps of a node. Returns whether it has all.
 
         Raises:
-            FleetError: its state is no state of this run, or it has refused the message.
+            FleetError: the state does not belong to this run, or the node refused the message.
         """
         own = self.log
         here = state.run == run_of(own.header)
@@ -287,7 +286,7 @@ class FleetStrategy(Strategy):
         return True
 
     def _is_ours(self, state: State) -> bool:
-        """Returns whether a client has steps of this log, and the weights that they lead to."""
+        """Returns whether a client has steps of this log and the correct weights."""
         own = self.log
         if state.step > own.step:
             return False
@@ -304,11 +303,11 @@ def server_app(
     make: Callable[[Context], FleetStrategy],
     evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
 ) -> ServerApp:
-    """Returns a ServerApp that does the steps of a fleet's run.
+    """Returns a ServerApp that runs the steps of a fleet.
 
     Args:
-        make: the strategy, with the log, which may have been begun already.
-        evaluate_fn: evaluates the fleet's weights at the server after each round, see
+        make: function that creates the strategy with its log, new or resumed.
+        evaluate_fn: function that evaluates the weights at the server after each round, see
             `flwr.serverapp.strategy.Strategy.start`.
     """
     app = ServerApp()
