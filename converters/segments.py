@@ -130,11 +130,7 @@ def _in_segment(metadata: ZoMetadata, segment: int) -> list[int]:
 
 
 def _freeze_segment(
-    model: Model,
-    metadata: ZoMetadata,
-    segment: int,
-    kept: list[int],
-    values: dict[str, WeightArray],
+    model: Model, metadata: ZoMetadata, segment: int, kept: list[int], values: dict[str, WeightArray]
 ) -> None:
     graph = model.subgraphs[0]
     own = _in_segment(metadata, segment)

@@ -279,9 +279,7 @@ class InjectSettings:
             if self.trainable == "none" and field.name in _OF_WEIGHTS:
                 if getattr(self, field.name) != field.default:
                     raise InjectError(
-                        field.name,
-                        "be left out where no weight is trainable",
-                        getattr(self, field.name),
+                        field.name, "be left out where no weight is trainable", getattr(self, field.name)
                     )
         if self.trainable == "none" and LAYERS in self.cuts:
             raise InjectError("cuts", f"not be {LAYERS!r} where no layer is trainable", self.cuts)

@@ -58,13 +58,7 @@ _OFFSETS: Final[dict[str, dict[int, _Field]]] = {
         7: _Tables("SignatureDef"),
     },
     "OperatorCode": {1: _STRING},
-    "SubGraph": {
-        0: _Tables("Tensor"),
-        1: _Vector(4),
-        2: _Vector(4),
-        3: _Tables("Operator"),
-        4: _STRING,
-    },
+    "SubGraph": {0: _Tables("Tensor"), 1: _Vector(4), 2: _Vector(4), 3: _Tables("Operator"), 4: _STRING},
     "Tensor": {
         0: _Vector(4),
         3: _STRING,

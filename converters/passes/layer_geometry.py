@@ -162,10 +162,7 @@ def _convolution(op: Operator) -> dict[str, int]:
     channels = weights.shape[3 if depthwise else 0]
     if output.shape[3] != channels or (depthwise and channels % source.shape[3]):
         raise _contradiction(output)
-    result = {
-        "in_c": source.shape[3],
-        "out_c": output.shape[3],
-    }
+    result = {"in_c": source.shape[3], "out_c": output.shape[3]}
     windows = [Window.of(op, side, weights.shape[axis]) for side, axis in _SIDES]
     return result | _windowed(op, source, windows) | ({"depthwise": 1} if depthwise else {})
 

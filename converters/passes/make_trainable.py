@@ -199,11 +199,7 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
         if not trainable:
             continue
         state = Tensor(
-            constants.STATE,
-            (constants.STATE_WORDS,),
-            TensorType.INT32,
-            model.empty_buffer,
-            is_variable=True,
+            constants.STATE, (constants.STATE_WORDS,), TensorType.INT32, model.empty_buffer, is_variable=True
         )
         status = Tensor(constants.STATUS, (constants.STATUS_WORDS,), TensorType.INT32, model.empty_buffer)
         graph.tensors += [state, status]
@@ -242,13 +238,7 @@ def weight_options(
     flags |= _MULTIPLIER if settings.multipliers is not None else 0
     flags |= _MASK if any(t.mask is not None for t in trainable) else 0
     header = struct.pack(
-        "<BBBBHH",
-        _OPTIONS_VERSION,
-        flags,
-        settings.headroom,
-        settings.max_queries,
-        len(trainable),
-        blocks,
+        "<BBBBHH", _OPTIONS_VERSION, flags, settings.headroom, settings.max_queries, len(trainable), blocks
     )
     return header + b"".join(
         struct.pack(

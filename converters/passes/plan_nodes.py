@@ -125,10 +125,7 @@ def left_out(layer: NodeLayer) -> str | None:
 
 
 def _choose(
-    settings: InjectSettings,
-    plan: Plan,
-    layers: dict[Trainable, NodeLayer],
-    reasons: dict[Trainable, str],
+    settings: InjectSettings, plan: Plan, layers: dict[Trainable, NodeLayer], reasons: dict[Trainable, str]
 ) -> set[Trainable]:
     wanted = settings.nodes
     possible = ", ".join(t.layer for t in layers) or "none"

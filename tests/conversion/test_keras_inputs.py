@@ -43,8 +43,7 @@ def test_formats_and_data_sources(tmp_path: Path, capfd: Any) -> None:
     check_trainable(result)
     inputs = [np.arange(64).astype(np.int8).reshape(1, 8, 8, 1)]
     np.testing.assert_array_equal(
-        run_plain(result.model.to_bytes(), "litert", inputs),
-        run_plain(expected.to_bytes(), "litert", inputs),
+        run_plain(result.model.to_bytes(), "litert", inputs), run_plain(expected.to_bytes(), "litert", inputs)
     )
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", x=x, y=np.zeros(60, int))

@@ -171,8 +171,7 @@ def test_softmax_of_many_classes(end: str) -> None:
     require("tflm")
     data = classifier(512, end)
     with pytest.warns(
-        ConversionWarning,
-        match="SOFTMAX `softmax` is left out.* 511 equal ones, and it has 512",
+        ConversionWarning, match="SOFTMAX `softmax` is left out.* 511 equal ones, and it has 512"
     ):
         zo = inject_all(data, batch=1)
     loss, expected = read_metadata(zo).loss, read_metadata(inject_all(classifier(511, end))).loss

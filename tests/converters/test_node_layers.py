@@ -120,10 +120,7 @@ def test_other_refusals() -> None:
         inject_all(lenet5(), nodes="auto", loss="none")
     with pytest.raises(ConversionError, match="`nodes` must fit a trainable layer: fc2, fc3"):
         inject_all(lenet5(), nodes="conv1", trainable=Last(2))
-    with pytest.raises(
-        ConversionError,
-        match=r"no trainable layer can.*\(possible with more nodes: conv1\)",
-    ):
+    with pytest.raises(ConversionError, match=r"no trainable layer can.*\(possible with more nodes: conv1\)"):
         inject_all(lenet5(), nodes="auto", trainable="conv1")
     with pytest.raises(ConversionError, match="no trainable layer can.*: `first` shares its filter"):
         inject_all(shared_filter(), nodes="auto", trainable="first")

@@ -278,10 +278,7 @@ def test_a_cut_at_the_logits_leaves_the_loss_alone_behind_it() -> None:
         ["boundary", "command"],
         ["boundary", "label", "command"],
     ]
-    assert [[p.role for p in s.outputs] for s in segments[1:]] == [
-        ["output", "boundary", "status"],
-        ["loss"],
-    ]
+    assert [[p.role for p in s.outputs] for s in segments[1:]] == [["output", "boundary", "status"], ["loss"]]
     assert [op.code.name for op in model.subgraphs[2].operators] == ["TFLM_ZO_LOSS"]
     assert len(read_metadata(inject_all(small_cnn(), cuts=("fc",))).segments) == 2
     with pytest.raises(ConversionError, match="`fc`.*is an output of the model"):

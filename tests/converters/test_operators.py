@@ -109,10 +109,7 @@ def test_a_model_with_such_an_operator_runs_and_trains(name: str) -> None:
         assert (runtime.losses() > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("table", "numbers", "axis", "fits"),
-    [("x", [3, 1], 1, True), ("x", [0], 0, False)],
-)
+@pytest.mark.parametrize(("table", "numbers", "axis", "fits"), [("x", [3, 1], 1, True), ("x", [0], 0, False)])
 def test_gathering_keeps_samples_apart(table: str, numbers: list[int], axis: int, fits: bool) -> None:
     g = GraphBuilder()
     x = g.input(table, [1, 8])

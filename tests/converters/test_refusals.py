@@ -110,10 +110,7 @@ OF_BOTH: list[tuple[Change, str]] = [
         pool_as(OperatorCode.of_custom("ethos-u")),
         "ethos-u `pool`: vela has compiled layers .* take the int8 model that vela was given",
     ),
-    (
-        pool_as(OperatorCode.of_custom("\udc80")),
-        "custom operator `\N{REPLACEMENT CHARACTER}` is unknown",
-    ),
+    (pool_as(OperatorCode.of_custom("\udc80")), "custom operator `\N{REPLACEMENT CHARACTER}` is unknown"),
     (pool_as(OperatorCode(BuiltinOperator.EXP)), "EXP `pool`: TFLM has no int8 kernel"),
     (on_tensors("pool", quantization=None), "`pool` has no"),
     (

@@ -138,9 +138,7 @@ def test_weights_of_the_other_head_stay_as_they_are() -> None:
     x = np.random.default_rng(0).integers(-128, 128, (32, 6, 6, 1)).astype(np.int8)
     y = (x.mean((1, 2, 3)) > 0).astype(np.int32)
     trainer = Trainer(
-        inject_all(boxes_and_classes(), batch=8),
-        Settings(tasks=(Weights(),), batch_size=8),
-        runtime="litert",
+        inject_all(boxes_and_classes(), batch=8), Settings(tasks=(Weights(),), batch_size=8), runtime="litert"
     )
     trainer.fit(x, y, steps=60, keep="last")
     before, after = (

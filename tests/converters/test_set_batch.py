@@ -102,13 +102,7 @@ def one_operator(
         one_operator("SLICE", [1, 6], [1, 4], [[0, 2], [-1, -1]], "Slice"),
         one_operator("STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [1, 5], [1, 2]], "StridedSlice"),
         one_operator(
-            "STRIDED_SLICE",
-            [1, 6],
-            [1, 2],
-            [[0, 1], [0, 5], [1, 2]],
-            "StridedSlice",
-            beginMask=1,
-            endMask=1,
+            "STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [0, 5], [1, 2]], "StridedSlice", beginMask=1, endMask=1
         ),
         one_operator("SQUEEZE", [1, 1, 6], [1, 6], [], "Squeeze", squeezeDims=np.array([1], np.int32)),
         one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[1]], "ExpandDims"),
@@ -130,25 +124,14 @@ def test_single_operators(data: bytes) -> None:
         (one_operator("PAD", [1, 4], [2, 4], [[[0, 1], [0, 0]]], "Pad"), "pads the batch"),
         (one_operator("TRANSPOSE", [1, 4], [4, 1], [[1, 0]], "Transpose"), "moves the batch"),
         (one_operator("MEAN", [1, 4], [1, 4], [[0]], "Reducer", keepDims=True), "reduces over"),
-        (
-            one_operator("MEAN", [1, 4], [1, 4], [[-2]], "Reducer", keepDims=True),
-            "reduces over",
-        ),
+        (one_operator("MEAN", [1, 4], [1, 4], [[-2]], "Reducer", keepDims=True), "reduces over"),
         (one_operator("RESHAPE", [1, 4, 3], [4, 3], [[4, 3]]), "merges the batch"),
         (one_operator("SQUEEZE", [1, 4, 1], [4], [], "Squeeze"), "removes the batch"),
-        (
-            one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[0]], "ExpandDims"),
-            "before the batch",
-        ),
+        (one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[0]], "ExpandDims"), "before the batch"),
         (one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [0, 3]], "Slice"), "part of the batch"),
         (
             one_operator(
-                "STRIDED_SLICE",
-                [1, 6],
-                [6],
-                [[0, 0], [1, 6], [1, 1]],
-                "StridedSlice",
-                shrinkAxisMask=1,
+                "STRIDED_SLICE", [1, 6], [6], [[0, 0], [1, 6], [1, 1]], "StridedSlice", shrinkAxisMask=1
             ),
             "removes, inserts",
         ),

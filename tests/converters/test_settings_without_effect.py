@@ -67,12 +67,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
         {"loss_output", "sparse", "int16"},
         {"cuts", "tail"},  # nodes cut before every layer, and dense layers at the end have them
     ),
-    "without weights": (
-        "small_cnn",
-        {"trainable": "none"},
-        OF_WEIGHTS | {"loss_output", "cuts"},
-        set(),
-    ),
+    "without weights": ("small_cnn", {"trainable": "none"}, OF_WEIGHTS | {"loss_output", "cuts"}, set()),
     "without a loss": ("small_cnn", {"loss": "none"}, {"loss_output", "nodes", "tail"}, set()),
     "to look at": (
         "small_cnn",

@@ -100,30 +100,12 @@ def test_text(text: str, rule: Sparse) -> None:
         ("", "top-k:NUMBER"),
         ("top-k", "top-k:NUMBER"),
         ("top:0.1", "top-k:NUMBER"),
-        (
-            "top-k:0",
-            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
-        ),
-        (
-            "top-k:0.0",
-            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
-        ),
-        (
-            "top-k:1.5",
-            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
-        ),
-        (
-            "random:-1",
-            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
-        ),
-        (
-            "random:nan",
-            r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100",
-        ),
-        (
-            "random:many",
-            "random:NUMBER or threshold:LSB",
-        ),
+        ("top-k:0", r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100"),
+        ("top-k:0.0", r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100"),
+        ("top-k:1.5", r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100"),
+        ("random:-1", r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100"),
+        ("random:nan", r"`sparse` must be a share like 0\.1 \(at most 1\.0\) or a count like 100"),
+        ("random:many", "random:NUMBER or threshold:LSB"),
         ("threshold:0", r"`sparse` must be an integer in 1\.\.127\. Received: 0"),
         ("threshold:128", r"`sparse` must be an integer in 1\.\.127\. Received: 128"),
         ("threshold:0.5", r"`sparse` must be an integer in 1\.\.127\. Received: 0\.5"),

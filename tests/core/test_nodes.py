@@ -154,12 +154,7 @@ def test_bad_updates_change_nothing():
         "differences": np.ones((1, 3), np.int32),
         "seeds": np.zeros(1, np.uint32),
     }
-    bad = [
-        {"differences": None},
-        {"clip": 0},
-        {"rate": 2**31},
-        {"weights": np.ones((2, 5), np.int8)},
-    ]
+    bad = [{"differences": None}, {"clip": 0}, {"rate": 2**31}, {"weights": np.ones((2, 5), np.int8)}]
     for change in bad:
         arguments: dict[str, Any] = {**good, **change}
         state, target = NodeState(), arguments.pop("weights", weights)

@@ -107,11 +107,7 @@ def test_frames_in_other_units() -> None:
         (np.zeros(300), {"high_hz": 5000}, "<= 4000 Hz"),
         (np.zeros(300), {"low_hz": 4000}, "low_hz"),
         (np.zeros(300), {"n_mels": 0}, "at least 1"),
-        (
-            np.zeros(300),
-            {"n_mels": 120},
-            "no bin of an FFT over 256 points; choose fewer bands than 120",
-        ),
+        (np.zeros(300), {"n_mels": 120}, "no bin of an FFT over 256 points; choose fewer bands than 120"),
     ],
 )
 def test_wrong_parameters(signal: np.ndarray, options: dict[str, Any], message: str) -> None:

@@ -126,10 +126,7 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
     require(name)
     traces = []
     for runtime_name in ("litert", name):
-        runtime = load(
-            inject_all(MODELS[model](), batch=2, max_queries=QUERIES),
-            runtime_name,
-        )
+        runtime = load(inject_all(MODELS[model](), batch=2, max_queries=QUERIES), runtime_name)
         rng = np.random.default_rng(3)
         details = [runtime.input_details(i) for i in range(len(runtime.inputs))]
         runtime.set_inputs(*(rng.integers(-128, 128, shape).astype(dtype) for shape, dtype, *_ in details))

@@ -36,13 +36,7 @@ def check_run(
     assert checksum != before
 
     made = generate_firmware(
-        zo,
-        settings,
-        steps=steps,
-        samples=len(data.labels),
-        name=name,
-        data=data,
-        platform=library.platform,
+        zo, settings, steps=steps, samples=len(data.labels), name=name, data=data, platform=library.platform
     )
     made.write(folder / "firmware")
     program = library.build(folder / "firmware", folder / "build")

@@ -29,11 +29,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], BlockSearch]] = {
         BlockSearch(4, 0.5, 2),
     ),
     # Exact gradients, passed back through a layer of the same block.
-    "exact tail": (
-        "node",
-        {"batch_size": 8, "exact.last": 2, "snapshot_every": 3},
-        BlockSearch(2, 0.4, 2),
-    ),
+    "exact tail": ("node", {"batch_size": 8, "exact.last": 2, "snapshot_every": 3}, BlockSearch(2, 0.4, 2)),
 }
 
 
@@ -114,10 +110,5 @@ def test_no_warning(compiler: str, tmp_path: Path) -> None:
             pytest.skip(f"NO {name}: NO GENERATED C++ WAS COMPILED WITH IT")
     small().write(tmp_path / "out")
     options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
-    sources = [
-        "main.cc",
-        "small_zo_samples.cc",
-        "small_zo_model.cc",
-        "small_zo_trainer.cc",
-    ]
+    sources = ["main.cc", "small_zo_samples.cc", "small_zo_model.cc", "small_zo_trainer.cc"]
     checked(*tool(compiler, "cortex-m4"), *options, *sources, folder=tmp_path / "out")

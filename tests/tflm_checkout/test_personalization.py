@@ -169,11 +169,7 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
     runtime = load(load_model(folder / "digits.zo.tflite"), "tflm")
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
     settings = Settings(
-        tasks=(Nodes(queries=8),),
-        batch_size=16,
-        learning_rate=0.3,
-        schedule=Constant(),
-        seed=1,
+        tasks=(Nodes(queries=8),), batch_size=16, learning_rate=0.3, schedule=Constant(), seed=1
     )
     count = len(rehearsal[1])
     which = np.arange(count + SLOTS) % count

@@ -19,10 +19,7 @@ STEPS, SAMPLES, CLASSES = 5, 12, 6
 
 NODES: dict[str, Any] = {"trainable": "nodes", "headroom": 0, "replay": False}
 RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
-    "every layer": (
-        {**NODES, "nodes": "*"},
-        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=8),
-    ),
+    "every layer": ({**NODES, "nodes": "*"}, Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=8)),
     "inside of a block, exact head": (
         {**NODES, "nodes": ("block1/conv0", "projection", "fc")},
         Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9),

@@ -18,11 +18,7 @@ STEPS, SAMPLES = 4, 10
 
 #: The network, its loss, and what is trained.
 RUNS: dict[str, tuple[str, str, Settings]] = {
-    "average, nodes": (
-        "mean",
-        "cross_entropy",
-        Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=1),
-    ),
+    "average, nodes": ("mean", "cross_entropy", Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=1)),
     "average, every layer exact": (
         "mean",
         "cross_entropy",
