@@ -1,15 +1,15 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What training by forward passes costs on a Cortex-M or a RISC-V core, beside the forward passes.
+"""Costs of training by forward passes on a Cortex-M or a RISC-V core, beside the forward passes.
 
     python benchmarks/cortex_m_kernels.py
 
 Instructions are counted on emulated cores (QEMU), to the instruction: they are not cycles. Weight ops are
 measured on a tensor of 48,000 weights (LeNet-5's fc1), per weight and, for SEED_REPLAY, per step; updates of
-node perturbation on layers of LeNet-5 and a DS-CNN and errors that go back through layers of ResNet-8, per
+node perturbation on layers of LeNet-5 and a DS-CNN, and errors that go back through layers of ResNet-8, per
 call; the loss per sample. Code is compiled at -O2. Bytes of code and constants are those of the C core that a
 linker keeps at -Os, with everything and without the features that training along random signs does not need
-(ops/core/zo_features.h). Glue to TFLM comes on top, and what the compiler's library adds for 64-bit divisions
-is listed apart.
+(ops/core/zo_features.h). TFLM's glue is not included; the compiler's library for 64-bit divisions is listed
+apart.
 
 Needs arm-none-eabi-gcc with newlib, and qemu-system-arm; for RISC-V, riscv64-unknown-elf-gcc with picolibc,
 and qemu-system-riscv32. Cores that cannot be emulated here are left out, loudly.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What TFLM's bits cost on the desktop: forward passes beside XNNPACK's and LiteRT's own kernels.
+"""Costs of TFLM's exact bits on the desktop: forward passes beside XNNPACK's and LiteRT's own kernels.
 
     python benchmarks/exactness_speed.py lenet5.tflite kws_ref_model.tflite …
 
@@ -10,8 +10,8 @@ For each int8 model, batches of 32 and 1, one thread of LiteRT:
 * LiteRT's optimized kernels and its reference kernels on the original.
 
 All of them alternate in one process; times are those of the processor, and ratios are medians over rounds of
-(exact / other) of the round. GMAC/s are 10^9 multiply-accumulates a second of the exact forward pass, beside
-which is the share of what the core can do in registers, with the instruction that the kernels multiply with
+(exact / other) of the round. GMAC/s are 10^9 multiply-accumulates a second of the exact forward pass. The
+percentage is relative to the core's peak in registers with the same multiply instruction
 (harness/core_peak.c). Without arguments the LeNet-5 of the tests, with random weights, is measured.
 """
 
@@ -43,7 +43,7 @@ OTHERS = tuple(kind for kind in KINDS if kind != "exact")
 
 
 def microseconds(made: Any, seconds: float) -> float:
-    """Processor time of an invoke, the mean over this many seconds of them, or one where it takes longer."""
+    """Measures an invoke: the mean processor time over `seconds` of invokes, at least one."""
     begin, count, spent = time.process_time(), 0, 0.0
     while count == 0 or spent < seconds:
         made.invoke()
@@ -53,7 +53,7 @@ def microseconds(made: Any, seconds: float) -> float:
 
 
 def measure(model: Model, batch: int, rounds: int, seconds: float, kernels: str | None) -> dict[str, float]:
-    """Microseconds a sample of each kind, and ratios of the exact one to the others."""
+    """Measures microseconds a sample of each kind, and ratios of the exact one to the others."""
     plain = set_batch(model, batch).to_bytes()
     made = {kind: interpreter(plain, kind) for kind in OTHERS}
     made["exact"] = interpreter(trainable_model(model, batch).to_bytes(), "exact", kernels)

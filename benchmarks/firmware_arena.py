@@ -3,14 +3,15 @@
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/firmware_arena.py kws_ref_model.tflite …
 
-Needs what tests/tflm_checkout needs: a checkout of tflite-micro, qemu-system-arm and Debian's cross-compiler.
-TFLM's own Makefile must have built its library for the core, with CMSIS-NN's kernels or with its reference
-kernels; what is missing is left out, loudly. Each model is injected for weight perturbation (all weights, in
-one segment) and for node perturbation (in as many segments as its layers ask for), with 16-bit updates.
+Needs the same programs as tests/tflm_checkout: a checkout of tflite-micro, qemu-system-arm and Debian's
+cross-compiler. TFLM's own Makefile must have built its library for the core, with CMSIS-NN's kernels or with
+its reference kernels; the benchmark reports and skips missing ones. Each model is injected for weight
+perturbation (all weights, in one segment) and for node perturbation (in as many segments as its layers ask
+for), with 16-bit updates.
 
 * needed: the least that `Init` takes, in steps of 16 bytes;
 * given: `ZO_ARENA_BYTES` of the folder;
-* over: given less needed, which is to be at most 1 KiB or 5 %, whichever is more, and never less than 0.
+* over: given less needed, at least 0 and at most the larger of 1 KiB and 5 %.
 
 Without models, those of the tests are measured. The exit code is 1 where a folder gives too little or too
 much.
@@ -45,7 +46,7 @@ RUNS = ("weight", "node")
 
 
 def generated(models: dict[str, Model]) -> dict[tuple[str, str], Firmware]:
-    """Folders by model and run; a model that is refused is left out, loudly."""
+    """Generates folders by model and run. Reports and skips models that are refused."""
     found = {}
     for name, model in models.items():
         for kind in RUNS:
@@ -58,8 +59,8 @@ def generated(models: dict[str, Model]) -> dict[tuple[str, str], Firmware]:
 
 
 def measure(made: Firmware, library: Library, folder: Path) -> dict[str, int]:
-    """What a build needs and what it is given, bytes. The folder may have been another model's: what is the
-    same is not compiled again.
+    """Measures the bytes that a build needs, and the bytes that it is given. Files that a folder shares with
+    another model are not compiled again.
     """
     source, build = folder / "firmware", folder / "build"
     made.write(source, force=True)
@@ -70,7 +71,7 @@ def measure(made: Firmware, library: Library, folder: Path) -> dict[str, int]:
 
 
 def within(found: dict[str, int]) -> bool:
-    """Whether a folder gives enough, and not too much."""
+    """Returns True if a folder gives enough, and not too much."""
     return 0 <= found["given"] - found["least"] <= max(1024, found["least"] // 20)
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What training costs on Cortex-M cores: instructions and memory, as ratios to inference.
+"""Costs of training on Cortex-M cores: instructions and memory, as ratios to inference.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/firmware_costs.py lenet5.tflite kws_ref_model.tflite …
 
@@ -68,7 +68,7 @@ def noise(model: Model) -> Data:
 def program(
     library: Library, folder: Path, main: str, *, plain: Model | None = None, chooses: bool = False
 ) -> dict[str, list[int]]:
-    """Builds a generated folder with a main of this benchmark and runs it; what it prints, by first word.
+    """Builds a generated folder with a main of this benchmark and runs it. Returns its output by first word.
 
     Args:
         library: TFLM's.
@@ -100,12 +100,12 @@ def program(
 
 
 def run_of(kind: str, model: Model) -> dict[str, Any]:
-    """What `generate_firmware` is told besides model and settings."""
+    """Returns further arguments of `generate_firmware`, besides model and settings."""
     return {"steps": 2 + STEPS[kind], "samples": SAMPLES, "name": "model", "data": noise(model)}
 
 
 def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, float]:
-    """Inference of the original, and SPSA on all weights."""
+    """Measures inference of the original, and SPSA on all weights."""
     zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, update_bits=8, replay=False)
     trainable = sum(t.size for t in read_metadata(zo).trainable)
     found: dict[str, float] = {"weights": trainable}
@@ -126,7 +126,7 @@ def measure_weights(model: Model, library: Library, folder: Path) -> dict[str, f
 
 
 def measure_nodes(model: Model, library: Library, folder: Path) -> dict[str, float]:
-    """A step of the default algorithm with its defaults, but for a minibatch of one sample."""
+    """Measures a step of the default algorithm with its defaults, but a minibatch of one sample."""
     settings = algorithms.node(batch_size=1, learning_rate=1.0)
     zo = inject(model, inject_settings(settings, batch=1))
     made = generate_firmware(zo, settings, **run_of("node", model))
@@ -143,7 +143,7 @@ def measure_nodes(model: Model, library: Library, folder: Path) -> dict[str, flo
 
 
 def weights_of(model: Model) -> int:
-    """Number of weights of all filters."""
+    """Counts the weights of all filters."""
     zo = inject(model, trainable="all", nodes=())
     return sum(t.size for t in read_metadata(zo).trainable)
 
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def tables(results: dict[str, dict[str, dict[str, Any]]]) -> tuple[Table, Table]:
-    """Of weight perturbation, and of node perturbation."""
+    """Makes the tables of weight perturbation and of node perturbation."""
     weight = Table(title="Weight perturbation: all weights, minibatch 1, 8-bit update")
     node = Table(title="Node perturbation: the defaults of train, minibatch 1, 16-bit update")
     queries = [f"query, {q} a step" for q in QUERIES]

@@ -1,17 +1,17 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What training takes of a Cortex-M4's flash beyond inference.
+"""Flash of a Cortex-M4 that training takes beyond inference.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/firmware_flash.py lenet5.tflite kws_ref_model.tflite …
 
 For each int8 classifier, programs are linked as a user links a generated folder, its sources at -Os, with the
 library that TFLM's own Makefile has built with CMSIS-NN's kernels: one that infers with the original model
-(tests/tflm_checkout/inferring.cc), and one for each algorithm, with its defaults, that trains it, logs its
-steps, evaluates, predicts and exports what it has learned (training.cc beside it). Nothing is run.
+(tests/tflm_checkout/inferring.cc), and one for each algorithm, with its defaults. The latter trains the
+model, logs its steps, evaluates, predicts and exports the weights (training.cc beside it). Nothing is run.
 
 * inference: bytes of code, constants and initial values of the one that infers;
-* training: the same of the one that trains, less those of the one that infers, as the linker's map has
-  them, by part: the op pack's core, the trainer, the operators' glue, the tables of model and run, what TFLM
-  and the C library have besides.
+* training: the bytes of the training program less those of the inferring one, by part of the linker's map:
+  the op pack's core, the trainer, the operators' glue, the tables of model and run, and the rest of TFLM and
+  the C library.
 
 The programs' own code is in neither, nor is a model's data: graph, weights, factors of channels.
 
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def as_json(plain: Flash, found: dict[str, Flash]) -> dict[str, object]:
-    """Bytes of inference, and what each algorithm adds by part."""
+    """Returns bytes of inference, and each algorithm's additional bytes by part."""
     return {
         "inference": plain.total,
         **{a: {"total": f.total, **{part: f.of(part) for part in PARTS}} for a, f in found.items()},

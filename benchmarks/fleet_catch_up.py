@@ -34,7 +34,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def row(plain: Path, queries: int, rounds: int, missed: int) -> list[str]:
-    """The cells of so many queries."""
+    """Returns the cells of `queries` queries."""
     random, settings = np.random.default_rng(0), algorithms.weight(batch_size=MINIBATCH, queries=queries)
     model = inject(load_model(plain), inject_settings(settings, batch=MINIBATCH))
     with tempfile.TemporaryDirectory() as folder:

@@ -5,8 +5,8 @@
     python benchmarks/fleet_wire.py fleet [--steps 10]
 
 A SuperLink and two SuperNodes run the app of examples/fleet. Each node's connections to the SuperLink go
-through a program that counts what passes, both ways: HTTP with its headers, Flower's envelopes and its
-polling for messages included. What a run of two steps takes is subtracted from a longer one's.
+through a program that counts bytes both ways: HTTP with its headers, Flower's envelopes and its polling for
+messages included. The bytes of a run of two steps are subtracted from a longer one's.
 """
 
 from __future__ import annotations

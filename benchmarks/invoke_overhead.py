@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What the weight ops cost: time in LiteRT, memory in TFLM.
+"""Costs of the weight ops: time in LiteRT, memory in TFLM.
 
     python benchmarks/invoke_overhead.py lenet5.tflite kws_ref_model.tflite …
 
@@ -9,8 +9,8 @@ For each int8 model, all weights trainable:
   model, same runtime (LiteRT, one thread), same kernels, same batch. The two alternate
   in one process; the ratio is the median over rounds of (fastest ZO invoke / fastest plain invoke) of the
   round, which other load on the machine disturbs least.
-* weights: nanoseconds that the C core takes for each of many weights, with this machine's kernel set, to
-  perturb it, to update it along one direction, and for a step of a replay, beside what copying a byte takes.
+* weights: nanoseconds a weight of the C core, with this machine's kernel set, to perturb, to update along one
+  direction, and to replay a step; beside them the time to copy a byte.
 * memory: TFLM's arena (its recording allocator, batch 1, 64-bit structs) of the ZO model against the
   original's plus the trainable bytes.
 
@@ -38,7 +38,7 @@ from tflm_zo.firmware.arena import recorded_bytes
 
 
 def fastest(run: Callable[[int], None], repeats: int) -> float:
-    """Seconds of the fastest of `repeats` calls."""
+    """Measures seconds of the fastest of `repeats` calls."""
     best = float("inf")
     for i in range(repeats):
         begin = time.perf_counter()
@@ -48,7 +48,9 @@ def fastest(run: Callable[[int], None], repeats: int) -> float:
 
 
 def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int], None]) -> dict[str, float]:
-    """Microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to plain."""
+    """Measures microseconds per invoke: plain, ZO without a command, ZO with a perturbation; and ratios to
+    plain.
+    """
     rebatched = set_batch(model, batch)
     plain = interpreter(rebatched.to_bytes(), "exact")
     zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, batch=batch, update_bits=8, replay=True)

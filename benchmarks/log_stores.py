@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What a log costs the flash that it is in: bytes programmed and sectors erased a step, and how evenly.
+"""Cost of a log to its flash: bytes programmed and sectors erased a step, and how evenly.
 
     LITTLEFS_DIR=checkout python benchmarks/log_stores.py
 
@@ -39,7 +39,7 @@ STEPS_A_YEAR = 365 * 24 * 60
 #: Bytes of a snapshot, steps between two; of weight perturbation none.
 ALGORITHMS: Final = {"weight": (0, 1), "node": (7448, 10)}
 RAW_FLASH: Final = 0
-#: Kind (stores.h), sectors, bytes of what is programmed at once, of a file.
+#: Kind (stores.h), sectors, bytes that are programmed at once, bytes of a file.
 STORES: Final = {
     "raw flash, units of 1": (RAW_FLASH, 32, 1, 0),
     "raw flash, units of 8": (RAW_FLASH, 32, 8, 0),
@@ -95,14 +95,14 @@ def build(folder: Path, littlefs: str | None) -> Path:
 
 
 def cost(program: Path, memory: tuple[int, ...], algorithm: str, steps: int, sleeps: int) -> list[int]:
-    """What the program prints."""
+    """Runs the program and parses its output."""
     words = map(str, (*memory, steps, RUN_STEPS, *ALGORITHMS[algorithm], sleeps))
     done = subprocess.run([program, *words], capture_output=True, text=True, check=True)
     return [int(word) for word in done.stdout.split()]
 
 
 def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, Any]]]:
-    """What each kind of run costs in each store."""
+    """Measures each kind of run in each store."""
     results: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in ALGORITHMS}
     cases = [
         (store, algorithm)

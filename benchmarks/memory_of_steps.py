@@ -28,7 +28,7 @@ KINDS = ("weight", "node")
 
 
 def resident_mb() -> float:
-    """Of this process."""
+    """Measures this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 

@@ -4,10 +4,10 @@
     TFLM_DIR=path/to/tflite-micro python benchmarks/operator_instructions.py --write
 
 About a hundred operators of many shapes, none of them of a known network, run one by one on emulated cores,
-which count their instructions. To each kernel a sum is fitted, with coefficients that are not negative, of
-what its instructions depend on (tflm_zo/planner/instructions.py), so that relative errors are smallest.
-TFLM's own Makefile must have built its libraries; those that are missing are left out, loudly, and --write
-keeps what tflm_zo/planner/instructions.json has of them.
+which count their instructions. For each kernel a sum of terms in its dimensions is fitted
+(tflm_zo/planner/instructions.py), with non-negative coefficients and the smallest relative errors. TFLM's own
+Makefile must have built its libraries; the benchmark reports and skips missing ones, and --write keeps their
+values in tflm_zo/planner/instructions.json.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ VECTORS = (2, 4, 10, 12, 20, 35, 100)
 
 
 def networks() -> Iterator[bytes]:
-    """Models of one operator each."""
+    """Yields models of one operator each."""
     for seed, (size, given, made, kernel, stride, valid) in enumerate(CONVOLUTIONS):
         g = GraphBuilder(seed)
         x = g.input("x", [1, size, size, given])
@@ -135,7 +135,7 @@ def networks() -> Iterator[bytes]:
 
 
 def with_variable_filter(model: Model) -> Model | None:
-    """The same operator with a filter that is no constant; None where it has none."""
+    """Makes the same operator with a filter that is no constant; None without a filter."""
     made = model.copy()
     op = made.subgraphs[0].operators[0]
     if op.code.name not in FILTERED:
@@ -147,13 +147,13 @@ def with_variable_filter(model: Model) -> Model | None:
 
 
 def operators() -> list[Model]:
-    """All models, of filters that are constants and that are not."""
+    """Returns all models, with constant and with variable filters."""
     plain = [load_model(network) for network in networks()]
     return [*plain, *(made for model in plain if (made := with_variable_filter(model)) is not None)]
 
 
 def measure(library: Library, models: list[Model], folder: Path) -> list[int]:
-    """Instructions of an invoke of each model."""
+    """Counts the instructions of an invoke of each model."""
     core, dummy = CORES[library.core], load_model(MODELS["small_cnn"]())
     generate_firmware(inject(dummy), steps=1, samples=1, name="model").write(folder)
     replace_main(folder, MAIN.read_text())
@@ -180,7 +180,7 @@ def measure(library: Library, models: list[Model], folder: Path) -> list[int]:
 def fitted(
     models: list[Model], instructions: list[int]
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Coefficients of each kernel's sum, and the largest relative error of each."""
+    """Fits coefficients of each kernel's sum. Returns also the largest relative error of each."""
     rows: dict[str, list[tuple[list[float], int]]] = defaultdict(list)
     for model, count in zip(models, instructions, strict=True):
         kernel, counts = features(model.subgraphs[0].operators[0])
@@ -200,7 +200,7 @@ def fitted(
 
 
 def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str, float]:
-    """What training takes besides forward passes: instructions a weight, product, node, class.
+    """Counts instructions of training besides forward passes: a weight, product, node, class.
 
     Half of the outputs of the cases called rectified, and of all convolutions, are clamped, so that their
     products are left out. Of one sample and two queries, channels of a dense layer have one of four errors,

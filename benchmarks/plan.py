@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What `tflm-zo plan` foretells, beside what generated firmware takes on emulated cores.
+"""Estimates of `tflm-zo plan`, beside measurements of generated firmware on emulated cores.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/plan.py kws_ref_model.tflite vww_96_int8.tflite …
 
@@ -8,7 +8,7 @@ emulator: node perturbation with 16-bit updates and minibatches of 4, the same o
 layers, and weight perturbation of all weights with minibatches of 1. A model whose nodes are in one layer has
 no blocks.
 
-* RAM: what the linker reserves, and the stack that two steps take;
+* RAM: the linker's sections, and the stack during two steps;
 * instructions: of a step, the mean of four; where a block is chosen, of the chosen one, and of the choice.
 
 Samples are MNIST's, or CIFAR-10's in fog, where the model's input has their shape and TFLM_ZO_DATA names a
@@ -81,7 +81,7 @@ def samples_of(model: Model) -> Data:
 
 
 def linked(folder: Path) -> int:
-    """Bytes of RAM that the linker has reserved in the program of a folder."""
+    """Reads the bytes of RAM that the linker has reserved in the program of a folder."""
     said = subprocess.run(
         ["arm-none-eabi-size", "-A", folder / "build" / "model"], capture_output=True, text=True, check=True
     ).stdout
@@ -90,7 +90,7 @@ def linked(folder: Path) -> int:
 
 
 def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: Path) -> dict[str, Any]:
-    """What is foretold of a way, and what its firmware takes."""
+    """Compares the estimate of a method with its firmware."""
     way = cost.way
     settings = dataclasses.replace(way.settings, batch_size=batch_size, learning_rate=1.0)
     made = generate_firmware(
@@ -119,7 +119,7 @@ def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: P
 
 
 def planned(model: Model, core: str) -> dict[str, Cost]:
-    """What is foretold of the ways with 16-bit updates that are measured, by name."""
+    """Estimates the measured methods with 16-bit updates, by name."""
     try:
         plan = zo.plan(model, core=core, search=SEARCH)
     except zo.SettingsError:

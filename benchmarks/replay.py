@@ -8,12 +8,12 @@ of the minibatch, on random data: `Trainer.fit` in LiteRT (one thread) trains wi
 log on disk, and the log is replayed
 
 * from memory: `replay_log` on the loaded model and the read log;
-* from file to file: load the ZO model, read the log, `replay_log`, export, write the plain model, which is
-  what `tflm-zo replay` does.
+* from file to file: load the ZO model, read the log, `replay_log`, export, write the plain model, as `tflm-zo
+  replay`.
 
-A training step costs two forward passes of the minibatch, a replayed step one pass over the weights whatever
-the minibatch: the speed-up is proportional to the minibatch and to the network's operations per weight. Times
-of replays are medians over rounds. Seconds are processor time: one thread does all the work, so on an idle
+A training step costs two forward passes of the minibatch, a replayed step one pass over the weights for any
+minibatch: the speed-up is proportional to the minibatch and to the network's operations per weight. Times of
+replays are medians over rounds. Seconds are processor time: one thread does all the work, so on an idle
 machine they are those of the clock, and other load does not count. The replayed weights must be the trained
 ones, bit for bit, or the benchmark fails. Without arguments the LeNet-5 of the tests, with random weights, is
 measured.
@@ -54,14 +54,14 @@ class _Report(Callback):
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of processor time that a call takes, and what it returns."""
+    """Measures a call's seconds of processor time. Returns also its result."""
     begin = time.process_time()
     result = run()
     return time.process_time() - begin, result
 
 
 def replay_files(model: Path, log: Path, output: Path) -> None:
-    """The model as trained, from the ZO model and its log."""
+    """Rebuilds the trained model from the ZO model and its log."""
     base, read = load_model(model), Log.read(log)
     weights, _ = replay_log(base, read)
     export_model(base, weights).save(output, force=True)
@@ -122,7 +122,7 @@ def main() -> None:
 
     models = chosen_models(arguments.models)
     results: dict[str, dict[str, dict[str, float]]] = {name: {} for name in models}
-    # A step takes as long as its minibatch: that is what the bar counts.
+    # The time of a step is proportional to its minibatch, so the bar counts samples.
     total = len(models) * arguments.steps * sum(arguments.minibatches)
     with progress("training", total) as advance:
         for name, model in models.items():

@@ -10,17 +10,17 @@ the network:
   update, seed log on disk);
 * forwards: the plain model alone in the same runtime with the same kernels and batch;
 * simulation: the same step on the same int8 network, interpreted in NumPy (see numpy_simulation/), one BLAS
-  thread, with whichever of 8, 16, 32 or 64 samples per forward pass is fastest there; left out where the
-  model has an operator that it does not know.
+  thread, with the fastest of 8, 16, 32 or 64 samples per forward pass; left out if the model has an
+  unsupported operator.
 
 The three alternate in one process; figures and ratios are medians over rounds. Seconds are processor time:
 one thread does all the work, so on an idle machine they are those of the clock, and other load does not
 count. Beside them the same training with --threads threads, in seconds of the clock, as a ratio to one
-thread, and two processes' forwards at the same time as a ratio to those of one: what the machine has to
-give. The last two columns are node perturbation, the default algorithm, with minibatches of 16: milliseconds
-of a step with one thread, by the clock, and the ratio of --threads threads to it; left out where no layer
-carries nodes. What a run does before its first step counts everywhere. Ratios of threads need an idle
-machine. Without arguments the LeNet-5 of the tests, with random weights, is measured.
+thread; and, as the machine's limit, two processes' forwards at the same time as a ratio to those of one. The
+last two columns are node perturbation, the default algorithm, with minibatches of 16: milliseconds of a step
+with one thread, by the clock, and the ratio of --threads threads to it; left out if no layer carries nodes.
+All figures include the preparation of a run. Ratios of threads need an idle machine. Without arguments the
+LeNet-5 of the tests, with random weights, is measured.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SIMULATION_BATCHES = (8, 16, 32, 64)
 
 
 def bare_forwards(model: Model, batch: int) -> Callable[[], int]:
-    """An invoke of the plain model; returns its samples."""
+    """Makes a function that invokes the plain model and returns its samples."""
     own = interpreter(set_batch(model, batch).to_bytes(), "exact")
 
     def forward() -> int:
@@ -71,7 +71,7 @@ def bare_forwards(model: Model, batch: int) -> Callable[[], int]:
 def simulated_steps(
     model: Model, batch: int, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
 ) -> Callable[[], int]:
-    """A training step in NumPy; returns the samples that it passes forward."""
+    """Makes a function that trains a step in NumPy and returns the samples that it passes forward."""
     simulation = Simulation(Network(model), headroom=HEADROOM, batch=batch)
     rng = np.random.default_rng(0)
 
@@ -84,7 +84,7 @@ def simulated_steps(
 
 
 def samples_per_second(run: Callable[[], int], seconds: float) -> float:
-    """Speed of repeated calls that return how many samples they took."""
+    """Measures the speed of repeated calls that return their numbers of samples."""
     done, begin = 0, time.process_time()
     end = begin
     while end - begin < seconds:
@@ -96,7 +96,7 @@ def samples_per_second(run: Callable[[], int], seconds: float) -> float:
 def fastest_simulation(
     model: Model, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], seconds: float
 ) -> Callable[[], int] | None:
-    """A step with the number of samples per forward pass that suits the machine; None: not simulated."""
+    """Finds the number of samples per forward pass that suits the machine; None: not simulated."""
     try:
         steps = [simulated_steps(model, batch, x, y) for batch in SIMULATION_BATCHES]
     except UnsupportedError:
@@ -105,7 +105,9 @@ def fastest_simulation(
 
 
 def _forwards_until(data: bytes, batch: int, seconds: float, barrier: Any, found: Any) -> None:
-    """In a process of its own: forward passes for so many seconds of the clock, begun together."""
+    """Counts forward passes in a process of its own for `seconds` of the clock. All processes begin
+    together.
+    """
     own = interpreter(data, "exact")
     barrier.wait()
     begin, done = time.perf_counter(), 0
@@ -116,7 +118,7 @@ def _forwards_until(data: bytes, batch: int, seconds: float, barrier: Any, found
 
 
 def cores_worth(model: Model, batch: int, processes: int, seconds: float) -> float:
-    """Forward passes a second of so many processes at the same time, as a ratio to those of one."""
+    """Measures forward passes a second of several processes at the same time, as a ratio to those of one."""
     context, speeds = multiprocessing.get_context("spawn"), []
     for count in (1, processes):
         barrier, found = context.Barrier(count), context.Queue()
@@ -131,7 +133,7 @@ def cores_worth(model: Model, batch: int, processes: int, seconds: float) -> flo
 
 
 def by_the_clock(trainers: list[Trainer], x: Any, y: Any, steps: int, rounds: int) -> tuple[float, float]:
-    """Seconds of a step of the first trainer, and how many times as fast the second one is."""
+    """Measures seconds of a step of the first trainer, and the speed-up of the second one."""
     seconds, ratios = [], []
     for _ in range(rounds):
         taken = []
@@ -145,7 +147,7 @@ def by_the_clock(trainers: list[Trainer], x: Any, y: Any, steps: int, rounds: in
 
 
 def node_perturbation(model: Model, threads: int, rounds: int, seconds: float) -> dict[str, float]:
-    """Milliseconds of a step, and how many times as fast the threads are; {} without nodes."""
+    """Measures milliseconds of a step, and the speed-up by threads; {} without nodes."""
     try:
         trainers = [Trainer(model, algorithms.node(batch_size=16), threads=n) for n in (1, threads)]
     except ConversionError:

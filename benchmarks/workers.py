@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What workers bring to a run, and what a call of them costs.
+"""Speed-up by workers, and the cost of calling them.
 
     python benchmarks/workers.py MODELS…
 
@@ -40,7 +40,7 @@ ALONE = 0
 
 
 def step_time(run: Run) -> float:
-    """Seconds of a step: the mean over as many as take some time."""
+    """Measures seconds of a step: the mean over many steps."""
     steps, begin = 0, time.perf_counter()
     while (spent := time.perf_counter() - begin) < SECONDS:
         run.advance()
@@ -49,7 +49,7 @@ def step_time(run: Run) -> float:
 
 
 def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
-    """Seconds of a step by number of workers."""
+    """Measures seconds of a step by number of workers."""
     settings = algorithms.weight(batch_size=batch_size, seed=1, learning_rate=0.5, queries=QUERIES)
     model = inject(load_model(path.read_bytes()), inject_settings(settings, batch=min(batch_size, 32)))
     runtime = load(model)
@@ -93,7 +93,7 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
 
 
 def call_time(pool: Workers) -> float:
-    """Seconds of a call that does nothing."""
+    """Measures seconds of a call that does nothing."""
     times = []
     for _ in range(100):
         begin = time.perf_counter()
@@ -103,7 +103,7 @@ def call_time(pool: Workers) -> float:
 
 
 def foretold(alone: float, invokes: int, call: float, workers: int) -> float:
-    """Seconds of a step of so many workers, by the seconds of a call of one."""
+    """Estimates seconds of a step with several workers from the seconds of a call of one."""
     return alone * -(-invokes // workers) / invokes + call * min(workers, invokes)
 
 

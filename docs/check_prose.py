@@ -28,7 +28,7 @@ LIMITS = {"pages": 0.5, "help": 4.6, "errors": 1.8, "docstrings": 11.0, "comment
 #: Percent of the functions' docstrings whose first line may begin with another word than a verb.
 OTHER_FIRST_WORDS = 59.0
 
-#: A clause that stands for a noun. "What does it cost?", "people who" and "the layers that" are none.
+#: Relative words at the place of a noun. Questions, "people who" and "the layers that" do not count.
 NOMINAL = re.compile(
     r"\bwhat\b|\b(?:what|who|which)ever\b|\bthose\s+(?:that|which|who|whose)\b|\bthat\s+which\b"
     r"|\ball\s+that\b|\b(?:for|of|by|to|with|than|from)\s+who\b|^\W*who\b",
@@ -38,25 +38,26 @@ WORD = re.compile(r"[A-Za-z][\w'’-]*")
 #: Parts of a text that are no English: code, addresses, formulas of Sphinx.
 CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+|:\w+:`|<[^>\n]*>", re.DOTALL)
 VERBS = set(
-    "abort accept add adjust aggregate allocate allow answer append apply approximate arrange ask "
+    "abort accept adapt add adjust aggregate allocate allow answer append apply approximate arrange ask "
     "assert assign attach average avoid become begin bind bound break bring build calculate call carry "
     "change check choose claim clamp clear clip close collect combine compare compile complete compute "
     "connect consume contain continue convert copy count cover create cut decide declare decode define "
     "delete deliver deploy derive describe detect determine discard display divide do download draw "
-    "drop edit encode end ensure enter estimate evaluate exclude execute expand explain export extend "
-    "extract fail feed fetch fill filter find finish fit flush fold follow forget form format free "
-    "freeze generate get give go group grow guard hand handle hash have hide hold ignore implement "
-    "import include infer initialize inject insert invoke join keep label launch lay lead leave let "
-    "limit link list load lock log look lower make map mark mask match measure merge mount move "
-    "multiply name normalize note obtain omit open order pack pad parse pass perturb pick place plan "
-    "plot point predict prepare print produce prove provide publish put quantize raise read receive "
-    "recompute record reduce refer refuse register reject release rename render repeat replace replay "
-    "report represent request require rescale reserve reset reshape resolve restore resume retry return "
-    "reverse revert rewrite round run sample save say scale search select send serialize serve set "
-    "share shift show shrink shuffle skip sort specify split standardize start state step stop store "
-    "stream subtract suggest sum supply suspend swap switch take tell terminate test throw tie trace "
-    "track train transform translate transpose truncate try turn undo unfold unpack update upload use "
-    "validate verify visit wait walk want warn weigh widen withdraw wrap write yield".split()
+    "drop edit encode end enlarge ensure enter estimate evaluate exclude execute expand explain export "
+    "extend extract fail feed fetch fill filter find finish fit flatten flush fold follow forget form "
+    "format free freeze generate get give go group grow guard hand handle hash have hide hold ignore "
+    "implement import include infer initialize inject insert interpolate invoke join keep label launch "
+    "lay lead leave let limit link list load lock log look lower make map mark mask match measure merge "
+    "mirror mix mount move multiply name normalize note obtain omit open order pack pad parse pass "
+    "perturb pick place plan plot point predict prepare print produce protect prove provide publish put "
+    "quantize raise read rebuild receive recompute record reduce refer refuse register reject release "
+    "rename render repeat replace replay report represent request require rescale reserve reset reshape "
+    "resolve restore resume retry return reverse revert rewrite round run sample save say scale search "
+    "select send serialize serve set share shift shorten show shrink shuffle skip sort specify split "
+    "standardize start state step stop store stream subtract suggest sum summarize supply suspend swap "
+    "switch synthesize take tell terminate test throw tie trace track train transform translate "
+    "transpose truncate try turn undo unfold unpack update upload use validate verify visit wait walk "
+    "want warn weigh widen withdraw wrap write yield".split()
 )
 
 
@@ -69,14 +70,14 @@ class Text(NamedTuple):
 
 
 def first_word_is_a_verb(line: str) -> bool:
-    """Whether a line begins with a verb, "Reads" or "Read"."""
+    """Returns True if a line begins with a verb, "Reads" or "Read"."""
     word = (WORD.findall(line) or [""])[0].lower()
     forms = {word, word.removesuffix("s"), word.removesuffix("es"), re.sub("ies$", "y", word)}
     return bool(forms & VERBS)
 
 
 def clauses(text: str) -> Iterator[str]:
-    """The sentences that have a nominal clause, once for each clause."""
+    """Yields the sentences with a nominal clause, once for each clause."""
     plain = CODE.sub("code", text)
     for paragraph in re.split(r"\n\s*\n|(?<=\|)|\n(?=\s*(?:[*#-]|\d+\.) )", plain):
         for sentence in re.findall(r"(?:[^.?!;]|[.?!;](?!\s|$))+[.?!;]*", paragraph):
@@ -87,7 +88,7 @@ def clauses(text: str) -> Iterator[str]:
 
 
 def of_markdown(source: str) -> Iterator[Text]:
-    """The prose of a page: no fenced code, no targets of links."""
+    """Yields the prose of a page, without fenced code and targets of links."""
     prose = re.sub(
         r"^ *(```|~~~).*?^ *\1[^\n]*$", lambda m: "\n" * m[0].count("\n"), source, flags=re.S | re.M
     )
@@ -95,13 +96,13 @@ def of_markdown(source: str) -> Iterator[Text]:
 
 
 def constants(node: ast.AST) -> str:
-    """The words of all string constants below a node."""
+    """Joins all string constants below a node."""
     found = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     return " ".join(found)
 
 
 def of_python(source: str) -> Iterator[Text]:
-    """Docstrings, comments, texts of errors, and help texts of a module."""
+    """Yields docstrings, comments, errors and help texts of a module."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, documented) and (text := ast.get_docstring(node)):
@@ -126,7 +127,7 @@ def of_python(source: str) -> Iterator[Text]:
 
 
 def of_c(source: str) -> Iterator[Text]:
-    """Comments of C and C++, strings left out."""
+    """Yields comments of C and C++. Strings are skipped."""
     pattern = r'"(?:\\.|[^"\\\n])*"|/\*.*?\*/|(?://[^\n]*\n\s*)+'
     for found in re.finditer(pattern, source, re.DOTALL):
         if found[0].startswith("/"):
@@ -138,14 +139,14 @@ READERS = {"md": of_markdown, "py": of_python, "c": of_c, "h": of_c, "cc": of_c}
 
 
 def texts(path: Path) -> list[Text]:
-    """All texts of a file, without the line of the licence."""
+    """Returns all texts of a file, without the line of the licence."""
     source = path.read_text(encoding="utf-8")
     found = READERS[path.suffix[1:]](source)
     return [text for text in found if text.words and "SPDX-License-Identifier" not in text.words]
 
 
 def files() -> list[Path]:
-    """Every file with prose that git knows."""
+    """Lists every file with prose that git knows."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *(f"*.{s}" for s in READERS)]
     names = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split()
     return [path for name in sorted(names) if (path := REPOSITORY / name).is_file() and not path.is_symlink()]

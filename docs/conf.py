@@ -36,7 +36,7 @@ extensions = [
     "public_names",
 ]
 default_role = "literal"
-# Blocks of docstrings are equations more often than Python; those of pages say what they are.
+# Blocks of docstrings are equations more often than Python; blocks of pages name their language.
 highlight_language = "none"
 # TensorFlow takes seconds to import, and the site is made without it.
 autodoc_mock_imports = ["keras", "tensorflow"]
@@ -54,7 +54,7 @@ napoleon_use_rtype = False
 myst_heading_anchors = 4
 
 nitpicky = True
-# What other projects document, whose inventories would have to be fetched.
+# Names that other projects document: their inventories would have to be downloaded.
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|os|array|pathlib|collections|_?ctypes|enum|abc|flwr|rich|types|xml)\..*"),
     ("c:identifier", r"u?int\d+_t|size_t"),

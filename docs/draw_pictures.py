@@ -16,7 +16,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 WIDTH = 480
 
-#: Of each colour, what it is in light and in dark.
+#: Values of each colour in light and in dark mode.
 COLOURS = {
     "paper": ("#ffffff", "#14181d"),
     "ink": ("#1b2027", "#e6eaee"),
@@ -31,7 +31,7 @@ COLOURS = {
 
 
 def style() -> str:
-    """The colours, and how things are drawn with them."""
+    """Returns the style sheet: colours and shapes."""
     light, dark = ("".join(f"--{name}:{both[i]};" for name, both in COLOURS.items()) for i in range(2))
     return (
         f"svg{{{light}font:15px system-ui,sans-serif}}"
@@ -49,7 +49,7 @@ def style() -> str:
 
 @dataclass
 class Drawing:
-    """A picture: its title, what it shows in words, its height, and its parts so far."""
+    """A picture: its title, its description in words, its height, and its parts so far."""
 
     title: str
     description: str
@@ -57,11 +57,13 @@ class Drawing:
     parts: list[str] = field(default_factory=list)
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
-        """Words whose baseline begins at a point, or has its middle there ("mid") or ends there ("end")."""
+        """Adds words whose baseline begins at a point. kind "mid" centres them, "end" makes them end
+        there.
+        """
         self.parts.append(f'<text x="{x:g}" y="{y:g}"{kind and f" class={kind!r}"}>{escape(words)}</text>')
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, *lines: str) -> None:
-        """A box with lines of text in its middle, the first of which is its name."""
+        """Adds a box with centred lines of text. The first line is its name."""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" class="{kind}"/>'
         )
@@ -70,7 +72,7 @@ class Drawing:
             self.text(x + width / 2, top + 18 * i, line, "mid soft" if i else "mid")
 
     def arrow(self, points: str, kind: str = "") -> None:
-        """A line through points "x,y x,y …", with a head at the last one."""
+        """Draws a line through points "x,y x,y …", with a head at the last one."""
         pairs = [tuple(map(float, pair.split(","))) for pair in points.split()]
         (x0, y0), (x, y) = pairs[-2:]
         length = max(abs(x - x0), abs(y - y0))
@@ -85,7 +87,7 @@ class Drawing:
         self.parts.append(f'<polygon points="{shape}" class="{f"head {kind}".strip()}"/>')
 
     def svg(self) -> str:
-        """The picture as a file."""
+        """Returns the picture as a file."""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" '
             f'height="{self.height}" role="img" aria-labelledby="title description">\n'
@@ -98,7 +100,7 @@ class Drawing:
 
 
 def graph() -> Drawing:
-    """What a ZO model has besides the model that it was made of."""
+    """Draws the operators that a ZO model adds to its model."""
     d = Drawing(
         "A ZO model",
         "The graph of a plain model, an input that goes through layers to an output, is left as it is. At "
@@ -139,7 +141,7 @@ def graph() -> Drawing:
 
 
 def step() -> Drawing:
-    """What a step of weight perturbation does."""
+    """Draws a step of weight perturbation."""
     d = Drawing(
         "A training step",
         "The loss over the weights is a curve. Two forward passes measure it at w plus z and at w minus z. "
@@ -177,7 +179,7 @@ def step() -> Drawing:
 
 
 def segments() -> Drawing:
-    """What a query runs again in a residual network, and what is kept for it."""
+    """Draws the layers that a query of a residual network recomputes, and the values kept for it."""
     d = Drawing(
         "Segments of a residual network",
         "A network is cut where queries begin. The first segment, the stem and block 0, is run once for each "
@@ -208,7 +210,7 @@ def segments() -> Drawing:
 
 
 def memory() -> Drawing:
-    """RAM of inference and of training, as the table of docs/costs.md has it."""
+    """Draws the RAM of inference and of training from the table of docs/costs.md."""
     page = (DOCS / "costs.md").read_text(encoding="utf-8")
     row = r"^\| ([^|]+) \| (nodes|weights) \| [\d ]+% \| " + r" \| ".join([r"([\d,]+) B"] * 5) + r" \|"
     rows = re.findall(row, page, re.MULTILINE)
@@ -256,7 +258,7 @@ def memory() -> Drawing:
 
 
 def life() -> Drawing:
-    """Files from a plain model to a trained one, and the commands between them."""
+    """Draws the files between a plain model and a trained one, and their commands."""
     d = Drawing(
         "The life of a model",
         "inject turns a plain int8 model into a ZO model. train runs the ZO model on samples and writes a "
@@ -294,7 +296,7 @@ def life() -> Drawing:
 
 
 def places() -> Drawing:
-    """The layers of code on a desktop and on a device; the C core is the same on both."""
+    """Draws the layers of code on a desktop and on a device. The C core is the same on both."""
     d = Drawing(
         "Where code runs",
         "On a desktop, the command line and Python call the trainer, which calls a runtime. The runtime runs "

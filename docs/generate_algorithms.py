@@ -96,7 +96,7 @@ Test accuracies of LeNet-5 on rotated MNIST, in per cent:
 
 Next: {next}.
 """
-# Where docs/results.md has what an algorithm learns: a section, and the beginnings of a table's rows.
+# Places of an algorithm's accuracy in docs/results.md: a section, and the beginnings of a table's rows.
 LEARNED = {
     "node": ("Rotated MNIST", "node perturbation, strictly"),
     "weight": ("Rotated MNIST", "whole-model weight"),
@@ -115,7 +115,7 @@ NOT_SET = ("tasks", "algorithm")  # not by --set
 
 
 def pages() -> dict[Path, str]:
-    """The texts of docs/algorithms.md and of the pages in docs/algorithms."""
+    """Returns the texts of docs/algorithms.md and of the pages in docs/algorithms."""
     rows = [f"| [`{name}`](algorithms/{name}.md) | {summary(name)} |" for name in ALGORITHMS]
     tree = "\n".join(f"algorithms/{name}" for name in ALGORITHMS)
     first = next(iter(ALGORITHMS))
@@ -127,7 +127,7 @@ def pages() -> dict[Path, str]:
 
 
 def algorithm_page(name: str) -> str:
-    """An algorithm: its summary, equation, paper, use, cost and accuracy."""
+    """Describes an algorithm: its summary, equation, paper, use, cost and accuracy."""
     function, settings = ALGORITHMS[name], ALGORITHMS[name]()
     text, _, references = (inspect.getdoc(function) or "").partition("\n\nReferences:\n")
     own = [
@@ -156,7 +156,7 @@ def algorithm_page(name: str) -> str:
 
 
 def costs(settings: Settings) -> dict[str, str]:
-    """What a step of an algorithm costs, by a run of one on the LeNet-5 of the tests."""
+    """Measures a step of an algorithm with one run on the LeNet-5 of the tests."""
     sys.path.insert(0, str(DOCS.parent / "tests"))
     from helpers.models import MODELS
 
@@ -189,7 +189,7 @@ def costs(settings: Settings) -> dict[str, str]:
 
 
 def table(section: str, begins: list[str]) -> str:
-    """Rows of the tables of a section of docs/results.md, without columns that none of them fills."""
+    """Selects rows from the tables of a section of docs/results.md, without columns that stay empty."""
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     for lines in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
@@ -205,7 +205,7 @@ def table(section: str, begins: list[str]) -> str:
 
 
 def differs(settings: Settings, name: str) -> bool:
-    """Whether a setting, as the command line calls it, has another value than its class gives it."""
+    """Returns True if a setting, named as on the command line, differs from the default of its class."""
     owner, field = resolve(settings, name.replace("-", "_"))
     if not owner:
         return bool(value_of(settings, field) != value_of(Settings(), field))
@@ -214,13 +214,13 @@ def differs(settings: Settings, name: str) -> bool:
 
 
 def default_of(kind: type[Any], name: str) -> Any:
-    """The value that a class gives to a field."""
+    """Returns the default of a field."""
     field = next(field for field in dataclasses.fields(kind) if field.name == name)
     return field.default_factory() if callable(field.default_factory) else field.default
 
 
 def settings_section(task: str, kind: type[Any]) -> str:
-    """The fields of a class of settings, by the names that they have on the command line."""
+    """Lists the fields of a class of settings by their names on the command line."""
     text, _, rest = (inspect.getdoc(kind) or "").partition("\n\nAttributes:\n")
     described = attributes(rest.partition("\n\nRaises:")[0])
     head = "| setting | default | meaning |\n| --- | --- | --- |\n"
@@ -240,7 +240,7 @@ def settings_section(task: str, kind: type[Any]) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """A docstring's paragraphs as Markdown; indented ones are equations."""
+    """Converts a docstring's paragraphs to Markdown. Indented paragraphs are equations."""
     equation = "```text\n{}\n```\n"
     return "\n".join(
         equation.format(inspect.cleandoc(p)) if p.startswith("    ") else markdown(p) + "\n"
@@ -249,19 +249,19 @@ def paragraphs(text: str) -> str:
 
 
 def linked(text: str) -> str:
-    """A reference whose arXiv number or DOI leads to the paper."""
+    """Links a reference's arXiv number or DOI to the paper."""
     text = re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
     return re.sub(r"doi (10\.[\d./]+)", r"[doi \1](https://doi.org/\1)", text)
 
 
 def attributes(section: str) -> dict[str, str]:
-    """What a docstring's section "Attributes" says of each, as Markdown."""
+    """Reads a docstring's section "Attributes", as Markdown by name."""
     found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
     return {name: markdown(text).replace("|", "\\|") for name, text in found}
 
 
 def markdown(text: str) -> str:
-    """A paragraph of a docstring on one line, with no asterisk that Markdown would read."""
+    """Joins a paragraph of a docstring into one line, with its asterisks escaped for Markdown."""
     return " ".join(text.split()).replace("*", "\\*")
 
 

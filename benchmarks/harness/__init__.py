@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: models, interpreters, runs on random data, a progress bar. No benchmark."""
+"""Shared code of the benchmarks: models, interpreters, runs on random data, a progress bar. No benchmark."""
 
 from .core_peak import core_peak
 from .interpreters import KINDS, interpreter

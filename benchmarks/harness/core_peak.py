@@ -27,14 +27,13 @@ def _fastest() -> str | None:
 
 
 def core_peak(kernels: str | None) -> float | None:
-    """10^9 multiply-accumulates a second, measured with the instruction that a kernel set multiplies with.
+    """Measures 10^9 multiply-accumulates a second with a kernel set's multiply instruction.
 
     Args:
         kernels: name of the kernel set; None: the fastest that the machine can run.
 
     Returns:
-        What one core does of them in registers; None of portable kernels, and without a C compiler ($CC, or
-        cc).
+        The peak of one core in registers; None for portable kernels, and without a C compiler ($CC, or cc).
     """
     name = kernels or _fastest()
     compiler = shutil.which(os.environ.get("CC", "cc"))

@@ -20,7 +20,7 @@ BIN = Path(sys.executable).parent
 
 
 def free_port() -> int:
-    """A port that no one listens on now."""
+    """Returns a port that no one listens on now."""
     with socket.socket() as own:
         own.bind(("127.0.0.1", 0))
         return int(own.getsockname()[1])
@@ -41,11 +41,11 @@ def _environment(folder: Path) -> dict[str, str]:
 def flower_programs(
     folder: Path, nodes: Sequence[str], port: int, node_ports: Sequence[int] | None = None
 ) -> Iterator[None]:
-    """A SuperLink and a SuperNode for each configuration, until the block ends.
+    """Runs a SuperLink and a SuperNode for each configuration, until the block ends.
 
     Args:
-        folder: for their output, and for what Flower keeps.
-        nodes: of each node, what ``--node-config`` is to be.
+        folder: for their output, and for Flower's files.
+        nodes: ``--node-config`` of each node.
         port: of the SuperLink.
         node_ports: of the SuperLink as each node sees it, through something between; None: `port`.
     """
@@ -103,7 +103,7 @@ def _wait_for(port: int, seconds: float = 60) -> None:
 
 
 def run_app(folder: Path, app: Path, config: str, timeout: float = 600) -> str:
-    """Runs an app on the SuperLink to its end, and returns what its server printed."""
+    """Runs an app on the SuperLink to its end, and returns its server's output."""
     done = subprocess.run(
         [str(BIN / "flwr"), "run", str(app), "here", "--stream", "--run-config", config],
         stdout=subprocess.PIPE,

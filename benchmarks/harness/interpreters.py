@@ -13,12 +13,12 @@ from tflm_zo import exact_delegate
 __all__ = ["KINDS", "interpreter"]
 
 #: Kinds of kernels: XNNPACK, LiteRT's default; LiteRT's optimized and its reference kernels; and this
-#: package's with the reference kernels, which is what the runtime `litert` is.
+#: package's kernels with the reference kernels, as in the runtime `litert`.
 KINDS = ("xnnpack", "builtin", "reference", "exact")
 
 
 def interpreter(model: bytes, kind: str, kernels: str | None = None) -> Any:
-    """An interpreter whose inputs are drawn from -99..99; those of the control unit are zeros.
+    """Makes an interpreter with inputs drawn from -99..99. Inputs of the control unit are zeros.
 
     Args:
         model: a `.tflite` file's bytes; ZO models run with "exact" alone.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""TFLM's libraries, for benchmarks of what runs on emulated cores."""
+"""TFLM's libraries, for benchmarks on emulated cores."""
 
 from __future__ import annotations
 

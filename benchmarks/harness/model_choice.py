@@ -17,7 +17,7 @@ def add_models_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
     Args:
         parser: of the benchmark's command line.
-        what: what the files must be, for the help.
+        what: a name of the required files, for the help.
     """
     parser.add_argument(
         "models", nargs="*", type=Path, help=f"{what} (.tflite); none: the LeNet-5 of the tests"
@@ -25,7 +25,7 @@ def add_models_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def chosen_models(paths: list[Path]) -> dict[str, Model]:
-    """The models by name; without paths the LeNet-5 of the tests, with random weights.
+    """Loads the models by name. Without paths: the LeNet-5 of the tests, with random weights.
 
     Raises:
         SystemExit: with one line that says which file cannot be read, or is no model.

@@ -16,7 +16,7 @@ __all__ = ["progress"]
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Shows a bar on stderr; the context is a function that says how many more are done.
 
-    It is drawn twice a second only: every drawing takes the interpreter lock from what is measured.
+    It is drawn only twice a second: every drawing holds the interpreter lock, which slows the measured code.
 
     Args:
         what: a word in front of the bar.

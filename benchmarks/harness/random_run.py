@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""A training run whose data and direction do not matter: its speed is what is measured."""
+"""A training run on random data, for measurements of speed alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADROOM = 2
 
 
 def trainable_model(model: Model, batch: int) -> Model:
-    """The ZO model with all weights trainable, 16-bit update.
+    """Makes the ZO model with all weights trainable and a 16-bit update.
 
     Args:
         model: a plain int8 model.

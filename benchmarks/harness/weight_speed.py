@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Nanoseconds a weight of what the C core does to weights, beside those of copying them."""
+"""Nanoseconds a weight of the C core's operations on weights, and of copying."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ STEPS = 64
 
 
 def _fastest(run: Callable[[], object], rounds: int) -> float:
-    """Nanoseconds of the fastest of many calls: other load on the machine slows down some, never all."""
+    """Measures nanoseconds of the fastest of many calls. Other load on the machine never slows down all of
+    them.
+    """
     best = float("inf")
     for _ in range(rounds):
         begin = time.perf_counter_ns()
@@ -33,7 +35,7 @@ def _fastest(run: Callable[[], object], rounds: int) -> float:
 
 
 def nanoseconds_a_weight(rounds: int) -> dict[str, float]:
-    """Of a perturbation, of an update with one query, of a step of a replay; `copy` is memmove's."""
+    """Measures a perturbation, an update with one query, and a step of a replay; `copy` is memmove's."""
     rng = np.random.default_rng(0)
     weights = rng.integers(-100, 101, WEIGHTS, np.int8)
     fraction, copied = rng.integers(-128, 128, WEIGHTS, np.int8), np.empty_like(weights)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""One thing changed at a time: what the claims of the papers come to on int8 models.
+"""One thing changed at a time: the claims of the papers, tested on int8 models.
 
 Each entry changes one setting of a method beside it; ``compare.py --ablations`` has the pairs. Rates are the
 algorithms' own but where a change moves the best one: those come from validation data of the task "rotated".
@@ -114,7 +114,7 @@ ABLATIONS: dict[str, Method] = {
     ),
 }
 
-#: (what is claimed or asked, without, with)
+#: (claim or question, without, with)
 PAIRS: tuple[tuple[str, str, str], ...] = (
     ("layer by layer instead of all weights at once", "weight", "layer"),
     ("nodes instead of weights, layer by layer", "layer", "node"),

@@ -14,7 +14,8 @@ Array = NDArray[np.float32]
 
 
 def shifted(x: Array, random: np.random.Generator) -> Array:
-    """Log-mel features of recordings that begin up to 4 frames later, or one earlier, each at its own time.
+    """Computes log-mel features of recordings that begin up to 4 frames later, or one earlier, each at its
+    own time.
 
     Args:
         x: [recordings, frames, bands, 1], 0..1, silence 0, as `log_mel` makes them.
@@ -28,7 +29,7 @@ def shifted(x: Array, random: np.random.Generator) -> Array:
 
 
 def _sampled(values: Array, at: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[n, length, m, 1] read at positions [n, k] between its frames, which are 0 beyond both ends."""
+    """Interpolates [n, length, m, 1] at positions [n, k] between its frames, which are 0 beyond both ends."""
     left = np.floor(at).astype(int)
     share, length, own = at - left, values.shape[1], np.arange(len(values))[:, None]
     result = np.zeros((*at.shape, *values.shape[2:]))

@@ -24,7 +24,7 @@ __all__ = ["CIFAR_TASKS"]
 
 Pixels = NDArray[np.uint8]
 
-# Parts of the file, and the seeds of what is drawn in them.
+# Parts of the file, and the seeds of their random draws.
 _SETS = (slice(0, 1000), slice(1000, 2000), slice(2000, 3000))
 _VALIDATION, _TEST = slice(3000, 4000), slice(4000, 6000)
 _SET_SEED, _VALIDATION_SEED, _TEST_SEED = 2, 1, 0
@@ -47,7 +47,7 @@ def load_cifar() -> tuple[Pixels, NDArray[np.int32]]:
 
 
 def enlarged(x: Pixels, times: int) -> Pixels:
-    """Images of which each pixel is a square of `times` by `times` pixels."""
+    """Enlarges each pixel to a square of `times` by `times` pixels."""
     return x.repeat(times, axis=1).repeat(times, axis=2)
 
 
@@ -61,7 +61,7 @@ def _task(
     times: int = 1,
     classes: Callable[[NDArray[np.int32]], NDArray[np.int32]] = lambda y: y,
 ) -> Task:
-    """The task of one network, one shift ("": none) and one set of samples."""
+    """Makes the task of one network, one shift ("": none) and one set of samples."""
     x, y = load_cifar()
 
     def part(where: slice, drawn: int | None) -> Labelled:
@@ -83,7 +83,7 @@ def _task(
 
 
 def _known(seed: int, times: int) -> Labelled:
-    """The two sets that do not adapt."""
+    """Returns the two sets that are not for adaptation."""
     x, y = load_cifar()
     others = [s for i, s in enumerate(_SETS) if i != seed]
     return enlarged(np.concatenate([x[s] for s in others]), times), np.concatenate([y[s] for s in others])
@@ -108,7 +108,9 @@ def _are_animals(y: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def vww(folder: Path, seed: int) -> Task:
-    """MLPerf Tiny's person detector (MobileNetV1) learns to tell animals from vehicles, clean images."""
+    """Makes a task of MLPerf Tiny's person detector (MobileNetV1), which learns to tell animals from
+    vehicles, on clean images.
+    """
     return _task(
         "", seed, model=_in_folder("TFLM_ZO_MODELS", _VWW), keras=None, times=3, classes=_are_animals
     )

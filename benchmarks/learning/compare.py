@@ -44,7 +44,7 @@ KEY = ("task", "method", "budget", "seed", "guard")
 
 
 def run(task: str, method: str, budget: float, seed: int, guard: str, folder: str) -> Row:
-    """One line of the results."""
+    """Measures one line of the results."""
     made = TASKS[task](Path(folder), seed)
     return {
         "task": task,
@@ -57,7 +57,7 @@ def run(task: str, method: str, budget: float, seed: int, guard: str, folder: st
 
 
 def prepare(task: str, seed: int, folder: str) -> None:
-    """Pre-trains and converts what is not there yet."""
+    """Trains and converts missing models."""
     TASKS[task](Path(folder), seed)
 
 
@@ -79,7 +79,7 @@ def family(task: str) -> str:
 
 
 def summary(rows: list[Row]) -> list[Row]:
-    """Mean and standard deviation over seeds, of means over speakers."""
+    """Computes mean and standard deviation over seeds, of means over speakers."""
     groups: dict[tuple[str, str, float], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         groups[family(row["task"]), row["method"], row["budget"]][row["seed"]].append(row)
@@ -122,7 +122,7 @@ def table(lines: list[Row]) -> Table:
 
 
 def ablation_table(lines: list[Row]) -> Table:
-    """What each change makes of the test accuracy, points."""
+    """Lists the change of the test accuracy by each variant, points."""
     found = {(line["task"], line["budget"], line["method"]): line for line in lines}
     places = sorted({(line["task"], line["budget"]) for line in lines})
     result = Table("change", "task", "budget", "without", "with", "gain")
@@ -143,7 +143,7 @@ def _written(budget: float) -> str:
 
 
 def plot(lines: list[Row], path: Path) -> None:
-    """Accuracy against forward equivalents, one panel per task."""
+    """Plots accuracy against forward equivalents, one panel per task."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Shifts of images and of spectrograms: what a network meets that it was not made for."""
+"""Shifts of images and of spectrograms that a network was not trained for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float32]
 
 
 def impulse(x: Images, seed: int) -> Images:
-    """Three pixels of a hundred are black or white."""
+    """Makes three pixels of a hundred black or white."""
     drawn = np.random.default_rng(seed).random(x.shape[:3])
     result = x.copy()
     result[drawn < 0.015] = 0
@@ -26,17 +26,17 @@ def impulse(x: Images, seed: int) -> Images:
 
 
 def dark(x: Images, seed: int) -> Images:
-    """Brightness to the fourth power."""
+    """Raises the brightness to the fourth power."""
     return np.round(255 * (x / 255) ** 4).astype(np.uint8)
 
 
 def fog(x: Images, seed: int) -> Images:
-    """Two fifths of the contrast are left, on grey."""
+    """Reduces the contrast to two fifths, on grey."""
     return np.round(0.4 * x + 120).astype(np.uint8)
 
 
 def rotation(x: Images, seed: int) -> Images:
-    """Images turned counter-clockwise by 30 degrees: what means and deviations of channels hardly show."""
+    """Turns images counter-clockwise by 30 degrees. Means and deviations of channels hardly change."""
     turned_by_30 = rotate(x.astype(np.float32), 30, axes=(2, 1), reshape=False, order=1)
     return np.round(turned_by_30).astype(np.uint8)
 

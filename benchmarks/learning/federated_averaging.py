@@ -19,7 +19,7 @@ BATCH = 16
 
 
 def weights_record(weights: list[np.ndarray], *, in_int8: bool) -> ArrayRecord:
-    """Arrays as they travel: float32, or int8 beside a scale for each array, symmetric about zero."""
+    """Packs arrays for transport: float32, or int8 and a scale for each array, symmetric about zero."""
     record = {}
     for number, weight in enumerate(weights):
         if in_int8:
@@ -32,7 +32,7 @@ def weights_record(weights: list[np.ndarray], *, in_int8: bool) -> ArrayRecord:
 
 
 def weights_of(record: ArrayRecord) -> list[np.ndarray]:
-    """The weights again, float32."""
+    """Unpacks the weights, float32."""
     count = sum("/" not in name for name in record)
     found = []
     for number in range(count):
@@ -43,8 +43,8 @@ def weights_of(record: ArrayRecord) -> list[np.ndarray]:
 
 
 class Averaging(FedAvg):
-    """FedAvg whose messages have int8 arrays where that is wanted: weights down, and up what training has
-    changed of them. The server keeps float32, so that small changes add up.
+    """FedAvg with optional int8 messages: weights to the clients, and the clients' changes back. The server
+    keeps float32, so that small changes add up.
     """
 
     def __init__(self, *, in_int8: bool, **options: Any) -> None:
@@ -73,7 +73,9 @@ class Averaging(FedAvg):
 
 
 def averaging_app(model: Any, parts: list[Labelled], *, in_int8: bool, rate: float, epochs: int) -> ClientApp:
-    """A ClientApp that trains a Keras model by SGD on a node's part; all nodes share the model object."""
+    """Makes a ClientApp that trains a Keras model by SGD on a node's part. All nodes share the model
+    object.
+    """
     import keras
 
     model.compile(optimizer=keras.optimizers.SGD(rate), loss="sparse_categorical_crossentropy")

@@ -8,12 +8,12 @@ ten clients, each of which has two classes, about 50 images of each. All runs go
 ClientApp and messages, in one process (`LocalGrid`); bytes are those of Flower's protocol buffers. Queries,
 minibatches and rate were chosen by validation images on pooled data, FedAvg's rate and epochs likewise.
 
-Cases: what the server makes of answers (mean, median, trimmed, krum, multi-krum, bulyan; clipped: the mean of
-answers whose norm is clipped), with a client of the ten that sends garbage instead (garbage-…) or nothing
-(absent-mean), with 30 % of the messages lost (lost-mean), with clipping and noise (noise-Z: Z times the
-clipping norm over all ten clients), FedAvg of the network in Keras, whose weights travel as float32 or as
-int8, and averages of what some steps of node perturbation have changed at each client (node-averaging). After
-a fleet's run all ten clients have the server's weights to the bit, or it is no result.
+Cases: the server's aggregation of answers (mean, median, trimmed, krum, multi-krum, bulyan; clipped: the mean
+of answers with clipped norms), one of ten clients that sends garbage instead (garbage-…) or nothing
+(absent-mean), 30 % of the messages lost (lost-mean), clipping and noise (noise-Z: Z times the clipping norm
+over all ten clients), FedAvg of the network in Keras, whose weights travel as float32 or as int8, and
+averages of each client's changes by some steps of node perturbation (node-averaging). A run counts only if
+all ten clients end with the server's weights, bit for bit.
 
 Every run is a line in --results as soon as it is done; a later call goes on from there.
 """
@@ -74,7 +74,7 @@ AVERAGING_RATE, AVERAGING_EPOCHS, AVERAGING_ROUNDS = 0.1, 1, 60
 NODE_STEPS, NODE_RATE, NODE_ROUNDS = 16, 1.0, 120
 # Mean differences of a client have a norm of about this in the first steps, nats.
 CLIPPING_NORM = 0.3
-GARBAGE = 10.0  # standard deviation of what a client sends that is out of order, nats
+GARBAGE = 10.0  # standard deviation of a defective client's answers, nats
 LOST = 0.3
 
 AGGREGATORS: dict[str, Callable[[], Strategy]] = {
@@ -99,7 +99,7 @@ CASES = ["pooled", *FLEETS, "fedavg-float32", "fedavg-int8", "node-averaging"]
 
 
 def parts_of(data: Labelled) -> list[Labelled]:
-    """Two classes for each client: half of its own and half of the next one's."""
+    """Splits two classes for each client: half of its own and half of the next one's."""
     x, y = data
     found = []
     for client in range(CLIENTS):
@@ -120,7 +120,7 @@ def zo_model(task: Task, seed: int) -> Model:
 def accuracies(
     model: Model, weights: dict[str, Any] | None, task: Task, settings: Settings | None = None
 ) -> dict[str, float]:
-    """Of an int8 model: its own weights, or others. Settings are those that it was injected for."""
+    """Measures an int8 model with its own weights, or with others. The model was injected for `settings`."""
     trainer = Trainer(model, settings or settings_of(0))
     if weights is not None:
         trainer.runtime.write_weights(weights)
@@ -200,7 +200,7 @@ def _noisy(multiplier: float) -> tuple[Strategy, Any]:
 
 
 def _bytes(grid: LocalGrid) -> dict[str, float]:
-    """Of a client, on average."""
+    """Computes bytes of a client, on average."""
     traffic = grid.traffic.values()
     return {
         "messages": statistics.mean(t.messages for t in traffic),
@@ -287,7 +287,9 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 
 def reached(rows: list[dict[str, Any]]) -> Table:
-    """When averaging first has a fleet's validation accuracy, and what had travelled by then."""
+    """Finds the step at which averaging first has a fleet's validation accuracy, and the bytes sent by
+    then.
+    """
     result = Table("case", "of", "round", "test", "down", "up")
     fleets = {row["seed"]: row for row in rows if row["case"] == "mean"}
     for case in ("fedavg-float32", "fedavg-int8", "node-averaging"):

@@ -13,7 +13,7 @@ __all__ = ["guard_table"]
 
 
 def guard_table(rows: list[dict[str, Any]]) -> Table:
-    """A line for each task and method, and one for each method over all tasks.
+    """Makes a line for each task and method, and one for each method over all tasks.
 
     Args:
         rows: results of runs with a guard; accuracies in percent.

@@ -17,7 +17,7 @@ __all__ = ["made_of_int8", "mobilenet_v2", "pretrain_on_images"]
 
 
 def mobilenet_v2(input_shape: tuple[int, ...], classes: int, alpha: float = 0.35) -> Any:
-    """MobileNetV2 with random weights.
+    """Builds MobileNetV2 with random weights.
 
     Source: Sandler et al., MobileNetV2, 2018. Keras' weights for ImageNet are a download.
     """
@@ -111,7 +111,7 @@ def pretrain_on_images(
 
 
 def _moved(x: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
-    """Images, each mirrored or not and moved by up to an eighth of its side, its edge repeated."""
+    """Mirrors each image or not, and moves it by up to an eighth of its side. Its edge is repeated."""
     side = x.shape[1]
     most = side // 8
     padded = np.pad(x, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Integer backpropagation through the whole network: what an int8 trainer with a backward pass reaches.
+"""Integer backpropagation through the whole network: the accuracy of an int8 trainer with a backward pass.
 
 Every forward pass is the int8 model's, bit for bit, with the int8 weights of that step; errors are int8 with
 one scale per tensor and step (benchmarks/numpy_simulation). Two update rules:
@@ -86,7 +86,7 @@ class _Filter:
         return ((self.in_256ths + 128) >> 8).astype(np.int8)
 
     def standardized(self, gradient: NDArray[np.int64], rate: int, random: Any) -> None:
-        """One step; rate in 2^-8 LSB; without a fraction ``random`` rounds."""
+        """Applies one step; rate in 2^-8 LSB; without a fraction ``random`` rounds."""
         values, _ = to_bits(gradient, 15)
         values = values - int(values.sum()) // values.size
         deviation = math.isqrt(int((values * values).sum()) // values.size)
@@ -99,7 +99,7 @@ class _Filter:
         self._subtract(step)
 
     def rounded(self, gradient: NDArray[np.int64], bits: int) -> None:
-        """One step of at most 2^bits - 1 LSB."""
+        """Applies one step of at most 2^bits - 1 LSB."""
         self._subtract(to_bits(gradient, bits)[0] << 8)
 
     def _subtract(self, step: NDArray[np.int64]) -> None:
@@ -107,7 +107,7 @@ class _Filter:
 
 
 def _errors(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:
-    """Softmax minus one-hot label of each sample, unit 2^-15."""
+    """Computes softmax minus one-hot label of each sample, unit 2^-15."""
     errors = np.empty(logits.shape, np.int16)
     scales, addresses = LogitScale.of(scale).struct, (labels.ctypes.data, errors.ctypes.data)
     status = library().zo_cross_entropy_error_s8(logits.ctypes.data, *logits.shape, scales, *addresses)
@@ -160,13 +160,13 @@ def train(
 
 
 def adapt(task: Task, budget: float, seed: int, settings: Settings | None = None) -> dict[str, float]:
-    """Adapts a task's model and measures.
+    """Adapts a task's model and measures its accuracy.
 
     Args:
         task: of tasks.py; its model is a chain of layers that numpy_simulation knows.
         budget: forward equivalents; a backward pass counts as two forward passes.
         seed: of the run.
-        settings: of the update; None: those that did best on validation data.
+        settings: of the update; None: the best ones on validation data.
 
     Returns:
         Accuracies in percent: "before", "validation", "test" and, where the task has an old domain, "old";

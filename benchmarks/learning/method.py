@@ -14,17 +14,17 @@ class Method:
     Attributes:
         summary: one line.
         algorithm: name of an algorithm of `tflm_zo.training.algorithms`; "" for backpropagation in Keras.
-        injection: what differs from the algorithm's own injection.
-        settings: by name, what differs from the algorithm's own.
+        injection: differences from the algorithm's own injection.
+        settings: by name, differences from the algorithm's own settings.
         exact: whether the algorithm's exact gradients are taken; without, these layers are perturbed, too.
         last_layer: whether the last layer alone is trained.
         most_steps: of a method whose steps cost next to nothing; None: as many as the budget is good for.
         rehearsal: whether samples of the old domain are mixed in, as many as the task has.
-        steps: as many as were published, whatever the budget; None: what the budget is good for.
+        steps: the published number, independent of the budget; None: as many as the budget allows.
         integer: full backpropagation in int8 instead, with that rule.
         frozen_norm: of full backpropagation in float32, whether batch norm keeps its statistics.
-        choose_block: number of blocks of layers, the best of which is trained alone; 0: all layers are. What
-            the probes cost is part of the budget.
+        choose_block: number of blocks of layers, the best of which is trained alone; 0: all layers are. The
+            budget includes the probes.
         probe_epochs: of each probe.
         recalibrate: whether the model is recalibrated with the samples that it adapts on, before.
     """

@@ -27,7 +27,7 @@ _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
 
 
 def _exact(last: int | ResidualBlocks) -> dict[str, Any]:
-    """Exact gradients of the last layers, all of which learn, by steps whose rate the run measures."""
+    """Makes settings for exact gradients of the last layers. All of them learn; the run measures the rate."""
     return {"last": last, "rule": "rms", "rows": (1.0, 1.0), "learning_rate": None}
 
 
@@ -138,15 +138,16 @@ HELD_OUT = 0.2
 
 
 def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "") -> dict[str, float]:
-    """Adapts and measures.
+    """Adapts the task's model and measures its accuracy.
 
     Args:
         task: the model and its data.
         method: how it is adapted.
         budget: forward equivalents.
         seed: of the run.
-        guard: samples by which the best state is kept: "held-out", a fifth that is not trained on (`tflm-zo
-            train --held-out 0.2`), "training", those that are, or "", none; forward-only methods alone.
+        guard: samples that select the best state: "held-out", a fifth that is excluded from training
+            (`tflm-zo train --held-out 0.2`), "training", the training samples, or "", none; forward-only
+            methods alone.
 
     Returns:
         Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, where the task
@@ -213,7 +214,7 @@ def _fit_guarded(
     found: dict[str, float],
     holds_out: bool,
 ) -> Any:
-    """Trains, keeps the best state, and writes into `found` what came of it."""
+    """Trains, keeps the best state, and writes the results into `found`."""
     from tflm_zo.training import Callback
     from tflm_zo.training.run_data import held_out_samples
 
@@ -241,10 +242,10 @@ def _accuracies(task: Task, measure: Callable[[Any], float]) -> dict[str, float]
 def _backpropagate(
     task: Task, x: Any, y: Any, budget: float, seed: int, frozen_norm: bool
 ) -> dict[str, float]:
-    """A backward pass counts as two forward passes.
+    """Trains by backpropagation. A backward pass counts as two forward passes.
 
-    Batch norm that is frozen stays what it is in the int8 model; otherwise its statistics follow the new
-    data, whose moving averages over a hundred minibatches are partly those of a network that is gone.
+    Frozen batch norm equals that of the int8 model. Otherwise its statistics follow the new data; their
+    moving averages over a hundred minibatches lag behind the weights.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras

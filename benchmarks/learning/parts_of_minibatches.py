@@ -55,7 +55,7 @@ class Run:
         data = prepare(self.runtime, *task.adapt)
         self._inputs, self._labels = data.inputs, data.labels
         self._mean_square = 0.0
-        # What the next invoke does first: the last step's update, or the last part's weights put back.
+        # First action of the next invoke: the last step's update, or the last part's weights restored.
         self._pending: list[tuple[int, int]] = []
 
     def train(self, steps: int, rate: float) -> None:

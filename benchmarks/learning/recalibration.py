@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What recalibration is worth, without labels: accuracy before and after.
+"""Accuracy before and after recalibration, without labels.
 
     TFLM_ZO_DATA=folder python benchmarks/learning/recalibration.py [--resnet pretrainedResnet_quant.tflite]
 
@@ -8,9 +8,9 @@ is named, with `pretrainedResnet.h5`, of which it was made, beside it. Without i
 are measured: LeNet-5 and rotated digits, and a DS-CNN and a new speaker.
 
 ResNet-8 meets CIFAR-10 with a corruption: images 0 to 999, 1000 to 1999 and 2000 to 2999 are three sets to
-adapt to, of which the first 16, 128 and 1,000 are taken; 4000 to 5999 are the test images. The old statistics
-are those that `convert` makes of images 3000 to 3999, without corruption. With --validation accuracy is
-measured on these, corrupted, for whoever changes something.
+adapt to, of which the first 16, 128 and 1,000 are taken; 4000 to 5999 are the test images. `convert` computes
+the old statistics from images 3000 to 3999, without corruption. With --validation accuracy is measured on
+these, corrupted: use it to choose between variants.
 """
 
 from __future__ import annotations

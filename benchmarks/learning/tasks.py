@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The tasks: networks, and what they meet after they were made.
+"""The tasks: networks, and the data that they adapt to.
 
 Splits are fixed, and validation data, from which everything is tuned, never overlap with test data.
 """
@@ -39,7 +39,7 @@ def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
 def _mnist(
     folder: Path, seed: int, shift: Callable[[NDArray[Any], int], NDArray[Any]], adapt: int = 1000
 ) -> Task:
-    """LeNet-5 made for upright MNIST (7,000 images) meets images that are shifted."""
+    """Makes a task: LeNet-5, trained on upright MNIST (7,000 images), meets images that are shifted."""
     x, y = load_mnist()
     new = shift(x[7000:], 0)
     path = _lenet5(folder, seed, x, y)
@@ -56,29 +56,29 @@ def _mnist(
 
 
 def rotated(folder: Path, seed: int) -> Task:
-    """LeNet-5 made for upright MNIST (7,000 images) meets images rotated by 45 degrees."""
+    """Makes a task: LeNet-5, trained on upright MNIST (7,000 images), meets images rotated by 45 degrees."""
     return _mnist(folder, seed, lambda x, _: turned_by_45(x))
 
 
 def rotated_128(folder: Path, seed: int) -> Task:
-    """The same with 128 images to adapt on."""
+    """Makes the same task with 128 images for adaptation."""
     return _mnist(folder, seed, lambda x, _: turned_by_45(x), 128)
 
 
 def mnist_noise(folder: Path, seed: int) -> Task:
-    """The same network meets images with noise of a standard deviation of 0.6."""
+    """Makes a task: the same network meets images with noise of a standard deviation of 0.6."""
     return _mnist(folder, seed, lambda x, drawn: noise(x, 0.6, drawn))
 
 
 def mnist_contrast(folder: Path, seed: int) -> Task:
-    """The same network meets images of which three tenths of the contrast are left, on light grey."""
+    """Makes a task: the same network meets images with three tenths of their contrast, on light grey."""
     return _mnist(folder, seed, lambda x, _: contrast(x, 0.3, 0.7))
 
 
 def scratch(folder: Path, seed: int) -> Task:
-    """LeNet-5 with random weights learns upright MNIST from 6,000 images.
+    """Makes a task: LeNet-5 with random weights learns upright MNIST from 6,000 images.
 
-    Its layers' outputs have a standard deviation of 1, and room to grow to several times what they are.
+    Its layers' outputs have a standard deviation of 1, and room to grow to several times that.
     """
     x, y = load_mnist()
     path = folder / f"lenet5-random-{seed}.tflite"

@@ -7,7 +7,7 @@ integers in floating-point matrix products, in-place requantization, lookup tabl
 bit for bit, and its steps are the trainer's where it is given the trainer's directions
 (tests/benchmarks/test_numpy_simulation.py).
 
-`Backward` is integer backpropagation through such a network: the yardstick of what is learned, not of speed.
+`Backward` is integer backpropagation through such a network: a reference for accuracy, not for speed.
 """
 
 from .backward import Backward

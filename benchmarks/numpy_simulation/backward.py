@@ -2,9 +2,9 @@
 """Backpropagation through an int8 network in integer arithmetic.
 
 An error tensor, the derivative of the loss by an activation, is int8 times one real scale, chosen for each
-tensor and step: a power of two times what the layer's scales make of the scale behind it (NITI, FQT). Where a
-filter has a scale per output channel, errors are brought to a common one first: by 7-bit factors, in int16.
-Sums of products are integers, which int64 and float64 hold exactly here.
+tensor and step: the scale of the next error tensor times the layer's scales, times a power of two (NITI,
+FQT). If a filter has a scale per output channel, errors are first brought to a common one: by 7-bit factors,
+in int16. Sums of products are integers, which int64 and float64 hold exactly here.
 
 Rounding is pseudo-stochastic (NITI): of the bits that are dropped, the upper half is the chance of rounding
 up and the lower half the random number. Where these are equal, to even: else a few bits would be rounded
@@ -34,7 +34,7 @@ _SCALE_BITS = 7
 
 
 def round_shift(values: Int64, shift: int) -> Int64:
-    """Values / 2^shift, rounded pseudo-stochastically to one of the two neighbours; ties to even."""
+    """Computes values / 2^shift, rounded pseudo-stochastically to one of the two neighbours; ties to even."""
     if shift <= 0:
         return values
     magnitude = np.abs(values)
@@ -46,7 +46,7 @@ def round_shift(values: Int64, shift: int) -> Int64:
 
 
 def to_bits(values: Int64, bits: int) -> tuple[Int64, int]:
-    """Values of at most that many bits of magnitude, and the shift: values = result * 2^shift."""
+    """Shifts values to that many bits of magnitude at most, values = result * 2^shift. Returns both."""
     largest = int(np.abs(values).max(initial=0))
     shift = max(0, largest.bit_length() - bits)
     limit = (1 << bits) - 1
@@ -100,7 +100,7 @@ class Backward:
         self._scales = {n.filter: _scales(n) for n in network.nodes if n.filter is not None}
 
     def gradients(self, activations: dict[Tensor, Int8], errors: NDArray[np.int16]) -> dict[str, Gradient]:
-        """Gradients of all filters, by name; from the last layer to the first.
+        """Computes gradients of all filters, by name; from the last layer to the first.
 
         Args:
             activations: `Network.activations` of a minibatch.
@@ -110,7 +110,7 @@ class Backward:
         network = self._network
         weights = network.weights
         logits = network.nodes[-1].output
-        # What is beyond the logits' scale is the SOFTMAX's beta.
+        # Any factor beyond the logits' scale is the SOFTMAX's beta.
         assert logits.quantization is not None
         beta = network.logit_scale / logits.quantization.scale
         shape = activations[logits].shape
@@ -146,7 +146,7 @@ def _scales(node: Node) -> tuple[Int64, float]:
 
 
 def _passed(layer: Any, output: Int8, error: Int8) -> Int8:
-    """The error where the layer does not clamp, 0 elsewhere.
+    """Masks the error: 0 wherever the layer clamps.
 
     The ends of int8 clamp like an activation. An error that passed there would push on weights that change
     nothing: a network with random weights, which soon outgrows the ranges that it was calibrated with, does
@@ -187,7 +187,7 @@ def _without_filter(node: Node, x: Int8, error: _Error) -> _Error:
 
 
 def _spread(windows: Windows, shape: tuple[int, ...], part: Any, dtype: Any = np.int64) -> Any:
-    """The sum over windows of what each place (i, j) in them gives back, without the padding."""
+    """Adds up the values that each place (i, j) of the windows gives back, without the padding."""
     batch, rows, columns, channels = shape
     top, left = windows.before
     total = np.zeros(
@@ -199,7 +199,7 @@ def _spread(windows: Windows, shape: tuple[int, ...], part: Any, dtype: Any = np
 
 
 def _filter_gradient(layer: Any, x: Int8, shape: tuple[int, ...], error: Int8) -> Int64:
-    """Sum over batch and positions of error times what the weight is multiplied with."""
+    """Sums error times input over batch and positions."""
     real = error.astype(np.float64)
     if isinstance(layer, Dense):
         centred = x.reshape(-1, shape[1]).astype(np.float64) - layer.input_zero_point

@@ -13,7 +13,7 @@ __all__ = ["Clamp", "Multiplier", "clamp_of", "round_half_away"]
 
 
 def round_half_away(value: float) -> int:
-    """Nearest integer, halves away from zero (C's `round`)."""
+    """Rounds to the nearest integer, halves away from zero (C's `round`)."""
     return int(math.copysign(math.floor(abs(value) + 0.5), value))
 
 
@@ -39,12 +39,12 @@ class Multiplier:
         # A shift to the left comes before the product, so it may as well be part of the factor.
         self._value = np.array(values, np.int64) << np.maximum(shift_array, 0)
         self._right = np.maximum(-shift_array, 0).astype(np.int32)
-        # Half of the last place that is kept; what is below zero gets one less: halves go away from zero.
+        # Half of the last bit that is kept; one less for negative values: halves go away from zero.
         self._half = ((1 << self._right.astype(np.int64)) >> 1).astype(np.int32)
         self._halves_exist = bool((self._right > 0).all())
 
     def apply(self, accumulators: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Accumulators times the factors (along the last axis), rounded twice as TFLite does.
+        """Multiplies accumulators by the factors (along the last axis), rounded twice as in TFLite.
 
         Args:
             accumulators: int64 [..., channels] of int32 values; overwritten.
@@ -77,7 +77,7 @@ class Clamp:
 
 
 def clamp_of(activation: int, scale: float, zero_point: int) -> Clamp:
-    """Range of a fused activation.
+    """Returns the range of a fused activation.
 
     Args:
         activation: TFLite's ActivationFunctionType: 0 none, 1 ReLU, 2 ReLU from -1 to 1, 3 ReLU6.

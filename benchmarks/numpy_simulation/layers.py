@@ -2,8 +2,8 @@
 """int8 layers on whole batches. Activations are int8, [batch, rows, columns, channels] or [batch, features].
 
 Sums of products are computed in floating point, where the BLAS is: int8 times int8 is 2^14 in magnitude at
-most, so float32 holds any sum of up to 2^10 of them exactly, whatever the order, and float64 any sum that an
-int32 holds. The input's zero point is a constant term of the sum and joins the bias.
+most, so float32 holds any sum of up to 2^10 of them exactly in any order, and float64 any sum that an int32
+holds. The input's zero point is a constant term of the sum and joins the bias.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Layer(Protocol):
     """A layer; those with weights take them as the second argument, others get an empty array."""
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output of the layer."""
+        """Computes the output of the layer."""
         ...
 
 
@@ -37,7 +37,7 @@ def _exact_type(terms: int) -> type[np.float32] | type[np.float64]:
 
 @dataclass(frozen=True)
 class _Output:
-    """What follows the sum of products.
+    """The part of a layer after the sum of products.
 
     Attributes:
         input_zero_point: of the layer's input.
@@ -64,7 +64,7 @@ class Dense(_Output):
     shape: tuple[int, ...]
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output [batch, *shape]."""
+        """Computes the output [batch, *shape]."""
         units, depth = weights.shape
         real = _exact_type(depth)
         sums = inputs[0].reshape(-1, depth).astype(real) @ weights.T.astype(real)
@@ -78,7 +78,7 @@ class Conv(_Output):
     windows: Windows
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output [batch, rows, columns, channels]."""
+        """Computes the output [batch, rows, columns, channels]."""
         x, windows = inputs[0], self.windows
         channels, depth = len(weights), weights[0].size
         real = _exact_type(depth)
@@ -104,7 +104,7 @@ class DepthwiseConv(_Output):
     windows: Windows
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output [batch, rows, columns, channels]."""
+        """Computes the output [batch, rows, columns, channels]."""
         x, (_, rows, columns, channels) = inputs[0], weights.shape
         real = _exact_type(rows * columns)
         padded = self.windows.padded(x, self.input_zero_point).astype(real)
@@ -127,7 +127,7 @@ class Pool:
     clamp: Clamp
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output [batch, rows, columns, channels]."""
+        """Computes the output [batch, rows, columns, channels]."""
         x, windows = inputs[0], self.windows
         shape = len(x), *windows.outputs, x.shape[3]
         if not self.average:
@@ -168,7 +168,7 @@ class Add:
         self._clamp = clamp
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output like the inputs."""
+        """Computes an output of the inputs' shape."""
         first, second = (
             table[np.ascontiguousarray(x).view(np.uint8)]
             for table, x in zip(self._tables, inputs, strict=True)
@@ -184,5 +184,5 @@ class Reshape:
     shape: tuple[int, ...]
 
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
-        """Output [batch, *shape]."""
+        """Computes the output [batch, *shape]."""
         return inputs[0].reshape(-1, *self.shape)

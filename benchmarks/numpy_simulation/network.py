@@ -24,14 +24,14 @@ _SAME = 0  # of schema.Padding
 
 
 class UnsupportedError(ValueError):
-    """The model has what the simulation does not know."""
+    """The simulation does not support a part of the model."""
 
 
 class Node(NamedTuple):
     """A layer in its place.
 
     Attributes:
-        layer: what computes it.
+        layer: the object that computes it.
         inputs: activations that it reads.
         filter: name of its filter tensor, if it has one.
         output: activation that it writes.
@@ -92,7 +92,7 @@ class Network:
     def logits(
         self, x: NDArray[np.int8], weights: Mapping[str, NDArray[np.int8]] | None = None
     ) -> NDArray[np.int8]:
-        """The logits, int8 [batch, classes].
+        """Computes the logits, int8 [batch, classes].
 
         Args:
             x: int8 [batch, ...], any batch.
@@ -103,7 +103,7 @@ class Network:
     def activations(
         self, x: NDArray[np.int8], weights: Mapping[str, NDArray[np.int8]] | None = None
     ) -> dict[Tensor, NDArray[np.int8]]:
-        """Every activation, the input among them; arguments as of `logits`."""
+        """Computes every activation, the input among them; arguments as for `logits`."""
         weights = self.weights if weights is None else weights
         values = {self.input: x}
         for node in self.nodes:
@@ -140,7 +140,7 @@ def _windows(op: Operator, kernel: tuple[int, int]) -> Windows:
 def _sum_of_products(
     op: Operator, channels: int, float_product: bool = False
 ) -> tuple[int, Any, Multiplier, Clamp]:
-    """Input zero point, bias, multiplier and clamp of a layer with a filter."""
+    """Reads input zero point, bias, multiplier and clamp of a layer with a filter."""
     filters, bias = _operand(op, 1), op.input(2)
     if filters.quantization is None or filters.quantization.zero_points.any():
         raise UnsupportedError(f"`{filters.name}`: expected a filter with zero point 0")

@@ -26,7 +26,7 @@ class Simulation:
 
     Args:
         network: whose weights are trained, all of them.
-        headroom: what the weights stay away from ±127, LSB, mu at least.
+        headroom: distance of the weights from ±127, LSB, mu at least.
         mu: size of the perturbation, LSB.
         clip: of |d| / rms(d).
         batch: samples per forward pass.
@@ -74,7 +74,7 @@ class Simulation:
     def loss(
         self, x: NDArray[np.int8], y: NDArray[Any], weights: dict[str, NDArray[np.int8]] | None = None
     ) -> float:
-        """Mean cross-entropy in nats.
+        """Computes the mean cross-entropy in nats.
 
         Args:
             x: int8 [samples, ...].
@@ -91,7 +91,7 @@ class Simulation:
         return total / len(x)
 
     def step(self, x: NDArray[np.int8], y: NDArray[Any], rate: float = 2.0) -> None:
-        """One step on a minibatch.
+        """Applies one step on a minibatch.
 
         Args:
             x: int8 [minibatch, ...].

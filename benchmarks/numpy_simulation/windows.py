@@ -35,7 +35,7 @@ class Windows:
     def of(
         cls, image: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], same: bool
     ) -> Windows:
-        """TFLite's SAME or VALID padding."""
+        """Computes TFLite's SAME or VALID padding."""
         outputs, before, after = [], [], []
         for size, k, s in zip(image, kernel, stride, strict=True):
             count = -(-size // s) if same else (size - k) // s + 1
@@ -51,14 +51,14 @@ class Windows:
         return self.kernel == (1, 1) and self.stride == (1, 1)
 
     def padded(self, x: NDArray[np.int8], value: int) -> NDArray[np.int8]:
-        """The image [batch, rows, columns, channels] with padding around."""
+        """Pads the image [batch, rows, columns, channels]."""
         if not any(self.before + self.after):
             return x
         rows, columns = zip(self.before, self.after, strict=True)
         return np.pad(x, ((0, 0), rows, columns, (0, 0)), constant_values=value)
 
     def taps(self, padded: NDArray[Any]) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        """For each place (i, j) in the window a view [batch, *outputs, channels]: what lies there."""
+        """Yields each place (i, j) in the window with a view of its values, [batch, *outputs, channels]."""
         (rows, columns), (down, right) = self.outputs, self.stride
         for i in range(self.kernel[0]):
             for j in range(self.kernel[1]):

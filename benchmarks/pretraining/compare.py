@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 TUNING_SEED = 1000
 BATCH = 32
-# One rate on both tasks, whatever their numbers of steps.
+# The same rate on both tasks, which have different numbers of steps.
 RATE = 2.0
 TASKS = ("mnist", "digits")
 MEASURES = ("old", "before", "after", "old_after", "validation", "lsb_of_rms")
@@ -74,7 +74,7 @@ def pretrained(recipe: Recipe, source: Source) -> Any:
 
 
 def converted(recipe: Recipe, data: Data, model: Any) -> Any:
-    """The ZO model."""
+    """Makes the ZO model."""
     from tflm_zo import inject
     from tflm_zo.conversion.keras import convert
 
@@ -88,7 +88,7 @@ def converted(recipe: Recipe, data: Data, model: Any) -> Any:
 
 
 def adapt(recipe: Recipe, data: Data, zo: Any, seed: int) -> dict[str, float]:
-    """Accuracies in percent, and the LSB of a weight relative to the RMS of its layer's weights."""
+    """Measures accuracies in percent, and the LSB of a weight relative to the RMS of its layer's weights."""
     from tflm_zo.training import Trainer, algorithms
 
     settings = algorithms.weight(seed=seed, **{"learning_rate": RATE, **recipe.settings})
@@ -108,7 +108,7 @@ def adapt(recipe: Recipe, data: Data, zo: Any, seed: int) -> dict[str, float]:
 
 
 def measure(jobs: dict[str, list[Recipe]], seeds: range, runs: int, results: Path) -> None:
-    """Appends what `results` lacks."""
+    """Measures the jobs that `results` lacks, and appends them."""
     from recipes import Source
 
     done = {_key(row) for row in read_results(results)}
@@ -147,7 +147,7 @@ def measure(jobs: dict[str, list[Recipe]], seeds: range, runs: int, results: Pat
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """The whole lines; one that an interruption cut short is measured again."""
+    """Reads the complete lines. An interrupted measurement is repeated."""
     rows = []
     if path.exists():
         for line in path.read_text().splitlines():
@@ -166,7 +166,9 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def summary(rows: list[dict[str, Any]], names: list[str], judged: str = "after") -> dict[str, Any]:
-    """Of one task: mean and spread of each measure, and the paired gain of `judged` over the first recipe."""
+    """Summarizes one task: mean and spread of each measure, and the paired gain of `judged` over the first
+    recipe.
+    """
     baseline = _by_seed(rows, names[0], judged)
     out: dict[str, Any] = {}
     for name in names:
@@ -189,7 +191,7 @@ def summary(rows: list[dict[str, Any]], names: list[str], judged: str = "after")
 
 
 def _by_seed(rows: list[dict[str, Any]], name: str, measure_: str) -> dict[int, float]:
-    """Mean over the adaptations of each pre-trained model."""
+    """Averages the adaptations of each pre-trained model."""
     seeds: dict[int, list[float]] = {}
     for r in rows:
         if r["recipe"] == name:

@@ -25,13 +25,13 @@ class Recipe:
     """From an untrained model to the settings of its adaptation.
 
     Attributes:
-        name: what the results file knows it by.
+        name: its key in the results file.
         pretraining: a name of `PRETRAININGS`.
         value: the pre-training's hyper-parameter.
         activation_headroom: of the conversion.
         per_channel_dense: of the conversion.
         headroom: of the injection.
-        settings: of the adaptation, what differs from the defaults.
+        settings: of the adaptation, differences from the defaults.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Source:
-    """What a pre-training starts from: `build` makes the untrained model, `calibration` is float32."""
+    """The start of a pre-training: `build` makes the untrained model, `calibration` is float32."""
 
     build: Callable[[], Any]
     x: Array
@@ -63,7 +63,7 @@ class Source:
 
 
 def _built(source: Source, change: Callable[[dict[str, Any]], None] | None = None) -> Any:
-    """An untrained model; `change` edits the configuration of each layer with weights."""
+    """Builds an untrained model. `change` edits the configuration of each layer with weights."""
     keras.utils.set_random_seed(source.seed)
     model = source.build()
     if change is None:
@@ -82,14 +82,14 @@ def _built(source: Source, change: Callable[[dict[str, Any]], None] | None = Non
 
 
 def plain(source: Source, _: float) -> Any:
-    """`model.fit`, and nothing else."""
+    """Trains with `model.fit`, and nothing else."""
     model = _built(source)
     pretrain(model, source.x, source.y, epochs=source.epochs, seed=source.seed)
     return model
 
 
 def longer(source: Source, rate: float) -> Any:
-    """Plain, then as many epochs at the same rate as quantization-aware fine-tuning gets: its control."""
+    """Trains plainly, then as long as quantization-aware fine-tuning at the same rate: its control."""
     model = plain(source, 0)
     _fine_tune(model, source, rate)
     return model
@@ -105,7 +105,7 @@ def _fine_tune(model: Any, source: Source, rate: float) -> None:
 
 
 def weight_decay(source: Source, decay: float) -> Any:
-    """Decoupled weight decay (AdamW)."""
+    """Trains with decoupled weight decay (AdamW)."""
     model = _built(source)
     keras.utils.set_random_seed(source.seed)
     optimizer = keras.optimizers.Adam(2e-3, weight_decay=decay)
@@ -130,7 +130,7 @@ class WithinRms(keras.constraints.Constraint):  # type: ignore[misc]
 
 
 def narrow_channels(source: Source, ratio: float) -> Any:
-    """No weight of a channel above `ratio` times its RMS, enforced after every optimizer step."""
+    """Limits each weight to `ratio` times the RMS of its channel after every optimizer step."""
 
     def change(config: dict[str, Any]) -> None:
         config["kernel_constraint"] = WithinRms(ratio)
@@ -141,7 +141,7 @@ def narrow_channels(source: Source, ratio: float) -> Any:
 
 
 def clipped(source: Source, ratio: float) -> Any:
-    """The same clipping once, after plain pre-training."""
+    """Clips in the same way once, after plain pre-training."""
     model = plain(source, 0)
     clip = WithinRms(ratio)
     for layer in model.layers:
@@ -154,7 +154,7 @@ def clipped(source: Source, ratio: float) -> Any:
 
 
 def relu6(source: Source, _: float) -> Any:
-    """ReLU6 in place of ReLU."""
+    """Replaces ReLU by ReLU6."""
 
     def change(config: dict[str, Any]) -> None:
         if config["activation"] == "relu":
@@ -166,7 +166,7 @@ def relu6(source: Source, _: float) -> Any:
 
 
 def activation_penalty(source: Source, weight: float) -> Any:
-    """A penalty on the largest activation of each hidden layer."""
+    """Adds a penalty on the largest activation of each hidden layer."""
     model = _built(source)
     with narrow_activations(model, weight):
         pretrain(model, source.x, source.y, epochs=source.epochs, seed=source.seed)
@@ -174,7 +174,7 @@ def activation_penalty(source: Source, weight: float) -> Any:
 
 
 def activation_penalty_longer(source: Source, weight: float) -> Any:
-    """The penalty, then `longer`'s fine-tuning, also with the penalty."""
+    """Trains with the penalty, then fine-tunes as `longer`, also with the penalty."""
     model = activation_penalty(source, weight)
     with narrow_activations(model, weight):
         _fine_tune(model, source, 2e-4)
@@ -193,7 +193,9 @@ def label_smoothing(source: Source, amount: float) -> Any:
 
 
 def divided_logits(source: Source, temperature: float) -> Any:
-    """Plain, then logits divided by a temperature: the same classes and int8 weights, a gentler softmax."""
+    """Trains plainly, then divides the logits by a temperature: the same classes and int8 weights, a gentler
+    softmax.
+    """
     model = plain(source, 0)
     for variable in model.layers[-1].weights:
         variable.assign(variable / temperature)
@@ -229,13 +231,15 @@ class ThroughKernels(keras.Model):  # type: ignore[misc]
 
 
 def _lsb(kernel: Any) -> Any:
-    """Of each output channel, [1, ..., channels], without a gradient: conversion fixes it."""
+    """Computes the LSB of each output channel, [1, ..., channels], without a gradient: conversion fixes
+    it.
+    """
     axes = tuple(range(len(kernel.shape) - 1))
     return tf.stop_gradient(tf.reduce_max(tf.abs(kernel), axis=axes, keepdims=True)) / LIMIT
 
 
 def weight_noise(source: Source, reach: float) -> Any:
-    """Every step at kernels moved by uniform noise of up to `reach` LSB: flat minima."""
+    """Computes every step at kernels moved by uniform noise of up to `reach` LSB: flat minima."""
     model = _built(source)
     noisy = ThroughKernels(model.inputs, model.outputs)
     noisy.change = lambda w: w + _lsb(w) * tf.random.uniform(tf.shape(w), -reach, reach)
@@ -244,7 +248,9 @@ def weight_noise(source: Source, reach: float) -> Any:
 
 
 def quantization_aware(source: Source, rate: float) -> Any:
-    """Plain, then fine-tuned with int8 weights (per channel) and int8 activations (calibrated ranges)."""
+    """Trains plainly, then fine-tunes with int8 weights (per channel) and int8 activations (calibrated
+    ranges).
+    """
     model = plain(source, 0)
     hidden = [layer for layer in model.layers if layer.weights]
     # Ranges as the converter will find them; a softmax's is that of its logits.
@@ -275,7 +281,7 @@ def quantization_aware(source: Source, rate: float) -> Any:
 
 
 def _outputs(model: Any, names: list[str]) -> list[Any]:
-    """Of layers of a chain, traced anew: a layer's `output` keeps the activation that it was made with."""
+    """Traces the outputs of a chain's layers anew. A layer's own `output` keeps the original activation."""
     x, found = model.inputs[0], {}
     for layer in model.layers[1:]:
         x = layer(x)
@@ -311,7 +317,7 @@ PRETRAININGS: dict[str, Callable[[Source, float], Any]] = {
 }
 
 
-# --- what is compared ---------------------------------------------------------------------------------------
+# --- the recipes -------------------------------------------------------------------------------------------
 
 
 CANDIDATES = [

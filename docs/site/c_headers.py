@@ -24,7 +24,7 @@ TEMPLATE = {"zo": "zo", "ZO": "ZO", "trainer": "NodeTrainer"}
 # Lines that declare nothing, at the margin.
 NOISE = re.compile(r'#(?!define)\w*\b.*|extern "C" \{|namespace .*\{|\}.*|struct \w+;.*')
 COMMENT = re.compile(r"/\*.*?\*/\n|(?://[^\n]*\n)+", re.DOTALL)
-# What a sentence shows as code: what is in backticks, members, calls, files, names with an underscore.
+# Parts of a sentence that are code: text in backticks, members, calls, files, names with an underscore.
 CODE = re.compile(
     r"`[^`]+`|\b\w+(?:(?:\(\))?(?:\.|->|::)\w+)+(?:\(\))?|\b\w+\(\)|\b(?:[\w/]+/)?\w+_\w+(?:\.h)?\b"
 )
@@ -35,7 +35,7 @@ class Declared:
     """Declarations that share a comment.
 
     Attributes:
-        comment: its text, without what makes it a comment.
+        comment: its text, without comment signs.
         sources: each declaration as it is written, without the body of a function.
         inner: of a class, its public members.
     """
@@ -46,13 +46,13 @@ class Declared:
 
 
 def stripped(comment: str) -> str:
-    """The text of a comment."""
+    """Returns the text of a comment."""
     text = re.sub(r"^ ?/?\*+/? ?|^// ?|\s*\*/$", "", comment.rstrip(), flags=re.MULTILINE)
     return re.sub(r"^ ?(?=Copyright).*\n+", "", text)
 
 
 def ending(text: str, start: int) -> tuple[int, bool]:
-    """Where a declaration ends, and whether that is a body, whose end is then the first number."""
+    """Finds the end of a declaration. True: a body begins there."""
     depth = 0
     for found in re.compile(r"/\*.*?\*/|//[^\n]*|[;{}()]", re.DOTALL).finditer(text, start):
         sign = found[0]
@@ -68,7 +68,7 @@ def ending(text: str, start: int) -> tuple[int, bool]:
 
 
 def declarations(text: str) -> list[Declared]:
-    """What a scope declares at its margin."""
+    """Finds the declarations at a scope's margin."""
     every: list[Declared] = []
     at, comment, together = 0, "", None
     while at < len(text):
@@ -94,7 +94,7 @@ def declarations(text: str) -> list[Declared]:
 
 
 def whole(text: str, at: int) -> tuple[int, str, str]:
-    """A declaration: where what follows begins, its source, and of a class the text of its members."""
+    """Reads a declaration: the position behind it, its source, and the members of a class."""
     if text.startswith("#define", at):
         end = re.compile(r"(?:.*\\\n)*.*\n").match(text, at)
         assert end is not None
@@ -112,7 +112,7 @@ def whole(text: str, at: int) -> tuple[int, str, str]:
 
 
 def paragraphs(comment: str) -> Iterator[str]:
-    """A comment as Markdown."""
+    """Converts a comment to Markdown."""
     lines = [*re.sub(r"\n(?=(?:Errors|Returns)\b)", "\n\n", comment).split("\n"), ""]
     runs: list[tuple[bool, list[str]]] = []
     for line in lines:
@@ -140,14 +140,14 @@ def paragraphs(comment: str) -> Iterator[str]:
 
 
 def names(text: str) -> list[tuple[str, str]]:
-    """Rows of a name and, behind two spaces, what it means; none where that is not what the text has."""
+    """Reads rows of a name, two or more spaces, and its meaning. Returns [] for any other text."""
     rows = re.findall(r"^ {2,3}([a-z_]\w*(?:, \w+)*) {2,}(\S.*(?:\n {5,}\S.*)*)", text, re.MULTILINE)
     used = sum(len(re.sub(r"\s", "", name + meaning)) for name, meaning in rows)
     return rows if used == len(re.sub(r"\s", "", text)) else []
 
 
 def sentence(text: str) -> str:
-    """Text in which identifiers are code, and in which nothing else means anything to Markdown."""
+    """Marks identifiers as code, and escapes the rest for Markdown."""
     parts, at = [], 0
     text = " ".join(text.split())
     for found in CODE.finditer(text):
@@ -158,7 +158,7 @@ def sentence(text: str) -> str:
 
 
 def role(source: str, language: str) -> tuple[str, str, bool]:
-    """Of a declaration: the directive, the signature, and whether its source is shown besides."""
+    """Chooses the directive and signature of a declaration. True: the page also shows its source."""
     flat = " ".join(re.sub(r"/\*.*?\*/|//[^\n]*", "", source, flags=re.DOTALL).split()).rstrip("; ")
     if template := re.match(r"template <[^>]*> ", flat):
         kind, signature, is_shown = role(flat.removeprefix(template[0]), language)
@@ -181,7 +181,7 @@ def role(source: str, language: str) -> tuple[str, str, bool]:
 
 
 def documented(found: Declared, language: str, depth: int) -> Iterator[str]:
-    """Declarations as Markdown, the first of which has the comment of all."""
+    """Converts declarations to Markdown. The comment of the first documents them all."""
     fence = "`" * (8 - 2 * depth)
     signatures = set()
     for source in found.sources:
@@ -200,7 +200,7 @@ def documented(found: Declared, language: str, depth: int) -> Iterator[str]:
 
 
 def header(path: Path) -> Iterator[str]:
-    """A header as Markdown: what it is, and what it declares."""
+    """Converts a header to Markdown: its introduction and its declarations."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".in":
         text = re.sub(r"@\{(\w+)\}", lambda name: TEMPLATE.get(name[1], ""), text)
@@ -226,13 +226,13 @@ class Header(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """What takes the directive's place."""
+        """Returns the nodes that replace the directive."""
         path = REPOSITORY / self.arguments[0]
         self.env.note_dependency(path)
         return self.parse_text_to_nodes("\n".join(header(path)))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sphinx calls it."""
+    """Registers the directive. Sphinx calls it."""
     app.add_directive("c-header", Header)
     return {"parallel_read_safe": True}

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The directive ``command``: what ``tflm-zo COMMAND --help`` says, with options that can be linked to."""
+"""The directive ``command``: the help of ``tflm-zo COMMAND``, with options as targets of links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP: Any = typer.main.get_command(app)
 
 
 def described(command: Any, context: Any) -> Iterator[str]:
-    """A command's help as Markdown: options in their groups, in the order of ``--help``."""
+    """Converts a command's help to Markdown: options in their groups, in the order of ``--help``."""
     yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
     yield command.help
     if example := (command.epilog or "").removeprefix("Example: "):
@@ -44,7 +44,7 @@ class Command(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """What takes the directive's place."""
+        """Returns the nodes that replace the directive."""
         name = self.arguments[0]
         command = GROUP.commands[name]
         outer = GROUP.context_class(GROUP, info_name="tflm-zo")
@@ -53,6 +53,6 @@ class Command(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sphinx calls it."""
+    """Registers the directive. Sphinx calls it."""
     app.add_directive("command", Command)
     return {"parallel_read_safe": True}

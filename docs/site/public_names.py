@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The directive ``public-names``: all that a package exports, documented from its docstrings.
+"""The directive ``public-names``: all exports of a package, documented from its docstrings.
 
 A name that several packages export is documented once, in the one with the shortest path, which is where
 programs take it from; the pages of the others link there.
@@ -29,14 +29,14 @@ import tflm_zo
 
 @functools.cache
 def packages() -> list[str]:
-    """Every package that says what it exports, those with the shortest paths first."""
+    """Lists the packages that declare exports, shortest paths first."""
     found = [module.name for module in pkgutil.walk_packages(tflm_zo.__path__, "tflm_zo.") if module.ispkg]
     named = [name for name in ("tflm_zo", *found) if hasattr(_module(name), "__all__")]
     return sorted(named, key=lambda name: (name.count("."), name))
 
 
 def _module(name: str) -> ModuleType | None:
-    """A package; None where it needs another one, of an extra, that is not installed."""
+    """Imports a package. Returns None if an extra that it needs is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
@@ -44,7 +44,7 @@ def _module(name: str) -> ModuleType | None:
 
 
 def home(name: str, value: Any, asking: str) -> str:
-    """The package in which a name is documented: another one than that which asks, if its path is shorter."""
+    """Chooses the package that documents a name: `asking`, or another one with a shorter path."""
     for package in packages():
         module = importlib.import_module(package)
         if name in module.__all__ and getattr(module, name) is value:
@@ -53,13 +53,13 @@ def home(name: str, value: Any, asking: str) -> str:
 
 
 def exports(module: ModuleType) -> list[str]:
-    """What a module exports; of the algorithms the functions, which `ALGORITHMS` lists, besides."""
+    """Lists the exports of a module, and the functions behind `ALGORITHMS`."""
     listed = getattr(module, "ALGORITHMS", {}) if module.__name__ == "tflm_zo.training.algorithms" else {}
     return [*module.__all__, *(function.__name__ for function in listed.values())]
 
 
 def comment(name: str, value: Any) -> str:
-    """What stands beside a constant or a type's name where it is defined."""
+    """Reads the comment beside a constant or a type's name."""
     for module in [m for path, m in sys.modules.items() if path.startswith("tflm_zo")]:
         if getattr(module, name, None) is value:
             analyzer = ModuleAnalyzer.for_module(module.__name__)
@@ -69,7 +69,7 @@ def comment(name: str, value: Any) -> str:
 
 
 def documented(package: str) -> Iterator[str]:
-    """A package's part of the reference as reStructuredText, the language of docstrings."""
+    """Converts a package's part of the reference to reStructuredText, the language of docstrings."""
     module = importlib.import_module(package)
     yield f".. automodule:: {package}\n   :no-members:\n"
     elsewhere = []
@@ -95,13 +95,13 @@ def documented(package: str) -> Iterator[str]:
 
 
 class PublicNames(SphinxDirective):
-    """All that a package exports, and the classes that its content names, which the package returns."""
+    """All exports of the package that is the directive's content."""
 
     required_arguments = 1
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """What takes the directive's place."""
+        """Returns the nodes that replace the directive."""
         more = [f".. autoclass:: {name}\n   :members:\n" for name in self.content]
         text = "\n".join([*documented(self.arguments[0]), *more])
         return self.parse_text_to_nodes(f"````{{eval-rst}}\n{text}\n````")
@@ -112,8 +112,8 @@ _NAMES = re.compile(r"^    \w+(?:, \w+)+(?=: )")
 
 
 def as_written(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Shows as it is written what reStructuredText or napoleon would read something into: indented paragraphs
-    before the first section, which are equations, absolute values, and a colon in a line about an attribute.
+    """Protects text that reStructuredText or napoleon would misread: indented paragraphs before the first
+    section, which are equations, absolute values, and a colon in a line about an attribute.
     """
     end = next((i for i, line in enumerate(lines) if re.fullmatch(r"[A-Z]\w+:", line)), len(lines))
     begins = [
@@ -130,9 +130,9 @@ def as_written(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
         lines[:0] = ["..", ""]
 
 
-# What takes the place of what Sphinx writes in signatures, in this order.
+# Replacements in Sphinx's signatures, in this order.
 _WRITTEN = (
-    # The alias of a type in a union; names that packages share, whatever is before them.
+    # The alias of a type in a union; shared names, without their module.
     (re.compile(r"TypeAliasForwardRef\('([\w.]+)'\)"), r"\1"),
     (re.compile(r"(?<![\w.~])(?:tflm_zo\.data\.)?(Samples|Labels)\b"), r"~tflm_zo.data.\1"),
     # Bounds of numbers, which pydantic reads.
@@ -144,7 +144,7 @@ _WRITTEN = (
 def readable(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """Signatures with types by their names and without bounds, which the text has."""
+    """Shortens a signature's types to their names. The text has the bounds."""
     for pattern, replacement in _WRITTEN:
         signature = signature and pattern.sub(replacement, signature)
         returned = returned and pattern.sub(replacement, returned)
@@ -152,7 +152,7 @@ def readable(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sphinx calls it."""
+    """Registers the directive. Sphinx calls it."""
     app.add_directive("public-names", PublicNames)
     # Before napoleon, which takes sections apart.
     app.connect("autodoc-process-docstring", as_written, priority=400)

@@ -5,7 +5,7 @@
 
 cifar10.npz is read from the folder TFLM_ZO_DATA, pretrainedResnet_quant.tflite and, to compare with
 backpropagation, pretrainedResnet.h5 from TFLM_ZO_MODELS. The folder gets, for each kind of dirt, the model,
-data as .npz files for `tflm-zo`, and the adapted model; the table says what each way to adapt gives.
+data as .npz files for `tflm-zo`, and the adapted model; the table shows the accuracy of each way to adapt.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ BUDGET = 100_000  # forward equivalents
 
 
 def specks(x: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """Three pixels of a hundred are black or white."""
+    """Makes three pixels of a hundred black or white."""
     drawn = np.random.default_rng(seed).random(x.shape[:3])
     return np.where((drawn < 0.015)[..., None], 0, np.where((drawn > 0.985)[..., None], 255, x))
 
 
 def fog(x: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """Two fifths of the contrast are left, on grey."""
+    """Reduces the contrast to two fifths, on grey."""
     return np.round(0.4 * x + 120)
 
 
 def dark(x: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """Brightness to the fourth power."""
+    """Raises the brightness to the fourth power."""
     return np.round(255 * (x / 255) ** 4)
 
 
@@ -50,14 +50,14 @@ DIRT = {"specks": specks, "fog": fog, "dark": dark}
 
 
 def folder(variable: str) -> Path:
-    """The folder that an environment variable names."""
+    """Returns the folder that an environment variable names."""
     if not os.environ.get(variable):
         raise FileNotFoundError(f"{variable} is not set: --help says which files are read from it")
     return Path(os.environ[variable])
 
 
 def parts(dirt: str, which: int) -> dict[str, Part]:
-    """Images as the model reads them, pixels - 128, int8 [images, 32, 32, 3], and their classes.
+    """Returns images in the model's format, pixels - 128, int8 [images, 32, 32, 3], and their classes.
 
     They are clean ones, a dirty set to adapt on and its held-out part, and dirty ones for a test. No two
     parts share an image.
@@ -79,14 +79,14 @@ def parts(dirt: str, which: int) -> dict[str, Part]:
 
 
 def adapted(model: zo.Model, settings: zo.Settings, data: dict[str, Part]) -> zo.Model:
-    """The model after a run; the held-out images say which of its weights are the best."""
+    """Adapts the model. The held-out images select its best weights."""
     trainer = zo.Trainer(model, settings)
     trainer.fit(*data["adapt"], budget=BUDGET, validation_data=data["held_out"])
     return trainer.export()
 
 
 def backpropagated(path: Path, data: dict[str, Part]) -> float:
-    """Accuracy of full backpropagation in float32; the held-out images choose rate and epoch."""
+    """Measures full backpropagation in float32. The held-out images choose rate and epoch."""
     import keras
 
     pixels = {name: (x.astype(np.float32) + 128, y) for name, (x, y) in data.items()}
@@ -106,7 +106,7 @@ def backpropagated(path: Path, data: dict[str, Part]) -> float:
 
 
 def run(dirt: str, which: int, output: Path | None, compare: bool) -> dict[str, float]:
-    """Accuracies on dirty images, by the way to adapt."""
+    """Measures accuracies on dirty images, by the way to adapt."""
     data = parts(dirt, which)
     model = zo.load_model(folder("TFLM_ZO_MODELS") / MODEL)
     recalibrated = zo.recalibrate(model, data["adapt"][0], source=data["old"][0]).model

@@ -5,7 +5,8 @@
 
 MODEL is an int8 model with one input, TEST has samples as `x`, levels (int8) or real values. LiteRT runs the
 model three times over the samples: with XNNPACK, its default; with its reference kernels; and with these and
-tflm_zo's delegate. TFLM's Python package (`pip install 'tflm_zo[tflm]'`) says what a microcontroller answers.
+tflm_zo's delegate. TFLM's Python package (`pip install 'tflm_zo[tflm]'`) computes a microcontroller's
+answers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes what a fleet needs: a ZO model, the samples of each client, and those of a test.
+"""Makes a ZO model, the samples of each client, and test samples for a fleet.
 
     python examples/fleet/prepare.py -o fleet
 

@@ -3,11 +3,11 @@
 
     python serial_to_mqtt.py /dev/ttyACM0 kitchen mqtt://localhost/fleet
 
-The port is a device file or a URL of pyserial's, such as ``socket://localhost:4000``. What the gateway asks
-comes from the topic ``fleet/kitchen/ask``, what the device answers goes to ``fleet/kitchen/answer``, and each
-message is one frame. Port and broker may vanish and come back. A user's password is in the environment as
-TFLM_ZO_MQTT_PASSWORD. A device with a network of its own needs no bridge: it hands the payload of each
-message to ``zo_link_serve``, and publishes what that sends.
+The port is a device file or a URL of pyserial's, such as ``socket://localhost:4000``. The gateway's requests
+come from the topic ``fleet/kitchen/ask``, the device's answers go to ``fleet/kitchen/answer``, and each
+message is one frame. The bridge reconnects to port and broker. A user's password is in the environment as
+TFLM_ZO_MQTT_PASSWORD. A device with a network of its own needs no bridge: it passes the payload of each
+message to ``zo_link_serve``, and publishes the answer.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 
     python examples/machine_sounds/machine_sounds.py -o sounds
 
-The sounds are synthesized here, so nothing is downloaded. An autoencoder learns what healthy fans sound like;
-what it reproduces badly is an anomaly. It meets a fan of another kind in a louder hall, and is adapted to it
-by healthy sounds alone. The folder gets the int8 model, the data as .npz files for `tflm-zo`, and the adapted
-model; the table says how well each way to adapt tells faults from healthy sounds.
+The sounds are synthesized here, so nothing is downloaded. An autoencoder learns the sound of healthy fans; a
+large reconstruction error is an anomaly. It meets a fan of another kind in a louder hall, and is adapted with
+healthy sounds alone. The folder gets the int8 model, the data as .npz files for `tflm-zo`, and the adapted
+model; the table shows how well each way to adapt separates faults from healthy sounds.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tflm_zo.features import log_mel
 Floats = NDArray[np.float32]
 
 RATE, SECONDS = 8000, 1
-BANDS, FRAMES = 32, 5  # of a window, which is what the network sees
+BANDS, FRAMES = 32, 5  # of a window, the network's input
 CLIPS, HELD_OUT = 120, 30  # healthy ones of the new fan, and how many of them choose between weights
 BUDGET = 200_000  # forward equivalents
 
 
 @dataclass(frozen=True)
 class Fan:
-    """What a fan sounds like.
+    """The sound of a fan.
 
     Attributes:
         turns: turns a second.
@@ -56,7 +56,7 @@ FAULTS = ("bearing", "imbalance", "rubbing")
 
 
 def clip(fan: Fan, random: np.random.Generator, fault: str | None) -> Floats:
-    """A second of a fan, float32 [8000]."""
+    """Synthesizes a second of a fan, float32 [8000]."""
     t = np.arange(RATE * SECONDS) / RATE
     turns = fan.turns * random.normal(1, 0.01)
     depth = 0.5 if fault == "imbalance" else 0.05  # by which each turn is louder and softer
@@ -81,20 +81,20 @@ def clip(fan: Fan, random: np.random.Generator, fault: str | None) -> Floats:
 
 
 def windows(clips: list[Floats]) -> Floats:
-    """Windows of the clips' spectrograms, float32 [clips, windows, 160], 0..1."""
+    """Cuts the clips' spectrograms into windows, float32 [clips, windows, 160], 0..1."""
     spectra = log_mel(np.stack(clips), sample_rate=RATE, n_mels=BANDS)
     found = np.lib.stride_tricks.sliding_window_view(spectra, FRAMES, axis=1)[:, ::FRAMES]
     return np.ascontiguousarray(found.transpose(0, 1, 3, 2).reshape(len(clips), -1, FRAMES * BANDS))
 
 
 def sounds(fans: tuple[Fan, ...], count: int, seed: int, fault: str | None = None) -> Floats:
-    """Windows of as many clips, of each fan in turn."""
+    """Synthesizes `count` clips of each fan in turn, as windows."""
     random = np.random.default_rng(seed)
     return windows([clip(fans[i % len(fans)], random, fault) for i in range(count)])
 
 
 def test_sounds(fans: tuple[Fan, ...], seed: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Windows of healthy and faulty clips, and which are faulty."""
+    """Returns windows of healthy and faulty clips, and a mask of the faulty ones."""
     healthy = sounds(fans, 90, seed)
     faulty = [sounds(fans, 30, seed + 1 + i, fault) for i, fault in enumerate(FAULTS)]
     x = np.concatenate([healthy, *faulty])
@@ -102,7 +102,7 @@ def test_sounds(fans: tuple[Fan, ...], seed: int) -> tuple[Floats, NDArray[np.bo
 
 
 def autoencoder(x: Floats, epochs: int, seed: int) -> Any:
-    """A Keras autoencoder of windows, [windows, 160], that has learned to reproduce them."""
+    """Trains a Keras autoencoder to reproduce windows, [windows, 160]."""
     import keras
 
     keras.utils.set_random_seed(seed)
@@ -114,32 +114,32 @@ def autoencoder(x: Floats, epochs: int, seed: int) -> Any:
 
 
 def auc(reproduced: Floats, x: Floats, faulty: NDArray[np.bool_]) -> float:
-    """Area under the ROC curve of the clips' mean squared errors."""
+    """Computes the area under the ROC curve of the clips' mean squared errors."""
     errors = np.square(reproduced.reshape(x.shape) - x).mean(axis=(1, 2))
     return float(roc_auc_score(faulty, errors))
 
 
 def flat(x: Floats) -> Floats:
-    """Windows of all clips, [windows, 160]."""
+    """Flattens windows of all clips to [windows, 160]."""
     return x.reshape(-1, x.shape[-1])
 
 
 def auc_of(model: zo.Model, x: Floats, faulty: NDArray[np.bool_]) -> float:
-    """Likewise, of an int8 model's answers."""
+    """Computes the same for an int8 model."""
     trainer = zo.Trainer(model, zo.algorithms.node())
     _, _, scale, zero_point = trainer.runtime.output_details()
     return auc((trainer.predict(flat(x)).astype(np.float32) - zero_point) * scale, x, faulty)
 
 
 def adapted(model: zo.Model, settings: zo.Settings, x: Floats, held_out: Floats) -> zo.Model:
-    """The model after a run; the held-out sounds say which of its weights are the best."""
+    """Adapts the model. The held-out sounds select its best weights."""
     trainer = zo.Trainer(model, settings)
     trainer.fit(flat(x), budget=BUDGET, validation_data=flat(held_out))
     return trainer.export()
 
 
 def backpropagated(network: Any, x: Floats, held_out: Floats) -> Any:
-    """The Keras model after full backpropagation in float32; the held-out sounds choose the epoch."""
+    """Trains the Keras model by full backpropagation in float32. The held-out sounds choose the epoch."""
     import keras
 
     stop = keras.callbacks.EarlyStopping("val_loss", patience=10, restore_best_weights=True)
@@ -150,7 +150,7 @@ def backpropagated(network: Any, x: Floats, held_out: Floats) -> Any:
 
 
 def run(seed: int, epochs: int, folder: Path | None) -> dict[str, tuple[float, float]]:
-    """Areas under the curves of the new fan and of the known ones, by the way to adapt."""
+    """Measures areas under the curves of the new fan and of the known ones, by the way to adapt."""
     old = sounds(KNOWN, 600, 1000 * seed)
     clips = sounds((NEW,), CLIPS, 1000 * seed + 1)
     x, held_out = clips[HELD_OUT:], clips[:HELD_OUT]

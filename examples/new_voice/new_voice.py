@@ -4,7 +4,7 @@
     python examples/new_voice/new_voice.py -o voice
 
 fsdd.npz (Free Spoken Digit Dataset) is read from the folder TFLM_ZO_DATA. The folder gets the int8 model, its
-data as .npz files for `tflm-zo`, and the adapted models; the table says what each way to adapt gives.
+data as .npz files for `tflm-zo`, and the adapted models; the table shows the accuracy of each way to adapt.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BUDGET = 20_000  # forward equivalents
 
 
 def parts(speaker: str) -> dict[str, Part]:
-    """Features float32 [utterances, 49, 20, 1] and digits: of the five for training and for a test, of the
-    new speaker to adapt on, held out, and for a test.
+    """Returns features float32 [utterances, 49, 20, 1] and digits: of the five speakers for training and
+    test, of the new speaker for adaptation, held out, and for the test.
     """
     data = read_spoken_digits()
     if speaker not in data.speakers:
@@ -51,7 +51,7 @@ def parts(speaker: str) -> dict[str, Part]:
 
 
 def pretrained(data: dict[str, Part], epochs: int, seed: int) -> Any:
-    """A DS-CNN in Keras that knows five speakers."""
+    """Trains a Keras DS-CNN on five speakers."""
     import keras
 
     from tflm_zo.keras_models import ds_cnn, pretrain
@@ -63,14 +63,14 @@ def pretrained(data: dict[str, Part], epochs: int, seed: int) -> Any:
 
 
 def adapted(model: zo.Model, settings: zo.Settings, data: dict[str, Part]) -> zo.Model:
-    """The model after a run; the held-out utterances say which of its weights are the best."""
+    """Adapts the model. The held-out utterances select its best weights."""
     trainer = zo.Trainer(model, settings)
     trainer.fit(*data["adapt"], budget=BUDGET, validation_data=data["held_out"])
     return trainer.export()
 
 
 def rehearsed(data: dict[str, Part]) -> dict[str, Part]:
-    """As many utterances of the five mixed in, so that they are not forgotten."""
+    """Mixes in as many utterances of the five speakers, so that the model does not forget them."""
     x, y = data["old"]
     count, held = len(data["adapt"][1]), len(data["held_out"][1])
     rows = {"adapt": slice(count), "held_out": slice(count, count + held)}
@@ -81,7 +81,7 @@ def rehearsed(data: dict[str, Part]) -> dict[str, Part]:
 
 
 def backpropagated(network: Any, data: dict[str, Part]) -> list[float]:
-    """Accuracies of full backpropagation in float32; the held-out utterances choose rate and epoch."""
+    """Measures full backpropagation in float32. The held-out utterances choose rate and epoch."""
     import keras
 
     best: tuple[float, list[float]] | None = None
@@ -102,7 +102,7 @@ def backpropagated(network: Any, data: dict[str, Part]) -> list[float]:
 
 
 def run(data: dict[str, Part], epochs: int, seed: int, folder: Path | None) -> dict[str, list[float]]:
-    """Accuracies on the new speaker and on the five, by the way to adapt."""
+    """Measures accuracies on the new speaker and on the five, by the way to adapt."""
     network = pretrained(data, epochs, seed)
     model = zo.convert(network, data["old"][0][:300]).model
     recalibrated = zo.recalibrate(model, data["adapt"][0]).model

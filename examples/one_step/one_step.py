@@ -34,8 +34,8 @@ def train(model: Model, runtime_name: str) -> int:
     runtime.set_inputs(rng.integers(-128, 128, shape).astype(dtype))
     runtime.set_labels(rng.integers(0, runtime.output_details()[0][-1], BATCH))
 
-    # SPSA: two invokes per query, and nothing else. What an invoke does to the weights before its forward
-    # pass is in its command; the update of a step rides on the first invoke of the next one.
+    # SPSA: two invokes per query, and nothing else. An invoke's command changes the weights before its
+    # forward pass; the first invoke of the next step applies the update of this step.
     z = Rademacher(2)  # every weight moves by +2 or -2 LSB
     gain = LEARNING_RATE / (2 * QUERIES * BATCH)
     log: list[list[tuple[int, int]]] = []
@@ -72,7 +72,7 @@ def train(model: Model, runtime_name: str) -> int:
 
 
 def small_cnn() -> bytes:
-    """The tests' small CNN with random weights."""
+    """Returns the tests' small CNN with random weights."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
     from helpers.models import MODELS
 

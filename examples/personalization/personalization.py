@@ -30,7 +30,7 @@ SLOTS = 60  # samples in RAM
 STREAM = 300
 ARRIVALS = {8: 60, 9: 160}  # position in the stream from which a new class appears
 
-# The rate stays what it is, so the number of steps says only when the run is over: not soon.
+# The rate is constant, so the number of steps only limits the run: choose it large.
 SETTINGS = Settings(
     tasks=(Nodes(queries=8),),
     batch_size=16,
@@ -44,7 +44,7 @@ Samples = tuple[NDArray[Any], NDArray[np.int32]]
 
 
 def digits() -> dict[str, Samples]:
-    """Images float32 [samples, 8, 8, 1], 0..1, and labels of each part."""
+    """Returns images float32 [samples, 8, 8, 1], 0..1, and labels of each part."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -63,9 +63,9 @@ def digits() -> dict[str, Samples]:
 
 
 def make_model(known: Samples, epochs: int) -> Model:
-    """A ZO model, batch 1, of a CNN that knows the old classes and has outputs for the new ones.
+    """Makes a ZO model, batch 1, of a CNN that knows the old classes and has outputs for the new ones.
 
-    The last layer alone is trained: new classes are new directions of what the others compute.
+    Only the last layer is trained: its features suffice for the new classes.
     """
     import keras
 
@@ -87,7 +87,7 @@ def c_array(name: str, size: str, x: NDArray[np.int8], y: NDArray[np.int32]) -> 
 
 
 def write_folder(model: Model, data: dict[str, Samples], folder: Path) -> None:
-    """The generated firmware with this example in the place of its own."""
+    """Generates the firmware, with this example as its application."""
     made = generate_firmware(
         model, SETTINGS, steps=STEPS, samples=OLD * REHEARSED + SLOTS, name="digits", platform="cmake"
     )
@@ -113,7 +113,7 @@ def write_folder(model: Model, data: dict[str, Samples], folder: Path) -> None:
 
 
 def compare(model: Model, data: dict[str, Samples], steps: int) -> None:
-    """What as many steps on a desktop make of the whole stream at once, which no device has room for."""
+    """Trains as many steps on a desktop, on the whole stream at once. No device has room for that."""
     trainer = Trainer(model, SETTINGS)
     x, y = (np.concatenate(parts) for parts in zip(data["rehearsal"], data["stream"], strict=True))
     held_x, held_y = data["held_out"]
