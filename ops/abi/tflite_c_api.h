@@ -176,7 +176,8 @@ typedef struct TfLiteContext {
                                                         TfLiteRegistration registration,
                                                         const TfLiteIntArray* nodes_to_replace,
                                                         struct TfLiteDelegate* delegate);
-  int recommended_num_threads; /* what the interpreter was asked for; below 1: its own choice */
+  int recommended_num_threads; /* number that the interpreter's owner set; below 1: the
+                                  interpreter's choice */
 } TfLiteContext;
 
 typedef enum TfLiteDelegateFlags {

@@ -1,13 +1,12 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A backward program: the steps that lead errors from what the loss reads back to the outputs of
+ * A backward program: the steps that lead errors from the input of the loss back to the outputs of
  * the layers of an exact tail, through blocks and branches, one operator a step.
  *
  * Its errors are dL/dy for one *real* unit of y and not for one LSB, so that scales of tensors
- * never count: what an ADD sums has the errors of the sum, a RESHAPE or a requantization leaves
- * them as they are, and a layer multiplies by its weights and their scales alone. Where a tensor's
- * errors are those of another one, the two are one *field* of errors, with memory of its own only
- * once.
+ * never count: the inputs of an ADD have the errors of the sum, a RESHAPE or a requantization
+ * copies them, and a layer multiplies by its weights and their scales alone. Tensors with equal
+ * errors share one *field* of errors, whose memory is needed only once.
  */
 #ifndef TFLM_ZO_OPS_CORE_BACKWARD_ZO_BACKWARD_H_
 #define TFLM_ZO_OPS_CORE_BACKWARD_ZO_BACKWARD_H_
@@ -67,7 +66,7 @@ typedef struct zo_backward_step {
 /* The caller owns all of it. */
 typedef struct zo_backward {
   const zo_backward_step* steps; /* [step_count], in the order in which they are done */
-  const zo_error_field* fields;  /* [field_count]; 0: of what the loss reads */
+  const zo_error_field* fields;  /* [field_count]; 0: of the loss's input */
   uint32_t step_count;
   uint32_t field_count;
   uint32_t* norms;  /* [step_count], see zo_conv_backprop_norm_s8 */

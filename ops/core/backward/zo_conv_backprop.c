@@ -58,7 +58,7 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
   return ZO_OK;
 }
 
-/* What makes f of errors. */
+/* The scales and the shift that turn errors into f. */
 typedef struct factoring {
   const int16_t* scales;
   uint32_t shift; /* a */
@@ -131,13 +131,13 @@ static uint64_t find_errors_shift(passing* p, uint32_t norm) {
   }
 }
 
-/* Adds what the output at `position` passes on through the weights at `tap` of the window. */
+/* Adds the contribution of the output at `position` through the weights at `tap` of the window. */
 static void pass_dense(passing* p, uint32_t tap, uint32_t position, int32_t* sums) {
   const zo_node_layer* l = p->layer;
   const size_t apart = (size_t)l->k_h * l->k_w * l->in_c;
   const int16_t* errors = p->errors + (size_t)position * l->out_c;
   const int8_t* row = p->weights + (size_t)tap * l->in_c;
-  const factoring by = p->by; /* what is stored below does not change it */
+  const factoring by = p->by; /* copied: the stores below cannot change it */
   uint32_t number = p->number;
   for (uint32_t c = 0; c < l->out_c; ++c, row += apart) {
     const int32_t f = factor_of(by, errors[c], c);

@@ -2,8 +2,8 @@
  *
  * Errors of the inputs of a CONV_2D or DEPTHWISE_CONV_2D from those of its outputs, of one sample,
  * in integers: weights of 8 bits, errors of 16, sums of 32. Errors and exponents are those of
- * zo_errors.h, layers and their layouts those of zo_node_layer.h, of which what concerns nodes is
- * not used.
+ * zo_errors.h, layers and their layouts those of zo_node_layer.h, whose fields for nodes are
+ * unused.
  */
 #ifndef TFLM_ZO_OPS_CORE_BACKWARD_ZO_CONV_BACKPROP_H_
 #define TFLM_ZO_OPS_CORE_BACKWARD_ZO_CONV_BACKPROP_H_
@@ -49,9 +49,8 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
  * the width, and F_p the sum of f_pc^2 over c (depthwise: over the channels that read one input
  * channel, the largest of them). a >= 0 is the smallest for which all |f| <= 32767 and N <= 2^31 -
  * 2^16, and r >= 0 the smallest for which N 2^-r, half up, is within 32767: nothing overflows or
- * saturates, and the results fill what the bound leaves of 16 bits (three or four bits less than
- * all of them, where errors and weights have nothing to do with each other). With a = 0 or r = 0
- * there is nothing to round.
+ * saturates, and the results fill the bits that the bound permits (12 or 13 of 16 if errors and
+ * weights are uncorrelated). With a = 0 or r = 0 there is nothing to round.
  *
  *   norm           of these weights, from zo_conv_backprop_norm_s8
  *   scales         int16 [out_c], Q15, within +-32767: filter scale of each output channel relative

@@ -8,7 +8,7 @@
 /* Difference of exponents from which on the smaller errors count as 0. */
 #define DISTANCE_MAX 15
 
-/* Keeps exponents, and what is added to them, far within 32 bits. */
+/* Keeps exponents, and their sums with others, far within 32 bits. */
 #define FACTOR_EXPONENT_MAX 255
 
 /* A factor of one: 2^14 * 2^(1 - 15). */

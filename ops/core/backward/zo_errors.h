@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Errors of a tensor, and what operators without parameters make of them on their way back.
+ * Errors of a tensor, and their way back through operators without parameters.
  *
  * The error of a value y is dL/dy, of one sample and for one LSB of y. A tensor's errors are 16-bit
  * integers with one exponent: dL/dy = error * 2^exponent. Integers are within +-32767. An exponent
@@ -11,7 +11,7 @@
  * before it rounds, once and half up: its result fills 16 bits as far as its header's bound allows,
  * and nothing saturates. All functions are of one sample.
  *
- * What an operator asks for, from the errors e of its outputs to those of its inputs:
+ * The function for each operator, from the errors e of its outputs to those of its inputs:
  *
  *   RELU and fused activations   zo_mask_errors
  *   LOGISTIC, TANH, HARD_SWISH   zo_level_errors
@@ -22,7 +22,7 @@
  *   CONCATENATION, PACK, PAD     zo_slice_errors
  *   SPLIT, UNPACK, SLICE         zo_place_errors
  *   RESHAPE                      nothing
- *   a tensor that several read   zo_add_errors: the sum of what comes back from each reader
+ *   a tensor that several read   zo_add_errors: the sum over the readers
  *   pooling, MEAN                zo_pool_backprop.h
  *   convolutions                 zo_conv_backprop.h
  */
@@ -72,15 +72,15 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
 zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
                           int8_t exponent, int16_t* scaled, int8_t* scaled_exponent);
 
-/* Adds scaled errors to those that another reader of the tensor has left there,
+/* Adds scaled errors to those of another reader of the tensor,
  *
  *   sum_i        = floor((l_i 2^d + s_i) / 2^(d+o) + 1/2)
  *   sum exponent = that of l, plus o
  *
- * where l are those of the larger exponent, of the sum so far and what zo_scale_errors makes of
- * `errors`, and s the others, d is the difference of their exponents, and o, 0 or 1, the smallest
- * for which all |sum_i| <= 32767. Where d exceeds 15, s counts as 0. If either are all 0, the sum
- * is the other.
+ * where l are the errors with the larger exponent, of the sum so far and of
+ * zo_scale_errors(`errors`), and s the others, d is the difference of their exponents, and o, 0 or
+ * 1, the smallest for which all |sum_i| <= 32767. If d exceeds 15, s counts as 0. If either are all
+ * 0, the sum is the other.
  *
  *   factors  or null, as for zo_scale_errors
  *   errors   int16 [count]
@@ -90,8 +90,8 @@ zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const
 zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
                         int8_t exponent, int16_t* sum, int8_t* sum_exponent);
 
-/* Copies blocks of errors that lie `pitch` apart, which is what CONCATENATION's inputs and PAD's
- * input are of their outputs; the exponent stays.
+/* Copies blocks of errors that lie `pitch` apart, from the outputs of CONCATENATION or PAD to one
+ * input; the exponent stays.
  *
  *   slice[i * length + j] = errors[offset + i * pitch + j], i < blocks, j < length
  *
@@ -105,8 +105,8 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
 zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
                           const int16_t* errors, int16_t* slice);
 
-/* The reverse: blocks of errors lie `pitch` apart among zeros, which is what the input of SPLIT,
- * UNPACK or SLICE has of the errors of a part.
+/* The reverse: blocks of errors lie `pitch` apart among zeros, from a part to the input of SPLIT,
+ * UNPACK or SLICE.
  *
  *   count   of the whole's values, which hold the blocks
  *   placed  int16 [count], not `errors`

@@ -130,8 +130,8 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
 /* 2^bits / n, half up; n is at most 2^16. */
 static uint32_t part_of(uint32_t bits, uint32_t n) { return ((UINT32_C(1) << bits) + n / 2u) / n; }
 
-/* What the windows that read an input pass on to it: the sum of their parts and, with sums, of
- * their errors times their parts. */
+/* Adds up the parts of the windows that read an input and, with sums, their errors times their
+ * parts. */
 static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t column,
                         const int16_t* output_errors, int32_t* sums) {
   const zo_windows rows = window_rows(p), columns = columns_of(p);

@@ -47,8 +47,8 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
                                const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
                                int8_t* input_exponent);
 
-/* The error of an output goes to the inputs of its window in equal parts, n_w of them: what the
- * padding covers does not count. The input's error is
+/* The error of an output goes to the inputs of its window in equal parts, n_w of them; inputs in
+ * the padding do not count. The input's error is
  *
  *   u_w             = floor((2^t + floor(n_w / 2)) / n_w)
  *   e'_j            = floor((sum over the windows w that read j of e_w u_w + 2^(r-1)) / 2^r)

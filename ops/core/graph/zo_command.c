@@ -56,7 +56,7 @@ static instruction decode(const int32_t* words, uint32_t at) {
   return in;
 }
 
-/* The items are pairs of int32 words, which is exactly what these structs are. */
+/* The items are pairs of int32 words, and so are these structs. */
 static const zo_query* as_queries(const int32_t* items) {
   return (const zo_query*)(const void*)items;
 }

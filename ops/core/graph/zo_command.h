@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The zo_command tensor: what the weight ops do in one invoke.
+ * The zo_command tensor: the work of the weight ops in one invoke.
  *
  * int32 words; rest of the tensor ignored:
  *
@@ -77,7 +77,7 @@ zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
 
 /* --- Executing a command ------------------------------------------------ */
 
-/* What a model allows; from the weight op's options. */
+/* The limits of a model, from the weight op's options. */
 typedef struct zo_limits {
   uint32_t headroom;    /* largest perturbation of a weight, LSB */
   uint32_t max_queries; /* queries of one UPDATE or step of a REPLAY; terms of perturbations are

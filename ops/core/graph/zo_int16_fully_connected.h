@@ -1,8 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * FULLY_CONNECTED with weights of 16 bits and activations of 8: what weight perturbation needs
- * where its steps and perturbations are smaller than what 8 bits of weight resolve (QZO-FF's
- * 16w8a).
+ * FULLY_CONNECTED with weights of 16 bits and activations of 8, for weight perturbation with steps
+ * and perturbations below the resolution of 8-bit weights (QZO-FF's 16w8a).
  */
 #ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_INT16_FULLY_CONNECTED_H_
 #define TFLM_ZO_OPS_CORE_GRAPH_ZO_INT16_FULLY_CONNECTED_H_
@@ -38,8 +37,8 @@ typedef struct zo_int16_fully_connected {
  *   S = sum_i (256 w_i + f_i) (x_i - input zero point) + 256 bias      exact
  *   y = clamp(round(S / 256 * multiplier) + output zero point, min, max)
  *
- * with TFLM's rounding (zo_requantize_16): where all fractions are 0, y is what its
- * FULLY_CONNECTED computes, bit for bit.
+ * with TFLM's rounding (zo_requantize_16): if all fractions are 0, y equals TFLM's FULLY_CONNECTED,
+ * bit for bit.
  *
  *   x  int8 [depth]
  *   y  int8 [units] */

@@ -114,12 +114,11 @@ typedef struct zo_buffer {
  * output 0). Out of range: {NULL, 0}. */
 typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
 
-/* Where the trainable tensors live in memory, for whoever owns the runtime and
- * wants to read or write them (a runtime's API may not reach variable tensors,
- * TFLM's does not). Filled by the op that has ZO_OPTION_FIRST when it
- * initializes the weights, and at each invoke that asks for anything of them; tensors beyond the
- * capacity are counted, not stored. The owner sets magic, capacity and entries. On a device, a
- * zo_directory is what TFLM's SetMicroExternalContext takes; the magic tells it from other
+/* Addresses of the trainable tensors, for the owner of the runtime, which reads or writes them (a
+ * runtime's API may not reach variable tensors, TFLM's does not). Filled by the op with
+ * ZO_OPTION_FIRST when it initializes the weights, and at each invoke that uses them; tensors
+ * beyond the capacity are counted, not stored. The owner sets magic, capacity and entries. On a
+ * device, TFLM's SetMicroExternalContext takes a zo_directory; the magic tells it from other
  * payloads. */
 #define ZO_DIRECTORY_MAGIC UINT32_C(0x5A4F4449)
 
@@ -148,10 +147,10 @@ zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_so
 zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
                            zo_buffer_source source, void* context, zo_directory* directory);
 
-/* Runs a weight op whose weights are moved by whoever owns the directory: sets the initial weights
- * and fills the directory at the first invoke. A firmware that has no other use of commands saves
- * the flash that carrying them out takes. Errors: ZO_ERROR_COMMAND: the command asks for more than
- * losses; those of zo_weight_op_run. */
+/* Runs a weight op if the owner of the directory moves the weights: sets the initial weights and
+ * fills the directory at the first invoke. A firmware without other use of commands saves the flash
+ * for executing them. Errors: ZO_ERROR_COMMAND: the command asks for more than losses; those of
+ * zo_weight_op_run. */
 zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
                                void* context, zo_directory* directory);
 

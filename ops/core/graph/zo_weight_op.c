@@ -48,7 +48,7 @@ typedef struct weight_cursor {
   zo_buffer fraction; /* of the segment; null without */
   uint32_t number;    /* of the tensor that comes next */
   uint32_t offset;    /* bytes of weights before it */
-  uint32_t fractions; /* of them, those that have fractions */
+  uint32_t fractions; /* tensors with fractions among them */
   int32_t input;      /* its first op input */
   int consistent;     /* sizes and options agree so far */
 
@@ -119,7 +119,7 @@ static weight_cursor first_tensor(const weight_op* op) {
 }
 
 #if ZO_WITH_CHECKS
-/* Whether a tensor is what its type says; its data may be null. */
+/* Whether a tensor has the size that its type requires; its data may be null. */
 static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mask) {
   if (tensor->type == ZO_TENSOR_INT16) return (op->flags & ZO_OPTION_FRACTION) != 0u;
   if (tensor->type == ZO_TENSOR_INT8) return 1;
@@ -263,8 +263,8 @@ static uint32_t checksum(const weight_op* op) {
   return sum;
 }
 
-/* Whether nothing is asked for: most invokes of a segment that has weights and is only re-run. What
- * is no command, whoever's memory that is, is left to the checks. */
+/* Whether the command is empty, as in most invokes of a segment that is only re-run. Invalid
+ * commands are left to the checks. */
 static int is_idle(const int32_t* words) {
   if (ZO_WITH_CHECKS && (uintptr_t)words % sizeof(int32_t) != 0u) return 0;
   const uint32_t head = (uint32_t)words[0];
@@ -300,7 +300,8 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
   status = check_tensors(&op);
   if (status != ZO_OK) return status;
 #if ZO_WITH_COMMANDS
-  /* Every op checks the whole command: the first one must not act on what a later one refuses. */
+  /* Every op checks the whole command: the first one must not act on a command that a later one
+   * refuses. */
   status = zo_command_check(words, op.command.bytes / (uint32_t)sizeof(int32_t), &op.limits);
   if (status != ZO_OK) return status;
 #else
@@ -396,7 +397,7 @@ void zo_directory_restore(zo_directory* directory) {
 }
 #endif
 
-/* What a directory has of a tensor; null where it has none of this size. */
+/* A directory's entry of a tensor; null if it has none of this size. */
 static const zo_directory_entry* find_entry(const zo_directory* directory,
                                             const zo_tensor* tensor) {
   const uint32_t count =

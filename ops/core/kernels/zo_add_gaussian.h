@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* The inner loop of Gaussian perturbation on Cortex-M: a table says what each byte of the random
- * stream moves a weight by. zo_perturb.c has the portable form, which is the reference and serves
- * masks, rows of a few weights and all other cores. */
+/* The inner loop of Gaussian perturbation on Cortex-M: a table has a weight's move for each byte of
+ * the random stream. zo_perturb.c has the portable form, which is the reference and serves masks,
+ * rows of a few weights and all other cores. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_GAUSSIAN_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_GAUSSIAN_H_
 
@@ -24,7 +24,7 @@
 
 #define ZO_GAUSSIAN_BYTES 256u
 
-/* What a weight moves by, modulo 256. */
+/* A weight's move, modulo 256. */
 static inline void zo_make_gaussian_table(uint8_t* table, uint32_t mu, int32_t k) {
   for (uint32_t i = 0; i < ZO_GAUSSIAN_BYTES / 2u; ++i) {
     const int32_t z = zo_gaussian_quantiles[i];

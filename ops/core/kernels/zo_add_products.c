@@ -85,8 +85,8 @@ static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
 
 #endif
 
-/* Sums are those of exact integers within 31 bits; unsigned, because what leads there need not
- * be. */
+/* Sums are those of exact integers within 31 bits; unsigned, because intermediate sums may
+ * overflow. */
 void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
                      size_t offset, int32_t zero_point) {
   const zo_product* const end = products + number;

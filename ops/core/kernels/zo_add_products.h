@@ -1,6 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* Sums of products of 8-bit rows and 16-bit factors: what gradients and transposed layers are made
- * of. */
+/* Sums of products of 8-bit rows and 16-bit factors, for gradients and transposed layers. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_PRODUCTS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_PRODUCTS_H_
 

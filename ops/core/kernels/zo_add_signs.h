@@ -25,7 +25,7 @@
 #include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
-/* weight + delta modulo 256: what makes perturbation reversible. The conversion to int8_t is
+/* weight + delta modulo 256, so that perturbation is reversible. The conversion to int8_t is
  * implementation-defined in C99 and two's complement on every compiler TFLite supports. */
 static inline int8_t zo_add_modulo(int8_t weight, int32_t delta) {
   return (int8_t)(uint8_t)((uint32_t)(uint8_t)weight + (uint32_t)delta);

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Rademacher signs in portable C: several weights in one machine word (SIMD within a register), on
- * any little-endian core, at any address. zo_add_signs.h includes this file and says what its
- * functions do. */
+ * any little-endian core, at any address. zo_add_signs.h includes this file and documents its
+ * functions. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_LANES_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_LANES_H_
 

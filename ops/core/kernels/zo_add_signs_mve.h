@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Rademacher signs on Cortex-M55 and M85: 16 weights in a vector of MVE, whose predicate is the
- * bits of a word. zo_add_signs.h includes this file and says what its functions do. */
+ * bits of a word. zo_add_signs.h includes this file and documents its functions. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_MVE_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_MVE_H_
 

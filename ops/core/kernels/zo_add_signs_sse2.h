@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Rademacher signs on x86-64 hosts: 16 weights in a vector of SSE2. zo_add_signs.h includes this
- * file and says what its functions do. */
+ * file and documents its functions. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_SSE2_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_SSE2_H_
 

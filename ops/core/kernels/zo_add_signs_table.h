@@ -1,9 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Rademacher signs on little-endian cores of 32 bits: four weights are one word, and a table has
- * what 16 combinations of four bits add to them. The addition is UADD8 where the core has the DSP
- * extension (Cortex-M4, M7, M33), and Thumb-2 loads and stores eight weights by one instruction
- * each, which the compiler does not find by itself. zo_add_signs.h includes this file and says what
- * its functions do. */
+ * the addend for each of 16 combinations of four bits. With the DSP extension (Cortex-M4, M7, M33)
+ * the addition is UADD8. Thumb-2 loads and stores eight weights by one instruction each, which
+ * compilers do not generate. zo_add_signs.h includes this file and documents its functions. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_TABLE_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_SIGNS_TABLE_H_
 
@@ -19,7 +18,7 @@
 
 #define ZO_SIGNS_WORDS 16
 
-/* What each combination of four bits adds to four weights. */
+/* The addend of four weights for each combination of four bits. */
 typedef struct zo_signs {
   const uint32_t* added; /* [16] */
 } zo_signs;
@@ -133,7 +132,7 @@ static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs
 #if ZO_WITH_FAST_STEPS
 #define ZO_PAIR_WORDS 256
 
-/* What each combination of four bits of either word adds to four weights. */
+/* The addend of four weights for each combination of four bits of either word. */
 typedef struct zo_pair {
   const uint32_t* added; /* [256], the second word's bits above */
 } zo_pair;
@@ -170,7 +169,7 @@ static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_
 
 #else
 
-/* Cortex-M0+ keeps what this needs in registers only if there is nothing else. */
+/* Cortex-M0+ has just enough registers for this loop, and for nothing else. */
 #if ZO_THUMB1
 #define ZO_ALONE static __attribute__((noinline, unused))
 #else

@@ -50,7 +50,7 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
       "uadd8 %[b], %[b], %[a]\n\t"
       "eors %[b], %[b], %[c]\n\t"
       "beq 2f\n\t"
-      /* Counts bytes that are not 0: what is beyond 1 is taken off before they are added up. */
+      /* Counts bytes that are not 0: each is reduced to at most 1 before they are added up. */
       "mov %[a], #0x01010101\n\t"
       "uqsub8 %[a], %[b], %[a]\n\t"
       "usub8 %[b], %[b], %[a]\n\t"

@@ -15,8 +15,8 @@
 #define ZO_ROW_MOST (255u * ZO_ROW_TOGETHER)
 #define ZO_ROWS_MOST (255u * 4u)
 
-/* Whether steps of at most `largest` move no weight by more than a byte holds, which is all that
- * either loop asks for: a fraction is added to a sum that is saturated far beyond the limit. */
+/* Whether steps of at most `largest` move a weight by at most a byte's range. Either loop requires
+ * no more: a fraction is added to a sum that is saturated far beyond the limit. */
 static inline int zo_row_fits(int32_t limit, int32_t largest) {
   (void)limit;
   return largest <= INT32_C(127) << ZO_COEFFICIENT_BITS;
@@ -26,8 +26,8 @@ static inline int zo_row_fits(int32_t limit, int32_t largest) {
  * many were clipped. */
 static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count,
                                          int32_t limit, uint32_t* stream) {
-  /* What the loop has words in is needed for something else before: there are few registers, and
-   * one less with a frame pointer. */
+  /* The words of the loop share registers with its arguments: there are few registers, and one less
+   * with a frame pointer. */
   uint32_t w0 = count / ZO_ROW_TOGETHER, w1 = (uint32_t)-limit, w2;
   uint32_t clipped = 0, state = *stream;
   __asm__ volatile(
@@ -104,8 +104,8 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
 static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, const uint32_t* apart,
                                                             const int32_t* steps, uint32_t count,
                                                             int32_t limit, uint32_t* streams) {
-  /* What the loop has four steps in is needed for something else before: there are few registers,
-   * and one less with a frame pointer. */
+  /* The four steps of the loop share registers with its arguments: there are few registers, and one
+   * less with a frame pointer. */
   uint32_t s0 = count / 4u, s1 = (uint32_t)limit, s2 = (uint32_t)(uintptr_t)apart, s3;
   uint32_t clipped = 0;
   __asm__ volatile(
@@ -180,7 +180,7 @@ static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, con
       "vrshrnt.i32 q0, q2, #8\n\t"
       "vrshrnb.i32 q1, q1, #8\n\t"
       "vrshrnt.i32 q1, q3, #8\n\t"
-      /* Weights, whose sums stay beyond the limit whatever the fractions are if they saturate. */
+      /* Weights: sums that saturate stay beyond the limit with any fraction. */
       "vldrb.8 q2, [%[weights]]\n\t"
       "vshl.i16 q3, q2, #8\n\t"
       "vbic.i16 q2, #255\n\t"

@@ -16,8 +16,8 @@
 /* Queries, at most: bounds stack use (32 bytes each). */
 #define ZO_SIGN_QUERIES 8u
 
-/* What a query says of four samples: minus twice their differences, and their words, moved so that
- * the sign of the last node is the uppermost bit. */
+/* The evidence of a query for four samples: minus twice their differences, and their words, shifted
+ * so that the sign of the last node is the uppermost bit. */
 typedef struct zo_sign_query {
   int32_t twice[ZO_SIGN_SAMPLES];
   uint32_t words[ZO_SIGN_SAMPLES];

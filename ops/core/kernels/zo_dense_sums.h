@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* The sums of zo_add_products for several output channels of a dense layer at once, which have the
- * same rows: a minibatch's inputs. What is loaded and unpacked of them serves all of the channels.
- * Cores that have no such loop form one channel after the other. */
+ * same rows: a minibatch's inputs. Each row is loaded and unpacked once for all channels. Cores
+ * without such a loop form one channel after the other. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_DENSE_SUMS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_DENSE_SUMS_H_
 
@@ -53,8 +53,8 @@ typedef struct zo_dense_block {
 
 #else
 
-/* Errors of four channels by which the inputs are multiplied, 0 where there are fewer samples, and
- * what a call needs besides. Two samples are a word. */
+/* Errors of four channels, the factors of the inputs, 0 for missing samples, and other arguments of
+ * the loop. Two samples are a word. */
 typedef struct zo_dense_half {
   uint32_t columns[ZO_DENSE_SAMPLES / 2u][ZO_DENSE_COLUMNS]; /* which a call unpacks */
   int16_t errors[ZO_DENSE_SAMPLES / 2u][4][2];
@@ -69,10 +69,10 @@ typedef struct zo_dense_block {
 
 #endif
 
-/* sums[channel * apart + j] = sum over samples of error * (input j - zero_point), j < count, or,
- * with `adds`, what was there and that. What is behind `count`, up to the next multiple of
- * ZO_DENSE_COLUMNS, and behind the rows of `channels` channels, up to ZO_DENSE_CHANNELS, may be
- * anything afterwards. Sums, before and after, are within 31 bits. */
+/* sums[channel * apart + j] = sum over samples of error * (input j - zero_point), j < count; with
+ * `adds` added to the old value. Values behind `count`, up to the next multiple of
+ * ZO_DENSE_COLUMNS, and behind the rows of `channels` channels, up to ZO_DENSE_CHANNELS, are
+ * undefined afterwards. Sums, before and after, are within 31 bits. */
 void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels,
                    zo_dense_block* block, const zo_dense_inputs* inputs, int adds);
 

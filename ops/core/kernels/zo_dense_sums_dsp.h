@@ -54,7 +54,7 @@ static inline void unpack_columns(uint32_t* to, const zo_dense_inputs* inputs, c
   }
 }
 
-/* What is left of the columns, fewer than four, byte by byte: nothing behind them is read. */
+/* The last columns, fewer than four, byte by byte: nothing behind them is read. */
 static void unpack_rest(uint32_t* to, const zo_dense_inputs* inputs, const int8_t* row,
                         uint32_t columns, uint32_t less) {
   for (uint32_t b = 0; b < inputs->samples; b += 2u) {
@@ -95,8 +95,8 @@ static void unpack_rest(uint32_t* to, const zo_dense_inputs* inputs, const int8_
   four("s2", "s3", "s6", "s7")
 
 /* Forms four sums of two channels, the first ones of a half or the last, which begin with `skip`:
- * of up to eight samples, then of up to eight more. It is unrolled, and has what it needs besides in
- * the half, because sums, columns and errors take all but one of the registers. */
+ * of up to eight samples, then of up to eight more. It is unrolled, and its other operands are in
+ * the half, because sums, columns and errors take all registers but one. */
 #define ZO_DENSE_TWO_CHANNELS(half_block, skip, e0, e1, e2, e3, e4, e5, e6, e7)                 \
   do {                                                                                          \
     uint32_t s0, s1, s2, s3, s4, s5, s6, s7, x, y, e, f;                                        \

@@ -28,8 +28,8 @@
   "vmladava.s16 %[s2], q6, q5\n\t"              \
   "str %[s2], [%[to2]], #4\n\t"
 
-/* Two columns at a time. What the loop has sums in is needed for something else before: there are
- * few registers, and one less with a frame pointer. So the third channel's sums share one. */
+/* Two columns at a time. The sums share registers with the arguments: there are few registers, and
+ * one less with a frame pointer. So the third channel's sums share one. */
 #define ZO_DENSE_LOOP(load, load_third, first)                                                  \
   __asm__ volatile(                                                                             \
       "vldrh.16 q0, [%[s1]], #16\n\t"                                                           \

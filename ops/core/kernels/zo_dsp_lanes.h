@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* Four weights and their steps in registers, by instructions of the DSP extension (Cortex-M4, M7,
- * M33, M55): what zo_step_signs_dsp.c and zo_apply_row_dsp.h are made of. */
+ * M33, M55), for zo_step_signs_dsp.c and zo_apply_row_dsp.h. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_DSP_LANES_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_DSP_LANES_H_
 
@@ -50,7 +50,7 @@ static inline uint32_t load_4(const int8_t* at) {
 
 static inline void store_4(int8_t* at, uint32_t packed) { memcpy(at, &packed, sizeof packed); }
 
-/* What the compiler has no intrinsic for and does not find by itself. */
+/* Instructions without an intrinsic that compilers do not generate. */
 
 /* The high halves of two words, one beside the other. */
 static inline uint32_t high_halves(uint32_t high, uint32_t low) {
@@ -95,7 +95,7 @@ static inline four_steps add_rounding(four_steps f, uint32_t word) {
   return f;
 }
 
-/* What four weights move by: the whole parts of their steps, a byte each. */
+/* The moves of four weights: the whole parts of their steps, a byte each. */
 static inline uint32_t whole_parts(four_steps f) {
   return interleave(high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
 }
@@ -109,7 +109,7 @@ typedef struct four_values {
 /* Weights with fractions, moved by at most 127 LSB, to which a fraction can be added. */
 static inline four_values move_four_values(const int8_t* weights, const int8_t* fraction,
                                            uint32_t even, uint32_t odd) {
-  /* What follows is loaded afterwards: there are no registers for all of it. */
+  /* The rest is loaded later: there are not enough registers. */
   __asm__ volatile("" : "+r"(even), "+r"(odd) : : "memory");
   const uint32_t r = load_4(fraction);
   even = __uadd16(even, signed_bytes_0_2(r));
@@ -127,7 +127,7 @@ static inline uint32_t beyond_limit(four_values v, uint32_t limit) {
          __uqsub16(__uadd16(v.odd, limit), 2u * limit);
 }
 
-/* Takes them apart. Saturated, what is beyond the limit stays so for the clipping that follows. */
+/* Takes them apart. Saturated values stay beyond the limit for the clipping that follows. */
 static inline void store_four_values(int8_t* weights, int8_t* fraction, four_values v) {
   store_4(fraction, interleave(v.even, v.odd));
   v.even = add_16_saturated(v.even, UINT32_C(0x00800080));
@@ -170,7 +170,7 @@ static inline uint32_t move_within_8(int8_t* weights, uint32_t moves, byte_limit
   return clipped;
 }
 
-/* Steps in units of 2^-24 LSB, with half of what they are rounded to, 2^-8 LSB. */
+/* Steps in units of 2^-24 LSB, with half of their rounding unit, 2^-8 LSB. */
 static inline four_steps in_fractions(four_steps f) {
   uint32_t half = UINT32_C(1) << 15;
   __asm__("" : "+r"(half)); /* a register, to which a shifted one is added at once */

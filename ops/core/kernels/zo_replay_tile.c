@@ -61,7 +61,7 @@ uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count,
   int16_t values[ZO_STREAM_TILE];
   int8_t* weights = tensor->weights + begin;
   int8_t* fraction = tensor->fraction + begin;
-  /* Whole words at the end too; what is beyond the tile counts for nothing. */
+  /* Whole words at the end too; weights beyond the tile are ignored. */
   const uint32_t whole = count / (2u * HALF) * (2u * HALF);
   for (uint32_t i = 0; i < count; ++i) {
     values[i] = (int16_t)(256 * weights[i] + fraction[i]);

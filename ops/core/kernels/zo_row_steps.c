@@ -45,7 +45,7 @@ static void scale(int32_t* values, uint32_t count, const zo_row_scale* s) {
 zo_row_scale zo_row_scale_of(zo_scale factor, int32_t clip) {
   zo_row_scale s;
   uint32_t bits = factor.exponent > -7 ? 7u : 0u - (uint32_t)factor.exponent;
-  /* A power of two is 2^32: what 2^31 lacks has more than 31 bits. */
+  /* A power of two is taken as 2^32: its distance to 2^31 would not fit 31 bits. */
   if (factor.mantissa == UINT32_C(1) << 31) ++bits;
   s.left = bits < 33u ? 33u - bits : 0u;
   s.right = bits + s.left - 32u;

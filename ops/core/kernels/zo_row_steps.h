@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What a row of a gradient is worth, and the steps that are made of it. */
+/* The sum of squares of a gradient's row, and the row's steps. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ROW_STEPS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ROW_STEPS_H_
 

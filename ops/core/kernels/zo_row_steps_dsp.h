@@ -7,7 +7,7 @@
 
 #define ZO_BOUNDED_STEPS 4u
 
-/* The upper half of value * lacking, in `half` - value: half of what is cut off afterwards, and
+/* The upper half of value * lacking, in `half` - value: half of the bits cut off afterwards, and
  * minus value * 2^32. */
 static inline uint32_t scale_one(uint32_t value, zo_row_scale s, int32_t half, int64_t* sum) {
   const int32_t g = (int32_t)value;

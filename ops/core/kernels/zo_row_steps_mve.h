@@ -26,7 +26,8 @@ uint64_t zo_row_squares(const int32_t* gradient, uint32_t count) {
   return sum;
 }
 
-/* The upper half of a value times what the mantissa lacks, less the value, rounded and clipped. */
+/* The upper half of a value times the mantissa's distance to 2^32, less the value, rounded and
+ * clipped. */
 #define ZO_SCALE_FOUR                          \
   "vldrw.32 q0, [%[values]]\n\t"               \
   "vshr.s32 q1, q0, %[shift]\n\t"              \
@@ -44,7 +45,7 @@ static inline uint64_t scale_bounded(int32_t* values, uint32_t count, const zo_r
       "vdup.32 q4, %[lacking]\n\t"
       "vdup.32 q3, %[clip]\n\t"
       "vneg.s32 q2, q3\n\t"
-      /* Eight at a time; then what is left. */
+      /* Eight at a time; then the rest. */
       "wls lr, %[eights], 2f\n"
       "1:\n\t" ZO_SCALE_FOUR ZO_SCALE_FOUR
       "le lr, 1b\n"

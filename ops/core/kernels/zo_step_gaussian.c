@@ -6,7 +6,7 @@
 #include "ops/core/kernels/zo_dsp_lanes.h"
 #include "ops/core/random/zo_stream.h"
 
-/* What a loop goes through. */
+/* The data of a loop. */
 typedef struct gaussian_run {
   int8_t* weights;
   int8_t* fraction;

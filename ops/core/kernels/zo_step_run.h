@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What the loops of zo_step_signs.h share: included by the files of its instruction sets alone. */
+/* Shared code of the loops of zo_step_signs.h, included only by files for instruction sets. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_RUN_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_RUN_H_
 

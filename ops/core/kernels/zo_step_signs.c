@@ -26,7 +26,7 @@ static void set_signs(four_signs* signs, uint32_t step) {
   signs->of[3] = both_minus;
 }
 
-/* What a sum of coefficients becomes in a table. */
+/* Converts a sum of coefficients to a table's entry. */
 typedef struct entry_rule {
   int32_t multiplier; /* of the channel; 0: none, or nothing moves */
   uint32_t unit;      /* 1, or 2^8 for 16-bit steps */
@@ -40,7 +40,7 @@ static uint32_t entry_of(uint32_t sum, const entry_rule* rule) {
   return sum * rule->unit + rule->bias;
 }
 
-/* Of one query: what it moves a weight by. */
+/* The moves of a weight by one query. */
 typedef struct own_moves {
   uint32_t of[2]; /* by the sign, plus or minus */
   uint32_t none;  /* where the mask says so */
@@ -112,8 +112,7 @@ static uint32_t channel_run(const zo_tensor* tensor, uint32_t begin, uint32_t si
   return left < size ? left : size;
 }
 
-/* Makes the tables of a step, if it can be done so: what it depends on is the same in all tiles of
- * a tensor. */
+/* Makes the tables of a step if possible. All conditions are the same in all tiles of a tensor. */
 ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor,
                                 const zo_query* queries, uint32_t count, int32_t multiplier) {
   const int masked = zo_mask_of(tensor) != NULL, scaled = zo_multiplier_of(tensor) != NULL;

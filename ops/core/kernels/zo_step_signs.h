@@ -8,9 +8,9 @@
  *
  * A weight's step is one of 2^Q sums of +-coefficients. Two queries make a table of all sums of two
  * weights, so that four bits, two of either query's word, fetch two weights' steps. With 8 bits the
- * rounding terms are then added to four steps, whose high halves are what the weights move by; with
- * 16 bits the high halves of steps in units of 2^-24 LSB are. Weights that leave +-limit are few,
- * so they are looked for in groups and clipped afterwards.
+ * rounding terms are then added to four steps, whose high halves are the weights' moves; with 16
+ * bits the moves are the high halves of steps in units of 2^-24 LSB. Weights that leave +-limit are
+ * few, so they are looked for in groups and clipped afterwards.
  */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_SIGNS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_SIGNS_H_
@@ -39,7 +39,7 @@ typedef struct zo_two_steps {
   uint32_t second;
 } zo_two_steps;
 
-/* What is made of the queries once for all tiles of a tensor: the sums of +-coefficients.
+/* Tables of the queries, made once for all tiles of a tensor: the sums of +-coefficients.
  *
  * Of two queries: bits 0 and 1 of the index are the first one's signs of two weights, bits 2 and 3
  * the second one's. Of a single query: four bits are the signs of four weights, and each index has

@@ -44,7 +44,7 @@ static inline void store_entries(zo_two_steps* at, four_steps f) {
 
 /* Moves four weights; not 0 where one of them is beyond the limit, which has it in every byte. */
 static inline uint32_t move_8(int8_t* weights, four_steps f, uint32_t limit) {
-  /* What saturates at 127 or -128 is beyond the limit, too, which is 126 at most. */
+  /* Values that saturate at 127 or -128 are beyond the limit, too, which is 126 at most. */
   const uint32_t moved = add_8_saturated(load_4(weights), whole_parts(f));
   store_4(weights, moved);
   return __uqsub8(__uadd8(moved, limit), 2u * limit);
@@ -59,7 +59,7 @@ static inline uint32_t move_16(int8_t* weights, int8_t* fraction, uint32_t even,
   return beyond_limit(v, limit);
 }
 
-/* --- what has left the limit -------------------------------------------------- */
+/* --- Weights beyond the limit ------------------------------------------------- */
 
 ZO_NOINLINE uint32_t zo_step_clip_8(int8_t* weights, int32_t limit) {
   uint32_t clipped = 0;
@@ -76,7 +76,7 @@ ZO_NOINLINE uint32_t zo_step_clip_8(int8_t* weights, int32_t limit) {
   const uint32_t back = each * (uint32_t)(128 - limit);
   for (uint32_t j = 0; j < CHUNK; j += 4u) {
     const uint32_t before = load_4(weights + j);
-    /* Saturated with 127 - limit added, then with 128 - limit subtracted from what it was. */
+    /* Clips by saturation: + (127 - limit), - (255 - 2 limit), + (128 - limit). */
     const uint32_t raised = add_8_saturated(before, up);
     const uint32_t lowered = (uint32_t)__qsub8((int8x4_t)raised, (int8x4_t)down);
     const uint32_t inside = add_8_saturated(lowered, back);
@@ -160,7 +160,7 @@ ZO_NOINLINE static void add_two_steps(zo_two_steps* steps, paired_signs p,
  * first. */
 enum { kSingle = 1, kPair = 2, kQuad = 3, kAny = 4 };
 
-/* What a loop has in registers. */
+/* The registers of a loop. */
 typedef struct loop_state {
   int8_t* weights;
   int8_t* fraction;

@@ -13,8 +13,8 @@
 /* The signs of a weight by all queries are an index of four bits. */
 #define SUMS 16u
 
-/* What a weight moves by for each index: with 8 bits the whole part of its step, and the largest
- * rounding term that does not carry into it; with 16 bits its move in units of 2^-8 LSB. */
+/* A weight's move for each index: with 8 bits the whole part of its step, and the largest rounding
+ * term that does not carry into it; with 16 bits its move in units of 2^-8 LSB. */
 typedef struct move_tables {
   uint16_t halves[SUMS];
   uint8_t whole[SUMS];
@@ -96,7 +96,7 @@ ZO_ALWAYS_INLINE uint8x16_t move_16_of_8(int8_t* weights, uint8x16_t index, uint
   uint8x16_t by = vldrbq_gather_offset_u8(moves->whole, index);
   by = add_carries(by, vreinterpretq_u16_u32(words), even, low);
   by = add_carries(by, vreinterpretq_u16_u32(turned), odd, high);
-  /* What saturates at 127 or -128 is beyond the limit, too, which is 126 at most. */
+  /* Values that saturate at 127 or -128 are beyond the limit, too, which is 126 at most. */
   const int8x16_t moved = vqaddq_s8(vldrbq_s8(weights), vreinterpretq_s8_u8(by));
   vstrbq_s8(weights, moved);
   return vmaxaq_s8(largest, moved);
@@ -111,7 +111,7 @@ ZO_ALWAYS_INLINE uint16x8_t move_16_of_16(int8_t* weights, int8_t* fraction, uin
   const int8x16_t r = vldrbq_s8(fraction), w = vldrbq_s8(weights);
   even = vqaddq_s16(vaddq_s16(even, vmovlbq_s8(r)), vshlq_n_s16(vreinterpretq_s16_s8(w), 8));
   odd = vqaddq_s16(vaddq_s16(odd, vmovltq_s8(r)), vbicq_n_s16(vreinterpretq_s16_s8(w), 255));
-  /* Saturated: what is beyond the limit stays so for the clipping that follows. */
+  /* Saturated values stay beyond the limit for the clipping that follows. */
   vstrbq_s8(weights, vqrshrntq_n_s16(vqrshrnbq_n_s16(w, even, 8), odd, 8));
   vstrbq_s8(fraction, vreinterpretq_s8_s16(vsliq_n_s16(even, odd, 8)));
   return vmaxaq_s16(vmaxaq_s16(largest, even), odd);
@@ -156,7 +156,7 @@ ZO_ALWAYS_INLINE uint32_t run_vectors(zo_step_run* run, int single, int has_frac
 
 /* --- One query, 8 bits: without tables ------------------------------------------------------- */
 
-/* What all vectors of a run need of its coefficient c. */
+/* Constants of a run's vectors for its coefficient c. */
 typedef struct mve_step {
   uint8x16_t whole;    /* floor(c / 2^16) */
   uint16x8_t fraction; /* the rest */

@@ -6,7 +6,7 @@
 
 enum {
   kFleetOperation = 1,
-  kFleetRequest = 4,        /* what the operation says, of a request */
+  kFleetRequest = 4,        /* depends on the operation, of a request */
   kFleetAnswer = 8,         /* of an answer */
   kFleetEvaluateBytes = 12, /* of a request */
   kFleetStateBytes = 24,    /* of an answer */
@@ -45,7 +45,7 @@ static zo_status evaluate(zo_fleet* self, uint32_t count, uint8_t* bytes, uint32
   if (!is_same(&asked, &now)) return ZO_ERROR_ORDER;
   const zo_status failure = self->failure;
   self->failure = ZO_OK;
-  if (failure != ZO_OK) return failure; /* once: whoever asks again has it tried again */
+  if (failure != ZO_OK) return failure; /* reported once: a repeated request tries again */
   const zo_fleet_answer* known = &self->answer;
   if (known->samples == 0u || !is_same(&known->at, &now)) {
     self->is_evaluating = true;
@@ -71,7 +71,7 @@ static zo_status take_records(zo_fleet* self, uint32_t count, uint8_t* bytes, ui
     const zo_status status = self->does->take(self->trainer, bytes + kFleetRequest + at, size);
     if (status != ZO_OK) return status;
     const zo_fleet_state now = state_of(self);
-    /* What was being evaluated is of a step that is over. */
+    /* The evaluation in progress is of an earlier step. */
     if (!is_same(&before, &now)) {
       self->is_evaluating = false;
       self->failure = ZO_OK;

@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A device's part in a fleet: many devices train one model together, each on samples of its own.
- * A gateway (`tflm-zo gateway`) asks each of them over its link (zo_link.h) to evaluate a step, and
- * sends them the record of what the fleet has decided. Weights never cross the line.
+ * A device's part in a fleet: many devices train one model together, each on samples of its own. A
+ * gateway (`tflm-zo gateway`) asks each of them over its link (zo_link.h) to evaluate a step, and
+ * sends them the record of the fleet's decision. Weights never cross the line.
  *
  * The program's loop serves the link, and does a part of the work that was asked for whenever there
  * is any:
@@ -10,10 +10,10 @@
  *   zo_link_serve(&link, received, count);
  *   if (zo_fleet_is_evaluating(&fleet)) zo_fleet_work(&fleet);
  *
- * What a device has is said by the number of its steps and the checksum that the log's next record
- * goes on from (zo_log.h). So a request of another run, or one that comes late, is refused, and one
- * that is repeated has the same outcome. A device that has lost its power goes on from its log, and
- * is sent the records that it lacks.
+ * A device's state is identified by the number of its steps and the checksum from which the log's
+ * next record continues (zo_log.h). So a request of another run, or a late one, is refused, and a
+ * repeated one has the same outcome. After a power failure a device resumes from its log, and
+ * receives the missing records.
  */
 #ifndef TFLM_ZO_OPS_CORE_LINK_ZO_FLEET_H_
 #define TFLM_ZO_OPS_CORE_LINK_ZO_FLEET_H_
@@ -31,7 +31,7 @@ typedef struct zo_fleet_state {
   uint32_t checksum; /* that the record of the next one goes on from */
 } zo_fleet_state;
 
-/* What a device has measured of a step. */
+/* A device's measurements of a step. */
 typedef struct zo_fleet_answer {
   zo_fleet_state at;
   uint32_t samples; /* of the minibatch; 0: there is no answer */
@@ -40,7 +40,7 @@ typedef struct zo_fleet_answer {
   int64_t difference[ZO_MAX_QUERIES]; /* of each query, summed over the minibatch, unit 2^-16 */
 } zo_fleet_answer;
 
-/* What a trainer does for a fleet; its errors are answered to the gateway. */
+/* A trainer's functions for a fleet; their errors are answered to the gateway. */
 typedef struct zo_fleet_trainer {
   void (*state)(void* trainer, zo_fleet_state* state);
   /* Checksum of the weights after the last whole step (zo_checksum.h). */

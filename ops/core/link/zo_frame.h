@@ -3,10 +3,9 @@
  * Frames on a stream of bytes that may lose, double or change some of them.
  *
  * A frame is its content and the CRC-32 (zo_crc32.h) of that, u32 little-endian, in COBS: the bytes
- * are cut at each zero, and each piece is preceded by a byte that says how long it is, so that no
- * zero is left. 0 ends a frame. One goes before it, too: whatever the line has carried before, text
- * for instance, then ends there. What is no whole frame is dropped without a word; whoever sent it
- * sends it again.
+ * are cut at each zero, and each piece is preceded by a byte with its length, so that no zero is
+ * left. 0 ends a frame. One goes before it, too, and ends anything earlier on the line, for
+ * instance text. Damaged frames are dropped without an answer; their sender repeats them.
  */
 #ifndef TFLM_ZO_OPS_CORE_LINK_ZO_FRAME_H_
 #define TFLM_ZO_OPS_CORE_LINK_ZO_FRAME_H_

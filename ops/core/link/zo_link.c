@@ -11,7 +11,7 @@ enum {
   kLinkOperation = 1,
   kLinkWords = 4,       /* of a request */
   kLinkData = 12,       /* of WRITE */
-  kLinkAnswer = 8,      /* what the operation says */
+  kLinkAnswer = 8,      /* depends on the operation */
   kLinkHelloBytes = 64, /* of an answer; its unit follows where there is one */
   kLinkActivateBytes = 20
 };
@@ -70,7 +70,7 @@ static uint32_t say_hello(const zo_link* self, uint8_t* to) {
   return kLinkHelloBytes + 4u;
 }
 
-/* What changes places: WRITE and ACTIVATE. */
+/* Requests that change places: WRITE and ACTIVATE. */
 static zo_status change_places(const zo_link* self, const uint32_t* words, uint32_t count) {
   const uint8_t* bytes = self->buffer;
   if (bytes[kLinkOperation] == ZO_LINK_WRITE) {
@@ -93,7 +93,7 @@ zo_status zo_link_begin_with_places(zo_link* self, zo_places* places,
   return zo_link_begin(self);
 }
 
-/* Does what a request of `count` bytes in the buffer asks for; *answer: bytes of the answer. */
+/* Executes a request of `count` bytes in the buffer; *answer: bytes of the answer. */
 static zo_status do_request(zo_link* self, uint32_t count, uint32_t* answer) {
   uint8_t* bytes = self->buffer;
   uint32_t words[4] = {0, 0, 0, 0};
@@ -142,7 +142,7 @@ uint32_t zo_link_serve(zo_link* self, const uint8_t* bytes, uint32_t count) {
   uint32_t requests = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t content = zo_frame_take(&self->reader, bytes[i]);
-    /* What is no request is an answer that the line has sent back. */
+    /* A frame that is no request is an answer that the line has sent back. */
     if (content < kLinkWords || (self->buffer[kLinkOperation] & 0x80u) != 0u) continue;
     answer_request(self, content);
     ++requests;

@@ -4,9 +4,9 @@
  * (`tflm-zo collect`, `tflm-zo deploy`), and makes it part of a fleet (zo_fleet.h), over any stream
  * of bytes.
  *
- * The host asks, the device answers. Each request may be repeated, with the same outcome, and the
- * host repeats what was not answered; so what the line loses, doubles or changes needs nothing of
- * the device: no timer, no second buffer, no memory of what it has sent. Requests may come at any
+ * The host asks, the device answers. The host repeats requests without an answer, and a repeated
+ * request has the same outcome. So a line that loses, doubles or changes bytes requires nothing of
+ * the device: no timer, no second buffer, no memory of earlier answers. Requests may come at any
  * time between two calls of a trainer, and training goes on between them.
  */
 #ifndef TFLM_ZO_OPS_CORE_LINK_ZO_LINK_H_
@@ -31,7 +31,7 @@ typedef struct zo_link {
   zo_byte_sink to;            /* the host */
   const uint8_t* fingerprint; /* of the model, 16 bytes */
   const zo_log_store* log;    /* of the run; null: none */
-  /* What the functions below set. */
+  /* Set by the functions below. */
   zo_frame_reader reader;
   zo_places* places;
   zo_status (*change)(const struct zo_link* link, const uint32_t* words, uint32_t count);

@@ -7,7 +7,7 @@
  *   0    u8  version of the protocol, ZO_LINK_VERSION
  *   1    u8  operation, zo_link_operation
  *   2    u16 sequence number
- *   4    what the operation says
+ *   4    depends on the operation
  *
  * An answer:
  *
@@ -15,7 +15,7 @@
  *   1    u8  operation | 0x80
  *   2    u16 sequence number of the request
  *   4    u32 zo_status
- *   8    what the operation says, where the status is ZO_OK
+ *   8    depends on the operation, if the status is ZO_OK
  *
  * A request of another version is answered with ZO_ERROR_OPTIONS and the device's version.
  */
@@ -30,10 +30,10 @@ extern "C" {
 
 /* A store: 0: the log of the run; 1, 2: a place (zo_places.h). */
 typedef enum zo_link_operation {
-  /* What the device is. Answer:
+  /* Properties of the device. Answer:
    *   8    16  fingerprint of the model
    *   24   u32 most bytes of data of a READ or WRITE
-   *   28   u32 active place; 0: the device has no places, this and what follows is 0
+   *   28   u32 active place; 0: the device has no places, this and the rest is 0
    *   32   u32 bytes of a place
    *   36   u32 bytes of weights, behind which a place has its log
    *   40   of each place: u32 kind, u32 bytes, u32 checksum (zo_place)
@@ -64,14 +64,13 @@ typedef enum zo_link_operation {
    *   16   u32 samples of the minibatch
    *   20   i64 sum of all losses of the step, unit 2^-16
    *   28   i64 of each query: the difference of losses, summed over the minibatch, unit 2^-16
-   * ZO_ERROR_ORDER: the device is elsewhere. What the trainer's AnswerSlice has failed with is said
-   * once; a request after that begins anew. */
+   * ZO_ERROR_ORDER: the device has another state. An error of the trainer's AnswerSlice is answered
+   * once; the next request begins anew. */
   ZO_LINK_FLEET_EVALUATE = 7,
-  /* 4 records of steps, whole ones, as they are in the log (zo_log.h), one after the other. Those
-   * that the device has do nothing. Answer: the state.
-   * ZO_ERROR_ORDER: records between those of the device and these are missing; ZO_ERROR_LOG: a
-   * record is damaged, or of another run; ZO_ERROR_STORE: it could not be logged. Those before it
-   * are taken. */
+  /* 4 records of steps, complete ones, as in the log (zo_log.h), one after the other. Records that
+   * the device has already do nothing. Answer: the state. ZO_ERROR_ORDER: records between those of
+   * the device and these are missing; ZO_ERROR_LOG: a record is damaged, or of another run;
+   * ZO_ERROR_STORE: it could not be logged. Those before it are taken. */
   ZO_LINK_FLEET_RECORDS = 8,
 } zo_link_operation;
 

@@ -7,25 +7,25 @@
  *   128  place 1, then place 2, each of (bytes of the store - 128) / 2 bytes
  *
  * In a store that programs several bytes at once (zo_store_units.h) a place takes as many whole
- * units as fit, its log begins at the first one behind the weights, and is padded; what fills a
- * record up is 0xFF. So whatever a power failure damages belongs to what was being written.
+ * units as fit, its log begins at the first one behind the weights, and is padded; records are
+ * filled up with 0xFF. So a power failure damages only bytes of the write in progress.
  *
  * A record:
  *
  *   0    u32 number; of two whole records the one with the larger number counts. Record n is at
  *            64 (n % 2)
  *   4    u32 active place: 1 or 2
- *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 FNV-1a of what was written there
+ *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 FNV-1a of the written bytes
  *   32   u32 CRC-32 of version 2 of this format, bytes of a place, of the weights and of a unit,
  *        u32 each
  *   36   u32 CRC-32 of the model's fingerprint and of the record before it
  *
- * What was written is told by FNV-1a (zo_checksum.h) rather than by CRC-32: a piece that ends with
- * its own CRC-32, as headers, records and snapshots of logs do, leaves the CRC-32 of the whole as
- * any other such piece of its length does.
+ * The checksum of written bytes is FNV-1a (zo_checksum.h) rather than CRC-32: a piece that ends
+ * with its own CRC-32, like headers, records and snapshots of logs, would give every whole of its
+ * length the same CRC-32.
  *
  * Before the first record place 1 is active, of kind ZO_PLACE_OWN, and place 2 is void. A record
- * that is torn by a power failure is none, so the device has what it had before it was written.
+ * that is torn by a power failure does not count, so the device keeps its previous state.
  */
 #include "ops/core/link/zo_places.h"
 
@@ -48,8 +48,8 @@ enum {
   kPlacesChunk = 64,
 };
 
-/* What the headers of both logs have in common (zo_log.h, zo_snapshot_log.h): where the bytes of
- * the header are said and the fingerprint begins; the last four are the CRC-32 of the rest. */
+/* Common fields of the headers of both logs (zo_log.h, zo_snapshot_log.h): the number of the
+ * header's bytes and the fingerprint; the last four bytes are the CRC-32 of the rest. */
 enum {
   kLogMagicBytes = 8,
   kLogHeaderBytes = 10,
@@ -110,14 +110,14 @@ static bool sync_store(void* context) {
   return store->sync == NULL || store->sync(store->context);
 }
 
-/* --- What a place has ---------------------------------------------------------------------------
+/* --- The content of a place ---------------------------------------------------------------------
  */
 
 /* The functions below say whether a place has something whole: ZO_OK; ZO_ERROR_LOG: it has not;
  * ZO_ERROR_STORE: it cannot be read. */
 
 /* Bytes of a place with a checksum.
- *   add  zo_crc32 or zo_fnv1a; begin: what that begins with */
+ *   add  zo_crc32 or zo_fnv1a; begin: its initial value */
 static zo_status adds_up_to(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
                             uint32_t (*add)(uint32_t, const void*, uint32_t), uint32_t begin,
                             uint32_t checksum) {
@@ -196,7 +196,7 @@ static uint32_t record_checksum(const zo_places* self, const uint8_t* record) {
 }
 
 static bool write_places(zo_places* self) {
-  uint8_t record[kPlacesRecordDistance]; /* room for what fills it up */
+  uint8_t record[kPlacesRecordDistance]; /* with room to fill it up */
   zo_write_u32(record, self->number + 1u);
   zo_write_u32(record + kPlacesActive, self->active);
   for (uint32_t i = 0; i < 2u; ++i) {
@@ -210,16 +210,16 @@ static bool write_places(zo_places* self) {
   memset(record + kPlacesRecordBytes, 0xFF, sizeof record - kPlacesRecordBytes);
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
   const uint32_t bytes = zo_padded(kPlacesRecordBytes, unit_of(self));
-  /* What the record speaks of is safe before it, and it is before anything else. */
+  /* Everything that the record names is safe before it, and the record before anything else. */
   self->is_unsure =
       !sync_store(self) || !zo_store_write(self->store, at, record, bytes) || !sync_store(self);
   self->number += self->is_unsure ? 0u : 1u;
   return !self->is_unsure;
 }
 
-/* A header is that of a run which begins here: what was sent as a log is none any longer, and the
- * record says so before the first byte of it changes. What is written here is found again: a record
- * that could not be written, of another place perhaps, is superseded first. */
+/* A header begins a new run: a log that was sent is then void, and a record says so before its
+ * first byte changes. Records written here are found again: one that could not be written, perhaps
+ * of another place, is superseded first. */
 static bool write_active_log(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   zo_places* self = (zo_places*)context;
   zo_place* place = &self->place[self->active - 1u];
@@ -288,7 +288,7 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t w
   self->weights.sync = NULL;
   self->log.sync = store->sync == NULL ? NULL : sync_store;
   self->weights.unit = self->log.unit = unit;
-  /* A log begins at a unit, so what holds for the weights holds for them filled up. */
+  /* A log begins at a unit, so the checks of the weights hold for padded weights, too. */
   const uint32_t header = zo_padded(kLogLeastBytes, unit);
   if (self->place_bytes < header || weight_bytes > self->place_bytes - header) {
     return ZO_ERROR_ARGUMENT;
@@ -312,7 +312,7 @@ zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t w
 /* --- Changes ------------------------------------------------------------------------------------
  */
 
-/* Before the first byte of a place changes: what it has is no longer whole. */
+/* Called before the first byte of a place changes: its content is then incomplete. */
 static bool make_void(zo_places* self, uint32_t place) {
   const zo_place before = self->place[place - 1u];
   if (before.kind == ZO_PLACE_VOID && !self->is_unsure) return true;
@@ -332,7 +332,7 @@ zo_status zo_places_write(zo_places* self, uint32_t place, uint32_t offset, cons
   return done ? ZO_OK : ZO_ERROR_STORE;
 }
 
-/* What was written into a place, made ready for a run. */
+/* Prepares written bytes of a place for a run. */
 static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* what) {
   static const uint8_t no_magic[ZO_STORE_UNIT_MOST] = {0};
   const bool of_weights = what->kind == ZO_PLACE_WEIGHTS;
@@ -345,8 +345,8 @@ static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* wha
   const zo_status status = of_weights ? ZO_OK : has_log(self, place);
   if (status != ZO_OK) return status;
   if (!make_void(self, place)) return ZO_ERROR_STORE;
-  /* The log that the place had before is none of the run that is to begin, and what it has behind
-   * the end of the new one does not go on from there. */
+  /* The place's previous log does not belong to the new run, and its bytes behind the end of the
+   * new log do not continue it. */
   const uint32_t end = of_weights ? self->log_at : at + zo_padded(what->bytes, unit_of(self));
   const uint32_t bytes = zo_padded(kLogMagicBytes, unit_of(self));
   if (!has_bytes(self, place, end, bytes)) return ZO_OK;
@@ -381,7 +381,7 @@ zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* wh
   if (status == ZO_OK) return ZO_OK;
   self->active = before;
   self->place[place - 1u] = old;
-  /* What could not be written may be there after all: the next reset is not to find it. */
+  /* A failed write may be there after all: the next reset must not find it. */
   if (self->is_unsure) (void)write_places(self);
   const zo_status back = adopt(context);
   return back == ZO_OK ? status : back;

@@ -2,7 +2,7 @@
  *
  * Two places for a run in one store (zo_log_store), of which one is active: another run can be
  * written into the other place while the device goes on, it takes over in one write, and the device
- * can go back to what it had, log included.
+ * can go back to the previous one, log included.
  *
  * A place has room for the weights that a run begins with, as Network::ExportWeights gives them,
  * and behind them for its log. A run that begins with the model's own weights leaves the former
@@ -26,7 +26,7 @@ extern "C" {
 #define ZO_PLACES_BYTES(weight_bytes, log_bytes) \
   (ZO_PLACES_RECORDS_BYTES + 2u * ((weight_bytes) + (log_bytes)))
 
-/* What a place has. Values are part of the store and of the protocol (zo_link.h). */
+/* The content of a place. Values are part of the store and of the protocol (zo_link.h). */
 typedef enum zo_place_kind {
   ZO_PLACE_VOID = 0, /* nothing whole */
   ZO_PLACE_OWN = 1,  /* a run that begins with the model's own weights, and its log if it has one */
@@ -56,8 +56,8 @@ typedef struct zo_places {
   bool needs_log; /* the place is about to become active with a log, which must be of this run */
 } zo_places;
 
-/* Finds what a store has. Weights and headers of logs are checked: where those of the active place
- * are damaged, the other place is active, or else place 1 with the model's own weights.
+/* Reads the state of a store. Weights and headers of logs are checked: if those of the active place
+ * are damaged, the other place becomes active, or else place 1 with the model's own weights.
  *
  *   places        the caller keeps it where it is
  *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
@@ -74,8 +74,8 @@ zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t
 zo_status zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes,
                          uint32_t count);
 
-/* Writes whole units of the store into the place that is not active. The first write makes it void:
- * what it had before is no longer to be gone back to.
+/* Writes whole units of the store into the place that is not active. The first write makes the
+ * place void: its previous content is lost.
  *
  * Errors: ZO_ERROR_ORDER: it is active; ZO_ERROR_ARGUMENT: no such place, or it has no such bytes,
  * or they are no whole units; ZO_ERROR_STORE. */
@@ -84,18 +84,17 @@ zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, co
 
 /* Makes a place active, in one write of the store. Asked for again, it does nothing.
  *
- *   what    kind, bytes and checksum of what zo_places_write has written: ZO_PLACE_WEIGHTS at 0,
- *           with which a run begins, or ZO_PLACE_LOG at log_at, padded as the store's logs are.
- *           ZO_PLACE_VOID: the place as it is, to go back to it
- *   adopt   takes the device to what places->weights and places->log have, see ResumePlace. Called
- *           before the switch is made for good; where it or that fails, it is called again for the
- *           place that was active before
+ *   what    kind, bytes and checksum of the bytes from zo_places_write: ZO_PLACE_WEIGHTS at 0, with
+ *           which a run begins, or ZO_PLACE_LOG at log_at, padded as the store's logs are.
+ *           ZO_PLACE_VOID: the place's present content, to go back to it
+ *   adopt   sets the device to places->weights and places->log, see ResumePlace. Called before the
+ *           switch is permanent; if either fails, it is called again for the place that was active
+ *           before
  *
- * Errors: ZO_ERROR_ARGUMENT: no such place or sizes; ZO_ERROR_ORDER: the place is active with
- * something else; ZO_ERROR_STORE: what is there is not that, or damaged, or the store fails;
- * ZO_ERROR_LOG: a log of another model, or run; those of `adopt`. The place that was active is;
- * where going back to it has failed, too, the trainer is reset, and does nothing until `adopt`
- * succeeds. */
+ * Errors: ZO_ERROR_ARGUMENT: no such place or sizes; ZO_ERROR_ORDER: the place is active with other
+ * content; ZO_ERROR_STORE: the content differs or is damaged, or the store fails; ZO_ERROR_LOG: a
+ * log of another model, or run; those of `adopt`. The previous place then stays active; if going
+ * back to it has failed, too, the trainer is reset, and does nothing until `adopt` succeeds. */
 zo_status zo_places_activate(zo_places* places, uint32_t place, const zo_place* what,
                              zo_status (*adopt)(void* context), void* context);
 

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Checksum of what `crc` is the checksum of, followed by the bytes; 0 to begin with. */
+/* Continues the checksum `crc` of earlier bytes with these; 0 to begin with. */
 uint32_t zo_crc32(uint32_t crc, const void* bytes, uint32_t count);
 
 #ifdef __cplusplus

@@ -39,7 +39,7 @@ enum {
 
 #define NO_PAGE UINT32_MAX
 
-/* What a page has. */
+/* The content of a page. */
 typedef enum page_kind {
   PAGE_WRITTEN = 0, /* content */
   PAGE_COPIED = 1, /* content that is elsewhere, too, until its sector has a page of another kind */
@@ -80,7 +80,7 @@ static uint32_t flash_geometry(const zo_flash* f) {
   return zo_crc32(0, words, sizeof words);
 }
 
-/* --- Finding what is there ----------------------------------------------------------------------
+/* --- Reading the state --------------------------------------------------------------------------
  */
 
 typedef struct page_header {
@@ -155,7 +155,7 @@ static bool find_last(zo_flash_store* self, uint32_t* last, page_header* newest)
   return true;
 }
 
-/* Whether what was copied to a sector counts: false, too, where the part fails. */
+/* Whether the copies in a sector count: false, too, if the part fails. */
 static bool is_complete(const zo_flash_store* self, uint32_t first, bool* is_read) {
   for (uint32_t i = 0; i < pages_of_sector(self->flash); ++i) {
     page_header found;
@@ -248,8 +248,7 @@ zo_status zo_flash_store_mount(zo_flash_store* self, const zo_flash* flash, uint
   return find_all(self);
 }
 
-/* After something has failed, what is there is found again, and writes go on behind the sector in
- * which it has. */
+/* After a failure the state is read again, and writes continue behind the failed sector. */
 static zo_status find_again(zo_flash_store* self) {
   if (self->flash == NULL) return ZO_ERROR_STORE;
   if (self->is_mounted) return ZO_OK;
@@ -262,7 +261,7 @@ static zo_status find_again(zo_flash_store* self) {
 /* --- Writing ------------------------------------------------------------------------------------
  */
 
-/* What a page is to have from `begin` to `end` of its content. */
+/* The new content of a page from `begin` to `end`. */
 typedef struct page_change {
   const uint8_t* bytes;
   uint32_t begin, end;
@@ -277,7 +276,7 @@ static void lay_over(const page_change* change, uint32_t at, uint8_t* bytes, uin
 }
 
 /* Programs bytes at an offset of the open page's content, but for the units at their end that stay
- * erased, which are left for what follows. */
+ * erased, which are left for later writes. */
 static bool program_data(zo_flash_store* self, uint32_t page, uint32_t at, const uint8_t* bytes,
                          uint32_t count) {
   const zo_flash* f = self->flash;
@@ -287,7 +286,7 @@ static bool program_data(zo_flash_store* self, uint32_t page, uint32_t at, const
   return f->program(f->context, data_at(f, page) + at, bytes, count);
 }
 
-/* Makes the page at the head one of what was programmed behind its header. */
+/* Makes the page at the head valid, with the content programmed behind its header. */
 static bool write_header(zo_flash_store* self, page_kind kind, uint32_t number) {
   const zo_flash* f = self->flash;
   const uint32_t page = self->head++;
@@ -415,16 +414,16 @@ static bool program_mark(zo_flash_store* self) {
   return f->program(f->context, address, zeros, f->unit);
 }
 
-/* Before anything is programmed: what was begun may not be done any more. */
+/* Called before anything is programmed: the last write may be unfinished from here on. */
 static bool begin_write(zo_flash_store* self) {
   if (!self->is_closed) return true;
   self->is_closed = false;
   return program_mark(self);
 }
 
-/* All that was begun is done. Marks are for those who mount often: when as many bytes of them were
- * programmed since the store is mounted as a sector has, the rest of one that the next mount leaves
- * costs no more. */
+/* Finishes a write. Marks help programs that mount often. Once a sector's worth of them was
+ * programmed since the mount, no more are written: they would cost more than they
+ * save. */
 static bool end_write(zo_flash_store* self) {
   const zo_flash* f = self->flash;
   if (self->marks_bytes >= f->sector_bytes || pages_of_sector(f) < kPagesWithMarks) return true;
@@ -451,8 +450,8 @@ static bool clear_all(zo_flash_store* self) {
   return true;
 }
 
-/* Writes, or where there are no bytes, clears. What has failed is tried again: a sector that cannot
- * be programmed is left for the next one. */
+/* Writes, or clears if there are no bytes. A failed write is repeated: a sector that cannot be
+ * programmed is left for the next one. */
 static bool change_content(zo_flash_store* self, uint32_t offset, const uint8_t* bytes,
                            uint32_t count) {
   const uint32_t size = page_data_bytes(self->flash);

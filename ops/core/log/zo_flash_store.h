@@ -3,18 +3,18 @@
  * A log store (zo_log_store) on raw NOR flash, the chip's own or a serial one: memory that is
  * erased in sectors, and of which each unit of a few bytes is programmed once between two erases.
  *
- * A store is a file as it were: bytes are written and overwritten at any offset, and are 0xFF
+ * A store behaves like a file: bytes are written and overwritten at any offset, and are 0xFF
  * before. Its content lies in pages. A page that changes is written anew at the head of a ring of
- * all sectors, so that each sector is erased as often as every other one; what is still needed of
- * the sector that is to be erased next is copied to the head first. A write that goes on behind
- * what was written last is programmed in place.
+ * all sectors, so that each sector is erased as often as every other one; valid pages of the sector
+ * to be erased next are copied to the head first. A write that continues the last one is programmed
+ * in place.
  *
- * Power may fail at any moment, while a unit is programmed or a sector erased, too. What writes
- * have returned true for is there after the next zo_flash_store_mount. Of the write in progress a
- * part is there, or none of it; that is what logs expect, whose records have checksums.
+ * Power may fail at any moment, also while a unit is programmed or a sector erased. The next
+ * zo_flash_store_mount finds all bytes for which writes have returned true. Of the write in
+ * progress it finds a part, or nothing: logs expect that, since their records have checksums.
  *
- * A sector that cannot be erased is skipped, one that cannot be programmed is left for the next
- * one, and what is in it is read on: one of eight may fail.
+ * A sector that cannot be erased is skipped. One that cannot be programmed is left for the next
+ * one, and its content is still read: one of eight may fail.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_FLASH_STORE_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_FLASH_STORE_H_
@@ -34,9 +34,9 @@ extern "C" {
  *            good
  *   erase    the sector that begins at the address
  *   read     any number of bytes. More than 0: all of them are read. 0: they have a unit that was
- *            never wholly programmed or erased, as its ECC says; nothing else is 0, and on parts
- *            without ECC such a unit may read as anything. Negative: the part fails, which says
- *            nothing about what is there
+ *            never wholly programmed or erased, according to its ECC; nothing else is 0, and on
+ *            parts without ECC such a unit may read as anything. Negative: the part fails, and the
+ *            content is unknown
  *
  * `program` and `erase` return false where they fail. */
 typedef struct zo_flash {
@@ -78,15 +78,15 @@ typedef struct zo_flash_store {
   uint32_t marks;       /* in it */
   uint32_t marks_bytes; /* that marks have cost since the store is mounted */
   bool is_closed;       /* the last mark says that nothing was begun which was not done */
-  bool is_mounted;      /* false: before it is used, what is there has to be found */
+  bool is_mounted;      /* false: the state must be read before it is used */
 } zo_flash_store;
 
-/* Finds what is there. A part that was never used, or for something else, has an empty store.
+/* Reads the state of a store. A part that was never used, or used otherwise, has an empty store.
  *   flash  the caller keeps it
  *   pages  [ZO_FLASH_STORE_PAGES(…)]
- * Errors: ZO_ERROR_ARGUMENT: a part as it cannot be. ZO_ERROR_LOG: a store of other sectors, pages
- * or units, or of another version of its format, is there: nothing is read or written until it is
- * cleared. ZO_ERROR_STORE: the part cannot be read; what is called next mounts again. */
+ * Errors: ZO_ERROR_ARGUMENT: invalid sizes of the part. ZO_ERROR_LOG: the part has a store of other
+ * sectors, pages or units, or of another version of its format: nothing is read or written until it
+ * is cleared. ZO_ERROR_STORE: the part cannot be read; the next call mounts again. */
 zo_status zo_flash_store_mount(zo_flash_store* store, const zo_flash* flash, uint16_t* pages);
 
 /* Forgets the content, for a log that begins anew: bytes are 0xFF again, and pages that nothing was
@@ -95,9 +95,9 @@ zo_status zo_flash_store_mount(zo_flash_store* store, const zo_flash* flash, uin
 zo_status zo_flash_store_clear(zo_flash_store* store);
 
 /* The two functions of a zo_log_store of ZO_FLASH_STORE_BYTES, whose context is a zo_flash_store
- * that was mounted. A write that returns false, of more than there is room for or where the part
- * fails, may have done a part. A read is negative where the part fails. After a failure, the next
- * call finds what is there as a mount does, and goes on: nobody has to mount again. */
+ * that was mounted. A write returns false if it exceeds the store or the part fails, and may then
+ * be incomplete. A read is negative if the part fails. After a failure, the next call reads the
+ * state like a mount, and continues: no explicit mount is needed. */
 bool zo_flash_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count);
 int32_t zo_flash_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
 

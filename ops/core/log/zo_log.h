@@ -5,7 +5,7 @@
  *
  * All fields little-endian. Header, ZO_LOG_HEADER_BYTES:
  *
- *   0    8   magic 5A 4F 4C 4F 47 0D 0A 1A ("ZOLOG", and what text transfers break)
+ *   0    8   magic 5A 4F 4C 4F 47 0D 0A 1A ("ZOLOG", and bytes that text transfers change)
  *   8    u16 version, 3; its upper byte is another one in a padded log, see zo_store_units.h
  *   10   u16 bytes of the header
  *   12   u16 bytes of a record
@@ -24,16 +24,17 @@
  *
  *   0    u32 step, counted from 0
  *   4    i32 mean loss of the step, unit 2^-16
- *   8    i64 mean_square after the step: what the control unit needs to go on
+ *   8    i64 mean_square after the step, for the control unit to resume with
  *   16   i32 coefficients [queries]
  *   end  u32 checksum
  *
  * The checksum of a record, a measurement's too, is the CRC-32 of it continued from the checksum
- * right before it, the first one's from the header's: a record follows those that it was written
- * after and no others, so what an older run has left in the same store never goes on a newer one.
+ * right before it, the first one's from the header's: a record only follows the records that it was
+ * written after, so remains of an older run in the same store never continue a newer one.
  *
  * The seed of query q of step t is zo_query_seed(run_seed, t, q). A step is in the log when its
- * record is whole: whatever follows the last whole record is an interrupted write and is cut off.
+ * record is complete: bytes behind the last complete record are an interrupted write and are cut
+ * off.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_LOG_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_LOG_H_
@@ -76,8 +77,8 @@ void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every);
 zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
                              zo_control_settings* settings);
 
-/* The checksum at the end of a header, record or measurement of so many bytes: where that of what
- * follows it begins. */
+/* The checksum at the end of a header, record or measurement of so many bytes, from which the next
+ * one continues. */
 uint32_t zo_log_checksum(const uint8_t* bytes, uint32_t count);
 
 /* The record of the step that control has just finished (report.step_done).

@@ -5,7 +5,7 @@
 
 #include "ops/core/run/zo_control.h"
 
-/* "ZOLOG", and what text transfers break. */
+/* "ZOLOG", and bytes that text transfers change. */
 #define ZO_LOG_MAGIC_BYTES 8
 
 void zo_log_write_magic(uint8_t* bytes);

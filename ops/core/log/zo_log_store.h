@@ -20,13 +20,13 @@ extern "C" {
  *   write  `count` bytes at an offset, over others, too: whole units, offset and count are
  *          multiples of `unit`. True once they are safe from a power failure, or, in a store that
  *          has a `sync`, once they are taken
- *   read   any number of bytes at any offset, those that were written, synced or not. Returns how
- *          many it has read: fewer than `count` only where a file ends, and bytes that were never
- *          written may be anything. Negative, an error code of its own: it has failed, which says
- *          nothing about what is there
- *   sync   true once all that was written is safe; null: a write that returns is
+ *   read   any number of bytes at any offset, synced or not. Returns the number of bytes read:
+ *          fewer than `count` only if a file ends, and bytes that were never written may be
+ *          anything. Negative, an error code of its own: the read has failed, and the content is
+ *          unknown
+ *   sync   true once all written bytes are safe; null: every write is safe when it returns
  *   unit   bytes that are programmed at once: 1 (or 0), 2, 4, 8, 16 or 32. A power failure may lose
- *          whatever was written and is not safe, whole units of it, in any order, and nothing else
+ *          any written units that are not safe yet, in any order, and nothing else
  *   bytes  that the store has: it is asked for no others. UINT32_MAX: a file that grows
  *
  * `write` and `sync` return false where they fail. */
@@ -39,11 +39,11 @@ typedef struct zo_log_store {
   uint32_t bytes;
 } zo_log_store;
 
-/* Reads bytes of a store; all that reads one calls this. Errors: ZO_ERROR_LOG: the store ends
- * before them; ZO_ERROR_STORE: it has failed, and what is there is not known. */
+/* Reads bytes of a store, for every reader. Errors: ZO_ERROR_LOG: the store ends before them;
+ * ZO_ERROR_STORE: it has failed, and its content is unknown. */
 zo_status zo_store_read(const zo_log_store* store, uint32_t offset, void* bytes, uint32_t count);
 
-/* Writes bytes of a store; all that writes one calls this. False: it has no room, or fails. */
+/* Writes bytes of a store, for every writer. False: it has no room, or fails. */
 bool zo_store_write(const zo_log_store* store, uint32_t offset, const void* bytes, uint32_t count);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a run measured: the loss of its weights on data that are always the same, so that the best
+ * Measurements of a run: the loss of its weights on data that are always the same, so that the best
  * state can be kept. A run that measures does so every `every` steps, before its first step and
  * after its last one; each log (zo_log.h, zo_snapshot_log.h) has a record of each measurement among
  * the records of its steps, ZO_MEASUREMENT_BYTES, little-endian:

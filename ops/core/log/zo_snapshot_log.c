@@ -86,7 +86,7 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
 }
 
-/* What a checksum does not tell: somebody may have written one to nonsense. */
+/* A valid checksum does not prove valid values: somebody may have written one to nonsense. */
 static zo_status check_header(const zo_snapshot_header* header, const zo_node_settings* settings,
                               const zo_snapshot_task* tasks) {
   if (header->interval < 1u) return ZO_ERROR_OPTIONS;

@@ -54,9 +54,9 @@
  *   8    u32 checksum
  *
  * The checksum of a record, a measurement's too, is the CRC-32 of it continued from the header's:
- * what an older run has left in the same store is none. Whoever starts a run in a store that has
- * been used before overwrites the first 8 bytes of each slot with zeros, then writes the header;
- * nothing else need be erased.
+ * remains of an older run in the same store do not match. To start a run in a store that has been
+ * used before, overwrite the first 8 bytes of each slot with zeros, then write the header; nothing
+ * else need be erased.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_
@@ -81,7 +81,7 @@ typedef struct zo_snapshot_header {
   uint32_t measure_every;
 } zo_snapshot_header;
 
-/* What a task's entry in the header says. */
+/* A task's entry in the header. */
 typedef struct zo_snapshot_task {
   uint32_t tensor;
   uint32_t tensors; /* but for weight tasks 1, or 2: a layer's filter and its biases */
@@ -120,18 +120,17 @@ void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, ui
 uint32_t zo_snapshot_number(const uint8_t* bytes, uint32_t header_checksum);
 
 /* Checks a whole slot and reads its beginning.
- *   settings, tasks  what zo_snapshot_read_header gave
+ *   settings, tasks  from zo_snapshot_read_header
  *   mean_squares     [settings->tasks]
- * Errors: ZO_ERROR_OPTIONS: empty, damaged, or a state that zo_node_run_resume would not take. */
+ * Errors: ZO_ERROR_OPTIONS: empty, damaged, or a state that zo_node_run_resume refuses. */
 zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
                            const zo_node_settings* settings, const zo_snapshot_task* tasks,
                            uint32_t weight_bytes, uint32_t* number, uint32_t* step,
                            int32_t* largest_loss, zo_scale* mean_squares);
 
-/* What zo_snapshot_write_head wrote, back into a run with the same tasks, whose steps go on from
- * there; for readers that check a slot piece by piece.
- * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run; the run is
- * untouched. */
+/* Reads the output of zo_snapshot_write_head back into a run with the same tasks, which resumes
+ * from there; for readers that check a slot piece by piece. Errors: ZO_ERROR_ARGUMENT: more steps
+ * than the run has, or no state of such a run; the run is untouched. */
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes);
 
 /* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */

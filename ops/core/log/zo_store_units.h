@@ -5,9 +5,9 @@
  * Memory that programs a unit of several bytes at once may lose all of them when power fails. In a
  * store with such a unit, each thing that is written by itself, the header, a slot, a record, a
  * measurement, therefore begins at a multiple of the unit and is filled up to the next one with
- * 0xFF: power that fails damages what is being written, and nothing beside it. But for these bytes,
+ * 0xFF: a power failure damages the write in progress, and nothing beside it. But for these bytes,
  * a padded log is that of a store with a unit of 1, checksums included; byte 9 of its header, which
- * checksums take as 0, says how it is padded:
+ * checksums take as 0, has its padding:
  *
  *   9    u8  0: not at all; 128 + unit
  *

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What losses of logits share: the range of the scale, the checks, the largest logit. */
+/* Shared code of losses of logits: the range of the scale, the checks, the largest logit. */
 #ifndef TFLM_ZO_OPS_CORE_LOSS_ZO_CLASS_LOSS_H_
 #define TFLM_ZO_OPS_CORE_LOSS_ZO_CLASS_LOSS_H_
 

@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/math/zo_log2.h"
 
-/* Both functions interpolate linearly between 65 points, exactly those that zo_log2.h says: from
- * tables, or computed, which takes half a kilobyte less and more time, in a build for size. */
+/* Both functions interpolate linearly between the 65 points of zo_log2.h: from tables, or, in a
+ * build for size, computed, which takes half a kilobyte less and more time. */
 #if !defined(__OPTIMIZE_SIZE__)
 
 /* round(2^30 * 2^(-i / 64)) */

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /*
- * Base-2 exponential and logarithm in integers: what a cross-entropy needs.
+ * Base-2 exponential and logarithm in integers, for a cross-entropy.
  */
 #ifndef TFLM_ZO_OPS_CORE_MATH_ZO_LOG2_H_
 #define TFLM_ZO_OPS_CORE_MATH_ZO_LOG2_H_

@@ -31,8 +31,8 @@ static inline int32_t zo_requantize(int32_t x, zo_multiplier multiplier) {
 }
 
 /* (whole + rest / 256) * multiplier, |whole| < 2^40, rest in 0..255: with the same two roundings,
- * so that it equals zo_requantize where rest is 0. What int32 does not hold, where TFLite's
- * kernels go wrong, saturates. */
+ * so that it equals zo_requantize if rest is 0. Values beyond int32, for which TFLite's kernels go
+ * wrong, saturate. */
 static inline int32_t zo_requantize_16(int64_t whole, uint32_t rest, zo_multiplier multiplier) {
   const uint32_t left = multiplier.shift > 0 ? (uint32_t)multiplier.shift : 0u;
   const uint32_t right = multiplier.shift > 0 ? 0u : (uint32_t)-multiplier.shift;

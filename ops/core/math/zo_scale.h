@@ -49,7 +49,7 @@ static inline zo_scale zo_scale_sum(zo_scale a, zo_scale b) {
     b = a;
     a = larger;
   }
-  /* 31 bits below the larger one's: what is further away does not show. */
+  /* 31 bits below the larger one's: anything smaller does not change the sum. */
   const uint32_t distance = (uint32_t)(a.exponent - b.exponent);
   const uint64_t low = distance < 63u ? ((uint64_t)b.mantissa << 31) >> distance : 0u;
   return zo_scale_of(((uint64_t)a.mantissa << 31) + low, a.exponent - 31);

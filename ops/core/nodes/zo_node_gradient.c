@@ -307,7 +307,7 @@ typedef struct crediting {
   zo_product credits[CREDITS];
 } crediting;
 
-/* Credits what has been collected: whole windows, a row of theirs at a time. */
+/* Credits the collected windows, complete ones, a row of theirs at a time. */
 static void flush(crediting* to) {
   const zo_node_layer* l = to->layer;
   if (to->count == 0u) return;

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* The gradient estimate G of zo_node_update.h, one output channel at a time: errors of nodes from
- * the evidence, and what they credit the channel's weights with. */
+ * the evidence, and the credit of the channel's weights. */
 #ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_GRADIENT_H_
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_GRADIENT_H_
 
@@ -50,7 +50,7 @@ void zo_node_gradient_choose(zo_node_gradient* g, uint32_t rows, int32_t* chosen
 int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradient);
 
 /* Channels [channel, end) of a dense layer that are held, with their errors; clamped ones are 0.
- * The caller may overwrite those whose G it has formed. */
+ * The caller may overwrite channels after forming their G. */
 int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* end);
 
 #if ZO_DENSE_CHANNELS > 0u
@@ -70,7 +70,7 @@ typedef struct zo_node_group {
 /* Whether the layer is a dense one, large enough, of several samples but not of too many. */
 static inline int zo_node_gradient_is_dense(const zo_node_gradient* g) { return g->grouped; }
 
-/* Whether a group takes a channel, one behind those that it has: not if it is full, or has channels
+/* Whether a group takes a channel, the one behind its last: not if it is full, or has channels
  * whose errors are not held together with this one's. */
 static inline int zo_node_group_takes(const zo_node_gradient* g, const zo_node_group* group,
                                       uint32_t channel) {

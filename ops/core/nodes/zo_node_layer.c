@@ -7,7 +7,7 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_sign_reader.h"
 
-/* What counts as clamped: nothing in a layer that is not masked. */
+/* Tests for clamped outputs: none in a layer that is not masked. */
 typedef struct clamps {
   int32_t low;
   int32_t high;

@@ -4,7 +4,7 @@
  * each sample with a direction of its own.
  *
  * A layer whose outputs are y = W a has dL/dW = sum over samples of dL/dy a^T, and dL/dy of one
- * sample is estimated from its own loss by re-running only what follows the layer:
+ * sample is estimated from its own loss by re-running only the part behind the layer:
  *
  *   dL/dy_i ~ d z_i / (2 mu),  d = L(y + mu z) - L(y - mu z),  z_i = +1 or -1
  *
@@ -19,10 +19,9 @@
  *   ZO_NODES_MEAN      their mean over the image (global AVERAGE_POOL_2D or MEAN): dL/dy goes to
  *                      all positions alike
  *
- * Outputs at the clamp of a fused activation do not move the loss: such nodes are neither
- * perturbed nor credited, unless the layer is `unmasked`. What has to be kept of a sample until the
- * update is one *pair*: the layer's input and one route, a byte for each node that says where its
- * credit goes.
+ * Outputs at the clamp of a fused activation do not move the loss: such nodes are neither perturbed
+ * nor credited, unless the layer is `unmasked`. Until the update a sample keeps one *pair*: the
+ * layer's input and one route, a byte for each node with the direction of its credit.
  */
 #ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_LAYER_H_
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_LAYER_H_
@@ -72,7 +71,7 @@ typedef struct zo_node_layer {
   uint32_t depthwise;
 } zo_node_layer;
 
-/* What a layer is, of what the build has. */
+/* Tests of a layer's kind, constant if the build excludes the kind. */
 static inline int zo_node_is_depthwise(const zo_node_layer* layer) {
   return ZO_WITH_DEPTHWISE && layer->depthwise != 0u;
 }

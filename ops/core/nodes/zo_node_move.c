@@ -24,7 +24,7 @@ static void scale_node_steps(int32_t* scaled, const int32_t* steps, uint32_t cou
 
 /* --- Weights --------------------------------------------------------------------- */
 
-/* Weights of a channel, one after the other, and what they move by. */
+/* Weights of a channel, one after the other, and their moves. */
 typedef struct weight_run {
   int8_t* weights;
   int8_t* fraction; /* or null */

@@ -18,7 +18,7 @@
 /* Weight of a new square in the running mean: 2^-5. */
 #define MEAN_SQUARE_SHIFT 5u
 
-/* A standardized gradient: fraction bits at most, and what values with them stay below. */
+/* A standardized gradient: fraction bits at most, and the bound of values with them. */
 #define STANDARD_BITS_MAX 16
 #define STANDARD_MAX (UINT64_C(1) << 30)
 
@@ -70,7 +70,7 @@ typedef struct plan {
   int32_t mean;
 } plan;
 
-/* What a pass over the updated channels finds. */
+/* Results of a pass over the updated channels. */
 typedef struct findings {
   zo_moments moments; /* of G, where the pass only measures and the rule asks for them */
   uint64_t squares;   /* zo_row_squares, for ZO_NODE_RMS */
@@ -85,7 +85,7 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
   }
 }
 
-/* What a part of the gradient at hand is worth, and, with a plan, its steps in its place. */
+/* Measures a part of the gradient at hand. With a plan, replaces it by its steps. */
 static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t count,
                     int32_t largest, findings* found) {
   const uint32_t rule = node_rule_of(u->to.step);
@@ -218,8 +218,8 @@ static void walk_group(update* u, const plan* p, zo_node_group* group, uint32_t 
   }
 }
 
-/* walk_channels of a dense layer and several samples, some channels at a time. Not inlined: what it
- * has on the stack is for these alone. */
+/* walk_channels of a dense layer and several samples, some channels at a time. Not inlined: only
+ * these layers need its stack. */
 static __attribute__((noinline)) findings walk_groups(update* u, const plan* p) {
   const uint32_t channels = u->g.layer->out_c, columns = columns_together(u);
   const int skips = skips_zeros(u, p);
@@ -269,7 +269,7 @@ static findings walk_layer(update* u, const plan* p) {
   divided_walk divided;
   divided.whole = u;
   divided.plan = p;
-  /* One sample's dense channels share what was formed for others. */
+  /* One sample's dense channels share sums that were formed for others. */
   divided.parts = u->g.dense ? 1u : zo_parts_of(workers, u->g.layer->out_c);
   if (divided.parts > 1u) {
     zo_divide_work(workers, divided.parts, walk_part, &divided);

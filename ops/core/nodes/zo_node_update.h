@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * NODE_UPDATE: one optimization step of a layer from what a minibatch says of its nodes, output
- * channel by output channel, without a gradient of the layer's size.
+ * NODE_UPDATE: one optimization step of a layer from the evidence of a minibatch about its nodes,
+ * output channel by output channel, without a gradient of the layer's size.
  */
 #ifndef TFLM_ZO_OPS_CORE_NODES_ZO_NODE_UPDATE_H_
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_UPDATE_H_
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* What is known of a minibatch: its pairs, and either loss differences (zeroth-order) or errors
+/* The evidence of a minibatch: its pairs, and either loss differences (zeroth-order) or errors
  * (exact). The caller owns everything. */
 typedef struct zo_node_evidence {
   uint32_t samples;
@@ -33,7 +33,7 @@ typedef struct zo_node_evidence {
 /* Keeps sums of exponents in int32_t. */
 #define ZO_NODE_GAIN_EXPONENT_MAX 1000
 
-/* What a step is made of a gradient estimate G. */
+/* The rule that makes a step of a gradient estimate G. */
 typedef enum zo_node_rule {
   ZO_NODE_RMS = 0,          /* a step of given root mean square */
   ZO_NODE_FIXED = 1,        /* a given factor, as in Poor Man's Training, eq. 11 */
@@ -54,8 +54,7 @@ typedef struct zo_node_step {
   zo_scale gain; /* ZO_NODE_FIXED: step, unit 2^-16 LSB, per unit of G at a rate of 1; not zero,
                     exponent within +-ZO_NODE_GAIN_EXPONENT_MAX */
   zo_scale mean_square; /* ZO_NODE_RMS: running mean of G^2; zero before the first step, updated by
-                           each. Unchanged by the other rules. Within what
-                           zo_scale_is_valid says */
+                           each. Unchanged by the other rules. Must pass zo_scale_is_valid */
 #if ZO_KERNEL_SETS
   const zo_workers* workers; /* among whom channels are divided; null: the caller alone */
 #endif
@@ -113,7 +112,7 @@ uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers*
  *
  * A bias takes 2^ZO_BIAS_SHIFT times the step of its v, in whole LSB: plus the lower half of the
  * first word of its rounding stream, which is that of a weight of the 8-bit update, 2^-16 each,
- * rounded down. It stays within +-ZO_BIAS_MAX, or within what it was if that is more.
+ * rounded down. It stays within +-ZO_BIAS_MAX, or within its old magnitude if that is larger.
  *
  *   tensors    the filter, or the biases (ZO_TENSOR_INT32), or both in this order; one with a mask
  *              is refused. Weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at

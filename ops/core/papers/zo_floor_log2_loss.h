@@ -31,10 +31,10 @@ extern "C" {
  *
  * The paper compares two passes and takes p from the larger exponent of both. Here a pass stands
  * for itself: p is its own, and is added to the logarithm again, which changes nothing since p is a
- * whole number: floor(log2(sum / 2^p)) + p = floor(log2 sum). What differs is the truncation alone.
- * A term below 2^p counts as 2^p, and a pass's own p is never above that of two, so no term is cut
- * off that the paper keeps. The paper's scale is a power of two and log2(e) a factor 47274 / 2^15;
- * here both are the one factor scale_log2e, of any scale.
+ * whole number: floor(log2(sum / 2^p)) + p = floor(log2 sum). Only the truncation differs. A term
+ * below 2^p counts as 2^p, and a pass's own p is never above that of two, so every term that the
+ * paper keeps is kept. The paper's scale is a power of two and log2(e) a factor 47274 / 2^15; here
+ * both are the one factor scale_log2e, of any scale.
  *
  * For a single sample the paper compares the sums without a logarithm (equation 10); here, as for
  * minibatches (equation 12), it is whole logarithms always.

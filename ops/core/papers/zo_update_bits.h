@@ -16,8 +16,8 @@ extern "C" {
  *   update_i = direction * round(z_i / 2^shift), shift = max(0, B - bits)
  *   w_i      = clip(w_i - update_i, -limit, limit)
  *
- *   z          the tensor's direction of `seed` (zo_stream.h), the one by which zo_perturb_s8
- *              perturbs; for ZO_GAUSSIAN in units of its table of quantiles, whatever mu
+ *   z          the tensor's direction of `seed` (zo_stream.h), by which zo_perturb_s8 perturbs; for
+ *              ZO_GAUSSIAN in units of its table of quantiles, for every mu
  *   B          bit width of zo_distribution_z_max: 1 for ZO_RADEMACHER, that of mu for
  *              ZO_SPARSE_UNIFORM, 7 for ZO_GAUSSIAN
  *   round      zo_pseudo_stochastic

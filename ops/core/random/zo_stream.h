@@ -84,8 +84,8 @@ static inline uint32_t zo_turned(uint32_t word) { return word >> 8 | word << 24;
  *
  *   fmix(fmix(run_seed + 0x9E3779B9 * (step + 1)) + 0x85EBCA6B * query).
  *
- * Any integer will do for a direction; this one is what the control unit uses,
- * so that runs agree. */
+ * The seed of a query's direction. Any integer would do; the control unit uses this one, so that
+ * runs agree. */
 uint32_t zo_query_seed(uint32_t run_seed, uint32_t step, uint32_t query);
 
 /* Checks kind and parameters. */

@@ -1,11 +1,11 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Which block of layers is best trained alone: a state machine that asks for a short training,
- * a probe, of each block and keeps the best (Poor Man's Training, sec. 3.3: block-sparse training
- * with a task-adaptive choice). What a block is, and how it is trained, is the caller's; the state
- * is a handful of words whatever the number of blocks, weights and samples.
+ * Which block of layers is best trained alone: a state machine that asks for a short training, a
+ * probe, of each block and keeps the best (Poor Man's Training, sec. 3.3: block-sparse training
+ * with a task-adaptive choice). The caller defines the blocks and trains them; the state is a
+ * handful of words for any number of blocks, weights and samples.
  *
- * Part of the samples is held out of the probes. Whoever owns the interpreter runs this loop:
+ * Part of the samples is held out of the probes. The owner of the interpreter runs this loop:
  *
  *   zo_block_choice_init(&choice, blocks);
  *   while (zo_block_choice_next(&choice, &request) == ZO_OK &&
@@ -40,7 +40,7 @@ typedef struct zo_block_request {
   uint32_t block; /* PROBE: the one to train; DONE: the best */
 } zo_block_request;
 
-/* The state. Read what you like, write nothing. */
+/* The state. All fields may be read, none may be written. */
 typedef struct zo_block_choice {
   uint32_t blocks;
   uint32_t block; /* number of probes done */
@@ -52,7 +52,7 @@ typedef struct zo_block_choice {
  * Errors: ZO_ERROR_ARGUMENT. */
 zo_status zo_block_choice_init(zo_block_choice* choice, uint32_t blocks);
 
-/* Says what to do next; the same again until it is reported. Blocks are probed in their order.
+/* Returns the next request; the same again until it is reported. Blocks are probed in their order.
  * Errors: ZO_ERROR_ARGUMENT. */
 zo_status zo_block_choice_next(const zo_block_choice* choice, zo_block_request* request);
 

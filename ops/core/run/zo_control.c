@@ -27,7 +27,8 @@ static int is_sharp(const zo_control_settings* s) {
 }
 
 uint32_t zo_control_words(const zo_control_settings* s) {
-  /* An update that restores what is in force, and a perturbation: no other command has more. */
+  /* An update that restores the perturbation in force, and a new perturbation: no other command has
+   * more. */
   const uint32_t chain = longest_chain(s);
   const uint32_t restored = is_sharp(s) ? chain + 1u : chain;
   const uint32_t perturbed = is_sharp(s) ? 1u : chain;
@@ -114,7 +115,7 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
   return ZO_OK;
 }
 
-/* --- What to do next -------------------------------------------------------- */
+/* --- The next request ------------------------------------------------------ */
 
 static uint32_t block_of(const zo_control* control, uint32_t step) {
   const uint32_t blocks = zo_blocks_of(settings_of(control));
@@ -145,7 +146,7 @@ static void add_direction(zo_term_list* list, const zo_control* control, uint32_
     add_term(list, chain_seed(s, step, query, j), j == 0u ? k : ZO_SAME_CHAIN);
 }
 
-/* Undoes what the last evaluation of a query leaves. */
+/* Undoes the perturbation of a query's last evaluation. */
 static void add_restoration(zo_term_list* list, const zo_control* control, uint32_t step,
                             uint32_t query) {
   add_direction(list, control, step, query,
@@ -257,7 +258,7 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 
 /* --- Giving a step up ------------------------------------------------------- */
 
-/* What undoes the perturbation that is in force, `executed` as in zo_control_abandon. */
+/* The term that undoes the perturbation in force, `executed` as in zo_control_abandon. */
 static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t executed) {
   const uint32_t step = control->step;
   const uint32_t query = control->query;
@@ -278,7 +279,7 @@ static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t 
   }
 }
 
-/* What leads from where the weights are to where the last whole step leaves them. */
+/* The moves from the present weights to those after the last complete step. */
 static void add_way_back(const zo_control* control, uint32_t executed, zo_moves* moves) {
   begin_moves(control, moves);
   if (executed == 0u) add_pending(control, moves);
@@ -373,7 +374,7 @@ zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t*
   return status;
 }
 
-/* --- What came back --------------------------------------------------------- */
+/* --- Reports --------------------------------------------------------------- */
 
 /* Makes the step's record of d, [queries]. */
 static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss,
@@ -467,7 +468,7 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   } else {
     control->minus += sum;
   }
-  /* What was pending was applied by the first invoke of the step. */
+  /* The first invoke of the step has applied the pending update. */
   control->pending = 0;
   control->part += 1u;
   if (control->part == settings_of(control)->parts) {

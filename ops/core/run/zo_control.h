@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The control unit: a state machine that says what to do next, until a run is done.
+ * The control unit: a state machine that returns the next request, until a run is done.
  *
- * Whoever owns the interpreter (Python, a firmware's main, a test) runs this loop:
+ * The owner of the interpreter (Python, a firmware's main, a test) runs this loop:
  *
  *   zo_control_init(&control, &settings);
  *   while (zo_control_next(&control, words, capacity, &request) == ZO_OK &&
@@ -13,11 +13,11 @@
  *     if (report.step_done) append report's record to the seed log;
  *   }
  *
- * A step takes two invokes per query and part of the minibatch (antithetic; four where it is
+ * A step takes two invokes per query and part of the minibatch (antithetic; four if it is
  * sharpness-aware), or one and one more for the step (one-sided), and no others: the update of a
- * step and the restoration of a query ride on the next invoke. Where the weights are needed between
- * steps (evaluation, export), zo_control_settle gives the command that applies what is pending; it
- * changes no later bit.
+ * step and the restoration of a query ride on the next invoke. If the weights are needed between
+ * steps (evaluation, export), zo_control_settle gives the command that applies the pending update;
+ * it changes no later bit.
  *
  * Every decision is made from the settings and the reported losses in integer arithmetic, so a
  * run is the same wherever the losses are the same; zo_step_size.h says how losses become
@@ -39,7 +39,7 @@ typedef enum zo_action {
   ZO_ACTION_INVOKE = 1,
 } zo_action;
 
-/* What to do next. */
+/* The next request. */
 typedef struct zo_request {
   uint32_t action;
   uint32_t step;
@@ -48,7 +48,7 @@ typedef struct zo_request {
                              of the invoke before */
 } zo_request;
 
-/* What a reported loss has led to. */
+/* The consequence of a reported loss. */
 typedef struct zo_report {
   uint32_t step_done; /* 1: the fields below describe a whole step */
   uint32_t step;
@@ -56,7 +56,7 @@ typedef struct zo_report {
   uint32_t rate;     /* in force, unit 2^-16 */
 } zo_report;
 
-/* The state of a run. Read what you like, write nothing. */
+/* The state of a run. All fields may be read, none may be written. */
 typedef struct zo_control {
   const zo_control_settings* settings; /* the caller keeps it: on a device, in flash */
   const uint8_t* block_segments;       /* [settings->blocks] or null: all 0; the caller keeps it */
@@ -86,12 +86,12 @@ typedef struct zo_control {
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
                           const uint8_t* block_segments);
 
-/* The state after `step` whole steps of which nothing is pending, for going on from a seed log:
- * mean_square is what the log's last record holds. */
+/* Sets the state after `step` complete steps without a pending update, to resume from a seed log:
+ * mean_square is that of the log's last record. */
 zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_square);
 
-/* Says what to do next and writes its command, zero padded to the capacity.
- * Errors: ZO_ERROR_CAPACITY (state untouched). */
+/* Returns the next request and writes its command, zero padded to the capacity. Errors:
+ * ZO_ERROR_CAPACITY (state untouched). */
 zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
                           zo_request* request);
 
@@ -107,7 +107,7 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
 /* Takes the losses of several parts of the minibatch, which have the same weights: of one invoke
  * that passed all their samples forward, with the request of the first part.
  *
- *   parts   1 or more, at most those that are left of the minibatch
+ *   parts   1 or more, at most the remaining ones of the minibatch
  *   losses  [parts * settings.batch]
  *
  * Errors: those of zo_control_report; ZO_ERROR_ARGUMENT where there are not so many parts. */
@@ -132,7 +132,7 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
                              uint32_t capacity);
 
-/* The same as moves; between steps, what zo_control_settle gives. */
+/* The same as moves; between steps, those of zo_control_settle. */
 void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves);
 
 /* Whether a step has begun: the weights may be those of one of its queries. */
@@ -148,11 +148,10 @@ zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* 
 /* The same as moves. */
 zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves);
 
-/* For a step that is put together elsewhere, of this run's differences and those of others on data
- * of their own: right after the report that has ended it, gives the moves that lead from where that
- * has left the weights to where they were before the step, and makes the state that before the
- * step. What was measured stays in control->difference, sums over the minibatch, until the next
- * step ends.
+/* For a step that combines this run's differences with those of others on other data: right after
+ * the report that has ended the step, gives the moves back to the weights before it, and restores
+ * the state before it. The measurement stays in control->difference, sums over the minibatch, until
+ * the next step ends.
  *
  *   mean_square  control->mean_square before the step
  *
@@ -164,8 +163,8 @@ zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo
 zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words,
                               uint32_t capacity);
 
-/* Puts a step together of differences that others have measured: what zo_control_report does at the
- * end of a step, without its invokes. Nothing is pending then: weights are moved by the record.
+/* Forms a step of differences that others have measured, like the end of a step in
+ * zo_control_report, without its invokes. Nothing is pending then: the record moves the weights.
  *
  *   d          [queries], the mean over all samples, see zo_mean_difference; at most 2^30 either
  * way mean_loss  of the step, unit 2^-16
@@ -178,7 +177,7 @@ zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);
 
-/* What a step with these coefficients does to the weights: queries of an update.
+/* The moves of a step with these coefficients: queries of an update.
  *
  *   coefficients  [queries], as the log has them
  *   items         [ZO_MAX_QUERIES]; their number is returned: with momentum several for each query,
