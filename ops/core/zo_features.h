@@ -1,17 +1,16 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a firmware can leave out of the core, to save flash: everything is in unless a macro is
- * defined as 0. ZO_FEATURES=0 leaves out all that is listed here; ZO_FEATURES=0 with, say,
+ * Parts that a firmware can exclude from the core, to save flash: everything is included unless a
+ * macro is defined as 0. ZO_FEATURES=0 excludes every part below; ZO_FEATURES=0 with, say,
  * ZO_WITH_MASKS=1 keeps one. Every source of a program must be compiled with the same values. A
- * file of papers/ is included where its macro is not 0 alone, so a program without it need not have
- * it.
+ * file of papers/ is only included if its macro is not 0, so a program without it need not have it.
  *
- * What remains does the same, bit for bit: perturbation and updates of 8 and 16 bits along random
+ * The rest does the same, bit for bit: perturbation and updates of 8 and 16 bits along random
  * signs, replay, cross-entropy, the control unit with normalized steps of two-sided differences,
- * constant and linear rates; node perturbation of dense layers and convolutions. What is
- * left out is refused where it is asked for: ZO_ERROR_DISTRIBUTION for a distribution,
- * ZO_ERROR_OPTIONS for a model that has masks, multipliers or another loss, ZO_ERROR_ARGUMENT for a
- * tensor or a run's settings.
+ * constant and linear rates; node perturbation of dense layers and convolutions. Requests for
+ * excluded parts are refused: ZO_ERROR_DISTRIBUTION for a distribution, ZO_ERROR_OPTIONS for a
+ * model that has masks, multipliers or another loss, ZO_ERROR_ARGUMENT for a tensor or a run's
+ * settings.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
 #define TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
@@ -104,8 +103,8 @@
 #ifndef ZO_WITH_COMMANDS
 #define ZO_WITH_COMMANDS ZO_FEATURES
 #endif
-/* Of firmware: runs that choose between several models (zo_block_trainer.h). Of a single one the
- * compiler knows the tables, and what they rule out takes no flash. */
+/* Of firmware: runs that choose between several models (zo_block_trainer.h). The tables of a single
+ * one are constants, so the compiler removes excluded cases. */
 #ifndef ZO_WITH_MODELS
 #define ZO_WITH_MODELS ZO_FEATURES
 #endif
@@ -125,8 +124,8 @@
 #endif
 /* Checks of a run's settings and tasks, of layers, of operators' options, and of whether tensors
  * and steps fit them. All of these are constants of generated firmware, which its generator has
- * passed through the same checks, or follow from them. What comes from outside is checked all the
- * same: samples, labels, logs, weights, commands. */
+ * passed through the same checks, or follow from them. External data are always checked: samples,
+ * labels, logs, weights, commands. */
 #ifndef ZO_WITH_CHECKS
 #define ZO_WITH_CHECKS 1
 #endif
@@ -155,7 +154,7 @@
 #endif
 #endif
 
-/* Which distribution it is, of those that the build has: constants where there is no choice. */
+/* The distribution, among those of the build: constants if there is no choice. */
 static inline int zo_is_gaussian(zo_distribution distribution) {
   return ZO_WITH_GAUSSIAN && distribution.kind == ZO_GAUSSIAN;
 }
@@ -194,8 +193,8 @@ static inline uint32_t zo_values(const zo_tensor* tensor) {
   return zo_is_of_biases(tensor) ? tensor->size / (uint32_t)sizeof(int32_t) : tensor->size;
 }
 
-/* Whether the build can do with a tensor what it asks for. What is behind the last tile of the
- * largest tensor is a number of 32 bits, too. */
+/* Whether the build supports a tensor. The position behind the last tile of the largest tensor fits
+ * 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && tensor->type <= ZO_TENSOR_INT32 &&
          zo_fraction_of(tensor) == tensor->fraction && zo_mask_of(tensor) == tensor->mask &&

@@ -11,8 +11,8 @@ extern "C" {
 
 /* Anything but ZO_OK means that no weight and no state of a run has changed: arguments are checked
  * first. Functions that read or write a store (zo_flash_store.h, zo_places.h), or several tensors,
- * say what they leave instead. A null pointer is ZO_ERROR_ARGUMENT unless the function says that it
- * may be null. Functions without a status ask for pointers that are not null. */
+ * document the state that an error leaves. A null pointer is ZO_ERROR_ARGUMENT unless the function
+ * says that it may be null. Functions without a status require pointers that are not null. */
 typedef enum zo_status {
   ZO_OK = 0,
   ZO_ERROR_ARGUMENT = 1,     /* null pointer, zero size, inconsistent shape */

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What the compiler says of itself and of the processor, asked once for all loops that exist per
- * instruction set. Each macro is 0 or 1. Compilers say that a feature is absent by no macro or by
- * one that is 0, and only those that know GNU C take the inline assembly that such loops have.
- * Define ZO_PORTABLE to do without all of them.
+ * Properties of the compiler and of the processor, tested once for all loops that exist per
+ * instruction set. Each macro is 0 or 1. Compilers define no macro for an absent feature, or define
+ * it as 0. Only GNU C has the inline assembly of these loops. Define ZO_PORTABLE to use none of
+ * them.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_TARGET_H_
 #define TFLM_ZO_OPS_CORE_ZO_TARGET_H_
@@ -21,7 +21,7 @@
 #define ZO_GNU_C 0
 #endif
 
-/* Loops in Thumb-2's assembly: Cortex-M3 and all that are larger. */
+/* Loops in Thumb-2's assembly: Cortex-M3 and larger cores. */
 #if ZO_GNU_C && defined(__thumb2__) && ZO_LITTLE_ENDIAN && !defined(ZO_PORTABLE)
 #define ZO_THUMB2 1
 #else

@@ -2,17 +2,16 @@
  *
  * Types shared by every function of the op pack's core.
  *
- * The core is C99, uses integers only, allocates nothing, has no global state
- * and calls nothing but memcpy/memset. The same sources serve the desktop
- * library and the firmware, which is what makes a training run bit-exact
- * across them.
+ * The core is C99, uses integers only, allocates nothing, has no global state and calls nothing but
+ * memcpy/memset. Desktop library and firmware share its sources, so that a training run is
+ * bit-exact across them.
  *
- * Two kinds of functions may have changed something where they fail (zo_status.h):
+ * Two kinds of functions may have changed something if they fail (zo_status.h):
  *
- *   those that fill in a struct or a buffer for the caller (readers of logs, writers of commands,
- *   zo_backward_run), which may have filled in a part of it
- *   those that go through several tensors of the caller's, tensor by tensor: a tensor that is
- *   refused is not moved, those before it have been (zo_command_execute, zo_moves_apply)
+ *   functions that fill in a struct or a buffer for the caller (readers of logs, writers of
+ *   commands, zo_backward_run): a part of it may be filled in
+ *   functions that move several tensors of the caller's, tensor by tensor: a tensor that is refused
+ *   is not moved, the tensors before it are (zo_command_execute, zo_moves_apply)
  *
  * A pointer to an array of no elements may be null.
  */
@@ -87,7 +86,7 @@ typedef struct zo_query {
 #ifndef ZO_MAX_QUERIES
 #define ZO_MAX_QUERIES 32
 #endif
-/* Seeds that a step sets apart for the queries of a task, whatever ZO_MAX_QUERIES is. */
+/* Seeds that a step reserves for the queries of a task, independent of ZO_MAX_QUERIES. */
 #define ZO_QUERY_SEEDS 32
 /* Largest number of terms of a perturbation; they are regenerated one after the other, so it
  * bounds nothing but the length of a command. */
@@ -98,7 +97,7 @@ typedef struct zo_query {
  * a state of its own, so that any tile can be regenerated alone. */
 #define ZO_STREAM_TILE 1024
 
-/* What a trainable tensor holds. Values are part of the generated tables. */
+/* The type of a trainable tensor. Values are part of the generated tables. */
 typedef enum zo_tensor_type {
   ZO_TENSOR_INT8 = 0,  /* weights that the forward pass reads as int8; with a fraction, updates have
                           the resolution of both */

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a trainer asks of the application, in C.
+ * The application's functions for a trainer, in C.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_APPLICATION_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_APPLICATION_H_
@@ -30,9 +30,8 @@ typedef struct zo_sample_source {
 } zo_sample_source;
 
 /* Takes exported weights, and biases as bytes, in pieces of one tensor, by its number in the model,
- * after the other. What it has
- * taken, piece behind piece from offset 0 of a log store on, is what imported weights are read
- * from. */
+ * after the other. Imported weights are read from the same pieces, one behind the other from offset
+ * 0 of a log store. */
 typedef struct zo_weight_sink {
   bool (*write)(void* context, uint32_t tensor, const int8_t* weights, uint32_t count);
   void* context;
@@ -52,8 +51,8 @@ typedef struct zo_self_test {
   uint32_t operator_number; /* of it in the segment */
 } zo_self_test;
 
-/* What a run that keeps its best state is measured by, see zo_measurement.h: the loss of samples 0
- * to count - 1, before the first step, after every `every` steps and after the last one. */
+/* The measure of a run that keeps its best state, see zo_measurement.h: the loss of samples 0 to
+ * count - 1, before the first step, after every `every` steps and after the last one. */
 typedef struct zo_yardstick {
   zo_sample_source source;
   uint32_t count;
@@ -65,10 +64,10 @@ typedef struct zo_yardstick {
 typedef struct zo_weight_snapshot {
   zo_log_store weights;
   uint32_t step; /* whole steps done at that time */
-  uint32_t mark; /* what SnapshotMark said */
+  uint32_t mark; /* from SnapshotMark */
 } zo_weight_snapshot;
 
-/* What a probe of a choice of blocks has found. */
+/* The result of a probe in a choice of blocks. */
 typedef struct zo_block_probe {
   uint32_t block;
   int64_t score; /* held-out samples that are right (losses of classes), else minus the sum of their

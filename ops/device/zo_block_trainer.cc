@@ -49,7 +49,7 @@ zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint
   interval_ = interval;
   source_ = source;
   zo_status status = zo_block_choice_init(&choice_, info.block_count);
-  // What is wrong with a later run is said before the first probe.
+  // Errors of later runs are reported before the first probe.
   for (uint32_t i = info.block_count; status == ZO_OK && i-- > 0;) {
     const BlockInfo& block = info.blocks[i];
     status = network->Switch(*block.model);
@@ -84,7 +84,7 @@ zo_status BlockTrainer::Probe(BlockProbe* probe) {
   Selection selection = {&source_, info_->held_out, info_->held_out_count};
   status = network_->Switch(*block.model);
   if (status != ZO_OK) return status;
-  // A run of its own: what is asked of this object, such as its log, is for the run to come.
+  // A run of its own: settings of this object, such as its log, are for the main run.
   NodeTrainer run;
   status = Begin(&run, block, block.probe, {ReadRest, &selection});
   while (status == ZO_OK && !run.done()) {

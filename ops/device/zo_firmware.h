@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What the trainers need to know of a model, and what they ask of the application. The tables are
- * written by `tflm-zo firmware`, constant (in flash), so that nobody looks up an index by hand.
+ * The trainers' tables of a model, and their functions for the application. `tflm-zo firmware`
+ * writes the tables, constant (in flash), so that nobody looks up an index by hand.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_FIRMWARE_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_FIRMWARE_H_
@@ -15,7 +15,7 @@
 
 namespace tflm_zo {
 
-// --- What the application provides ---------------------------------------------------------------
+// --- Provided by the application -----------------------------------------------------------------
 
 using SampleSource = zo_sample_source;
 using LogStore = zo_log_store;
@@ -24,7 +24,7 @@ using Yardstick = zo_yardstick;
 using WeightSnapshot = zo_weight_snapshot;
 using BlockProbe = zo_block_probe;
 
-// --- What the generator provides -----------------------------------------------------------------
+// --- Provided by the generator -------------------------------------------------------------------
 
 // An original output, or an input of a segment that reads an original one.
 struct Port {
@@ -56,15 +56,15 @@ struct Segment {
   int8_t status;
   uint8_t first_tensor;     // of its trainable tensors
   uint8_t tensors;          // how many it has
-  uint32_t boundary_bytes;  // of a sample, of what enters it; 0 for the first segment
-  int32_t kept_at;          // where of the boundaries what enters it is kept; -1: it is not
+  uint32_t boundary_bytes;  // of its input, of a sample; 0 for the first segment
+  int32_t kept_at;          // where the boundaries keep its input; -1: nowhere
   int32_t passing_at;  // where it is in a run that keeps nothing; -1: no later segment reads it
   uint8_t first_skip;
   uint8_t skips;  // how many it has
 };
 
-// What a run needs to know of a trainable tensor besides what the weight ops publish of it: the
-// tables have a row for each tensor where there is anything to say.
+// Properties of a trainable tensor that the weight ops do not publish. The tables have a row for
+// each tensor if there are any.
 #define ZO_TRAINABLE_ROWS \
   (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES || ZO_WITH_CHAINS)
 struct Trainable {
@@ -99,7 +99,7 @@ struct ModelInfo {
   uint32_t label_bytes;  // of a sample
   zo_model_loss loss;
   uint32_t classes;      // of a softmax, else outputs
-  Port output;           // that the loss belongs to; of the last segment, or what enters it
+  Port output;           // of the loss; of the last segment, or its input
   int32_t limit;         // of weights between steps: 127 - headroom
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
   // Of the model's trainable tensors that the run does not train, which are constants.

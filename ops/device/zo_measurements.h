@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a trainer that keeps its best state has measured: when a measurement is due, how many there
- * are, and which is the best. What is done with the weights of the best one is the trainer's.
+ * The measurements of a trainer that keeps its best state: when one is due, how many there are, and
+ * the best. The trainer keeps the weights of the best one.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_MEASUREMENTS_H_
@@ -33,7 +33,7 @@ class Measurements {
   // Steps between measurements; 0: the run measures nothing.
   uint32_t every() const { return yardstick_.every; }
   uint32_t count() const { return count_; }
-  // Of those that there are, see zo_measurement.h.
+  // Among the present ones, see zo_measurement.h.
   const zo_measurement& best() const { return best_; }
 
   // Whether the measurement after `step` of a run's `steps` is the next one.
@@ -55,7 +55,7 @@ class Measurements {
     return is_other ? ZO_ERROR_LOG : ZO_OK;
   }
 
-  // What an evaluation by the yardstick has found after `step` steps.
+  // The measurement of an evaluation by the yardstick after `step` steps.
   zo_measurement Of(uint32_t step, const Evaluation& found) const {
     return {step, found.samples, found.loss, found.correct, data_checksum_};
   }
@@ -70,7 +70,7 @@ class Measurements {
     count_ += 1;
   }
 
-  // Forgets what was measured, for a log that is read from its beginning.
+  // Forgets all measurements, for a log that is read from its beginning.
   void Rewind() { count_ = 0; }
 
  private:

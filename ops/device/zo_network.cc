@@ -31,7 +31,7 @@ tflite::MicroInterpreter* Network::interpreter(uint32_t segment) const {
                                                      segment * sizeof(tflite::MicroInterpreter));
 }
 
-// What the arena begins with: where weight ops publish the addresses of their tensors.
+// The arena begins with the directory, in which weight ops publish the addresses of their tensors.
 size_t Network::DirectoryBytes() const {
   return (info().trainable_count * sizeof(zo_directory_entry) + 15u) / 16u * 16u;
 }
@@ -95,7 +95,7 @@ int8_t* Network::kept(uint32_t segment) const {
   return at < 0 ? nullptr : boundaries_ + at;
 }
 
-// Where a run has what enters a segment, for itself and for later segments; null: nobody asks.
+// The place of a segment's input, for itself and for later segments; null: nobody reads it.
 int8_t* Network::passing(uint32_t segment, bool keep) const {
   if (!ZO_WITH_SKIPS) return keep ? kept(segment) : nullptr;
   int8_t* place = keep ? kept(segment) : nullptr;
@@ -103,7 +103,7 @@ int8_t* Network::passing(uint32_t segment, bool keep) const {
   return place != nullptr || at < 0 ? place : boundaries_ + at;
 }
 
-// Keeps what enters a segment, and gives it what has entered earlier ones.
+// Keeps a segment's input, and gives it the inputs of earlier ones.
 void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
   const Segment& own = info().segments[segment];
   int8_t* const place = segment > 0 ? passing(segment, keep) : nullptr;
@@ -223,7 +223,7 @@ const int32_t* Network::losses() {
 
 const int8_t* Network::output() {
   const uint32_t last = LastSegment();
-  // Where a cut lies at the output, it is what enters the last segment. There it lives to the end:
+  // If a cut lies at the output, it is the input of the last segment. There it lives to the end:
   // the loss, which comes last, reads it. The segment before has lost it to this one's activations.
   if (ZO_WITH_SEGMENTS && info().output.segment != last) return entering(last);
   return interpreter(info().output.segment)->output(info().output.index)->data.int8;

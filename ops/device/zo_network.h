@@ -2,8 +2,8 @@
  *
  * A ZO model under TensorFlow Lite Micro: one interpreter per segment, all on one arena. TFLM lets
  * interpreters of a MicroAllocator share the memory of their activations, so the arena takes the
- * variables of all segments and the activations of the largest; what has to outlive an invoke (what
- * enters a segment) is copied to memory of the caller.
+ * variables of all segments and the activations of the largest; inputs of segments, which have to
+ * outlive an invoke, are copied to memory of the caller.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_NETWORK_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_NETWORK_H_
@@ -81,32 +81,32 @@ class Network {
     return DirectoryBytes() + interpreter(LastSegment())->arena_used_bytes();
   }
 
-  // What enters a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next
+  // The input of a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next
   // Run.
   int8_t* entering(uint32_t segment);
 
-  // What entered a segment in the last Run that kept it; null where it is not kept.
+  // The input of a segment in the last Run that kept it; null if it is not kept.
   int8_t* kept(uint32_t segment) const;
 
   // Runs the network from a segment to the end.
   //
   //   feed    null: inputs and labels are left as they are
   //   losses  whether they are computed
-  //   start   what enters it is in entering(start); 0: the inputs
-  //   keep    whether what enters segments is kept. Of boundaries from before start, segments read
-  //           what was kept
+  //   start   its input is in entering(start); 0: the inputs
+  //   keep    whether inputs of segments are kept. Segments read the kept inputs of boundaries
+  //           before start
   //
   // Errors: ZO_ERROR_ORDER: before Init, or where that has failed; ZO_ERROR_SAMPLE, ZO_ERROR_LABEL:
   // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay as they are.
   zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
 
-  // Sets the weights again that a run begins with: the model's own, or what ImportWeights was
-  // given. Where it fails, not all of them are: try again.
+  // Sets the initial weights of the run again: the model's own, or those of ImportWeights. After an
+  // error some of them may be missing: try again.
   zo_status Restore();
 
   // Sets weights, with which runs begin from now on.
   //
-  //   store  has what ExportWeights gave, from offset 0 on, for as long as the network is used
+  //   store  has the output of ExportWeights, from offset 0 on, for as long as the network is used
   //
   // Errors: ZO_ERROR_STORE: it cannot be read; ZO_ERROR_ARGUMENT: no weights of this model, one is
   // beyond the limit. The weights are the model's own then. ZO_ERROR_RUNTIME: as Restore.
@@ -115,16 +115,16 @@ class Network {
   // Sets weights, and nothing else: where it fails, some of them.
   zo_status ReadWeights(const LogStore& store);
 
-  // Before weights are set: what a Restore that has failed has left to do, which would set others
-  // over them at the next invoke. Errors: ZO_ERROR_RUNTIME.
+  // Finishes a Restore that has failed. Called before weights are set: the next invoke would
+  // overwrite them otherwise. Errors: ZO_ERROR_RUNTIME.
   zo_status FinishRestore();
 
-  // Makes of the model's fingerprint what a log names the weights by that a run begins with:
-  // changes it by the checksum of those that were imported.
+  // Changes the model's fingerprint by the checksum of the imported weights: a log identifies its
+  // initial weights by the result.
   void MarkFingerprint(uint8_t* bytes) const;
 
-  // Compares what every operator computes of a sample of noise with what the desktop computes of
-  // it, with the model's own weights, and sets everything as it was behind Init and ImportWeights.
+  // Compares each operator's output for a sample of noise with the desktop's, with the model's own
+  // weights, and restores the state after Init and ImportWeights.
   //
   //   found  zeros; the first operator that differs, or has failed
   //
@@ -189,7 +189,7 @@ class Network {
   const zo_directory_entry* entries_ = nullptr;
   zo_directory* directories_ = nullptr;
   int8_t* boundaries_ = nullptr;
-  uint32_t base_checksum_ = 0;  // of what base_ has
+  uint32_t base_checksum_ = 0;  // of the weights in base_
   uint32_t base_mark_ = 0;      // bits of the fingerprint that it changes
   LogStore base_ = {};          // read == nullptr: the model's own
   bool is_ready_ = false;       // Init has succeeded

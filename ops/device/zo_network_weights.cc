@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* The weights of a network: where they are, those that a run begins with, and their export. */
+/* The weights of a network: their places, the initial ones, and their export. */
 #include <string.h>
 
 #include "ops/core/log/zo_crc32.h"

@@ -19,7 +19,7 @@ struct Workspace {
   BackwardTail* tail;
 };
 
-// What a task is, of what the build has.
+// Tests of a task's kind, among those of the build.
 bool PerturbsWeights(const TaskInfo& task) {
   return ZO_WITH_WEIGHT_TASKS && task.kind == ZO_TASK_WEIGHTS;
 }
@@ -31,7 +31,7 @@ bool IsExact(const TaskInfo& task) {
 bool IsHead(const TaskInfo& task) { return IsExact(task) && task.following == ZO_NODE_HEAD; }
 
 size_t HeaderWords(uint32_t tasks) {
-  // Two headers, to compare them, and what one is made of.
+  // Two headers, to compare them, and the tasks of one.
   return zo_snapshot_header_bytes(tasks) / 2 + tasks * sizeof(zo_snapshot_task) / 4;
 }
 
@@ -142,7 +142,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
   interval_ = interval;
   source_ = source;
   for (uint32_t i = 0; i < settings->tasks; ++i) {
-    // What a query starts from is kept where the network keeps it.
+    // Queries start from values that the network keeps.
     const bool starts_with_inputs = PerturbsWeights(tasks[i]) && tasks[i].boundary_bytes == 0;
     if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
   }
@@ -290,7 +290,7 @@ bool NodeTrainer::HasRoomInStep() const {
   return true;
 }
 
-// What comes before the first invoke of a step.
+// Called before the first invoke of a step.
 zo_status NodeTrainer::BeginStep() {
   if (is_ending_) return EndStep();
   if (log_ != nullptr && !at_.Is(*log_)) {
@@ -305,7 +305,7 @@ bool NodeTrainer::MovesWeights(const zo_node_request& request) const {
          PerturbsWeights(infos_[request.task]);
 }
 
-// Does what the run asks for.
+// Executes a request of the run.
 zo_status NodeTrainer::Answer(const zo_node_request& request, zo_report* report) {
   switch (request.action) {
     case ZO_NODE_FORWARD:
@@ -321,8 +321,8 @@ zo_status NodeTrainer::Answer(const zo_node_request& request, zo_report* report)
   }
 }
 
-// What follows a step: its record, a measurement where one is due, and a snapshot where one is due.
-// What has failed is done by the next call.
+// Finishes a step: its record, a measurement if one is due, and a snapshot if one is due. The next
+// call repeats failed parts.
 zo_status NodeTrainer::EndStep() {
   zo_status status = WriteRecord();
   // A measurement comes before the snapshot of its step: a run that is resumed there has it.

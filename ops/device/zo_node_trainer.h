@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * Layer-wise training on a device (node perturbation, exact heads, perturbed weights, see
- * zo_node_run.h): a network of segments and a workspace for what is kept of a minibatch, whose size
- * `tflm-zo firmware` computes.
+ * zo_node_run.h): a network of segments and a workspace for the pairs and nodes of a minibatch,
+ * whose size `tflm-zo firmware` computes.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_NODE_TRAINER_H_
@@ -31,7 +31,7 @@ struct TaskInfo {
   uint32_t boundary_bytes;
   uint32_t first_tensor;
   uint32_t tensors;
-  uint32_t input_segment;        // the layer's input is what enters it; 0: input 0 of the network
+  uint32_t input_segment;        // its input is the layer's input; 0: input 0 of the network
   uint32_t output_segment;       // the layer's output, before any pooling, enters it
   const int16_t* scales;         // exact tasks: see zo_fc_backprop_s8, or null
   const BackwardInfo* backward;  // exact tasks of a tail with a program, the same for all; or null
@@ -55,7 +55,7 @@ class NodeTrainer {
                  uint32_t interval, void* workspace, size_t workspace_bytes,
                  const SampleSource& source);
 
-  // Bytes of workspace that a run takes, what the network keeps at boundaries not included.
+  // Bytes of workspace of a run, without the network's boundaries.
   static size_t WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings,
                                const TaskInfo* tasks);
 
@@ -64,10 +64,10 @@ class NodeTrainer {
   //   report  of the step; step_done == 0 where the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
-  // whole step, and the next call begins the step anew; where step_done is 1, only the measurement
+  // complete step, and the next call begins the step anew; if step_done is 1, only the measurement
   // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the log could not
-  // be written; where step_done is 1 the step is done. The next call, or ExportLog, writes what is
-  // missing first. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
+  // be written; if step_done is 1 the step is done. The next call, or ExportLog, first writes the
+  // missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
@@ -85,12 +85,12 @@ class NodeTrainer {
 
   uint32_t step() const { return run_.step; }
   bool done() const { return network_ != nullptr && run_.step == run_.settings.common.steps; }
-  // Whether the weights are those that the run begins with.
+  // Whether the weights are the initial ones of the run.
   bool IsAtStart() const { return run_.step == 0 && !IsInStep(); }
 
-  // Begins the run with other weights than the model's own, for instance with those that another
-  // device or run has exported. Its log is then none of a run that begins with the model's own, so
-  // after a reset they are imported again, before ImportLog. See Network::ImportWeights.
+  // Begins the run with other weights than the model's own, for instance from another device or
+  // run. Its log then does not match a run from the model's own weights, so after a reset they are
+  // imported again, before ImportLog. See Network::ImportWeights.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
   // Network::ImportWeights.
@@ -111,12 +111,12 @@ class NodeTrainer {
 
   // After the last step: sets the weights of the best state, from the log.
   //
-  //   best  what was measured of it
+  //   best  its measurement
   //
-  // Errors: ZO_ERROR_ORDER: the run is not over and whole in its log, or measures nothing, or has
-  // no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
+  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or
+  // has no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
   // read has failed; ZO_ERROR_RUNTIME. Call it again then: weights that have been moved on the way
-  // are those of no step, and what needs them gives ZO_ERROR_ORDER until it succeeds.
+  // are those of no step, and calls that need them return ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written, which takes
@@ -126,10 +126,9 @@ class NodeTrainer {
   // has neither got all steps so far nor been given to ImportLog. Nothing has changed then.
   zo_status SetLog(const LogStore* log);
 
-  // Writes what the log that SetLog was given lacks, after ZO_ERROR_STORE, and a snapshot of the
-  // weights as they are, where it has none of this step; TrainStep does so every `interval` steps.
-  // The next one that TrainStep writes takes two writes then, so that this one stays until it is
-  // whole.
+  // Writes the missing part of SetLog's log, after ZO_ERROR_STORE, and a snapshot of the present
+  // weights if it has none of this step; TrainStep does so every `interval` steps. The next one
+  // that TrainStep writes takes two writes then, so that this one stays until it is complete.
   //
   // Errors: ZO_ERROR_ORDER: before Init, a step is in progress, the weights are those of no step,
   // or the run has begun, and this is not its log. Those of TrainStep behind a step.
@@ -142,15 +141,15 @@ class NodeTrainer {
   // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples, or measured by
   // other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store; ZO_ERROR_SAMPLE:
   // a sample cannot be read. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: the
-  // weights are those of no step, and all that needs them gives ZO_ERROR_ORDER until ImportLog or
+  // weights are those of no step, and calls that need them return ZO_ERROR_ORDER until ImportLog or
   // Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
   // Before the network is used for anything but TrainStep and TrainSlice; moves no weight.
   //
   // Errors: ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog; a step
-  // is in progress that keeps what a shortcut carries from layers before the trained ones to them,
-  // in the place where any other use of the network has it.
+  // is in progress whose shortcut from layers before the trained ones is kept in a place that any
+  // other use of the network overwrites.
   zo_status Settle() const {
     return is_ready_ && (!IsInStep() || HasRoomInStep()) ? ZO_OK : ZO_ERROR_ORDER;
   }
@@ -226,8 +225,8 @@ class NodeTrainer {
   uint32_t snapshot_step_ = 0;  // of the log's newest snapshot; 0: it has none
   uint32_t snapshot_slot_ = 0;  // that it is in
   bool is_ready_ = false;       // weights are those of a step, or of one in progress
-  bool is_ending_ = false;      // what follows the last step is still to be done
-  // What measures: of a program that never calls KeepBest, the linker leaves it out.
+  bool is_ending_ = false;      // the last step is still to be finished
+  // The functions that measure. The linker drops them if a program never calls KeepBest.
   struct Measuring {
     zo_status (*measure)(NodeTrainer* trainer);
     zo_status (*read)(NodeTrainer* trainer, const LogStore& log);

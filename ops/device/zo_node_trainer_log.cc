@@ -15,7 +15,7 @@ namespace tflm_zo {
 namespace {
 
 constexpr int32_t kNoLimit = 128;  // of a byte
-// What a snapshot begins with: whose it is, its number, and its steps.
+// The beginning of a snapshot: its run, its number, and its steps.
 constexpr uint32_t kNumberBytes = 8;
 constexpr uint32_t kBeginningBytes = 12;
 
@@ -74,7 +74,7 @@ zo_status NodeTrainer::Measure() {
   return ZO_OK;
 }
 
-// What was measured up to the step that a log has led to. ZO_ERROR_LOG: a measurement is damaged.
+// Reads measurements up to the present step of a log. ZO_ERROR_LOG: a measurement is damaged.
 zo_status NodeTrainer::ReadMeasurements(const LogStore& log) {
   measurements_.Rewind();
   const uint32_t steps = run_.settings.common.steps;
@@ -242,8 +242,8 @@ zo_status NodeTrainer::WriteSnapshot() {
   return ZO_OK;
 }
 
-// What a slot has of weights, in its order: does(array, bytes, limit), where no value is beyond the
-// limit, until one is not ZO_OK.
+// Calls does(array, bytes, limit) for the weights of a slot, in its order, until one is not ZO_OK.
+// No value may be beyond the limit.
 template <typename Does>
 zo_status NodeTrainer::ForEachArray(const Does& does) const {
   for (int fractions = 0; fractions < 2; ++fractions) {

@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * The self-test of a network: a sample of noise passes through it, and the outputs of every
- * operator are compared with those that the desktop has computed. It finds kernels that compute
- * other bytes than TFLM's, and inputs that nothing feeds, before a run of days begins.
+ * operator are compared with the desktop's. It finds kernels whose bytes differ from TFLM's, and
+ * inputs that nothing feeds, before a run of days begins.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_
@@ -17,7 +17,7 @@ struct OperatorKind {
   const char* custom;  // name of a custom operator, else null
 };
 
-// What an operator computes of the sample.
+// An operator's output for the sample.
 struct OperatorInfo {
   const char* layer;  // that it belongs to, and its kind; null: its outputs are not compared
   uint32_t checksum;  // CRC-32 of its outputs, one behind the other

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Writes what belongs together of a log, in whole units of its store (zo_store_units.h).
+ * Writes adjacent parts of a log in whole units of its store (zo_store_units.h).
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_STORE_WRITER_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_STORE_WRITER_H_
@@ -15,9 +15,9 @@ class StoreWriter {
   // From an offset on, a multiple of the store's unit.
   StoreWriter(const LogStore& log, uint32_t at) : log_(log), at_(at) {}
 
-  // What follows the bytes before. What is less than a unit waits for more.
+  // Appends bytes. Less than a unit waits for more.
   bool Write(const uint8_t* bytes, uint32_t count);
-  // The last bytes, and what fills their unit up.
+  // Appends the last bytes, and fills their unit up.
   bool WriteAll(const uint8_t* bytes, uint32_t count);
 
  private:
@@ -42,10 +42,10 @@ class StoreOfRun {
   bool (*write_)(void*, uint32_t, const uint8_t*, uint32_t) = nullptr;
 };
 
-// Whether all that was written to a store is safe.
+// Whether all written bytes of a store are safe.
 inline bool MakeSafe(const LogStore& log) { return log.sync == nullptr || log.sync(log.context); }
 
-// Writes what has a place by itself, and makes it safe. Errors: ZO_ERROR_STORE.
+// Writes bytes with units of their own, and makes them safe. Errors: ZO_ERROR_STORE.
 zo_status WriteSafely(const LogStore& log, uint32_t at, const uint8_t* bytes, uint32_t count);
 
 }  // namespace tflm_zo

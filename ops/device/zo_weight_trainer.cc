@@ -14,12 +14,12 @@
 namespace tflm_zo {
 namespace {
 
-// Longest record of this build, and what a log has of a step or a measurement at most.
+// Longest record of this build, and the longest entry of a log, a record or a measurement.
 constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
 constexpr uint32_t kEntryBytes =
     kRecordBytes > ZO_MEASUREMENT_BYTES ? kRecordBytes : ZO_MEASUREMENT_BYTES;
 
-// Something that is written by itself, with room for what fills its last unit up.
+// Bytes that are written by themselves, with room to fill the last unit up.
 template <uint32_t kBytes>
 using Padded = uint8_t[kBytes + ZO_STORE_UNIT_MOST - 1];
 
@@ -104,7 +104,7 @@ zo_status WeightTrainer::TrainSlice(zo_report* report) {
   return status == ZO_OK ? MeasureWhereDue() : status;
 }
 
-// What comes before an invoke: where a step begins, what its predecessor has left to do.
+// Called before an invoke. At the beginning of a step, finishes the step before.
 zo_status WeightTrainer::BeginStep() {
   if (!is_ready_) return ZO_ERROR_ORDER;
   if (zo_control_is_in_step(&control_) != 0) return Suspend(false);
@@ -155,7 +155,7 @@ zo_status WeightTrainer::SetLog(const LogStore* log) {
   return ZO_OK;
 }
 
-// Makes the log, where there is one, have all that was done.
+// Brings the log, if there is one, up to date.
 zo_status WeightTrainer::CatchUp() { return HasBegun() ? LogLastStep() : BeginLog(); }
 
 // Begins the chain of checksums, and the log, where there is one that has no header yet.
@@ -169,10 +169,10 @@ zo_status WeightTrainer::BeginLog() {
   return status;
 }
 
-// What an older run has left in the store goes on from a newer one where all before it is the same,
-// as it is where samples differ that the first steps do not read. So the place of what comes after
-// `step` whole steps, a measurement first where it is due and not `measured`, is looked at before
-// the bytes are written that it would follow, and erased where it follows them.
+// Remains of an older run in the store continue a newer one if everything before them is equal, for
+// instance if only samples differ that the first steps do not read. So before bytes are written,
+// the entry behind them is read, and erased if it continues them: the one after `step` complete
+// steps, a measurement first if it is due and not `measured`.
 zo_status WeightTrainer::EraseStale(uint32_t checksum, uint32_t step, bool measured) const {
   const bool measures =
       !measured && zo_measurement_is_due(measurements_.every(), Settings()->steps, step) != 0;
@@ -189,7 +189,7 @@ zo_status WeightTrainer::EraseStale(uint32_t checksum, uint32_t step, bool measu
   return WritePadded(*log_, at, found, size);
 }
 
-// Writes what ends with `step` whole steps, and with a measurement where it has `measured`.
+// Writes an entry that ends with `step` complete steps, and with a measurement if `measured`.
 zo_status WeightTrainer::Append(uint32_t at, uint8_t* bytes, uint32_t count, uint32_t step,
                                 bool measured) {
   const zo_status status = EraseStale(zo_log_checksum(bytes, count), step, measured);
@@ -314,7 +314,7 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
       is_unlogged_) {
     return ZO_ERROR_ORDER;
   }
-  // What an earlier call has left half-way has nothing pending.
+  // An interrupted earlier call leaves nothing pending.
   const zo_status settled = is_ready_ ? Settle() : ZO_OK;
   if (settled != ZO_OK) return settled;
   const zo_measurement found = measurements_.best();

@@ -37,11 +37,10 @@ class WeightTrainer {
   //   report  of the step; step_done == 0 where the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
-  // whole step, and the next call begins the step anew; where step_done is 1,
-  // only the measurement behind the step has failed, and the next call begins with it.
-  // ZO_ERROR_STORE: the log could not be written; where step_done is 1 the step is done. The next
-  // call, or ExportLog, writes what is missing first. ZO_ERROR_ORDER: before Init, or the weights
-  // are those of no step, see ImportLog.
+  // complete step, and the next call begins the step anew; if step_done is 1, only the measurement
+  // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the log could not
+  // be written; if step_done is 1 the step is done. The next call, or ExportLog, first writes the
+  // missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole
@@ -58,12 +57,12 @@ class WeightTrainer {
   // Whole steps done.
   uint32_t step() const { return control_.step; }
   bool done() const { return control_.step == Settings()->steps; }
-  // Whether the weights are those that the run begins with.
+  // Whether the weights are the initial ones of the run.
   bool IsAtStart() const { return control_.step == 0 && zo_control_is_in_step(&control_) == 0; }
 
-  // Begins the run with other weights than the model's own, for instance with those that another
-  // device or run has exported. Its log is then none of a run that begins with the model's own, so
-  // after a reset they are imported again, before ImportLog. See Network::ImportWeights.
+  // Begins the run with other weights than the model's own, for instance from another device or
+  // run. Its log then does not match a run from the model's own weights, so after a reset they are
+  // imported again, before ImportLog. See Network::ImportWeights.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
   // Network::ImportWeights.
@@ -83,12 +82,12 @@ class WeightTrainer {
 
   // After the last step: sets the weights of the best state, by a replay of the log up to it.
   //
-  //   best  what was measured of it
+  //   best  its measurement
   //
-  // Errors: ZO_ERROR_ORDER: the run is not over and whole in its log, or measures nothing, or has
-  // no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
+  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or
+  // has no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
   // read has failed; ZO_ERROR_RUNTIME. Call it again then: weights that have been moved on the way
-  // are those of no step, and what needs them gives ZO_ERROR_ORDER until it succeeds.
+  // are those of no step, and calls that need them return ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
   // From now on each step goes into the log. At the first step the header is written. Init forgets
@@ -98,33 +97,32 @@ class WeightTrainer {
   // has neither got all steps so far nor been given to ImportLog. Nothing has changed then.
   zo_status SetLog(const LogStore* log);
 
-  // Writes what the log that SetLog was given lacks, after ZO_ERROR_STORE; where it lacks nothing,
-  // it stays as it is.
+  // Writes the missing part of SetLog's log, after ZO_ERROR_STORE. A complete log stays unchanged.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun, and this is not its log. ZO_ERROR_STORE.
   zo_status ExportLog(const LogStore& log);
 
-  // Sets weights and state to what a log leads to, from the weights that the run begins with: those
-  // of step(), up to which its records are whole. Whatever follows them, the part of a record that
-  // a power cut has left or damage, is no loss of what comes before it: the run goes on from there.
+  // Restores weights and state from a log, beginning with the initial weights of the run, up to its
+  // last complete record, see step(). Bytes behind that, part of a record after a power failure or
+  // damage, are ignored: the run resumes from there.
   //
   //   snapshot  spares the passes over the weights for the steps before it; null: none. One that
   //             does not belong to this log, or is damaged, is left out: the result is the same.
   //
   // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or first weights, or measured
   // by other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store. Nothing has
-  // changed then. ZO_ERROR_STORE: the log, or imported weights, cannot be read: where the log ends
-  // is not known, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
-  // are those of no step, and all that needs them gives ZO_ERROR_ORDER until ImportLog or Init
+  // changed then. ZO_ERROR_STORE: the log, or imported weights, cannot be read: the end of the log
+  // is unknown, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
+  // are those of no step, and calls that need them return ZO_ERROR_ORDER until ImportLog or Init
   // succeeds.
   zo_status ImportLog(const LogStore& log, const WeightSnapshot* snapshot = nullptr);
 
-  // What binds weights that ExportWeights gives now to the log of the run; settles.
+  // A mark that binds the present output of ExportWeights to the log of the run; settles.
   //
-  // Errors: those of Settle; ZO_ERROR_ORDER: the weights are those that RestoreBest has set.
+  // Errors: those of Settle; ZO_ERROR_ORDER: the weights are those of RestoreBest.
   zo_status SnapshotMark(uint32_t* mark);
 
-  // Bytes of the log that are of use: its header, and the records of what is done.
+  // Bytes of the log in use: its header, and the records of completed steps and measurements.
   uint32_t LogBytes() const;
 
   // Makes the trainer a member of a fleet: steps are evaluated here, and decided elsewhere. The log
@@ -184,7 +182,7 @@ class WeightTrainer {
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
   void Header(const LogStore& log, uint8_t* bytes) const;
   uint32_t HeaderChecksum() const;
-  // What the log's next record goes on from.
+  // The checksum from which the log's next record continues.
   uint32_t NextChecksum() const { return HasBegun() ? after_ : HeaderChecksum(); }
   zo_status CatchUp();
   zo_status BeginLog();
@@ -212,9 +210,9 @@ class WeightTrainer {
   uint32_t after_ = 0;         // that its next record goes on from, once the run has begun
   bool is_ready_ = false;      // weights are those of a step, or of one of its queries
   bool is_unlogged_ = false;   // the last step's record is still to be written
-  bool is_best_ = false;       // weights are those that RestoreBest has set
-  bool is_suspended_ = false;  // within a step: weights are those of the last whole one
-  // What measures: of a program that never calls KeepBest, the linker leaves it out.
+  bool is_best_ = false;       // weights are those of RestoreBest
+  bool is_suspended_ = false;  // within a step: weights are those of the last complete one
+  // The functions that measure. The linker drops them if a program never calls KeepBest.
   struct Measuring {
     zo_status (*measure)(WeightTrainer* trainer);
     zo_status (*read)(WeightTrainer* trainer, const LogStore& log, uint32_t step);

@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) __m512i term(const int8_t* x, int32
                                                           const bool is_half) {
   const __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)(const void*)x));
   if (is_half) return _mm512_slli_epi32(_mm512_add_epi32(wide, _mm512_set1_epi32(offset)), 19);
-  /* What lifts is 2^11 before the shift. */
+  /* The lifting addend is 2^11 before the shift. */
   const __m512i lifted =
       _mm512_slli_epi32(_mm512_add_epi32(wide, _mm512_set1_epi32(offset + 2048)), 20);
   return scaled(lifted, multiplier);

@@ -32,7 +32,7 @@ static inline __m512i zo_avx512_lift(__m512i sums) {
 /* Multipliers of 16 channels. */
 typedef struct zo_avx512_multiplier {
   __m512i even, odd; /* of channels 0, 2, … and 1, 3, …, doubled, in the low halves of 64 bits */
-  __m512i even_rest, odd_rest; /* 2^31 - 2^32 multiplier: half, and what lifting adds */
+  __m512i even_rest, odd_rest; /* 2^31 - 2^32 multiplier: half, and the lifting addend */
 } zo_avx512_multiplier;
 
 static inline zo_avx512_multiplier zo_avx512_multiplier_of(__m512i multiplier) {

@@ -41,7 +41,7 @@ static inline __attribute__((always_inline)) void zo_avx512_transpose(__m512i v[
 }
 
 /* [steps, kZoColumns, 4] of `columns` times `values` neighbouring values, `next` apart, each ^
- * flip; what is missing of 16 columns or of the last step is 0 ^ flip. */
+ * flip; missing values of 16 columns or of the last step are 0 ^ flip. */
 static inline __attribute__((always_inline)) void zo_avx512_columns(const int8_t* from,
                                                                     ptrdiff_t next, int32_t columns,
                                                                     int32_t values,

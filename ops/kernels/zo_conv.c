@@ -25,7 +25,7 @@ struct zo_conv {
   int32_t* row_at;        /* [held * rows] */
   int32_t* step_at;       /* [steps] */
   int8_t* filters;        /* packed */
-  int8_t* source;         /* what was packed */
+  int8_t* source;         /* original of the packed filters */
   int32_t* filter_sum;    /* [out channels] */
   const int8_t* unpacked; /* filters as they lie */
 };
@@ -159,7 +159,7 @@ static void pack(zo_conv* self, const int8_t* filters) {
   self->is_packed = true;
 }
 
-/* Sums begin with the bias, and with what follows from the sums of packed filters. */
+/* Sums begin with the bias and the constant term of the sums of packed filters. */
 static void start(const zo_conv* self, const int32_t* bias, int32_t correction) {
   for (int32_t c = 0; c < self->gemm.columns; ++c) {
     const uint32_t from = bias == NULL ? 0u : (uint32_t)bias[c];

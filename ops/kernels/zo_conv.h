@@ -13,9 +13,9 @@ typedef struct zo_conv zo_conv;
 /* Null where the layer is too large for 32-bit distances, or there is no memory. */
 zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer);
 
-/* Takes what the runs to come compute with.
- *   filters  [out channels, filter height, filter width, channels], packed where they differ from
- *            those before; they stay where they are, and what they are, until the runs are over
+/* Takes filters and bias of the next runs.
+ *   filters  [out channels, filter height, filter width, channels], packed if they differ from the
+ *            last ones; their place and values stay the same until the runs are over
  *   bias     [out channels], or null for zeros */
 void zo_conv_begin(zo_conv* conv, const int8_t* filters, const int32_t* bias);
 

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * FULLY_CONNECTED of many samples with filters as they lie, where they may change between invokes:
- * samples are what lies in columns, so that nothing of the filters is copied or compared.
+ * FULLY_CONNECTED of many samples with filters in their original layout, if they may change between
+ * invokes: samples lie in columns, so that nothing of the filters is copied or compared.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_DENSE_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_DENSE_H_

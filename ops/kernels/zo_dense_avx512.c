@@ -21,7 +21,7 @@ static __m128i filter_sums(const int8_t* const* filter, int32_t depth) {
   return zo_avx512_reduce_four(sums);
 }
 
-/* What the sums of a tile's channels start with. */
+/* Initial sums of a tile's channels. */
 static void load_starts(const zo_dense* d, const int8_t* const* filter, int32_t first,
                         int32_t* start) {
   for (int c = 0; c < kChannels; ++c) start[c] = d->output->start[first + c];

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Sums of taps, channel by channel: DEPTHWISE_CONV_2D without what lies around it.
+ * Sums of taps, channel by channel: the inner loops of DEPTHWISE_CONV_2D.
  *
  * Outputs come in runs of neighbours: a row of the image where its columns follow one another
  * without gaps, else the channels of one position. Every output of a run has its taps at the same

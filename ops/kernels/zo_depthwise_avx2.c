@@ -17,7 +17,7 @@ static void finish(const zo_output* output, int32_t first, __m256i low, __m256i 
     }
     return;
   }
-  /* Packing halves of vectors undoes what unpacking did. */
+  /* Packing halves of vectors reverses the unpacking. */
   const __m256i packed = _mm256_packs_epi32(zo_avx2_scaled(low, output, first),
                                             zo_avx2_scaled(high, output, first + 8));
   zo_avx2_store_bytes(y, zo_avx2_bytes(packed, output->min, output->max), valid);

@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d
   const __mmask32 mask = left >= kLanes ? 0xFFFFFFFFu : (1u << left) - 1u;
 #pragma GCC unroll 4
   for (int r = 0; r < runs; ++r) {
-    /* Packing halves of vectors undoes what unpacking did. */
+    /* Packing halves of vectors reverses the unpacking. */
     const __m512i both =
         _mm512_packs_epi32(zo_avx512_scaled(sums[r][0], &low), zo_avx512_scaled(sums[r][1], &high));
     const __m256i bytes = _mm512_cvtsepi16_epi8(both);

@@ -19,7 +19,7 @@ struct zo_depthwise_conv {
   int32_t* tap_at;  /* [taps] */
   int32_t* channel; /* of each place, or -1: [period * lanes] */
   int16_t* filters; /* packed */
-  int8_t* source;   /* what was packed */
+  int8_t* source;   /* original of the packed filters */
 };
 
 static int32_t real_taps(const zo_window* w) { return w->filter_height * w->filter_width; }

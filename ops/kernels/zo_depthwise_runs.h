@@ -14,7 +14,7 @@ enum { kZoMostRuns = 4 };
 typedef void zo_depthwise_runs(const zo_depthwise* depthwise, const int16_t* const* x,
                                int8_t* const* y);
 
-/* `most` runs at a time by `several`, what is left by `one`. */
+/* `most` runs at a time by `several`, the rest by `one`. */
 static inline __attribute__((always_inline)) void zo_depthwise_by_runs(const zo_depthwise* d,
                                                                        const int32_t most,
                                                                        zo_depthwise_runs* several,

@@ -25,7 +25,7 @@ typedef void zo_dots_function(const zo_dots* dots);
 /* Channels at once at most, of zo_dots_by_channels. */
 enum { kZoDots = 16 };
 
-/* The sum of products with a filter, and what the correction adds. */
+/* The sum of products with a filter, and the correction term. */
 typedef uint32_t zo_dot_function(const zo_dots* dots, const int8_t* filter);
 
 /* Outputs of sums of neighbouring channels, of which so many are valid. */

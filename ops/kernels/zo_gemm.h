@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Products of patches and filters: CONV_2D and FULLY_CONNECTED without what lies around them.
+ * Products of patches and filters: the inner loops of CONV_2D and FULLY_CONNECTED.
  *
  * A row is the patch of inputs that one output position looks at. It lies in memory in steps of a
  * few neighbouring values, wherever the image has them: the same distances for every row. Columns

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What layers with filters have in common, and the arrays of their output channels.
+ * Common data of layers with filters, and the arrays of their output channels.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_LAYER_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_LAYER_H_
@@ -14,7 +14,7 @@ typedef struct zo_layer {
   int32_t input_zero_point;
   const zo_multiplier* multipliers; /* [channels], not needed once the layer is made */
   int32_t zero_point, min, max;     /* of the output */
-  bool constant;                    /* filters that one run has seen stay what they are */
+  bool constant;                    /* filters stay the same after one run has used them */
   int32_t threads;                  /* that may compute it at the same time */
 } zo_layer;
 

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * From 32-bit sums to int8 outputs, as TFLM does it: what every kernel ends with.
+ * From 32-bit sums to int8 outputs, as in TFLM: the end of every kernel.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_OUTPUT_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_OUTPUT_H_
@@ -14,8 +14,8 @@ enum { kZoBlock = 64 };
 
 /* The output channels of a layer. */
 typedef struct zo_output {
-  const int32_t* start;      /* what each channel's sum starts with: the bias and what follows from
-                                zero points */
+  const int32_t* start;      /* of each channel's sum: the bias and the constant term of the zero
+                                points */
   const int32_t* multiplier; /* zo_multiplier.value */
   const int32_t* right;      /* -zo_multiplier.shift */
   bool shifts_right; /* every `right` is 1 at least: vectors compute that; the rest is rare */

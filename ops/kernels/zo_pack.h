@@ -9,9 +9,10 @@
 
 #include "ops/kernels/zo_gemm.h"
 
-/* Steps of up to kZoColumns filters: [steps, kZoColumns, layout.step]. What is missing of columns
- * and of the last step is 0, or is left alone. from    the first of `values` neighbouring values of
- * the first filter next    values from there to those of the next filter */
+/* Steps of up to kZoColumns filters: [steps, kZoColumns, layout.step]. Missing columns, and
+ * missing values of the last step, are 0 or stay unchanged.
+ *   from  the first of `values` neighbouring values of the first filter
+ *   next  values from there to those of the next filter */
 typedef void zo_pack_function(const int8_t* from, ptrdiff_t next, int32_t columns, int32_t values,
                               int8_t* to);
 

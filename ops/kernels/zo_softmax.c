@@ -5,7 +5,7 @@
 
 enum {
   kSumBits = 12,                   /* integer bits of a row's sum */
-  kFraction = 31 - kZoSoftmaxBits, /* fraction bits of what the exponential is of */
+  kFraction = 31 - kZoSoftmaxBits, /* fraction bits of the exponential's argument */
   kQuarter = 1 << (kFraction - 2)
 };
 
@@ -60,7 +60,7 @@ static int32_t reciprocal(int32_t a) {
 }
 
 void zo_softmax_init(zo_softmax* softmax, zo_multiplier multiplier) {
-  /* What is further from the largest logit than 31 counts as nothing. */
+  /* A logit more than 31 below the largest one counts as nothing. */
   const int64_t radius = (INT64_C(31) << kFraction) >> multiplier.shift;
   for (int32_t distance = 0; distance < 256; ++distance) {
     const int32_t own = distance <= radius ? exponential(zo_requantize(-distance, multiplier)) : 0;

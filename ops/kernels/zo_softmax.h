@@ -2,8 +2,8 @@
  *
  * SOFTMAX of int8 logits, as TFLM's reference kernel defines it, in gemmlowp's fixed point.
  *
- * What a logit adds depends on nothing but its distance to the largest one of its row, so the
- * exponentials are a table of 256.
+ * A logit's term depends only on its distance to the largest one of its row, so the exponentials
+ * are a table of 256.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_SOFTMAX_H_
 #define TFLM_ZO_OPS_KERNELS_ZO_SOFTMAX_H_
@@ -11,7 +11,7 @@
 #include "ops/core/math/zo_requantize.h"
 
 enum {
-  kZoSoftmaxBits = 5 /* integer bits of what the exponential is of */
+  kZoSoftmaxBits = 5 /* integer bits of the exponential's argument */
 };
 
 typedef struct zo_softmax {

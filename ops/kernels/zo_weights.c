@@ -20,7 +20,7 @@ static uint32_t state_of(uint32_t seed, uint32_t stream, uint32_t begin) {
   return zo_stream_state(zo_stream_key(seed, stream), begin / kTile);
 }
 
-/* --- Weights that are no multiple of what loops take ----------------------------------------- */
+/* --- Weights that are no multiple of a loop's size -------------------------------------------- */
 
 static uint32_t padded(uint32_t count) {
   return (count + kZoWeights - 1u) / kZoWeights * kZoWeights;
@@ -213,8 +213,8 @@ static void sum_signs(const zo_weight_loops* loops, int32_t* steps, uint32_t cou
 
 /* --- Replay, W = 256 w + fraction in 16 bits ------------------------------------------------- */
 
-/* What a step adds to W: the first, or the second where the sign is a minus. Returns 0 where 16
- * bits do not hold that. */
+/* The addends of W in a step: the first, or the second if the sign is a minus. Returns 0 if 16 bits
+ * do not hold them. */
 static int moves_of(int32_t coefficient, int16_t* moves) {
   for (int i = 0; i < 2; ++i) {
     const int32_t own = i == 0 ? coefficient : -coefficient;
@@ -371,7 +371,7 @@ void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds,
 /* Nodes of a sample, at most: those of as many tiles as have their signs drawn together. */
 enum { kMostNodes = kTile * kZoSigns };
 
-/* What nodes move by, a channel's next to each other: k or -k. */
+/* Moves of nodes, a channel's next to each other: k or -k. */
 static void draw_moves(const zo_weight_loops* loops, uint32_t count, uint32_t key, int32_t k,
                        int8_t* moves) {
   uint32_t states[kZoSigns] = {0}, signs[kSignWords];

@@ -53,8 +53,8 @@ struct zo_weight_loops {
                      const int8_t* moves, int8_t* to);
 };
 
-/* Entry j, l: what the state whose bit j alone is set becomes by 16 l steps. A step is linear over
- * bits, so the states of 16 places of a tile are sums of entries. */
+/* Entry j, l: the state after 16 l steps if bit j alone is set. A step is linear over bits, so the
+ * states of 16 places of a tile are sums of entries. */
 extern const uint32_t zo_stream_jumps[32][16];
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_WEIGHTS_H_ */

@@ -158,7 +158,7 @@ static inline void narrow(int8_t* to, const __m256i* v) {
   zo_avx2_store(to, _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0)));
 }
 
-/* The sum of what lanes have counted down from 0. */
+/* The sum of the lanes' downward counts from 0. */
 static inline uint32_t counted(__m256i lanes) {
   int32_t each[8], sum = 0;
   zo_avx2_store(each, lanes);
@@ -166,7 +166,7 @@ static inline uint32_t counted(__m256i lanes) {
   return (uint32_t)sum;
 }
 
-/* Values within +-limit; counts down those that already are. */
+/* Values within +-limit; counts down the unchanged ones. */
 static inline __m256i clip(__m256i values, __m256i low, __m256i high, __m256i* kept) {
   const __m256i inside = _mm256_min_epi32(_mm256_max_epi32(values, low), high);
   *kept = _mm256_add_epi32(*kept, _mm256_cmpeq_epi32(inside, values));

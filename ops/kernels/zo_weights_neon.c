@@ -139,7 +139,7 @@ static void add_values(int32_t* steps, uint32_t count, const int8_t* values, int
   }
 }
 
-/* Values within +-limit; counts down those that already are. */
+/* Values within +-limit; counts down the unchanged ones. */
 static inline int32x4_t clip(int32x4_t values, int32_t limit, uint32x4_t* kept) {
   const int32x4_t inside = vminq_s32(vmaxq_s32(values, vdupq_n_s32(-limit)), vdupq_n_s32(limit));
   *kept = vaddq_u32(*kept, vceqq_s32(inside, values));

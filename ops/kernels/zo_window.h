@@ -37,7 +37,7 @@ typedef struct zo_share {
 typedef struct zo_image {
   zo_window window;
   zo_image_format format;
-  int32_t height, width; /* with the border: what windows look at */
+  int32_t height, width; /* with the border: the area that windows read */
   int32_t channels;      /* window.channels * format.repeat */
   int32_t held;          /* samples that a thread has room for */
   size_t value_bytes, sample_bytes, thread_bytes;

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What the Python package takes over from the headers: a table of the structs, functions and
- * constants that it uses, from which tflm_zo/core/loader.py makes ctypes structures and
- * prototypes. The compiler refuses an entry that differs from its header, and offsets and sizes
- * are the compiler's, so nothing is written down twice that could differ.
+ * The Python package's table of the headers: the structs, functions and constants that it uses.
+ * tflm_zo/core/loader.py makes ctypes structures and prototypes of it. The compiler refuses an
+ * entry that differs from its header, and offsets and sizes are the compiler's, so the table cannot
+ * differ from the headers.
  *
  * A part of the shared library alone: firmware has no use for it.
  */

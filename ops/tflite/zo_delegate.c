@@ -11,9 +11,9 @@
  * Samples are divided among the threads that the interpreter was asked for (`num_threads`).
  *
  * Options:
- *   directory  address of a zo_directory, decimal; filled at each invoke (optional). What lies
- *              there must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address that
- *              has gone through text is checked before it is written through
+ *   directory  address of a zo_directory, decimal; filled at each invoke (optional). It
+ *              must begin with ZO_DIRECTORY_MAGIC when the delegate is made: an address from text
+ *              is checked before anything is written there
  *   weights    address of a zo_directory that an interpreter of the same graph has filled, decimal:
  *              this one's layers read, and its weight ops move, that one's weights. It may have
  *              another batch size; the two are not to be invoked at the same time (optional)
@@ -89,7 +89,7 @@ static zo_directory* directory_at(const char* text) {
   return directory;
 }
 
-/* Null where an option was taken, else what is wrong with it. */
+/* Null if an option was taken, else its error. */
 static const char* set_option(zo_delegate_settings* self, const char* key, const char* value) {
   if (key != NULL && strcmp(key, "directory") == 0) {
     self->directory = directory_at(value);

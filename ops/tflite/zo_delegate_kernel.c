@@ -8,7 +8,7 @@
 #include "ops/tflite/zo_exact_op.h"
 #include "ops/tflite/zo_threads.h"
 
-/* What an op is: the zo_opcode of a weight op, or one of these. */
+/* The opcode of an op: the zo_opcode of a weight op, or one of these. */
 enum { kLossOp = 0, kInt16Op = -1 };
 
 /* The custom ops. */
@@ -50,7 +50,7 @@ typedef struct kernel {
   op_view ops[];
 } kernel;
 
-/* What a zo_buffer_source needs to find the tensors of an op. */
+/* The context in which a zo_buffer_source finds the tensors of an op. */
 typedef struct tensor_source {
   const TfLiteContext* context;
   const op_view* op;
@@ -160,7 +160,7 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   return self;
 }
 
-/* Takes back what the tensor that it was lent to still holds. */
+/* Frees the scratch memory, and takes it from a tensor that still has it. */
 static void release_scratch(TfLiteContext* context, op_view* view) {
   if (view->scratch != NULL && context->tensors[view->scratch_of].data == view->scratch) {
     context->tensors[view->scratch_of].data = NULL;

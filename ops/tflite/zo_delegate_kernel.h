@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The operators that the delegate has taken over, of one graph and without others between them:
- * what TFLite calls a delegate kernel.
+ * The operators that the delegate has taken over, of one graph and without others between them.
+ * TFLite calls that a delegate kernel.
  */
 #ifndef TFLM_ZO_OPS_TFLITE_ZO_DELEGATE_KERNEL_H_
 #define TFLM_ZO_OPS_TFLITE_ZO_DELEGATE_KERNEL_H_

@@ -48,7 +48,7 @@ static double factor_of(const zo_node* node, int32_t channel) {
   return (double)product / (double)t.output->params.scale;
 }
 
-/* What all three have in common, of so many output channels. */
+/* Common checks of all three, for so many output channels. */
 static bool supports(const zo_node* node, TfLiteFusedActivation activation, int rank,
                      int32_t channels) {
   const tensors t = tensors_of(node);
@@ -147,7 +147,7 @@ static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int3
   return true;
 }
 
-/* Owns what it is given; null where all of it is null or there is no memory. */
+/* Owns its arguments; null if all are null or there is no memory. */
 static void* holder_of(zo_conv* conv, zo_depthwise_conv* depthwise,
                        zo_offset_filters* offset_filters) {
   exact_filters* self = NULL;

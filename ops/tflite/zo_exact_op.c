@@ -9,7 +9,7 @@
 #include "ops/tflite/zo_exact_reduce.h"
 #include "ops/tflite/zo_exact_softmax.h"
 
-/* What an operator can do. `create` gives what `begin`, `run` and `free` take. */
+/* An operator's functions. `create` makes the object for `begin`, `run` and `free`. */
 typedef struct operations {
   int builtin;
   const char* name;
@@ -85,7 +85,7 @@ zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernel
 int32_t zo_exact_op_samples(const zo_exact_op* op) { return op->samples; }
 
 bool zo_exact_op_begin(const zo_exact_op* op, const zo_node* node) {
-  /* What follows input 0 is checked by `begin`; ADD has two of a kind. */
+  /* `begin` checks all inputs after input 0; ADD has two of a kind. */
   const int inputs = op->operations->run == zo_exact_add_run ? 2 : 1;
   for (int i = 0; i < inputs; ++i) {
     if (zo_tensor_at(node->context, node->inputs, i)->data == NULL) return false;

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L /* the name of what follows from C99 */
+#define _POSIX_C_SOURCE 200809L /* enables POSIX names beyond C99 */
 #include "ops/tflite/zo_threads.h"
 
 #include <pthread.h>
@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 /* How often a thread looks for work before it sleeps, and for the others' end before it lets them
- * have its core: about 0.2 ms, which is longer than what lies between two invokes of a training
- * run. */
+ * have its core: about 0.2 ms, longer than the pause between two invokes of a training run. */
 enum { kLooks = 4000 };
 
 struct zo_threads {
@@ -18,14 +17,14 @@ struct zo_threads {
   int32_t count, users;
   pid_t process;
   pthread_mutex_t busy; /* held while somebody's work is done */
-  /* What is to be done. A ticket has the number of the run, 32 bits, of its parts, 16, and of those
-   * that are taken, 16: who takes a part replaces the whole, so nobody takes one of a later run by
-   * mistake. */
+  /* The work to do. A ticket has the number of the run, 32 bits, of its parts, 16, and of the
+   * taken ones, 16: a thread takes a part by replacing the whole, so it never takes one of a
+   * later run by mistake. */
   uint64_t ticket;
   int32_t done; /* parts */
   void (*work)(void* context, int32_t part, int32_t thread);
   void* context;
-  /* Those who sleep. */
+  /* For threads that sleep. */
   pthread_mutex_t lock;
   pthread_cond_t woken;
   int32_t sleepers;
@@ -34,7 +33,7 @@ struct zo_threads {
   pthread_t own[kZoMostThreads - 1];
 };
 
-/* What a thread is given: its own number. */
+/* A thread's argument: its own number. */
 typedef struct beginning {
   zo_threads* threads;
   int32_t number;
@@ -53,9 +52,9 @@ static void pause_briefly(void) {
 #endif
 }
 
-/* What a mutex would do, but for forks: a process that is forked while another thread has the list
- * has no such thread, so it takes the list from it, and begins with an empty one. Handlers of
- * pthread_atfork would outlive a library that is closed. */
+/* A mutex that survives forks. If another thread has the list during a fork, the new process has no
+ * such thread: it takes the list over, and begins with an empty one. Handlers of pthread_atfork
+ * would outlive a library that is closed. */
 static pid_t hold_list(void) {
   const pid_t process = getpid();
   pid_t holder = 0;
@@ -190,7 +189,7 @@ zo_threads* zo_threads_acquire(int32_t count) {
 
 void zo_threads_release(zo_threads* threads) {
   if (threads == NULL) return;
-  /* What a fork has left behind has nobody to join. */
+  /* A fork's copy has no threads to join. */
   const bool is_last = threads->process == hold_list() && --threads->users == 0;
   if (is_last) {
     zo_threads** at = &list;

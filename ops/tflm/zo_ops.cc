@@ -67,7 +67,7 @@ size_t OptionsLength(const TfLiteNode* node) {
 TfLiteStatus Report(const char* op, zo_status status) {
   if (status == ZO_OK) return kTfLiteOk;
 #ifdef TF_LITE_STRIP_ERROR_STRINGS
-  (void)op;  // what MicroPrintf leaves out, the linker is to leave out, too
+  (void)op;  // unused without messages, so that the linker drops them
 #else
   MicroPrintf("TFLM_ZO_%s: %s", op, zo_status_text(status));
 #endif

@@ -22,11 +22,11 @@ TFLMRegistration Register_ZO_UPDATE();
 TFLMRegistration Register_ZO_PERTURB();
 TFLMRegistration Register_ZO_LOSS();
 
-/* In the place of each of the first three, where whoever owns the directory moves the weights, as
- * the generated trainers do: carries no command out, and takes less flash. */
+/* Replaces each of the first three if the owner of the directory moves the weights, as the
+ * generated trainers do: executes no command, and takes less flash. */
 TFLMRegistration Register_ZO_WEIGHTS();
 
-/* What a FULLY_CONNECTED with weights of 16 bits becomes. */
+/* The operator that replaces a FULLY_CONNECTED with weights of 16 bits. */
 TFLMRegistration Register_ZO_FULLY_CONNECTED_16();
 
 /* Adds the ops that move weights, and the loss, to a MicroMutableOpResolver (or anything with its
@@ -46,8 +46,8 @@ TfLiteStatus AddZoOps(Resolver* resolver) {
   return kTfLiteOk;
 }
 
-/* Adds what models with int16 layers need besides (weights of 16 bits in the forward pass);
- * firmware for others is smaller without. */
+/* Adds the operators of models with int16 layers (weights of 16 bits in the forward pass); firmware
+ * for others is smaller without. */
 template <typename Resolver>
 TfLiteStatus AddZoInt16Ops(Resolver* resolver) {
   const TFLMRegistration fully_connected = Register_ZO_FULLY_CONNECTED_16();

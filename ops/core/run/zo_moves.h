@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a run of weight perturbation does to the weights before a forward pass: the update of the
- * step before, where it is pending, then a perturbation. A program that has the weights at hand
- * applies such moves itself, tensor by tensor; one that has a graph alone writes them into the
- * graph's command (zo_command.h), whose weight ops do the same.
+ * The moves of the weights before a forward pass in a run of weight perturbation: the update of the
+ * step before if it is pending, then a perturbation. A program with access to the weights applies
+ * such moves itself, tensor by tensor; one that has a graph alone writes them into the graph's
+ * command (zo_command.h), whose weight ops do the same.
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_MOVES_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_MOVES_H_
@@ -28,7 +28,7 @@ typedef struct zo_moves {
   zo_distribution update_distribution;
   uint32_t items; /* of the update; 0: there is none */
   zo_query queries[ZO_MAX_QUERIES];
-  zo_term_list restore; /* what the update undoes first */
+  zo_term_list restore; /* perturbation that the update undoes first */
   uint32_t block;
   zo_distribution distribution;
   zo_term_list perturb;

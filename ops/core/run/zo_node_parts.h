@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the control unit of zo_node_run.h share: zo_node_run.c has the machine and node
- * tasks, zo_node_weights.c what moves the weights of weight tasks. */
+/* Shared code of the control unit of zo_node_run.h: zo_node_run.c has the machine and node tasks,
+ * zo_node_weights.c moves the weights of weight tasks. */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_NODE_PARTS_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_NODE_PARTS_H_
 
@@ -17,7 +17,7 @@ static inline uint32_t zo_node_seed(const zo_node_run* run, uint32_t task, uint3
   return zo_query_seed(run->settings.common.run_seed, run->step, task * ZO_QUERY_SEEDS + query);
 }
 
-/* Enters the first query from `task` on, or what follows the part's last one. */
+/* Enters the first query from `task` on, or the state behind the part's last query. */
 void zo_node_enter_queries(zo_node_run* run, uint32_t task);
 
 /* The rate of a task in this step, unit 2^-16. */

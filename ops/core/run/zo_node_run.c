@@ -251,7 +251,7 @@ typedef struct perturbing {
   const zo_node_run* run;
   uint32_t count, parts;
   int8_t* nodes;
-  zo_status status; /* of the first part; what can be perturbed is no question of samples */
+  zo_status status; /* of the first part: it does not depend on samples */
 } perturbing;
 
 static void perturb_part(void* context, uint32_t part) {
@@ -301,7 +301,7 @@ void zo_node_enter_queries(zo_node_run* run, uint32_t task) {
   if (mean_loss(run) > run->largest_loss) run->largest_loss = mean_loss(run);
 }
 
-/* Before the first query: of one-sided differences what is subtracted. */
+/* Called before the first query: keeps the base loss of one-sided differences. */
 static void begin_differences(zo_node_run* run, const int32_t* losses) {
   const uint32_t batch = run->settings.common.batch;
   const int one_sided = zo_is_one_sided(run->settings.common.estimator);
@@ -430,7 +430,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
     return ZO_ERROR_ARGUMENT;
   }
   zo_node_task* t = &run->tasks[run->task];
-  uint32_t asking = run->task; /* the task whose queries say what this one's nodes are worth */
+  uint32_t asking = run->task; /* the task whose queries measure this one's nodes */
   while (run->tasks[asking].kind == ZO_TASK_SHARED_NODES) --asking;
   const uint32_t queries = run->tasks[asking].queries;
   const int is_exact = zo_task_is_exact(&run->tasks[asking]);

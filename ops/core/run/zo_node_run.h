@@ -1,13 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The control unit of node perturbation: a state machine as in zo_control.h, that says what to do
- * next until a run is done, with a buffer for what it keeps of a minibatch.
+ * The control unit of node perturbation: a state machine as in zo_control.h, that returns the next
+ * request until a run is done, with a buffer for pairs, inputs and nodes of a minibatch.
  *
- * What a run trains are *tasks*. A node task is one layer, whose outputs are perturbed; the network
- * is cut into segments so that its input, its output and its nodes are at a boundary. An exact task
- * is a dense layer at the end that takes its gradient from the logits instead. A weight task is any
+ * A run trains *tasks*. A node task is one layer, whose outputs are perturbed; the network is cut
+ * into segments so that its input, its output and its nodes are at a boundary. An exact task is a
+ * dense layer at the end that takes its gradient from the logits instead. A weight task is any
  * number of tensors that are perturbed together, as in zo_control.h; it needs no boundary but the
- * one before its first tensor. Whoever owns the interpreter runs this loop:
+ * one before its first tensor. The owner of the interpreter runs this loop:
  *
  *   zo_node_run_init(&run, &settings, tasks);
  *   while (zo_node_run_next(&run, &request) == ZO_OK) {
@@ -76,7 +76,7 @@ typedef struct zo_node_request {
   uint32_t first_sample;  /* position of the part's first sample; see zo_sample_at */
 } zo_node_request;
 
-/* The state of a run. Read what you like, write nothing but the tasks' buffers. */
+/* The state of a run. All fields may be read; only the tasks' buffers may be written. */
 typedef struct zo_node_run {
   zo_node_settings settings;
   zo_node_task* tasks;
@@ -112,12 +112,12 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, z
 zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss,
                              const zo_scale* mean_squares);
 
-/* Says what to do next; the same again until it is reported or updated. */
+/* Returns the next request; the same again until it is reported or updated. */
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 
-/* After a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part, of a task
- * of ZO_NODE_TAIL the inputs alone. What lies where it is kept already (inputs in the part's place
- * in the task's, nodes in the task's) stays.
+/* Called after a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part, of a
+ * task of ZO_NODE_TAIL the inputs alone. Values that are already in the task's buffers (inputs at
+ * the part's place, nodes) are not copied.
  *
  *   inputs   int8 [batch, zo_node_input_bytes], the layer's input; not read of a task that keeps
  *            none
@@ -138,12 +138,12 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
                                    const int8_t* outputs, const zo_model_loss* loss,
                                    const void* labels);
 
-/* The same for a weight task that has boundary_bytes: keeps what enters its first segment, int8
+/* The same for a weight task that has boundary_bytes: keeps the input of its first segment, int8
  * [batch, boundary_bytes]. */
 zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const int8_t* boundary);
 
 /* Writes the perturbed nodes of a node task's QUERY in progress, int8 [batch, zo_node_count]; of a
- * weight task's what was captured, int8 [batch, boundary_bytes]. */
+ * weight task the captured input, int8 [batch, boundary_bytes]. */
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes);
 
 /* Evaluations of the task in progress that are left in this part: 0 if none is, 1 for a weight

@@ -65,7 +65,7 @@ static zo_status check_shared(const zo_node_task* tasks, uint32_t task) {
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-/* Bits of an update, or what stands there where no rule needs them: a byte of the log. */
+/* Bits of an update, or the byte that the log has if no rule needs them. */
 static int bits_are_valid(uint32_t bits, int needed) {
   return needed ? ZO_WITH_BITS && bits >= 1u && bits <= ZO_UPDATE_BITS_MAX : bits <= 255u;
 }

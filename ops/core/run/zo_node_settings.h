@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a run of node perturbation (zo_node_run.h) trains, and its settings.
+ * The tasks of a run of node perturbation (zo_node_run.h), and its settings.
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_NODE_SETTINGS_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_NODE_SETTINGS_H_
@@ -27,8 +27,8 @@ typedef enum zo_task_kind {
  * with others: layers whose outputs are added have the same. Nothing of its outputs is kept. */
 #define ZO_NODE_TAIL UINT32_C(0xFFFFFFFE)
 
-/* What a run trains. The caller owns the buffers; nothing of them need survive a step. Fields that
- * a kind has no use for are 0. */
+/* A task of a run. The caller owns the buffers; their content need not survive a step. Fields that
+ * a kind does not use are 0. */
 typedef struct zo_node_task {
   uint32_t kind;           /* zo_task_kind */
   zo_node_layer layer;     /* NODES, SHARED_NODES */
@@ -43,8 +43,8 @@ typedef struct zo_node_task {
   zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
                               more factor of the rate, mantissa 0: 1. The exponent is within
                               +-ZO_NODE_GAIN_EXPONENT_MAX */
-  uint32_t boundary_bytes; /* WEIGHTS: of a sample, of what enters start_segment; 0: the inputs of
-                              the whole network, which stay where they are */
+  uint32_t boundary_bytes; /* WEIGHTS: input of start_segment, of a sample; 0: the inputs of the
+                              whole network, which stay in place */
   int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes], or null where the
                               layer's biases are trained and its filter is not */
   uint8_t* routes;         /* but for WEIGHTS and ZO_NODE_TAIL: [minibatch, zo_node_route_bytes] */
@@ -79,7 +79,7 @@ static inline int zo_task_is_in_tail(const zo_node_task* task) {
 typedef struct zo_node_settings {
   zo_control_settings common;
   uint32_t tasks;         /* 1..ZO_NODE_TASKS_MAX */
-  uint32_t first_segment; /* of a forward pass: what is before it does not change */
+  uint32_t first_segment; /* of a forward pass: layers before it do not change */
   uint32_t weight_clip;   /* `clip` of zo_control_settings for weight tasks */
   uint32_t rule;          /* zo_node_rule of node tasks, ZO_NODE_RMS or ZO_NODE_FIXED */
   uint32_t exact_rule;    /* of exact tasks, ZO_NODE_RMS, ZO_NODE_BITS or ZO_NODE_STANDARDIZED */

@@ -17,7 +17,7 @@ static int32_t undo(const zo_node_run* run) {
   return zo_is_one_sided(run->settings.common.estimator) ? -1 : 1;
 }
 
-/* What leads from where the weights are to where they are wanted: one pass. */
+/* The terms from the present weights to the wanted ones: one pass. */
 static uint32_t perturbation(const zo_node_run* run, zo_perturb_term* terms) {
   uint32_t count = 0;
   if (run->stage == ZO_NODE_QUERY && run->side == 1u) {
@@ -77,7 +77,7 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
   return ZO_OK;
 }
 
-/* What undoes the perturbation that is in force. */
+/* The term that undoes the perturbation in force. */
 static uint32_t undoing(const zo_node_run* run, zo_perturb_term* term) {
   uint32_t query = run->query;
   term->k = undo(run);

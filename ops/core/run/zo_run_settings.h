@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a run, and what follows from them for a step: its rate, its stage and its
- * distribution. Both control units (zo_control.h, zo_node_run.h) have them.
+ * Settings of a run, and the rate, stage and distribution of a step. Both control units
+ * (zo_control.h, zo_node_run.h) have them.
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_RUN_SETTINGS_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_RUN_SETTINGS_H_
@@ -26,7 +26,7 @@ typedef enum zo_schedule {
  *
  * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
  * weights carry up to two perturbations at a time, so the model's headroom must be twice the
- * distribution's reach; whoever owns the model sees to that.
+ * distribution's reach. The caller ensures that.
  *
  * Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
  * query q of the steps t, t - B, t - 2 B ..., B the number of blocks or 1, J of them or as many as
@@ -65,9 +65,8 @@ typedef struct zo_control_settings {
   uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
-/* The settings that a run has: those that it was given. Generated firmware of weight perturbation
- * has one run, whose settings are ZO_RUN_SETTINGS, whatever it is given: what the compiler knows of
- * them takes no flash, and neither does what they rule out. */
+/* The settings of a run. Firmware generated for weight perturbation has one run, so ZO_RUN_SETTINGS
+ * replaces the argument: the compiler then removes constants and excluded cases. */
 static inline const zo_control_settings* zo_settings_of(const zo_control_settings* settings) {
 #ifdef ZO_RUN_SETTINGS
   static const zo_control_settings run = ZO_RUN_SETTINGS;

@@ -71,7 +71,7 @@ static int64_t sign_coefficient(const zo_step_size* s, int64_t d, int64_t rate) 
   return d > 0 ? -size : (d < 0 ? size : 0);
 }
 
-/* The rule, of those that the build has. */
+/* The rule, among those of the build. */
 static uint32_t rule_of(const zo_step_size* s) {
   return ZO_WITH_STEP_RULES ? s->rule : (uint32_t)ZO_STEP_NORMALIZED;
 }

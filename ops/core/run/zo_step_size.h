@@ -7,9 +7,9 @@
  *           2^-16 nat, half away from zero, at most 2^30 either way
  *   rms(d)  floor of the square root of a running mean of d^2: the first d^2, then
  *           mean += floor((d^2 - mean) / 32) for each query, before the step's coefficients
- *   c       as zo_step_rule says, each division half away from zero, first the clip, then the
- *           rate, then the number of queries; at most 2^30 / (Q max |z|) either way, which is
- *           what zo_update_s8 takes
+ *   c       as in zo_step_rule, each division half away from zero, first the clip, then the rate,
+ *           then the number of queries; at most 2^30 / (Q max |z|) either way, the limit of
+ *           zo_update_s8
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_STEP_SIZE_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_STEP_SIZE_H_
@@ -32,8 +32,8 @@ typedef enum zo_step_rule {
    * times the rate; d is the mean over the minibatch. Rate: LSB^2 per nat. For ZO_GAUSSIAN mu is
    * the standard deviation of the perturbation, for ZO_SPARSE_UNIFORM 1. */
   ZO_STEP_GRADIENT = 0,
-  /* c = -rate * d / rms(d) / Q with the running RMS of d: steps of a known size whatever the
-   * scale of the loss. Rate: LSB (per standard deviation of z; per unit of z for sparse uniform).
+  /* c = -rate * d / rms(d) / Q with the running RMS of d: steps of a known size for every scale of
+   * the loss. Rate: LSB (per standard deviation of z; per unit of z for sparse uniform).
    */
   ZO_STEP_NORMALIZED = 1,
   /* c = -rate * sign(d) / Q: sign-m-SPSA (QZO-FF, Alg. 1). Rate: LSB, as above. */
@@ -45,7 +45,7 @@ static inline int zo_is_one_sided(uint32_t estimator) {
   return ZO_WITH_ONE_SIDED && estimator == ZO_ONE_SIDED;
 }
 
-/* What coefficients depend on besides d and the rate; fields as in zo_control_settings. */
+/* Settings of a coefficient besides d and the rate; fields as in zo_control_settings. */
 typedef struct zo_step_size {
   uint32_t estimator;
   uint32_t rule;

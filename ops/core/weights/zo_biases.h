@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * How biases are perturbed and moved: a bias b = 2^ZO_BIAS_SHIFT v is trained as a weight v of its
- * channel whose input is always 2^ZO_BIAS_SHIFT, and moves by 2^ZO_BIAS_SHIFT times what v would.
+ * Perturbation and moves of biases: a bias b = 2^ZO_BIAS_SHIFT v is trained as a weight v of its
+ * channel whose input is always 2^ZO_BIAS_SHIFT, and moves by 2^ZO_BIAS_SHIFT times the move of v.
  */
 #ifndef TFLM_ZO_OPS_CORE_WEIGHTS_ZO_BIASES_H_
 #define TFLM_ZO_OPS_CORE_WEIGHTS_ZO_BIASES_H_
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Whether a tensor of type ZO_TENSOR_INT32 is what its type says. */
+/* Whether a tensor of type ZO_TENSOR_INT32 is valid. */
 static inline int zo_are_biases(const zo_tensor* tensor) {
   return tensor->fraction == NULL && tensor->mask == NULL && tensor->size % sizeof(int32_t) == 0u &&
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
@@ -23,13 +23,13 @@ static inline int32_t* zo_biases_of(const zo_tensor* tensor) {
   return (int32_t*)(void*)tensor->weights;
 }
 
-/* Adds a perturbation, modulo 2^32, so that it can be taken back whatever the bias is. */
+/* Adds a perturbation, modulo 2^32, so that it can be undone for every bias. */
 static inline void zo_add_to_bias(int32_t* bias, int32_t perturbation) {
   *bias = (int32_t)((uint32_t)*bias + (uint32_t)perturbation);
 }
 
-/* Moves a bias by whole LSB, and keeps it within +-ZO_BIAS_MAX, or within what it was if that is
- * more; returns 1 where it was clipped. |step| below 2^30. */
+/* Moves a bias by whole LSB, and keeps it within +-ZO_BIAS_MAX, or within its old magnitude if that
+ * is larger; returns 1 if it was clipped. |step| below 2^30. */
 static inline uint32_t zo_move_bias(int32_t* bias, int32_t step) {
   const int64_t size = *bias < 0 ? -(int64_t)*bias : *bias;
   const int64_t moved = (int64_t)*bias + step;

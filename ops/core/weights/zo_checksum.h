@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* FNV-1a-32 of what `hash` is that of, followed by the bytes; ZO_FNV1A_BEGIN to begin with. */
+/* Continues the FNV-1a-32 `hash` of earlier bytes with these; ZO_FNV1A_BEGIN to begin with. */
 #define ZO_FNV1A_BEGIN UINT32_C(2166136261)
 uint32_t zo_fnv1a(uint32_t hash, const void* bytes, uint32_t count);
 

@@ -49,7 +49,7 @@ PERTURB_LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo
 static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states,
                                const int32_t* deltas, int both) {
   uint32_t i = 0;
-  /* What needs a table is faster, not smaller. */
+  /* Loops with a table are faster, not smaller. */
   if ((ZO_WITH_FAST_STEPS || ZO_SIGNS_WORDS == 1) && count >= 32u && zo_signs_fit(weights)) {
     const int differ = both && deltas[1] != deltas[0];
     uint32_t tables[2][ZO_SIGNS_WORDS];

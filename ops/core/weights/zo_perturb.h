@@ -18,11 +18,10 @@ extern "C" {
  *   distribution  see zo_types.h
  *   terms         at least one
  *
- * Every weight is changed by addition modulo 256, so the operation is exactly
- * reversible for every weight, seed and distribution: after +1, -2, +1 of one
- * seed each weight is what it was. No intermediate value wraps as long as the
- * terms in force sum to at most one perturbation and the distribution's reach
- * is within the headroom (zo_command_check sees to the latter).
+ * Every weight is changed by addition modulo 256, so the operation is exactly reversible for every
+ * weight, seed and distribution: after +1, -2, +1 of one seed each weight has its old value. No
+ * intermediate value wraps as long as the terms in force sum to at most one perturbation and the
+ * distribution's reach is within the headroom (zo_command_check sees to the latter).
  *
  * Two terms restore one query and set up the next in a single pass over tiles of weights.
  *
@@ -32,7 +31,7 @@ extern "C" {
  * distributions move by whole LSB, which leaves fractions as they are. As exactly reversible, and
  * as free of wrapping.
  *
- * Biases (ZO_TENSOR_INT32) move by 2^ZO_BIAS_SHIFT times what weights would, modulo 2^32; with
+ * Biases (ZO_TENSOR_INT32) move by 2^ZO_BIAS_SHIFT times a weight's move, modulo 2^32; with
  * ZO_GAUSSIAN by k * round(z * mu / 2^7), half away from zero.
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,

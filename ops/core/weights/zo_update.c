@@ -26,7 +26,7 @@
  * the rounding terms. */
 #define COEFFICIENT_SUM_MAX (INT64_C(1) << 30)
 
-/* Not inlined, so that what calls it keeps its registers; inlined it is smaller. */
+/* Not inlined, so that its callers keep their registers; inlined it is smaller. */
 #if ZO_GNU_C && !defined(__OPTIMIZE_SIZE__)
 #define UPDATE_LOOP static __attribute__((noinline))
 #else
@@ -62,8 +62,8 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
   }
 }
 
-/* No step for what is not selected. The rounding that follows leaves a weight within the limit
- * alone where its step is 0. */
+/* Clears the steps of masked weights. The rounding that follows does not change a weight within the
+ * limit if its step is 0. */
 static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
   for (uint32_t j = 0; j < count; ++j) {
     steps[j] = ZO_HAS_SIGN(selected, j) ? steps[j] : 0;
@@ -79,7 +79,7 @@ static int32_t largest_step(zo_distribution distribution, const zo_query* querie
   return sum * zo_distribution_z_max(distribution);
 }
 
-/* Whether rows move chunks faster than what a compiler makes of the loops over them. */
+/* Whether rows move chunks faster than compiled loops over them. */
 #if ZO_WITH_FAST_STEPS && ZO_ROW_VECTORS && !defined(__OPTIMIZE_SIZE__)
 #define ROWS 1
 #else
@@ -231,7 +231,7 @@ static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
   return found;
 }
 
-/* `steps` steps of `count` queries each, after what is restored; returns the clipped weights. */
+/* `steps` steps of `count` queries each, after the restoration; returns the clipped weights. */
 static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
                      const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
                      uint32_t steps) {
