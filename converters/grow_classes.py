@@ -40,10 +40,8 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
     """
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("classes cannot be added to a ZO model; add them to the original and inject it")
-    if len(model.subgraphs) != 1:
-        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
     result = model.copy()
-    graph = result.subgraphs[0]
+    graph = result.only_graph
     output = graph.outputs[output_number(graph, loss_output)]
     logits, _ = logits_of(graph, output)
     layer = _layer(graph, logits)
@@ -61,9 +59,6 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
         tensor.shape = (*tensor.shape[:-1], classes)
         if tensor.shape_signature is not None:
             tensor.shape_signature = (*tensor.shape_signature[:-1], classes)
-    used = result.referenced_buffers()
-    before = model.referenced_buffers()
-    result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b not in before or b in used]
     return result
 
 

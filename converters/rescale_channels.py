@@ -33,9 +33,7 @@ def layers_with_filters(model: Model) -> list[Operator]:
             "a ZO model cannot be recalibrated; recalibrate the plain model that it was made from, or the "
             "one that export writes"
         )
-    if len(model.subgraphs) != 1:
-        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
-    return [op for op in model.subgraphs[0].operators if op.builtin in FILTER_OPERATORS]
+    return [op for op in model.only_graph.operators if op.builtin in FILTER_OPERATORS]
 
 
 def why_fixed(graph: Subgraph, layer: Operator) -> str | None:

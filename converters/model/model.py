@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...io.files import write_output
+from ..errors import ConversionError
 from .graph import Buffer, OperatorCode, Subgraph, Tensor
 
 
@@ -87,6 +88,17 @@ class Model:
         from ..summary import render_summary, summarize
 
         render_summary(table_console(), summarize(self, len(self.to_bytes())), "model")
+
+    @property
+    def only_graph(self) -> Subgraph:
+        """The subgraph of a model that has one.
+
+        Raises:
+            ConversionError: the model has several, or none.
+        """
+        if len(self.subgraphs) != 1:
+            raise ConversionError(f"the model has {len(self.subgraphs)} subgraphs, only one is supported")
+        return self.subgraphs[0]
 
     @property
     def empty_buffer(self) -> Buffer:

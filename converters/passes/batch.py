@@ -405,8 +405,6 @@ def set_batch(model: Model, batch: int) -> Model:
     batch = checked_integer(batch, "batch", 1, MOST_SAMPLES)
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("the batch size of a ZO model is fixed; inject the original with another one")
-    if len(model.subgraphs) != 1:
-        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
     result = model.copy()
-    rewrite_batch(result.subgraphs[0], batch)
+    rewrite_batch(result.only_graph, batch)
     return result

@@ -73,9 +73,7 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
     Raises:
         ConversionError: the model has several subgraphs or no outputs, or its operators are out of order.
     """
-    if len(model.subgraphs) != 1:
-        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
-    graph = model.subgraphs[0]
+    graph = model.only_graph
     if not graph.outputs:
         raise ConversionError("the model has no outputs")
     check_flow(graph)

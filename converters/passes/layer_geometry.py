@@ -231,22 +231,9 @@ def _dense(op: Operator) -> dict[str, int]:
     read, wanted = math.prod(source.shape[1:]), positions * depth
     if read != wanted:
         raise UnfitError(f"reads {read} values of a sample where its filter and output need {wanted}")
-    return {
-        "in_h": 1,
-        "in_w": positions,
-        "in_c": depth,
-        "out_h": 1,
-        "out_w": positions,
-        "out_c": units,
-        "k_h": 1,
-        "k_w": 1,
-        "stride_h": 1,
-        "stride_w": 1,
-        "dilation_h": 1,
-        "dilation_w": 1,
-        "pad_top": 0,
-        "pad_left": 0,
-    }
+    sizes = {"in_h": 1, "in_w": positions, "in_c": depth, "out_h": 1, "out_w": positions, "out_c": units}
+    ones = dict.fromkeys(("k_h", "k_w", "stride_h", "stride_w", "dilation_h", "dilation_w"), 1)
+    return {**sizes, **ones, "pad_top": 0, "pad_left": 0}
 
 
 def _contradiction(output: Tensor) -> UnfitError:

@@ -170,9 +170,7 @@ def _modules() -> Any:
 
 def _fixed(model: Model) -> Model:
     """Returns the float model with batch size 1 and fixed shapes."""
-    if len(model.subgraphs) != 1:
-        raise ConversionError(f"the model has {len(model.subgraphs)} subgraphs, only one is supported")
-    graph = model.subgraphs[0]
+    graph = model.only_graph
     if not graph.inputs or not graph.outputs:
         raise ConversionError("the model has no inputs or no outputs")
     for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):

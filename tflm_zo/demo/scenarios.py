@@ -181,21 +181,14 @@ _SOURCE: Final = "github.com/Jakobovski/free-spoken-digit-dataset"
 
 @dataclass(frozen=True)
 class SpokenDigits:
-    """Recordings of one spoken digit each.
+    """Recordings of one spoken digit each."""
 
-    Attributes:
-        signal: int16 [recordings, 8000], one second at 8 kHz, zero-padded at the end.
-        digit: spoken digit, 0..9, int32 [recordings].
-        speaker: int32 [recordings], index into ``speakers``.
-        take: int32 [recordings], number of the repetition of this digit by this speaker, from 0.
-        speakers: names of the speakers, by number.
-    """
-
-    signal: NDArray[np.int16]
-    digit: NDArray[np.int32]
-    speaker: NDArray[np.int32]
+    signal: NDArray[np.int16]  # int16 [recordings, 8000], one second at 8 kHz, zero-padded at the end
+    digit: NDArray[np.int32]  # spoken digit, 0..9, int32 [recordings]
+    speaker: NDArray[np.int32]  # int32 [recordings], index into ``speakers``
+    # int32 [recordings], number of the repetition of this digit by this speaker, from 0
     take: NDArray[np.int32]
-    speakers: tuple[str, ...]
+    speakers: tuple[str, ...]  # names of the speakers, by number
 
 
 def read_spoken_digits() -> SpokenDigits:

@@ -16,19 +16,12 @@ from ..link.link import Port
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines to devices.
+    """Lines to devices."""
 
-    Attributes:
-        ports: names of pyserial ports, by the device's name.
-        baud: bit rate of serial ports.
-        broker: URL of an MQTT broker, see `tflm_zo.fleet.mqtt.MqttLines`, or "".
-        devices: names of the devices at the broker.
-    """
-
-    ports: Mapping[str, str]
-    baud: int = 115200
-    broker: str = ""
-    devices: Sequence[str] = ()
+    ports: Mapping[str, str]  # names of pyserial ports, by the device's name
+    baud: int = 115200  # bit rate of serial ports
+    broker: str = ""  # URL of an MQTT broker, see `tflm_zo.fleet.mqtt.MqttLines`, or ""
+    devices: Sequence[str] = ()  # names of the devices at the broker
 
     @property
     def open(self) -> dict[str, Callable[[], Port]]:

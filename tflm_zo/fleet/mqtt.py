@@ -25,23 +25,15 @@ _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 @dataclass(frozen=True)
 class Broker:
-    """The address and the login of a broker.
+    """The address and the login of a broker."""
 
-    Attributes:
-        host: name or address.
-        port: number of the port.
-        prefix: prefix of all topics.
-        user: name of the user, or "".
-        password: the user's.
-        tls: True for an encrypted connection with a check of the broker's certificate, against the
-            authorities of the system or of the file in the environment variable SSL_CERT_FILE.
-    """
-
-    host: str
-    port: int
-    prefix: str
-    user: str = ""
-    password: str = field(default="", repr=False)
+    host: str  # name or address
+    port: int  # number of the port
+    prefix: str  # prefix of all topics
+    user: str = ""  # name of the user, or ""
+    password: str = field(default="", repr=False)  # the user's
+    # True for an encrypted connection with a check of the broker's certificate, against the authorities of
+    # the system or of the file in the environment variable SSL_CERT_FILE
     tls: bool = False
 
     @classmethod

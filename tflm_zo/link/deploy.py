@@ -96,7 +96,7 @@ def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:
         raise ValueError(f"{path} has weights among other things: --model names the device's ZO model")
     zo = load_model(model)
     check_model(hello, fingerprint(model.read_bytes()), str(model))
-    weights, fractions = _of_log(zo, path) if data[: len(MAGIC)] == MAGIC else _of_model(zo, path, data)
+    weights, fractions = replay_log(zo, path) if data[: len(MAGIC)] == MAGIC else _of_model(zo, path, data)
     return Load(PlaceKind.WEIGHTS, _exported(read_metadata(zo), weights, fractions, link, hello))
 
 
@@ -114,10 +114,6 @@ def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
             f"{path} is the log of another model than the device's, or of a run that began with other weights"
         )
     return unpadded(data)[: log.whole_bytes]
-
-
-def _of_log(zo: Model, path: Path) -> tuple[Arrays, Arrays]:
-    return replay_log(zo, path)
 
 
 def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:

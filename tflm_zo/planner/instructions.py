@@ -154,15 +154,10 @@ def instruction_table() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instructions of a core with TFLM's kernels.
+    """Instructions of a core with TFLM's kernels."""
 
-    Attributes:
-        core: measured core, like "cortex-m4".
-        kernels: "cmsis_nn" or "reference".
-    """
-
-    core: str
-    kernels: str
+    core: str  # measured core, like "cortex-m4"
+    kernels: str  # "cmsis_nn" or "reference"
 
     def operator(self, op: Operator) -> float:
         """Returns the instructions of an operator for one sample; 0 for operators of training."""

@@ -41,31 +41,19 @@ _MOST_PARTS = 4  # of a network's layers, that are trained alone
 
 @dataclass(frozen=True)
 class Way:
-    """A way to train a model.
+    """A way to train a model."""
 
-    Attributes:
-        name: name in tables.
-        settings: settings of the run.
-        update_bits: bits of an update, 8 or 16.
-        zo: the ZO model of batch size 1; ways may share it.
-        metadata: the ZO model's metadata.
-        trained: the trained layers; with a choice of blocks those of the largest block.
-        set_options: further options of `train` and `firmware`: --set and --algorithm.
-        rank: sort key, which puts the way first that is likely to learn most (docs/results.md): node
-            perturbation or exact gradients before weight perturbation, then more layers, then larger
-            minibatches.
-        search: search for the trained block, or None.
-    """
-
-    name: str
-    settings: Settings
-    update_bits: int
-    zo: Model
-    metadata: ZoMetadata
-    trained: TrainedLayers
-    set_options: tuple[str, ...]
+    name: str  # name in tables
+    settings: Settings  # settings of the run
+    update_bits: int  # bits of an update, 8 or 16
+    zo: Model  # the ZO model of batch size 1; ways may share it
+    metadata: ZoMetadata  # the ZO model's metadata
+    trained: TrainedLayers  # the trained layers; with a choice of blocks those of the largest block
+    set_options: tuple[str, ...]  # further options of `train` and `firmware`: --set and --algorithm
+    # sort key, which puts the way first that is likely to learn most (docs/results.md): node perturbation or
+    # exact gradients before weight perturbation, then more layers, then larger minibatches
     rank: tuple[float, ...]
-    search: BlockSearch | None = None
+    search: BlockSearch | None = None  # search for the trained block, or None
 
     @property
     def blocks(self) -> tuple[Settings, ...]:
@@ -198,17 +186,11 @@ def _by_weights(models: _Models) -> Iterator[Way]:
 
 @dataclass(frozen=True)
 class Backpropagation:
-    """Memory of backpropagation in some layers, bytes.
+    """Memory of backpropagation in some layers, bytes."""
 
-    Attributes:
-        float32: with stochastic gradient descent in float32 (eq. 2, or eq. 4 without the first layers).
-        adam: with Adam in float32, which keeps two moments of each gradient (eq. 5).
-        int8: in int8 with 32-bit sums, as in NITI (eq. 13, or eq. 15).
-    """
-
-    float32: int
-    adam: int
-    int8: int
+    float32: int  # with stochastic gradient descent in float32 (eq. 2, or eq. 4 without the first layers).
+    adam: int  # with Adam in float32, which keeps two moments of each gradient (eq. 5).
+    int8: int  # in int8 with 32-bit sums, as in NITI (eq. 13, or eq. 15).
 
 
 def backpropagation(model: Model, trained: Collection[str], batch_size: int) -> Backpropagation:
@@ -265,17 +247,11 @@ _PROGRAM, _KERNEL = 22_000, 5_200
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a way to train.
+    """Sizes of a way to train."""
 
-    Attributes:
-        ram: bytes of RAM by part.
-        flash: total flash (program, model, training), bytes.
-        log: average size of the log per step, bytes; with a choice of blocks the largest.
-    """
-
-    ram: Ram
-    flash: int
-    log: int
+    ram: Ram  # bytes of RAM by part
+    flash: int  # total flash (program, model, training), bytes
+    log: int  # average size of the log per step, bytes; with a choice of blocks the largest
 
 
 def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:

@@ -38,16 +38,13 @@ class Fed(NamedTuple):
 
 @dataclass
 class Found:
-    """The results of an invoke, each [samples, ...].
+    """The results of an invoke, each [samples, ...]."""
 
-    Attributes:
-        entering: activations by the segment that they enter.
-        outputs: functions that read the original outputs, by number; training reads none.
-        losses: losses, int32 [samples], unit 2^-16; None if the last segment was not run or has no loss.
-    """
-
+    # activations by the segment that they enter
     entering: dict[int, NDArray[Any]] = field(default_factory=dict)
+    # functions that read the original outputs, by number; training reads none
     outputs: dict[int, Reader] = field(default_factory=dict)
+    # losses, int32 [samples], unit 2^-16; None if the last segment was not run or has no loss
     losses: NDArray[np.int32] | None = None
 
     def kept(self) -> Found:
