@@ -20,7 +20,7 @@ static uint32_t instructions_retired(void) {
   return count;
 }
 
-/* Not inlined: the loop must be the same whatever it calls. */
+/* Not inlined: the loop must be the same for every function. */
 __attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument,
                                                             uint32_t calls) {
   const uint32_t start = instructions_retired();
@@ -37,7 +37,7 @@ static volatile uint32_t* const control = (volatile uint32_t*)0xE000E010u;
 static volatile uint32_t* const reload = (volatile uint32_t*)0xE000E014u;
 static volatile uint32_t* const current = (volatile uint32_t*)0xE000E018u;
 
-/* Not inlined: the loop must be the same whatever it calls. */
+/* Not inlined: the loop must be the same for every function. */
 __attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument,
                                                             uint32_t calls) {
   *reload = RELOAD;

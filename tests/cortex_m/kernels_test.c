@@ -82,7 +82,7 @@ static int32_t random_sum(int32_t limit) {
   return edge < 0 ? 0 : (edge > 1 << 30 ? 1 << 30 : edge);
 }
 
-/* Signs mostly; sparse uniform ones have no kernels but what a compiler makes of their loops. */
+/* Signs mostly; sparse uniform ones have only compiled loops. */
 static zo_distribution random_distribution(void) {
   zo_distribution d = {ZO_RADEMACHER, 0, (uint16_t)(1u + below(127))};
   const uint32_t r = below(8);
@@ -155,7 +155,7 @@ static int compare(uint32_t round) {
     terms[t].seed = random_u32();
     terms[t].k = factors[below(3)];
   }
-  /* As in training: what is restored was perturbed along one of the queries. */
+  /* As in training: the restored perturbation was along one of the queries. */
   if (below(2) == 0u) terms[0].seed = queries[below(count)].seed;
   const zo_perturb_terms perturbation = {terms, 1u + below(3), 0};
 

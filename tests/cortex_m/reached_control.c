@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a firmware that trains by weight perturbation and writes a seed log calls of the control
- * unit: linked to measure what that needs of its flash. Not run.
+ * The control unit's functions for firmware that trains by weight perturbation and writes a seed
+ * log: linked to measure their flash. Not run.
  */
 #include "ops/core/log/zo_log.h"
 #include "ops/core/run/zo_control.h"

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What the weight ops and the loss call in the core, as the glue of a runtime calls it: linked to
- * measure what they need of a firmware's flash. Not run.
+ * The core's functions for weight ops and the loss, called as the glue of a runtime calls them:
+ * linked to measure their flash. Not run.
  */
 #include "ops/core/graph/zo_op.h"
 

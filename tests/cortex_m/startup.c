@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a program on an emulated Cortex-M needs below the C library: vectors, reset, and the
+ * Support of a program on an emulated Cortex-M below the C library: vectors, reset, and the
  * library's system calls by semihosting. A fault, an abort or a full heap ends the emulator with
- * exit status 1 and a line that says which it was, instead of letting it hang.
+ * exit status 1 and a line that names it, instead of letting it hang.
  */
 #include <stddef.h>
 #include <stdint.h>

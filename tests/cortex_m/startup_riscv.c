@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What a program on an emulated RISC-V core needs beside picolibc, which has reset, faults and
+ * Support of a program on an emulated RISC-V core beside picolibc, which has reset, faults and
  * system calls by semihosting: an abort or a full heap ends the emulator with exit status 1 and a
- * line that says which it was; and what C++ without its library may call.
+ * line that names it; and functions that C++ without its library may call.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -15,7 +15,7 @@
 namespace {
 
 tflm_zo::Trainer trainer;
-bool in_c = false;  // what is called: the trainer's functions in C
+bool in_c = false;  // the called functions: the trainer's in C
 
 // --- Samples -------------------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ tflm_zo::SampleSource SourceOf(Samples* samples) { return {ReadSample, samples};
 struct Store {
   uint8_t* bytes;
   uint32_t room;  // bytes that it has
-  uint32_t size;  // of which so many can be reached; what is beyond fails
+  uint32_t size;  // so many can be reached; calls beyond fail
   uint32_t unit;
   uint32_t reads;
   uint32_t failing_read;  // number of the read that fails, from 1; 0: none
@@ -139,7 +139,7 @@ bool TakeWeights(void* context, uint32_t, const int8_t* weights, uint32_t count)
   return true;
 }
 
-// --- What not every trainer has ------------------------------------------------------------------
+// --- Functions of some trainers only ------------------------------------------------------------
 
 template <typename T>
 auto Settle(T* of, int) -> decltype(of->Settle()) {
@@ -439,7 +439,7 @@ int device_predict(const int8_t* input, int8_t* output) {
   return in_c ? zo_trainer_predict(&input, output) : trainer.Predict(&input, output);
 }
 
-// What the guide's Predict does: the outputs of samples from `first` on.
+// Computes the outputs of samples from `first` on, like the guide's Predict.
 int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {
   const tflm_zo::SampleSource source = SourceOf(samples);
   const tflm_zo::Feed feed = {&source, nullptr, first, samples->count - 1};

@@ -25,7 +25,7 @@ bool WriteOver(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   return flash_part_write(&part, offset, bytes, count);
 }
 
-// With what else is in the first unit and the last one.
+// Keeps the other bytes of the first and the last unit.
 bool WriteBytes(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   static uint8_t units[1 << 12];
   const uint32_t unit = part.flash.unit, first = offset / unit * unit;

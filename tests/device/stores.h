@@ -31,13 +31,13 @@ flash_part& Part();
 // After a reset; false where the memory fails.
 bool Mount();
 
-// Forgets what it has, once it is mounted; false where the memory fails.
+// Forgets its content, once it is mounted; false if the memory fails.
 bool Clear();
 
 // Once it is mounted.
 const tflm_zo::LogStore& Log();
 
-// What a mount would find in raw flash, whatever fails; false: a fault of the store.
+// The content that a mount would find in raw flash, with any failures; false: a fault of the store.
 bool Content(uint8_t* bytes, uint32_t count);
 
 }  // namespace stores

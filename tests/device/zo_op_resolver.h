@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * In the place of a generated folder's: whoever runs the segments has all operators.
+ * Replaces that of a generated folder: the host has all operators.
  */
 #ifndef TFLM_ZO_TESTS_DEVICE_ZO_OP_RESOLVER_H_
 #define TFLM_ZO_TESTS_DEVICE_ZO_OP_RESOLVER_H_

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Those that have passed; each program has it once. */
+/* Number of passed checks; each program has it once. */
 extern unsigned long checks;
 
 #define CHECK(condition)                                                      \

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The external delegate over a runtime that is a test's own, to be run under the address and
- * undefined-behaviour sanitizers: options that are no options, a directory that is none, and nodes
- * whose tensors are absent, of other types, sizes and scales. What a whole graph computes is tested
- * in the real runtimes, from Python (tests/runtime).
+ * The external delegate over a runtime of the test's own, to be run under the address and
+ * undefined-behaviour sanitizers: invalid options, an invalid directory, and nodes whose tensors
+ * are absent, of other types, sizes and scales. Results of whole graphs are tested in the real
+ * runtimes, from Python (tests/runtime).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -269,7 +269,7 @@ static void test_custom_ops(void) {
   tflite_plugin_destroy_delegate(delegate);
 }
 
-/* Loss: what it takes of tensors besides their number. */
+/* Loss: properties of its tensors besides their number. */
 static void test_loss(void) {
   for (int change = 0; change < 9; ++change) {
     uint8_t options[20] = {ZO_OPTIONS_VERSION, ZO_LOSS_CROSS_ENTROPY};

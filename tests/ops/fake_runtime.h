@@ -1,7 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* As much of a TensorFlow Lite runtime as an external delegate meets: a graph of nodes and tensors
- * that are whatever a test makes of them, and the calls that LiteRT makes of a delegate, in its
- * order. */
+/* The part of a TensorFlow Lite runtime that an external delegate meets: a graph of nodes and of
+ * tensors that a test chooses, and LiteRT's calls of a delegate, in its order. */
 #ifndef TFLM_ZO_TESTS_OPS_FAKE_RUNTIME_H_
 #define TFLM_ZO_TESTS_OPS_FAKE_RUNTIME_H_
 
@@ -146,7 +145,7 @@ static void fake_output(fake_runtime* r, int node, int tensor) {
   r->outputs[node].data[r->outputs[node].size++] = tensor;
 }
 
-/* Applies the delegate and prepares what it has claimed. */
+/* Applies the delegate and prepares the nodes that it has claimed. */
 static TfLiteStatus fake_apply(fake_runtime* r, TfLiteDelegate* delegate) {
   const TfLiteStatus status = delegate->Prepare(&r->context, delegate);
   if (status != kTfLiteOk || r->claims == 0u) return status;

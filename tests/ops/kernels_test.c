@@ -90,7 +90,7 @@ static zo_multiplier any_multiplier(int usual) {
   return m;
 }
 
-/* A window that has a pixel of the image at least, its padding smaller than what it spans. */
+/* A window that has a pixel of the image at least, its padding smaller than its extent. */
 static zo_window any_window(void) {
   zo_window w = {between(1, 4),
                  between(1, 9),

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What the files of kernels_test share. */
+/* Shared code of the files of kernels_test. */
 #ifndef TFLM_ZO_TESTS_OPS_KERNELS_TEST_H_
 #define TFLM_ZO_TESTS_OPS_KERNELS_TEST_H_
 

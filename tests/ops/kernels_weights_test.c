@@ -15,7 +15,7 @@
 
 enum { kRounds = 600 };
 
-/* Bytes at any address, twice: for the loops and for what they are held against. */
+/* Bytes at any address, twice: for the loops and for the reference. */
 typedef struct pair {
   int8_t *memory[2], *at[2];
   uint32_t size;
@@ -127,7 +127,7 @@ static void test_updates(const zo_weight_loops* loops) {
     const uint32_t steps = draw() & 1u ? 1u : 1u + draw() % kSteps;
     const int32_t sum = (INT32_C(1) << 30) / zo_distribution_z_max(distribution);
     draw_queries(queries, count * steps, any_most(sum / (int32_t)count));
-    /* Not a query's: what the core folds into one has to be within the limit. */
+    /* Not a query's: a sum that the core folds into one has to be within the limit. */
     const zo_perturb_term back = {draw(), -1};
     const zo_perturb_terms restored = {&back, 1, 0};
     const zo_perturb_terms* restore = steps == 1u && draw() & 1u ? &restored : NULL;
@@ -263,7 +263,7 @@ static void test_nodes(const zo_weight_loops* loops) {
 
 void test_weights(const zo_kernel_set* set) {
   const zo_weight_loops* loops = set->weights;
-  if (loops == NULL) return; /* what all are held against is the portable form */
+  if (loops == NULL) return; /* the portable form is the reference of all others */
   test_words(loops);
   test_perturbation(loops);
   test_updates(loops);

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Threads that divide work: every part is done once, by one thread at a time of each number,
- * whoever else asks them, whether they sleep, and in a process that has been forked.
+ * Threads that divide work: every part is done once, by one thread at a time of each number, with
+ * other callers at the same time, after sleep, and in a process that has been forked.
  */
-#define _POSIX_C_SOURCE 200809L /* the name of what follows from C99 */
+#define _POSIX_C_SOURCE 200809L /* enables POSIX names beyond C99 */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -18,7 +18,7 @@ unsigned long checks;
 
 enum { kMostParts = 40, kRuns = 3000 };
 
-/* What is noted of a run. Each part and each thread writes its own places. */
+/* The notes of a run. Each part and each thread writes its own places. */
 typedef struct noted {
   int32_t times[kMostParts];
   int32_t thread[kMostParts];
@@ -119,7 +119,7 @@ static inline void test_a_fork_has_threads_of_its_own(void) {
 
 static int stops;
 
-/* What makes and frees interpreters does so. */
+/* Takes and releases threads as interpreters do. */
 static void* use_and_leave(void* context) {
   while (__atomic_load_n(&stops, __ATOMIC_ACQUIRE) == 0) {
     zo_threads_release(zo_threads_acquire(3));
@@ -127,8 +127,8 @@ static void* use_and_leave(void* context) {
   return context;
 }
 
-/* Nobody in the fork ends what another thread of its parent was about to do. A child that hangs is
- * ended by its alarm. It starts no thread: sanitizers have locks of their own for that. */
+/* Nobody in the fork finishes the work of another thread of its parent. A child that hangs is ended
+ * by its alarm. It starts no thread: sanitizers have locks of their own for that. */
 static inline void test_a_fork_needs_no_thread_of_its_parent(void) {
   zo_threads* threads = zo_threads_acquire(2);
   pthread_t other;

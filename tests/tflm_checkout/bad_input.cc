@@ -1,8 +1,8 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What may go wrong on a device, one after the other: in the place of a generated folder's main.cc.
-// A line for each check, `ok NAME` or `FAILED NAME` with what was found; the program's result is
-// the number of failures.
+// Failures on a device, one after the other: in the place of a generated folder's main.cc. A line
+// for each check, `ok NAME` or `FAILED NAME` with the values found; the program's result is the
+// number of failures.
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ void Check(bool holds, const char* name, long found = 0) {
 
 uint32_t reads = 0;
 uint32_t failing_read = 0;  // number of the read that fails, from 1; 0: none
-int32_t bad_label = 0;      // what every label is; 0: as they are
+int32_t bad_label = 0;      // every label; 0: the true ones
 
 bool Read(void*, uint32_t sample, int8_t* const* inputs, void* label) {
   if (++reads == failing_read) return false;
@@ -127,14 +127,14 @@ bool GuardsAreWhole(size_t arena_bytes) {
   return true;
 }
 
-// From the size that suffices downwards: too small an arena is refused, whatever is missing.
+// From the size that suffices downwards: too small an arena is refused, at every size.
 void SmallMemory() {
   Check(Begin(ZO_ARENA_BYTES, ZO_WORKSPACE_BYTES - 1) == ZO_ERROR_MEMORY,
         "a workspace that is a byte too small");
   Check(Begin() == ZO_OK, "after it one that is large enough");
   size_t least = trainer.network().arena_used_bytes();
   memset(guarded, 0xA5, sizeof guarded);
-  // What is used counts whole units of alignment, of which the last one may be in part unused.
+  // The used bytes count whole units of alignment, of which the last one may be in part unused.
   while (least > 0 && Begin(least - 1) == ZO_OK) --least;
   while (least < ZO_ARENA_BYTES && Begin(least) != ZO_OK) ++least;
   Check(TrainTo(1), "the smallest arena that is accepted", static_cast<long>(least));
@@ -186,7 +186,7 @@ void MissingSamples() {
   Check(same, "and the step is repeated with the same bits");
 }
 
-// What a log leads to: weights of a step of the undisturbed run, and to its end from there.
+// Follows a log: to weights of a step of the undisturbed run, and to its end from there.
 bool LeadsTo(uint32_t step) {
   return trainer.step() == step && Sum() == sums[step] && TrainTo(ZO_STEPS);
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What may go wrong while a device chooses a block, and how it goes on after a reset: in the place
-// of a generated folder's main.cc. A line for each check, `ok NAME` or `FAILED NAME` with what was
+// Failures while a device chooses a block, and its resumption after a reset: in the place of a
+// generated folder's main.cc. A line for each check, `ok NAME` or `FAILED NAME` with the values
 // found; the program's result is the number of failures.
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A firmware that only infers with the original model: what flash.py compares a firmware with that
-// trains. The resolver has the original model's operators alone.
+// A firmware that only infers with the original model: flash.py compares a training firmware with
+// it. The resolver has the original model's operators alone.
 #include "plain_model_data.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/schema/schema_generated.h"

@@ -31,7 +31,7 @@ bool Send(void*, const uint8_t* bytes, uint32_t count) {
   return true;
 }
 
-// --- What stays without power --------------------------------------------------------------------
+// --- Kept without power --------------------------------------------------------------------------
 
 int Semihosting(int operation, const void* argument) {
   register int r0 __asm__("r0") = operation;

@@ -1,8 +1,8 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// A firmware that trains, and does with the trained model all that the generated example does and
-// a product needs: steps with a log, predictions, an evaluation, and the export of what it has
-// learned; where it chooses a block (CHOOSES), that, too. flash.py measures it.
+// A firmware that trains, and does the work of the generated example and of a product: steps with a
+// log, predictions, an evaluation, and the export of the weights; with CHOOSES it also chooses a
+// block. flash.py measures it.
 #include "zo_trainer.h"
 
 extern "C" volatile uint8_t sensor, actuator;

@@ -59,8 +59,8 @@ bool MicroAllocator::TailIsWhole() const {
 
 TfLiteStatus MicroInterpreter::AllocateTensors() {
   if (host.open(model_, context_, &segment_) == 0) return kTfLiteError;
-  // Inputs that live to the end of an invoke come first. The others and the outputs share what is
-  // behind them, outputs in reverse, so that nobody can rely on what lies where.
+  // Inputs that live to the end of an invoke come first. The others and the outputs share the
+  // memory behind them, outputs in reverse, so that nobody can rely on an order.
   uint8_t* at = allocator_->activations();
   for (int pass = 0; pass < 2; ++pass) {
     for (uint32_t i = 0; i < segment_.inputs; ++i) {

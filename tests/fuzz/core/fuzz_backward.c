@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Errors on their way back through operators of any geometry, any fields at all: what is accepted
- * is done in buffers of exactly the sizes that the headers say, every result is an error, errors of
- * 0 stay 0, and a larger exponent of the same errors changes the result's exponent alone.
+ * Errors on their way back through operators of any geometry, any fields at all: accepted cases run
+ * in buffers of exactly the sizes in the headers, every result is an error, errors of 0 stay 0, and
+ * a larger exponent of the same errors changes the result's exponent alone.
  */
 #include "fuzz_input.h"
 #include "ops/core/backward/zo_conv_backprop.h"

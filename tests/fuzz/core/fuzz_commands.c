@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Commands on weight ops: any words, or such as the writer makes, damaged or not, on segments of
- * any options. What is refused moves nothing; after updates every weight is within the headroom; a
- * perturbation and its opposite give back the same weights; a replay is its steps one by one.
+ * Commands on weight ops: any words, or the writer's words, damaged or not, on segments of any
+ * options. A refused command moves nothing; after updates every weight is within the headroom; a
+ * perturbation and its opposite give back the same weights; a replay equals its steps one by one.
  */
 #include "fuzz_input.h"
 #include "ops/core/graph/zo_command.h"
@@ -253,7 +253,7 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   return tensor;
 }
 
-/* What undoes each term: its opposite, that of -2 in two halves. */
+/* The term that undoes each term: its opposite, that of -2 in two halves. */
 static void check_opposite(fuzz_input* in, segment* s, uint32_t t) {
   const zo_tensor tensor = tensor_of(s, t);
   const zo_distribution d = take_distribution(in);
@@ -335,7 +335,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         HOLDS(is_bias(&s, t) || is_within(s.weights[t], s.sizes[t], 127 - kHeadroom));
       }
     }
-    /* Back within the headroom for what follows. */
+    /* Back within the headroom for the next command. */
     if (perturbs) {
       uint32_t at = 0;
       for (uint32_t t = 0; t < s.tensors; at += s.sizes[t++]) {

@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The control unit of weight perturbation: any settings, losses and order of calls. What it asks
- * for is executed on a tensor, as an op would; every command passes the op's own check, and
- * whenever nothing is in force the weights are those that the coefficients alone give.
+ * The control unit of weight perturbation: any settings, losses and order of calls. Its requests
+ * are executed on a tensor, as an op would; every command passes the op's own check, and whenever
+ * nothing is in force the weights follow from the coefficients alone.
  */
 #include "fuzz_input.h"
 #include "ops/core/graph/zo_command.h"
@@ -69,7 +69,7 @@ static void execute(world* w) {
   }
 }
 
-/* What the coefficients of the step that has just been finished do. */
+/* Applies the coefficients of the step that has just ended. */
 static void follow(world* w) {
   const uint32_t step = w->control.step - 1u;
   int32_t coefficients[ZO_MAX_QUERIES];

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * The external delegate over a runtime of the test's own: graphs of our ops and of the builtin
- * operators that it computes, with tensors, options, scales and commands changed at will. Memory is
- * what the tensors' sizes say, as in a runtime; what is prepared is invoked, and invoked again
- * after another command, a reset of the variables and other sizes.
+ * operators that it computes, with tensors, options, scales and commands changed at will. Tensors
+ * have exactly the memory of their sizes, as in a runtime; a prepared graph is invoked, and invoked
+ * again after another command, a reset of the variables and other sizes.
  */
 #include "fake_runtime.h"
 #include "fuzz_input.h"
@@ -246,7 +246,7 @@ static void resize(world* w, int number, uint32_t bytes) {
   w->runtime.tensors[number].bytes = bytes;
 }
 
-/* `kind` 0..8: tensors and which of them a node has; 9..12: what is read when the graph is made. */
+/* `kind` 0..8: tensors, and the tensors of a node; 9..12: data read when the graph is made. */
 static void damage(fuzz_input* in, world* w, uint32_t kind) {
   fake_runtime* r = &w->runtime;
   const int tensor = (int)take_between(in, 0, (uint32_t)r->context.tensors_size - 1u);
@@ -315,7 +315,7 @@ static void damage(fuzz_input* in, world* w, uint32_t kind) {
   }
 }
 
-/* Whatever a graph is, no option is anything but what it says. */
+/* For every graph, only documented options are accepted. */
 static void create_with_any_options(fuzz_input* in) {
   char key[12], value[24];
   for (uint32_t i = 0; i < sizeof key - 1u; ++i) key[i] = (char)take_u8(in);

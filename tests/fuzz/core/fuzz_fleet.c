@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A device's part in a fleet with whatever comes over the line: any bytes, and requests of any
- * words in whole frames, to a trainer that may fail. Every request has one answer that fits the
- * buffer; what is answered for a step is what was measured of it; the device never goes back.
+ * A device's part in a fleet with any input on the line: any bytes, and requests of any words in
+ * whole frames, to a trainer that may fail. Every request has one answer that fits the buffer; the
+ * answer for a step has the measurements of that step; the device never goes back.
  */
 #include "fuzz_input.h"
 #include "ops/core/link/zo_fleet.h"
@@ -36,7 +36,7 @@ static zo_status weights(void* trainer, uint32_t* checksum) {
   return take_u8(w->in) < 16u ? ZO_ERROR_RUNTIME : ZO_OK;
 }
 
-/* What is measured of a step, told by the step alone. */
+/* The measurement of a step, computed from the step alone. */
 static int64_t difference_of(const zo_fleet_state* at, uint32_t query) {
   return (int64_t)((uint64_t)at->checksum << 31 ^ ((uint64_t)at->step << 7) ^ query);
 }

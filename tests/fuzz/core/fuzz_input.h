@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What every target needs: numbers out of the fuzzer's bytes, buffers that end where their memory
- * ends, and a check that a broken invariant does not pass. */
+/* Shared code of all targets: numbers out of the fuzzer's bytes, buffers that end where their
+ * memory ends, and a check that a broken invariant does not pass. */
 #ifndef TFLM_ZO_TESTS_FUZZ_CORE_FUZZ_INPUT_H_
 #define TFLM_ZO_TESTS_FUZZ_CORE_FUZZ_INPUT_H_
 

@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A device's end of the link with whatever comes over the line: any bytes, and requests of any
- * words in whole frames, to a store that may fail. Every answer is a whole frame of the request's
- * sequence number that fits the buffer; the place that is active is not written into, and after a
- * reset the device has the place that it had.
+ * A device's end of the link with any input on the line: any bytes, and requests of any words in
+ * whole frames, to a store that may fail. Every answer is a whole frame of the request's sequence
+ * number that fits the buffer; the active place is not written, and after a reset the device has
+ * the same place.
  */
 #include "fuzz_input.h"
 #include "ops/core/link/zo_link.h"
@@ -27,7 +27,7 @@ static bool write_store(void* context, uint32_t offset, const uint8_t* bytes, ui
   world* w = (world*)context;
   HOLDS(offset <= w->bytes && count <= w->bytes - offset);
   HOLDS(offset % w->unit == 0u && count % w->unit == 0u);
-  /* Records alone change what is outside the place that is not active. */
+  /* Outside the place that is not active only records change. */
   const uint32_t active = 128u + (w->places.active - 1u) * w->places.place_bytes;
   HOLDS(offset + count <= active || offset >= active + w->places.place_bytes);
   if (w->writes_left == 0u) return false;

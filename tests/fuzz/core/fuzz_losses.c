@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The loss op: any options and sizes; what is accepted gives losses that are not negative, 0 for
- * samples without a label, and those of float64 where one can say what they are.
+ * The loss op: any options and sizes. Accepted ones give losses that are not negative, 0 for
+ * samples without a label, and those of float64 if these are known.
  */
 #include <math.h>
 

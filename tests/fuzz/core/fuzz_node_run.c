@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * The control unit of layer-wise runs: any settings, tasks, losses and order of calls. Calls out of
- * order change nothing; whatever a step has perturbed is back before it updates, and a step that is
- * given up leaves the weights of the last whole one.
+ * order change nothing; every perturbation of a step is undone before its update, and an abandoned
+ * step leaves the weights of the last complete one.
  */
 #include "node_world.h"
 
@@ -45,7 +45,7 @@ static void take_task(fuzz_input* in, node_world* w, uint32_t t) {
   task->following = take_flag(in) ? ZO_NODE_HEAD : take_between(in, 0, kWorldTasks);
   task->mu = take_between(in, 1, 20);
   task->rate = take_flag(in) ? 65536u : take_any(in);
-  (void)take_between(in, 1, 2); /* keeps the stored corpus what it is */
+  (void)take_between(in, 1, 2); /* keeps the stored corpus valid */
   task->gain.mantissa = take_any(in);
   task->gain.exponent =
       take_flag(in) ? (int32_t)take_any(in) : (int32_t)take_between(in, 0, 99) - 60;

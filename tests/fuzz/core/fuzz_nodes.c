@@ -1,9 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Geometries of layers that carry nodes, any fields at all: what is accepted has sizes that are the
- * true products, and in buffers of exactly these sizes routes are made, nodes perturbed, errors
- * passed back and weights moved by every rule; weights stay within the limit, and what is refused
- * moves nothing.
+ * Geometries of layers that carry nodes, any fields at all: accepted ones have the true products as
+ * sizes, and in buffers of exactly these sizes routes are made, nodes perturbed, errors passed back
+ * and weights moved by every rule; weights stay within the limit, and a refused case moves nothing.
  */
 #include "fuzz_input.h"
 #include "ops/core/nodes/zo_fc_backprop.h"

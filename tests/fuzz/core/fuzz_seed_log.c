@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A seed log of any bytes, as its readers go through it: the header, then records, each of which
- * moves weights. Checksums are put right, because they keep out accidents and not intent. What is
- * accepted is a run's: its settings pass the run's check, its control unit goes on from the last
- * record, and writes what was read.
+ * A seed log of any bytes, read as its readers do: the header, then records, each of which moves
+ * weights. Checksums are corrected, because they detect accidents and not intent. An accepted log
+ * is a run's: its settings pass the run's check, its control unit resumes from the last record, and
+ * writes the same bytes.
  */
 #include "fuzz_input.h"
 #include "ops/core/log/zo_crc32.h"

@@ -1,9 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A snapshot log of any bytes, as its readers go through it: the header, then what its sizes say of
- * the slots, the slots, the records. Checksums are put right, because they keep out accidents and
- * not intent. A run is made of what is accepted, resumed from the slot, and goes on; it writes what
- * was read.
+ * A snapshot log of any bytes, read as its readers do: the header, then the slots by its sizes, the
+ * records. Checksums are corrected, because they detect accidents and not intent. A run is made of
+ * an accepted log, resumed from the slot, and continues; it writes the same bytes.
  */
 #include "node_world.h"
 #include "ops/core/log/zo_crc32.h"
@@ -16,7 +15,7 @@ static void put_checksum(uint8_t* bytes, uint32_t size) {
   if (size >= 4u) zo_write_u32(bytes + size - 4u, zo_crc32(0, bytes, size - 4u));
 }
 
-/* A log that a run might have written: what is fuzzed are changes to it. */
+/* A log that a run might have written; the fuzzer changes it. */
 static uint32_t write_header(fuzz_input* in, uint8_t* bytes) {
   zo_node_settings s;
   zo_snapshot_header header;

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* A run of tasks over small tensors, with all the buffers that its tasks need, each of the exact
- * size; and whoever answers its requests. */
+ * size; and an interpreter that answers its requests. */
 #ifndef TFLM_ZO_TESTS_FUZZ_CORE_NODE_WORLD_H_
 #define TFLM_ZO_TESTS_FUZZ_CORE_NODE_WORLD_H_
 
@@ -171,7 +171,7 @@ static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_re
   }
 }
 
-/* Does what is asked for. Returns ZO_OK, or why the run cannot go on. */
+/* Executes a request. Returns ZO_OK, or the error that ends the run. */
 static inline zo_status world_answer(fuzz_input* in, node_world* w, const zo_node_request* request,
                                      zo_report* report) {
   const uint32_t batch = w->settings.common.batch;

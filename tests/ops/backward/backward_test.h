@@ -2,7 +2,7 @@
  *
  * Errors on their way back through operators: any geometry in buffers of the exact size, with
  * values at the ends of their ranges, against sums that are scattered from the outputs instead of
- * gathered at the inputs; and what is refused. Bits are checked by tests/core/test_backward.py.
+ * gathered at the inputs; and refusals. Bits are checked by tests/core/test_backward.py.
  */
 #ifndef TFLM_ZO_TESTS_OPS_BACKWARD_BACKWARD_TEST_H_
 #define TFLM_ZO_TESTS_OPS_BACKWARD_BACKWARD_TEST_H_

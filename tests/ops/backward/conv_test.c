@@ -26,8 +26,8 @@ static zo_node_layer random_layer(void) {
   return l;
 }
 
-/* Adds an output's error to the inputs that its window reads, and the sum of its weights to what a
- * unit of rounding of it would be there. */
+/* Adds an output's error to the inputs that its window reads, and the sum of its weights to the
+ * effect of one unit of rounding there. */
 static void scatter(const zo_node_layer* l, const int8_t* weights, uint32_t h, uint32_t w,
                     uint32_t c, double error, double* sums, double* units) {
   const uint32_t depth = zo_node_depth(l);

@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* What the tests draw, and how near to the real numbers errors have to be. */
+/* Random cases of the tests, and the tolerance of errors against real numbers. */
 #include "backward_test.h"
 
 static uint32_t state = 20260101u;

@@ -42,7 +42,7 @@ static int32_t random_loss(int kind) {
   return kind == 2 ? INT32_MAX : (int32_t)random_u32();
 }
 
-/* The moves of an invoke do to a tensor what its command does. */
+/* The moves of an invoke change a tensor like its command. */
 static void check_moves(const zo_control* control, const int32_t* words) {
   zo_moves moves;
   zo_request request;
@@ -66,8 +66,9 @@ static void check_moves(const zo_control* control, const int32_t* words) {
   free(other_fraction.memory);
 }
 
-/* A step that has just ended is taken back, and put together again of what it has measured: the
- * same record. c       the state behind the step, which stays before  that before it */
+/* A step that has just ended is taken back, and formed again of its measurements: the same record.
+ *   c       the state behind the step, which stays
+ *   before  the state before it */
 static void check_decided(const zo_control* c, const zo_control* before, const zo_report* report,
                           int32_t* words, uint32_t capacity) {
   zo_control other = *c;
@@ -233,7 +234,8 @@ void test_log_header(void) {
     CHECK(memcmp(&s, &read, sizeof s) == 0 && memcmp(&header, &back, sizeof header) == 0);
     flip_a_bit(bytes, ZO_LOG_HEADER_BYTES);
     CHECK(zo_log_read_header(bytes, &back, &read) == ZO_ERROR_OPTIONS);
-    /* What init refuses is refused, whoever wrote the checksum; anything else is kept whole. */
+    /* Settings that init refuses are refused with a valid checksum, too; all others are read
+     * completely. */
     zo_log_write_header(&header, &s, bytes);
     const uint32_t at = 32u + 4u * random_below(23); /* of a field, drawn before its value */
     put_u32(bytes + at, random_bits(32));

@@ -2,9 +2,9 @@
  *
  * Tests of the C core without any runtime, to be run under the address and undefined-behaviour
  * sanitizers: every function, edge sizes, weights at odd addresses, nodes over fake tensors,
- * damaged commands and options. Every buffer is allocated at its exact size, so that a read or
- * write past its end is seen. What the results should be is tested from Python (tests/core) against
- * an oracle; here functions are checked against each other.
+ * damaged commands and options. Every buffer is allocated at its exact size, so that the sanitizers
+ * see a read or write past its end. Results are tested from Python (tests/core) against an oracle;
+ * here functions are checked against each other.
  */
 #ifndef TFLM_ZO_TESTS_OPS_CORE_CORE_TEST_H_
 #define TFLM_ZO_TESTS_OPS_CORE_CORE_TEST_H_
@@ -70,7 +70,7 @@ array part_of(const array* whole, uint32_t offset, uint32_t size);
 int same(const array* a, const array* b);
 zo_tensor tensor_of(const array* weights, const array* fraction, uint32_t stream);
 
-/* Words of a command, and what a model takes of it. */
+/* Words of a command, and a model's limit of it. */
 enum { kCapacity = 64 };
 extern const zo_limits limits;
 
@@ -88,7 +88,7 @@ typedef struct graph {
 
 enum { kMostTasks = 3 };
 
-/* A run with buffers of exact size. What the interpreter would compute is random. */
+/* A run with buffers of exact size. The interpreter's results are random. */
 typedef struct node_run {
   zo_node_settings settings;
   zo_node_task tasks[kMostTasks];

@@ -16,7 +16,7 @@ static uint32_t bytes_of(const flash_part* part) {
   return part->flash.sectors * part->flash.sector_bytes;
 }
 
-/* --- What is done, whole or torn ----------------------------------------------------------------
+/* --- Operations, complete or torn ---------------------------------------------------------------
  */
 
 static int is_zero(const uint8_t* bytes, uint32_t count) {
@@ -24,7 +24,7 @@ static int is_zero(const uint8_t* bytes, uint32_t count) {
   return count == 0u;
 }
 
-/* What a unit is that power failed at: some of its bits have become what they were to become. */
+/* A unit after a power failure: some of its bits have their new values. */
 static void tear_unit(flash_part* part, uint32_t u, const uint8_t* bytes) {
   const uint32_t unit = part->flash.unit, fate = flash_draw() % 4u;
   uint8_t* to = part->image.bytes + u * unit;
@@ -36,7 +36,7 @@ static void tear_unit(flash_part* part, uint32_t u, const uint8_t* bytes) {
   part->image.programmed[u] = fate > 1u && part->has_ecc ? FLASH_TORN : 1u;
 }
 
-/* Units that are programmed to zeros may be what they were not before, but not for sure. */
+/* Units may be programmed twice, to zeros. With ECC they may then be torn. */
 static void program_units(flash_part* part, const flash_operation* o, int cut) {
   const uint32_t unit = part->flash.unit, all = o->count / unit;
   const uint32_t units = cut ? flash_draw() % all : all;
@@ -74,7 +74,7 @@ static void write_units(flash_part* part, const flash_operation* o) {
   memset(part->image.programmed + o->address / part->flash.unit, 1, o->count / part->flash.unit);
 }
 
-/* What waits is there, or was cut off on its way. */
+/* Waiting bytes have arrived, or were cut off on their way. */
 static void settle(flash_part* part, int cut) {
   const uint32_t unit = part->flash.unit;
   const uint32_t rare = 3u << 2u * (flash_draw() % 4u); /* from two of three to two of 192 */

@@ -2,13 +2,13 @@
  *
  * Memory of a device whose power fails: NOR flash, which is erased in sectors and whose units are
  * programmed once in between, or memory whose units are written over, an EEPROM say, perhaps behind
- * a cache that is brought there by a sync. It counts what no program may do.
+ * a cache that a sync writes back. It counts operations that no program may do.
  *
- * When power fails, of what is programmed a part arrives, and of the unit at its end some bits; of
- * a sector that is erased some units, some bits of others. On a part with ECC, a unit that was not
- * wholly programmed or erased is an error to those who read it, or looks as it did, or as it was to
- * look. Sectors that fail are no longer erased, or no longer programmed. Of what is written over,
- * or waits in a cache, each unit is there, is not, or is lost, in any order.
+ * When power fails, a part of the programmed bytes arrives, and of the unit at its end some bits;
+ * of an erased sector some units, some bits of others. On a part with ECC, a unit that was not
+ * wholly programmed or erased reads as an error, as before, or as intended. Sectors that fail are
+ * no longer erased, or no longer programmed. Of overwritten units, or units in a cache, each is
+ * there, is not, or is lost, in any order.
  *
  * Operations can be recorded, and power be cut at each of them afterwards.
  */
@@ -21,10 +21,10 @@
 extern "C" {
 #endif
 
-/* What the memory has. */
+/* The content of the memory. */
 typedef struct flash_image {
   uint8_t* bytes;
-  uint8_t* safe;       /* bytes without what waits in a cache */
+  uint8_t* safe;       /* bytes without those that wait in a cache */
   uint8_t* programmed; /* of each unit: since it was erased, or synced; FLASH_TORN: an ECC error */
 } flash_image;
 
@@ -49,14 +49,14 @@ typedef struct flash_operation {
 typedef struct flash_part {
   zo_flash flash;
   flash_image image;
-  int has_cache;     /* what is written over is safe once it is synced */
+  int has_cache;     /* overwritten bytes are safe once they are synced */
   int has_ecc;       /* a unit that is neither programmed nor erased cannot be read */
   uint32_t* erases;  /* of each sector */
   uint8_t* failures; /* of each sector, flash_failure */
   uint32_t cut_in;   /* power fails at the operation of this number from now on; 0: it does not */
   int is_off;
   uint32_t fails_in, fails_for; /* see flash_part_fail */
-  uint32_t faults; /* what no program may do: units programmed twice, addresses outside */
+  uint32_t faults; /* forbidden operations: units programmed twice, addresses outside */
   uint32_t reads;
   uint32_t failing_read; /* number of the read that fails, from 1; 0: none */
   uint64_t program_bytes;

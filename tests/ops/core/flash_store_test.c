@@ -1,5 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* The store on raw flash, on a part that tears what is programmed or erased when power fails.
+/* The store on raw flash, on a part that tears programmed or erased units when power fails.
  *
  * TFLM_ZO_POWER_CUTS in the environment is how often power fails on each part, with and without
  * ECC, failing sectors, and a mount before half of the writes: 80 times as many cuts. */
@@ -20,11 +20,11 @@ typedef struct stored {
   flash_part part;
   uint16_t* pages;
   zo_flash_store store;
-  uint8_t* expected; /* what was written */
+  uint8_t* expected; /* the written bytes */
   uint32_t bytes;    /* of it that there is room for */
 } stored;
 
-/* What parts do besides, and those who use them. */
+/* Further properties of parts and of their users. */
 enum { WITH_ECC = 1, WITH_FAILURES = 2, MOUNT_EACH = 4, KINDS = 8 };
 
 static void mount(stored* s) {
@@ -49,8 +49,8 @@ static void end(stored* s) {
   free(s->expected);
 }
 
-/* Equal to what was written, but for a write in progress, and what shares its units: what is there
- * is from then on what is expected. */
+/* Equal to the written bytes, except for a write in progress and its units: their content is
+ * expected from then on. */
 static void compare(stored* s, uint32_t from, uint32_t to) {
   uint8_t* found = (uint8_t*)malloc(s->bytes);
   CHECK(zo_flash_store_read(&s->store, 0, found, s->bytes) == (int32_t)s->bytes);
@@ -75,7 +75,7 @@ static void any_write(const stored* s, uint32_t* at, uint32_t* offset, uint32_t*
   for (uint32_t i = 0; i < *count; ++i) bytes[i] = (uint8_t)flash_draw();
 }
 
-/* Power has failed while the store was cleared: it is, or has what it had. */
+/* Power has failed while the store was cleared: it is empty, or has its old content. */
 static void all_or_nothing(stored* s) {
   uint8_t* found = (uint8_t*)malloc(s->bytes);
   CHECK(zo_flash_store_read(&s->store, 0, found, s->bytes) == (int32_t)s->bytes);
@@ -97,7 +97,7 @@ static void any_failure(flash_part* part) {
   }
 }
 
-/* Power fails at any moment, while the store is mounted, too. What fails otherwise shows nowhere.
+/* Power fails at any moment, while the store is mounted, too. No other failure may show.
  */
 static void test_cuts(const geometry* g, uint32_t kind, uint32_t cuts) {
   stored s;
@@ -131,7 +131,7 @@ static void test_cuts(const geometry* g, uint32_t kind, uint32_t cuts) {
     CHECK(zo_flash_store_clear(&s.store) == ZO_ERROR_STORE);
     CHECK(zo_flash_store_read(&s.store, 0, bytes, 1) < 0);
     flash_part_power_on(&s.part);
-    /* What is there is found by a mount, or by a call. */
+    /* A mount finds the content, or any call. */
     if (flash_draw() % 4u > 0u) mount(&s);
     if (is_cleared) all_or_nothing(&s);
     compare(&s, offset, offset + count);

@@ -85,7 +85,7 @@ static void begin(host* h, uint32_t buffer_bytes) {
   CHECK(zo_link_begin(&h->link) == ZO_OK);
 }
 
-/* What the device answers; the content is in h->content. *count: bytes of the answer. */
+/* The device's answer; the content is in h->content. *count: bytes of the answer. */
 static zo_status ask(host* h, uint32_t operation, const uint8_t* data, uint32_t bytes,
                      uint32_t* count) {
   uint8_t content[kRoom], sent[kRoom];
@@ -189,7 +189,8 @@ static void test_steps(void) {
   }
 }
 
-/* The others were faster: what the device evaluates is over, and it is asked for the next step. */
+/* The others were faster: the evaluation is of an earlier step, and the device is asked for the
+ * next one. */
 static void test_a_straggler(void) {
   host h;
   uint32_t count;

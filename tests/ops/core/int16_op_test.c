@@ -41,7 +41,7 @@ static zo_status int16_op(graph* g) {
   return status != ZO_OK ? status : zo_int16_op_run(g->options, g->options_bytes, graph_source, g);
 }
 
-/* Every buffer ends where its memory ends: what the layer reads beyond, the sanitizers see. */
+/* Every buffer ends where its memory ends, so that the sanitizers see reads beyond it. */
 void test_int16_op(uint32_t per_channel, uint32_t with_bias) {
   enum { kSamples = 3, kUnits = 5, kDepth = 33, kFirst = 11, kSize = kUnits * kDepth };
   graph g;
@@ -72,7 +72,7 @@ void test_int16_op(uint32_t per_channel, uint32_t with_bias) {
   CHECK(int16_op(&g) == ZO_OK);
   for (uint32_t i = 0; i < y.size; ++i) digest = digest * 31u + (uint8_t)y.at[i];
 
-  /* A sum in one go, and one rounding of what is left: within an LSB of the two roundings. */
+  /* A sum in one go, and one rounding of the rest: within an LSB of the two roundings. */
   for (uint32_t s = 0; s < kSamples; ++s) {
     for (uint32_t u = 0; u < kUnits; ++u) {
       int64_t sum = with_bias ? 256 * (int64_t)bias[u] : 0;
@@ -178,7 +178,7 @@ void test_loss_op(void) {
     }
     CHECK(status == ZO_OK && memcmp(losses, expected, sizeof expected) == 0);
 
-    *flags = 0; /* a plain inference: zeros, whatever the label */
+    *flags = 0; /* a plain inference: zeros for every label */
     memset(label, 0x7F, label_bytes[kind]);
     CHECK(loss_op(&g) == ZO_OK);
     CHECK(losses[0] == 0 && losses[kSamples - 1] == 0);

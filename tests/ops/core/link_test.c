@@ -42,7 +42,7 @@ static void test_frames(uint32_t count) {
   CHECK(zo_frame_send(content, count, &to));
   zo_frame_reader reader;
   zo_frame_begin(&reader, found, count + ZO_FRAME_CHECKSUM_BYTES);
-  /* What was on the line before is no part of it. */
+  /* Earlier bytes on the line are no part of it. */
   for (uint32_t i = 0; i < 7u; ++i) CHECK(zo_frame_take(&reader, (uint8_t)flash_draw()) == 0u);
   for (uint32_t i = 0; i < s.count; ++i) {
     const uint32_t whole = zo_frame_take(&reader, s.bytes[i]);
@@ -113,13 +113,13 @@ static bool write_torn(void* context, uint32_t offset, const uint8_t* bytes, uin
 
 static int32_t read_torn(void* context, uint32_t offset, uint8_t* bytes, uint32_t count) {
   torn_store* s = (torn_store*)context;
-  CHECK(offset <= kStoreBytes && count <= kStoreBytes - offset); /* whatever the line asks for */
+  CHECK(offset <= kStoreBytes && count <= kStoreBytes - offset); /* for any request on the line */
   if (++s->reads == s->failing_read) return -5;
   memcpy(bytes, s->bytes + offset, count);
   return (int32_t)count;
 }
 
-/* A device: what its trainer has taken from a place. */
+/* A device: the values that its trainer has taken from a place. */
 typedef struct place_device {
   torn_store memory;
   zo_log_store store;
@@ -177,7 +177,7 @@ static void make_log(uint8_t* bytes, uint32_t header, uint8_t begin, uint32_t un
   if (unit > 1u) bytes[9] = (uint8_t)(128u + unit);
 }
 
-/* What the host asks for to deploy weights or a log; the first status that is not ZO_OK. */
+/* The host's requests to deploy weights or a log; the first status that is not ZO_OK. */
 static zo_status deploy(place_device* d, uint32_t place, uint32_t kind, const uint8_t* bytes,
                         uint32_t count) {
   const uint32_t unit = d->memory.unit;
@@ -330,7 +330,7 @@ static void test_there_and_back(uint32_t unit) {
   CHECK(d.kind == ZO_PLACE_LOG && memcmp(d.log, log, kLogBytes) == 0);
   boot(&d);
   CHECK(d.places.active == 1u && d.kind == ZO_PLACE_LOG);
-  /* Damage of what is in use: what was in use before takes over. */
+  /* Damage of the active place: the previous one takes over. */
   d.memory.bytes[128 + log_at(unit) + 30] ^= 1;
   boot(&d);
   CHECK(d.places.active == 2u && d.kind == ZO_PLACE_WEIGHTS);
@@ -371,8 +371,8 @@ static void test_other_sizes(uint32_t unit) {
   free(d.memory.bytes);
 }
 
-/* Power fails at each byte of a deployment and of going back: afterwards the device has what it had
- * before or what it was given, whole; and the host's next attempt succeeds. */
+/* Power fails at each byte of a deployment and of going back: afterwards the device has the old
+ * place or the new one, complete; and the host's next attempt succeeds. */
 static void test_power_cuts(uint32_t unit) {
   uint8_t first[kWeightBytes], second[kWeightBytes], log[kLogBytes];
   uint8_t before[kStoreBytes];
@@ -469,7 +469,7 @@ static void test_requests(void) {
   CHECK(answer[1] == 0x81 && answer[2] == 0x34 && answer[3] == 0x12);
   CHECK(zo_read_u32(answer + 4) == ZO_OK && memcmp(answer + 8, fingerprint, 16) == 0);
   CHECK(zo_read_u32(answer + 24) == 64u && zo_read_u32(answer + 28) == 1u);
-  place_device units; /* says what it programs at once, and what the least buffer holds is enough */
+  place_device units; /* the answer has the unit, and the least buffer is large enough for it */
   begin_device(&units, 16);
   link.places = &units.places;
   CHECK(ask(&link, &line, hello, 4, answer, sizeof answer) == 68u);

@@ -86,7 +86,7 @@ void test_a_command_of_many_items(void) {
   }
 }
 
-/* A log may be whole, its checksums right, and yet say what no run has written. */
+/* A log with valid checksums may have values that no run has written. */
 void test_snapshot_sizes(void) {
   const uint32_t tasks = 3;
   CHECK(zo_snapshot_bytes(tasks, UINT32_MAX - 44u) == UINT32_MAX);

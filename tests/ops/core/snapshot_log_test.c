@@ -2,7 +2,7 @@
 /* The log of a layer-wise run. */
 #include "core_test.h"
 
-/* Header, slot and record of a log hold what is put in, and no damage goes unseen. */
+/* Header, slot and record of a log hold their values, and every damage is detected. */
 void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   const uint32_t tasks = r->settings.tasks, weight_bytes = 1 + random_below(50);
   zo_snapshot_header header, header_back;
@@ -43,7 +43,7 @@ void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   flip_a_bit(bytes, size);
   CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) ==
         ZO_ERROR_OPTIONS);
-  /* What no run has is refused, whoever wrote the checksum. */
+  /* States that no run has are refused with a valid checksum, too. */
   for (uint32_t i = 0; i < 10u; ++i) {
     zo_snapshot_header h = header;
     zo_node_settings s = r->settings;
@@ -86,7 +86,7 @@ void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   for (uint32_t t = 0; t < tasks; ++t) {
     CHECK(memcmp(&squares[t], &r->tasks[t].mean_square, sizeof squares[t]) == 0);
   }
-  /* A state that no run has come to is none, whoever wrote the checksum. */
+  /* A state that no run has reached is invalid, with a valid checksum, too. */
   const uint32_t at[] = {8u + 3u, 12u + 3u, 16u + 8u * (tasks - 1u) + 7u};
   for (uint32_t i = 0; i < 3u; ++i) { /* more steps than it has, a negative loss, no exponent */
     const uint8_t kept = slot[at[i]];

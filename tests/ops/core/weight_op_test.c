@@ -218,7 +218,7 @@ static void test_publishing(uint32_t tensors, uint32_t flags) {
       CHECK(zo_weight_op_publish(g->options, g->options_bytes - 1u, graph_source, g, NULL) ==
             ZO_ERROR_OPTIONS);
     }
-    /* Whoever comes behind is told whether losses are wanted. */
+    /* The ops behind it learn whether losses are wanted. */
     if (!filled) CHECK(s.status[0] == s.command[0] && s.status[0] != 0);
     CHECK(append_perturb(&writer, distribution, &term) == ZO_OK);
   }
@@ -290,7 +290,7 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
   CHECK(same(&s.weights[0], &s.initial[0]));
   CHECK(tensors == 1 || s.weights[1].size < 20 || !same(&s.weights[1], &s.initial[1]));
 
-  /* What is wrong in the last instruction stops the first. */
+  /* An error in the last instruction stops the first. */
   const uint32_t now = segment_checksum(&s, flags);
   const zo_distribution too_large = {ZO_RADEMACHER, 0, 7};
   CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
@@ -366,14 +366,14 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
       CHECK(segment_checksum(&s, flags) == untouched);
       g->inputs[i].data = old;
     }
-    /* The op would write what it reads lengths from. */
+    /* The op would overwrite lengths that it reads. */
     const zo_buffer command = g->inputs[0];
     for (int32_t i = 1; i < g->input_count; ++i) {
       if (g->inputs[i].bytes == 0u) continue;
       g->inputs[0].data = g->inputs[i].data;
       const uint32_t size = g->inputs[i].bytes / 4u * 4u;
       g->inputs[0].bytes = size > command.bytes ? command.bytes : size;
-      /* What happens to read as no command asks for nothing, so that nothing is written either. */
+      /* If the bytes happen to be an empty command, nothing is written either. */
       const int is_aligned = (uintptr_t)g->inputs[i].data % sizeof(int32_t) == 0u;
       const int is_none =
           i > 1 && size >= 8u && is_aligned && *(const int32_t*)g->inputs[i].data == 0;

@@ -258,7 +258,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   CHECK(saturated == saturated_2);
   for (uint32_t i = 0; i < size; ++i) CHECK(abs(weights.at[i]) <= tensor.limit);
 
-  /* What is restored is a perturbation, then the step. */
+  /* The restoration is a perturbation, then comes the step. */
   const zo_perturb_term undo[2] = {{queries[count - 1].seed, -1}, {random_u32(), -2}};
   const zo_perturb_terms restore = {undo, 1 + random_below(2), 0};
   CHECK(zo_update_s8(&tensor, distribution, &restore, queries, count, NULL) == ZO_OK);

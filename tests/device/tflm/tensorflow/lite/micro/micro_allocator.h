@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * See micro_interpreter.h. Activations are at the beginning of the arena, shared by all
- * interpreters; what is allocated for good is at its end.
+ * interpreters; permanent allocations are at its end.
  */
 #ifndef TFLM_ZO_TESTS_DEVICE_MICRO_ALLOCATOR_H_
 #define TFLM_ZO_TESTS_DEVICE_MICRO_ALLOCATOR_H_
@@ -24,7 +24,7 @@ class MicroAllocator {
   size_t activation_bytes() const { return activation_bytes_; }
   size_t used_bytes() const { return activation_bytes_ + tail_bytes_; }
 
-  // Overwrites what is allocated for good with a pattern; and whether it is still there.
+  // Overwrites permanent allocations with a pattern; and tests whether it is still there.
   void MarkTail();
   bool TailIsWhole() const;
 

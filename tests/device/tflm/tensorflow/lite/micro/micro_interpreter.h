@@ -1,10 +1,10 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Stands in for TFLM where ops/device is tested without a checkout: what it uses of TFLM, and no
- * more. Segments are run by whoever set tflite::host. What TFLM makes easy to get wrong is here,
- * too: all interpreters of an allocator have their inputs and outputs in the same memory of the
- * arena, and after an invoke it holds nothing but what TFLM's planner keeps: the outputs of the
- * segment, and those of its inputs that its last operator reads. Everything else is overwritten.
+ * Stands in for the part of TFLM that ops/device uses, for tests without a checkout. tflite::host
+ * runs the segments. It has TFLM's pitfalls, too: all interpreters of an allocator have their
+ * inputs and outputs in the same memory of the arena, and after an invoke only the tensors that
+ * TFLM's planner keeps are there: the outputs of the segment, and the inputs that its last operator
+ * reads. Everything else is overwritten.
  */
 #ifndef TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
 #define TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
@@ -40,7 +40,7 @@ struct HostSegment {
   uint32_t is_read_last[kMaxTensors];  // whether its last operator reads the input
 };
 
-// Who runs the segments. Both return 0 where they fail.
+// The runner of the segments. Both functions return 0 if they fail.
 struct Host {
   // A model is allocated, its variables are zero. `directory` is the external context.
   int (*open)(const void* model, void* directory, HostSegment* segment);
