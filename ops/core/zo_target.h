@@ -30,21 +30,15 @@
 
 /* Lanes of a word, by the DSP extension: Cortex-M4, M7, M33, M55. */
 #if ZO_THUMB2 && defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED)
-#if __ARM_FEATURE_SIMD32
-#define ZO_DSP 1
-#endif
-#endif
-#ifndef ZO_DSP
+#define ZO_DSP (__ARM_FEATURE_SIMD32 != 0)
+#else
 #define ZO_DSP 0
 #endif
 
 /* Vectors of 16 bytes, by MVE, which comes with the DSP extension: Cortex-M55, M85. */
 #if ZO_DSP && defined(__ARM_FEATURE_MVE)
-#if __ARM_FEATURE_MVE & 1
-#define ZO_MVE 1
-#endif
-#endif
-#ifndef ZO_MVE
+#define ZO_MVE (__ARM_FEATURE_MVE & 1)
+#else
 #define ZO_MVE 0
 #endif
 

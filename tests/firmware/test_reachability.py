@@ -15,10 +15,11 @@ from device.runs import RUNS, generated, samples, zo_model
 from device.test_block_choice import SEARCH, SETTINGS
 from device.test_block_choice import zo_model as block_model
 from helpers.examples import slow_but
+from helpers.firmware_folders import ALGORITHMS, firmware
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import Firmware
 from tflm_zo.firmware.op_pack import op_pack_sources
-from tflm_zo.firmware.reachability import identifiers, layers, reached, resolve, written
+from tflm_zo.firmware.reachability import constants, identifiers, layers, reached, resolve, written
 
 INTERPRETER = Path(__file__).parents[2] / "examples/own_interpreter"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO gcc: NO FOLDER WAS COMPILED")
@@ -124,6 +125,11 @@ i
 #ifndef NEVER
 j
 #endif
+#if (B + 1 > 1) || A == 1u && B >= 1 && !(A < 1)
+k
+#elif X != 1
+l
+#endif
 """
 
 
@@ -140,7 +146,72 @@ def test_conditions_that_are_known_change_nothing(a: int, b: int, x: int | None,
 
     resolved = written(resolve(CONDITIONS, {"A": a, "B": b, "NEVER": None}))
     assert preprocessed(resolved) == preprocessed(CONDITIONS)
-    assert not re.search(r"#.*\b(A|NEVER)\b", resolved.replace("!A && X", ""))
+    left = re.findall(r"#.*\b(?:A|NEVER)\b.*", resolved)
+    assert {re.sub(r"^#\w+ ", "", line) for line in left} <= {
+        "!A && X",
+        CONDITIONS.split("#if ")[-1].split("\n")[0],
+    }
+
+
+def test_macros_that_follow_from_others_are_known() -> None:
+    sources = {
+        "ops/a.c": """\
+#include "ops/a.h"
+#if NEVER
+#include "ops/never.h"
+#elif X
+#include "ops/x.h"
+#endif
+""",
+        "ops/a.h": """\
+#ifndef TFLM_ZO_A_H_
+#define TFLM_ZO_A_H_
+#if A
+#define ZO_B 3u
+#else
+#define ZO_B 0
+#endif
+#define ZO_C (ZO_B > 2u && !NEVER)
+#if X
+#define ZO_SOMETIMES 1
+#endif
+#ifndef ZO_OWN
+#define ZO_OWN 1
+#endif
+#define ZO_SIZE (ZO_B * 4)
+#endif /* TFLM_ZO_A_H_ */
+""",
+        "ops/x.h": "#define ZO_FAST 1\n",
+        "ops/never.h": "#define ZO_NEVER 1\n",
+    }
+    known: dict[str, int | None] = {"A": 1, "NEVER": None}
+    assert constants(sources, known) == {**known, "ZO_B": 3, "ZO_C": 1}
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", slow_but(("node",), ALGORITHMS))
+def test_a_platform_without_arm_cores_has_no_code_for_them(name: str, tmp_path: Path) -> None:
+    def lines(platform: str) -> list[str]:
+        """The C source as this machine's compiler reads it, which knows no Arm, either."""
+        (tmp_path / platform).mkdir()
+        files = {Path(path).name: text for path, text in firmware(platform, name).files.items()}
+        for part in ("small_zo_ops.c", "small_zo_ops.h", "small_zo_ops_internal.h"):
+            (tmp_path / platform / part).write_text(files[part])
+        strict = ["-std=c99", "-Wall", "-Wextra", "-Werror"]
+        subprocess.run(["gcc", *strict, "-O1", "-c", "small_zo_ops.c"], cwd=tmp_path / platform, check=True)
+        read = subprocess.run(
+            ["gcc", "-E", "-P", "-U__SSE2__", "small_zo_ops.c"],
+            cwd=tmp_path / platform,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ("__ARM" in files["small_zo_ops.c"]) == (platform != "esp-idf")
+        return [line.removeprefix("static ") for line in read.stdout.splitlines()]
+
+    every, without = lines("cmake"), lines("esp-idf")
+    assert set(without) <= set(every)
+    assert len(without) > 0.95 * len(every)
 
 
 # --- declarations -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources, without_model
 from .platforms import PLATFORMS, Project
-from .reachability import identifiers, layers, reached, resolve, written
+from .reachability import constants, identifiers, layers, reached, resolve, written
 from .resolver import operators_of, resolver_source
 from .self_test import self_test_source
 from .sizes import Ram, ram_of, trainer_of
@@ -265,6 +265,7 @@ def generate(
         {path: without_model(text, name) for path, text in own_class.items()},
         without_model(model_text + resolver, name),
         wanted,
+        builds.absent,
         _OF_INTERPRETERS if wanted["ZO_WITH_COMMANDS"] else (),
         name,
         command,
@@ -376,6 +377,7 @@ def _joined(
     own_class: Mapping[str, str],
     model: str,
     wanted: Mapping[str, bool],
+    absent: Collection[str],
     roots: Collection[str],
     name: str,
     command: str,
@@ -387,13 +389,17 @@ def _joined(
         own_class: sources of the model's trainer.
         model: the other sources of C++, which mention what they need of the op pack.
         wanted: the features that the run needs, by the macro's name.
+        absent: names of macros that no compiler of the platform defines.
         roots: names of the op pack that programs may call besides what is public.
         name: name of the model, an identifier.
         command: command line, for the files' first lines.
     """
     known: dict[str, int | None] = {name: int(value) for name, value in wanted.items()}
     known |= {"ZO_KERNEL_SETS": 0, "__SSE2__": None}  # of desktops
-    sources = {path: resolve(text, known) for path, text in {**op_pack, **own_class}.items()}
+    known |= {macro: None for macro in absent}
+    sources = {**op_pack, **own_class}
+    known = constants(sources, known)
+    sources = {path: resolve(text, known) for path, text in sources.items()}
     operators = {path: text for path, text in sources.items() if path.startswith("ops/tflm/")}
     sources |= reached(operators, {*identifiers(model), *roots})
     core = {

@@ -8,8 +8,9 @@ declaration begins in the first column, and the brace that ends a body stands th
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -17,9 +18,18 @@ from typing import Final
 from ..converters.errors import ConversionError
 
 _COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */\n"
-__all__ = ["identifiers", "layers", "reached", "resolve", "written"]
+__all__ = ["constants", "identifiers", "layers", "reached", "resolve", "written"]
 
 _CONDITION: Final = re.compile(r"#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)", re.DOTALL)
+_DEFINE: Final = re.compile(r"#\s*(?:define|undef)\s+(\w+)(.*)")
+_COMPARES: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 _INCLUDE: Final = re.compile(r'#\s*include\s+["<]([^">]+)[">]')
 _TEXT: Final = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'', re.DOTALL)
 _GUARD: Final = re.compile(r"(#ifndef (\w+_H_)\n#define \2\n)(.*)(#endif +/[/*] ?\2(?: \*/)?\n)", re.DOTALL)
@@ -42,20 +52,23 @@ def identifiers(text: str) -> set[str]:
 # --- conditions ---------------------------------------------------------------------------------------------
 
 
-def _value(condition: str, known: Mapping[str, int | None]) -> bool | None:
-    """Returns what a condition of the preprocessor comes to, or None where that depends on the build.
+def _value(condition: str, known: Mapping[str, int | None]) -> int | None:
+    """Returns the value of a condition of the preprocessor, or None where it depends on the build.
 
     Args:
         condition: the expression.
         known: macros' values by name; None of a macro that is never defined.
     """
-    tokens = re.findall(r"defined|[A-Za-z_]\w*|\d+|&&|\|\||!(?!=)|[()]|\S+", _code(condition))
+    tokens = re.findall(
+        r"[A-Za-z_]\w*|\d+(?=[uUlL]*\b)|(?<=\d)[uUlL]+|&&|\|\||[=!<>]=|[()!<>]|\S", _code(condition)
+    )
+    tokens = [token for token in tokens if not re.fullmatch("[uUlL]+", token)]
 
-    def operand() -> bool | None:
+    def operand() -> int | None:
         token: str = tokens.pop(0)
         if token == "!":
             value = operand()
-            return None if value is None else not value
+            return None if value is None else int(not value)
         if token == "(":
             value = either()
             return value if tokens.pop(0) == ")" else None
@@ -63,30 +76,82 @@ def _value(condition: str, known: Mapping[str, int | None]) -> bool | None:
             name = tokens.pop(0)
             if name == "(":
                 name, _ = tokens.pop(0), tokens.pop(0)
-            return known[name] is not None if name in known else None
-        if token.isdigit():
-            return token != "0"
-        return bool(known[token]) if token in known else None
+            return int(known[name] is not None) if name in known else None
+        return int(token) if token.isdigit() else (known[token] or 0) if token in known else None
 
-    def both() -> bool | None:
-        values = [operand()]
+    def comparison() -> int | None:
+        left = operand()
+        if not tokens or tokens[0] not in _COMPARES:
+            return left
+        compares, right = _COMPARES[tokens.pop(0)], operand()
+        return None if left is None or right is None else int(compares(left, right))
+
+    def both() -> int | None:
+        values = [comparison()]
         while tokens and tokens[0] == "&&":
             tokens.pop(0)
-            values.append(operand())
-        return False if False in values else None if None in values else True
+            values.append(comparison())
+        return 0 if 0 in values else None if None in values else values[0] if len(values) == 1 else 1
 
-    def either() -> bool | None:
+    def either() -> int | None:
         values = [both()]
         while tokens and tokens[0] == "||":
             tokens.pop(0)
             values.append(both())
-        return True if True in values else None if None in values else False
+        return values[0] if len(values) == 1 else 1 if any(values) else None if None in values else 0
 
     try:
         value = either()
     except IndexError:
         return None
-    return None if tokens else value  # a comparison, arithmetic
+    return None if tokens else value  # arithmetic
+
+
+def _holds(condition: str, known: Mapping[str, int | None]) -> bool | None:
+    value = _value(condition, known)
+    return None if value is None else value != 0
+
+
+def constants(sources: Mapping[str, str], known: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Returns the values of macros that follow from known ones: each has one definition, without a condition.
+
+    Args:
+        sources: text of each source by its path.
+        known: values of macros by name; None of a macro that is never defined.
+    """
+    found = dict(known)
+    while True:
+        defined: dict[str, list[tuple[str, int | None]]] = {}
+        includes: dict[str, list[str]] = {}
+        for path, text in sources.items():
+            depth = 0
+            for line in resolve(_GUARD.sub(r"\3", text), found).split("\n"):
+                if (condition := _CONDITION.match(line)) is not None:
+                    depth += {"endif": -1, "elif": 0, "else": 0}.get(condition[1], 1)
+                elif depth == 0 and (include := _INCLUDE.match(line)) is not None:
+                    includes.setdefault(path, []).append(include[1])
+                elif (define := _DEFINE.match(line)) is not None:
+                    value = _value(define[2], found) if depth == 0 else None
+                    defined.setdefault(define[1], []).append((path, value))
+        always = _closure((path for path in sources if not path.endswith(".h")), includes)
+        new = {
+            name: places[0][1]
+            for name, places in defined.items()
+            if len(places) == 1 and places[0][1] is not None and places[0][0] in always
+        }
+        if new.keys() <= found.keys():
+            return found
+        found = {**new, **found}
+
+
+def _closure(names: Iterable[str], leads: Mapping[str, Collection[str]]) -> set[str]:
+    """Returns names, and all to which they lead."""
+    found, left = set[str](), list(names)
+    while left:
+        if (name := left.pop()) not in found:
+            found.add(name)
+            left += leads.get(name, ())
+    return found
 
 
 def resolve(text: str, known: Mapping[str, int | None]) -> str:
@@ -117,7 +182,7 @@ def resolve(text: str, known: Mapping[str, int | None]) -> str:
             asked = (
                 rest if kind == "if" else f"{'!' if kind == 'ifndef' else ''}defined({_code(rest).strip()})"
             )
-            value = _value(asked, known)
+            value = _holds(asked, known)
             open_.append((value is True, value is not False, value is None))
             if value is None and outside:
                 kept.append(line)
@@ -128,7 +193,7 @@ def resolve(text: str, known: Mapping[str, int | None]) -> str:
             if written and outside:
                 kept.append(line)
             continue
-        value = (False if certain else True) if kind == "else" else False if certain else _value(rest, known)
+        value = (False if certain else True) if kind == "else" else False if certain else _holds(rest, known)
         if written:  # the first branch depends on the build: what follows is written out
             open_.append((certain, not certain, True))
             if outside and not certain:
@@ -373,31 +438,33 @@ def _reached(items: Collection[_Item], roots: Collection[str]) -> set[_Item]:
     return found
 
 
-def _hide(items: Collection[_Item], known: Collection[str], depends: Collection[str]) -> None:
+def _hide(items: Collection[_Item], known: Collection[str]) -> None:
     """Makes functions `static` that no other source calls. The compiler would warn of one that has no caller
     for some values of macros, so such a function stays visible.
 
     Args:
         items: declarations of a source, which is compiled as a whole.
         known: names that other sources may call.
-        depends: paths of headers that are included on a condition.
     """
+    includes: dict[str, list[str]] = {}
     declared: dict[str, list[_Item]] = {}
-    used: dict[str, list[Collection[str]]] = {}
     for item in items:
-        if not item.function:
-            continue
-        if re.match("static |[A-Z_]+ ", item.lines[0]) is None:
+        if item.includes and not item.under:
+            includes.setdefault(item.path, []).append(item.includes)
+        if item.function and re.match("static |[A-Z_]+ ", item.lines[0]) is None:
             for name in item.names.difference(known):
                 declared.setdefault(name, []).append(item)
-        if item.path not in depends:
+    always = _closure((item.path for item in items if item.path.endswith(".c")), includes)
+    used: dict[str, list[Collection[str]]] = {}
+    for item in items:
+        if item.function and item.path in always:
             for under, mentions in _mentions(item):
                 for name in mentions - item.names:
                     used.setdefault(name, []).append(under)
     for name, found in declared.items():
-        always = set(found[0].under)
-        is_called = any(always.issuperset(under) for under in used.get(name, ()))
-        if is_called and all(always == set(item.under) for item in found):
+        conditions = set(found[0].under)
+        is_called = any(conditions.issuperset(under) for under in used.get(name, ()))
+        if is_called and all(conditions == set(item.under) for item in found):
             for item in found:
                 item.lines[0] = f"static {item.lines[0]}"
 
@@ -457,23 +524,15 @@ def layers(
     for path in [p for p in parsed if p.endswith(".h") and p not in included and p not in public]:
         del parsed[path]  # of other processors
     items = [item for _, _, nodes, _ in parsed.values() for item in _items(nodes)]
-
-    def included_by(paths: Collection[str]) -> set[str]:
-        """Paths of sources and of all that they include."""
-        found, left = set[str](), list(paths)
-        while left:
-            if (path := left.pop()) in parsed and path not in found:
-                found.add(path)
-                left += [item.includes for item in _items(parsed[path][2]) if item.includes]
-        return found
-
+    includes: dict[str, list[str]] = {path: [] for path in parsed}
+    for item in items:
+        includes[item.path] += [item.includes] if item.includes in parsed else []
     headers = [item for item in items if item.path.endswith(".h")]
     exported = {n for item in items if item.path in public and not item.includes for n in item.names}
     for_applications = _reached([item for item in headers if not item.includes], exported)
     for_trainers = _reached(headers, {*internal, *roots}) - for_applications
     rest = _reached(items, {*exported, *internal, *roots}) - for_applications - for_trainers
-    depends = included_by({item.includes for item in items if item.under})
-    _hide(rest, {name for item in (*for_applications, *for_trainers) for name in item.names}, depends)
+    _hide(rest, {name for item in (*for_applications, *for_trainers) for name in item.names})
     found: list[dict[str, str]] = []
     described: set[str] = set()
     for layer in (for_applications, for_trainers, rest):
@@ -482,14 +541,14 @@ def layers(
         if layer is rest:  # sources that choose a header by the processor
             own |= {p for p in parsed if p.endswith(".c") and all(i.includes for i in _items(parsed[p][2]))}
         # Headers with nothing in the layer may lead to others that have something.
-        there = included_by(own)
+        there = _closure(own, includes)
         texts = {}
         for path in parsed.keys() & there:
             about, begin, nodes, end = parsed[path]
             lines = _written(nodes, partial(_is_kept, layer=layer, there=there), path in own)
             texts[path] = f"{about if path in about_now else _COPYRIGHT}{begin}" + "\n".join(lines) + end
         if layer is rest:  # headers that share a name with what is kept, and that no kept source includes
-            read = included_by({path for path in texts if path.endswith(".c")})
+            read = _closure((path for path in texts if path.endswith(".c")), includes)
             texts = {path: text for path, text in texts.items() if path in read}
         described |= about_now
         found.append(texts)

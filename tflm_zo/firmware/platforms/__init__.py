@@ -19,7 +19,8 @@ PLATFORMS: Final[dict[str, Platform]] = {
     "make": Platform(make),
     "arduino": Platform(arduino, static_memory=False, int8=EARLY_INT8),
     "zephyr": Platform(zephyr, static_memory=False),
-    "esp-idf": Platform(esp_idf),
+    # Xtensa and RISC-V.
+    "esp-idf": Platform(esp_idf, absent=frozenset({"__ARM_ARCH", "__ARM_NEON", "__thumb__", "__thumb2__"})),
 }
 
 __all__ = ["PLATFORMS", "Layout", "Platform", "Project"]

@@ -116,8 +116,10 @@ class Platform:
         static_memory: True if TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes
             its structs smaller.
         int8: operators that TFLM can register there for int8 alone; None: all of the checkout's.
+        absent: names of macros that no compiler of the platform defines.
     """
 
     lay_out: Callable[[Project], Layout]
     static_memory: bool = True
     int8: frozenset[str] | None = None
+    absent: frozenset[str] = frozenset()
