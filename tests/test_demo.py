@@ -18,7 +18,7 @@ from tflm_zo.training import Callback, RunProgress
 
 
 def pretrain_for(epochs: int, patch: pytest.MonkeyPatch) -> None:
-    """Shortens what is before the story that a test looks at."""
+    """Shortens the pre-training before a tested story."""
     scenarios = {
         name: lambda make=make: dataclasses.replace(make(), epochs=epochs)  # type: ignore
         for name, make in SCENARIOS.items()
@@ -27,7 +27,7 @@ def pretrain_for(epochs: int, patch: pytest.MonkeyPatch) -> None:
 
 
 def check_story(result: DemoResult, said: list[str]) -> None:
-    """What holds however long the adaptation was."""
+    """Checks invariants of an adaptation of any length."""
     assert list(result.adaptations) == ["node", "weight"]
     for adaptation in result.adaptations.values():
         assert adaptation.replayed
@@ -35,7 +35,7 @@ def check_story(result: DemoResult, said: list[str]) -> None:
         assert 0.8 * result.budget < adaptation.equivalents <= result.budget
         adapted = load_model(adaptation.files["adapted int8 model"])
         assert not any("TFLM_ZO" in op.code.name for op in adapted.subgraphs[0].operators)
-    # Weight perturbation keeps nothing of a sample, node perturbation what updates need of it.
+    # Weight perturbation keeps nothing of a sample, node perturbation the inputs of its updates.
     weight, node = result.adaptations["weight"], result.adaptations["node"]
     assert weight.arena - result.inference_arena - 2 * weight.weights < 1024
     assert weight.workspace < 64 < node.workspace
@@ -205,7 +205,7 @@ def test_spoken_digits_of_another_format(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_spoken_digits_of_a_new_speaker(tmp_path: Path) -> None:
-    """A part of the real run gains most of what the whole one does."""
+    """Gains in a part of the real run most of the whole run's accuracy."""
     if not os.environ.get("TFLM_ZO_DATA"):
         pytest.skip("TFLM_ZO_DATA, the folder with fsdd.npz, is not set")
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")

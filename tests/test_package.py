@@ -42,7 +42,7 @@ COMMANDS = {
 
 
 def fresh(program: str) -> str:
-    """What a program prints that an interpreter of its own runs."""
+    """Runs a program in an interpreter of its own and returns its output."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -89,7 +89,7 @@ def test_importing_imports_nothing_else() -> None:
 
 @pytest.mark.slow
 def test_each_package_is_imported_alone() -> None:
-    """Whichever is the first, none needs another to have been imported before."""
+    """Imports each package alone: none needs another to have been imported before."""
     fresh(
         "import os\n"
         f"for name in {[module.name for module in pkgutil.iter_modules(zo.__path__)]!r}:\n"

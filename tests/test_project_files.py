@@ -1,4 +1,5 @@
-"""What no compiler sees: one version, workflows that call what there is, include guards of their own."""
+"""Properties that no compiler checks: one version, workflows that call existing targets, include guards of
+their own."""
 
 import re
 from typing import Any

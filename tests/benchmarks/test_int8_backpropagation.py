@@ -244,7 +244,7 @@ def test_settings_are_checked(learning: Any, settings: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"rule": "rounded"}])
 def test_rotated_digits(learning: Any, settings: dict[str, Any], tmp_path: Path) -> None:
-    """Near what backpropagation in floating point reaches (95.6 ± 0.3 %)."""
+    """Reaches nearly the accuracy of backpropagation in floating point (95.6 ± 0.3 %)."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     if not (Path(os.environ.get("TFLM_ZO_DATA", "")) / "mnist10k.npz").is_file():
         pytest.skip("TFLM_ZO_DATA names no folder with mnist10k.npz")

@@ -1,4 +1,4 @@
-"""The comparison of algorithms: what it reports, that it goes on, that methods stay within their budget."""
+"""The comparison of algorithms: its reports, its resumption, and the methods' budgets."""
 
 import json
 import subprocess
@@ -137,11 +137,11 @@ def test_guards(learning: Any, guard: str, trained: int, tmp_path: Path) -> None
         assert found["test"] == (found["last"] if found["kept_step"] else found["before"])
 
 
-# --- what models are made with ------------------------------------------------------------------------------
+# --- inputs of the models -----------------------------------------------------------------------------------
 
 
 class Chosen:
-    """A generator that draws the same everywhere, so that what comes out can be said."""
+    """A generator with the same draws everywhere, so that results are known."""
 
     def __init__(self, share: float) -> None:
         self.share = share

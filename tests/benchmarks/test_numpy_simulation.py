@@ -32,7 +32,8 @@ BATCH = 4
 
 
 def strided() -> bytes:
-    """What the other models lack: depth multiplier, uneven windows, ReLU6 of CONV_2D, a factor > 1."""
+    """Builds a model with the cases that others lack: depth multiplier, uneven windows, ReLU6 of CONV_2D, a
+    factor > 1."""
     g = GraphBuilder(20)
     x = g.input("image", [1, 11, 10, 3], 1 / 4, -7)
     x = g.depthwise(x, "depthwise", (3, 4), stride=2, multiplier=2, activation=Activation.NONE)
@@ -80,7 +81,7 @@ def check_logits(source: bytes, runtime: str) -> None:
     (x,) = random_inputs([((BATCH, *shape), np.int8)], seed=1)
     (expected,) = run_plain(set_batch(up_to_logits(model), BATCH).to_bytes(), runtime, [x])
     logits = Network(model).logits(x)
-    assert expected.std() > 5  # a saturated or constant network would compare equal whatever happens inside
+    assert expected.std() > 5  # a saturated or constant network would compare equal even with errors inside
     np.testing.assert_array_equal(logits, expected.reshape(BATCH, -1))
 
 
@@ -196,7 +197,8 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
 
 @pytest.mark.parametrize("name", ["small_cnn", "depthwise_separable", "residual"])
 def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
-    """With a tight clip every coefficient is ± clip * rate, whatever the losses' rounding: all is exact."""
+    """Compares steps with a tight clip: every coefficient is ± clip * rate, independent of the losses'
+    rounding, so all is exact."""
     trainer, simulation, recorded, coefficients = train_both(
         tmp_path, name, 20, learning_rate=8204.5, clip=2.0**-12
     )
@@ -223,7 +225,8 @@ def test_loss_is_the_trainers(name: str) -> None:
 
 
 def test_coefficients_are_the_trainers(tmp_path: Any) -> None:
-    """Without a tight clip they differ by what the trainer's integer losses are off float64's."""
+    """Compares coefficients without a tight clip: they differ by the rounding of the trainer's integer
+    losses."""
     _, _, recorded, coefficients = train_both(tmp_path, "small_cnn", 8, learning_rate=2.0)
     np.testing.assert_allclose(np.array(coefficients) / 2**16, np.array(recorded) / 2**16, atol=0.02)
     assert len({abs(c) for c in recorded}) == 8

@@ -101,7 +101,7 @@ def test_training_throughput_of_what_is_not_simulated(tmp_path: Path) -> None:
 
 
 def test_models_without_downloads() -> None:
-    """What the benchmarks measure without arguments."""
+    """Checks the benchmarks' models of a run without arguments."""
     assert list(chosen_models([])) == ["lenet5 (random weights)"]
 
 
@@ -160,7 +160,7 @@ def test_log_stores() -> None:
             assert found["most_erases"] - found["least_erases"] <= 1
             assert found["least_erases"] >= 0.9 * found["most_erases"]
             assert found["programmed_a_step"] < (60 if algorithm == "weight" else 2500)
-            # A mount before each step costs two marks beside what it writes, and no sector.
+            # A mount before each step costs two marks beside its writes, and no sector.
             assert found["sleeping_erases_a_step"] < 3 * found["erases_a_step"]
             assert found["sleeping_erases_a_year"] < (500 if algorithm == "weight" else 6000)
 

@@ -1,4 +1,4 @@
-"""Algorithms by name on the command line: listed, trained with, and what they ask of a plain model."""
+"""Algorithms by name on the command line: listed, trained with, and their requirements of a plain model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data() -> Path:
 
 
 def constants(path: str) -> dict[str, bytes]:
-    """Of a plain model, whatever its batch."""
+    """Returns the constants of a plain model, independent of its batch."""
     return {
         t.name: t.numpy().tobytes()
         for t in load_model(path).subgraphs[0].tensors
@@ -50,7 +50,8 @@ def test_list(cli: Any) -> None:
 
 @pytest.mark.parametrize("name", slow_but(("node", "weight", "elastic-zo", "fqt"), ALGORITHMS))
 def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -> None:
-    """By each, with nothing but its name; what was made says what for, and its defaults fit it again."""
+    """Trains by each algorithm, with nothing but its name; the model names its algorithm, and its defaults
+    fit it again."""
     command = ["train", model_file("lenet5"), data, "-o", "a.tflite", "--algorithm", name, "--json"]
     done = cli(*command, "--steps", 2, "--batch-size", 32)
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""What all commands have in common."""
+"""Common behaviour of all commands."""
 
 from __future__ import annotations
 

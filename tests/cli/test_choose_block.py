@@ -64,7 +64,7 @@ def result_of(*arguments: Any, **more: Any) -> Any:
 
 
 def outputs(name: str, zo: str | None = None) -> list[bytes]:
-    """What a run has written; `zo`: where its ZO model is another run's."""
+    """Reads the files of a run; `zo`: the ZO model if it is another run's."""
     paths = f"{name}.tflite", f"{name}.zolog", f"{zo or name}.zo.tflite"
     return [Path(path).read_bytes() for path in paths]
 

@@ -1,4 +1,4 @@
-"""What each command does, as text and as JSON."""
+"""The output of each command, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Pat
 
 @pytest.fixture
 def converter(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stands in for TensorFlow's converter; what it was given is in the dictionary."""
+    """Replaces TensorFlow's converter. The dictionary has its arguments."""
     from tflm_zo.conversion import ConversionReport, ConversionResult
     from tflm_zo.conversion import keras as module
     from tflm_zo.conversion.int8 import Port

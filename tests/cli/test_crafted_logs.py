@@ -14,7 +14,7 @@ from helpers.processes import run
 
 OPTIONS = ("--steps", "6", "--runtime", "litert", "--batch-size", "8")
 MOST = 2**32 - 1
-# kind, offset of a field in the header, its value, what is said of the log
+# kind, offset of a field in the header, its value, the log's error
 CRAFTED = {
     "momentum": (
         "weight",

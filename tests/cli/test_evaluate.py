@@ -1,4 +1,4 @@
-"""evaluate: losses and accuracies of every kind of model, and what is refused."""
+"""evaluate: losses and accuracies of every kind of model, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tflm-zo firmware``: what it writes and says, and what it refuses."""
+"""``tflm-zo firmware``: its files, its output and its refusals."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_it_says_which_number_of_samples_it_assumed(files: Path) -> None:
 
 
 def test_samples_are_read_without_a_runtime(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What TFLM runs and LiteRT does not is none of LiteRT's business here.
+    # A model that TFLM runs and LiteRT does not is accepted here.
     told = "--data", "d.npz", "--set", "learning-rate=1"  # which is not measured then
     before = as_json("weight.zo.tflite", "-o", "before", *told)
     assert before["no_self_test"] == ""
@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_given_up_the_cheapest_first(files: Path) -> None:
             break
         found = json.loads(result.stdout)
         assert found["ram_bytes"] <= limit
-        # What was said is what the folder has.
+        # The folder has the printed sizes.
         assert define(Path("out"), "ZO_WORKSPACE_BYTES") == str(found["workspace_bytes"])
         bits = read_metadata(load_model("out.zo.tflite")).update_bits
         assert (bits == 8) == any("16-bit" in said for said in found["given_up"])

@@ -46,7 +46,7 @@ def constants(path: str) -> list[bytes]:
 
 
 def sizes_and_settings(folder: str) -> list[str]:
-    """What the folder says of its run, but for the command."""
+    """Returns the folder's description of its run, except the command."""
     text = Path(folder, "m_zo_config.h").read_text()
     found = re.findall(r"^#define .*|^ \* +\w.*: .*", text, re.M)
     return [line for line in found if "firmware" not in line]
@@ -79,7 +79,7 @@ def test_it_is_the_run_of_train(given: tuple[str, ...]) -> None:
     again = done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
     assert constants("again.tflite") == constants("trained.tflite") != constants("model.tflite")
     assert again["measured_rate"] == before["measured_rate"]
-    # It takes what firmware of the plain model takes by the same options.
+    # It has the same options as firmware of the plain model.
     words = [w for w in given if w not in ("--batch-size", "--learning-rate")]
     for option in ("batch-size", "learning-rate"):
         if f"--{option}" in given:

@@ -48,7 +48,7 @@ def test_one_class_is_no_success(one_class: Path) -> None:
 
 
 def test_rehearsed_classes_are_measured(one_class: Path) -> None:
-    """The held-out samples have all classes, so what the model loses of the old ones counts."""
+    """Measures all classes: the held-out samples have the old ones, too, so losses on them count."""
     done = run(*TRAIN, "-o", "a.tflite", "--rehearsal", "others.npz")
     assert "missing" not in done.stderr and "nothing shows" not in done.stderr
     result = result_of(*TRAIN, "-o", "b.tflite", "--rehearsal", "others.npz")

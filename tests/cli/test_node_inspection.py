@@ -1,4 +1,4 @@
-"""inject for node perturbation, and what inspect says of nodes."""
+"""inject for node perturbation, and the nodes in the output of inspect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import load_model, read_metadata
 
 LENET_LAYERS = ("conv2", "fc1", "fc2", "fc3")
-# Nodes behind the pooling, or outputs; what enters the layer, and where each node's credit goes.
+# Nodes behind the pooling, or outputs; the layer's input, and the target of each node's credit.
 LENET_NODES = [
     ("conv2", "max_pool", 5 * 5 * 16, 2400, 14 * 14 * 6 + 400, 2, False),
     ("fc1", "plain", 120, 48_000, 400 + 120, 2, False),
@@ -88,8 +88,8 @@ def test_tables(cli: Any, model_file: Any) -> None:
     "name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS)
 )
 def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> None:
-    """What auto takes is what inject takes; a layer that can be named can be injected, another one cannot,
-    for the reason given."""
+    """Compares the layers of auto and of inject. A layer that can be named can be injected; any other is
+    refused with the given reason."""
     model = model_file(name)
     choices = parsed(cli("inspect", model, "--nodes", "--json"))["node_choices"]
     every = read_metadata(inject_all(MODELS[name](), loss="none")).trainable
@@ -144,7 +144,7 @@ def test_the_way_of_every_layer_is_said(
     assert {row["layer"]: row["reason"] for row in content["untrained"]} == untrained
     inspected = cli("inspect", "o.zo.tflite")
     for text, expected in ((injected.stdout, trained), (inspected.stdout, trained | untrained)):
-        # The first table is of what is trained, the second one of what is not.
+        # The first table lists trained layers, the second one the others.
         first = {row[0]: row[-1] for row in reversed(_rows(text.partition("Trainable filters")[2]))}
         assert {layer: first[layer] for layer in expected} == expected
 

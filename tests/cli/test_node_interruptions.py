@@ -67,7 +67,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     result = result_of(*arguments("cut", "--resume"))
     assert result["steps"] == STEPS
     assert files_of("cut") == files_of("whole")
-    # Of the whole run, not only of what was left of it: fc's share of small_cnn is a tenth.
+    # Of the whole run, not only of its rest: fc's share of small_cnn is a tenth.
     assert result["equivalents"] == pytest.approx(32 * 0.9 + STEPS * 16 * 0.2)
 
 

@@ -1,4 +1,4 @@
-"""Bad input to node perturbation: one line that says what was expected, and nothing is written."""
+"""Bad input to node perturbation: one line with the expected value, and nothing is written."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_no_room_for_the_log(files: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is not lost: the message names what replay makes the model of."""
+    """Names replay's inputs if the model does not fit the disk: the run is not lost."""
     arguments = [str(a) for a in _train(files, "new.tflite", "p.tflite")]
     with monkeypatch.context() as patch:
         patch.setattr(training_report, "write_output", _full)

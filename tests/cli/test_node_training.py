@@ -53,12 +53,12 @@ def accuracy(model: Path, data: str) -> float:
 
 
 def costs_by_hand() -> dict[str, Any]:
-    """What train should say of LeNet-5 with nodes on all but conv1 and 320 samples; "history" is that of the
+    """Computes train's costs of LeNet-5 with nodes on all but conv1 and 320 samples; "history" is that of the
     equivalents.
     """
-    # Behind each layer's nodes, in MACs: fc1 fc2 fc3; fc2 fc3; fc3; nothing. Queries whose two forward
-    # passes cost a tenth of a whole one, 2..32. An update costs what its layer does at its nodes: behind
-    # its pooling conv2 has a quarter of the outputs.
+    # Behind each layer's nodes, in MACs: fc1 fc2 fc3; fc2 fc3; fc3; nothing. Queries whose two forward passes
+    # cost a tenth of a whole one, 2..32. An update costs as much as its layer at its nodes: behind its
+    # pooling conv2 has a quarter of the outputs.
     behind = [58_920, 10_920, 840, 0]
     queries = [2, 2, 24, 32]
     sample = LENET - MACS["conv1"]
@@ -79,7 +79,7 @@ def costs_by_hand() -> dict[str, Any]:
 
 
 def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
-    """LeNet-5 with random weights learns ten patterns; what it cost, by hand."""
+    """Trains LeNet-5 with random weights on ten patterns, and computes its cost by hand."""
     Path("lenet5.tflite").write_bytes(MODELS["lenet5"]())
     patterns("lenet5", 10, {"train.npz": 320, "test.npz": 100})
     assert accuracy(folder / "lenet5.tflite", "test.npz") < 0.4
@@ -234,7 +234,7 @@ def test_budget(folder: Path) -> None:
 
 
 def test_a_budget_is_a_limit(folder: Path) -> None:
-    """A run that ends before it says why, what it took and how to go on."""
+    """Ends before its budget with the reason, the costs and the way to go on."""
     given = ("train", "p.tflite", "d.npz", "--budget", 10**6, "-o")
     done = run(*given, "a.tflite")
     said = " ".join(done.stderr.split())

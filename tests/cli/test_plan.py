@@ -1,4 +1,4 @@
-"""``tflm-zo plan``: what it prints and writes, and what it refuses."""
+"""``tflm-zo plan``: its output, its files and its refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_ends_with_what_fits_and_the_commands() -> None:
 
 
 def trained(train: str, shape: tuple[int, ...], *more: str) -> None:
-    """Does what the first of a plan's commands says, on noise."""
+    """Runs the first of a plan's commands, on noise."""
     x = np.random.default_rng(0).random((20, *shape), np.float32)
     np.savez("adapt.npz", x=x, y=np.arange(20) % 4)
     made = invoke(*shlex.split(train)[1:], "--learning-rate", "1", "--steps", "1", *more)
@@ -53,7 +53,7 @@ def trained(train: str, shape: tuple[int, ...], *more: str) -> None:
 
 
 def test_its_commands_are_commands() -> None:
-    """What it prints for a device that is small is taken by firmware, and has the RAM that was foretold."""
+    """Runs a plan's command for a small device: firmware accepts it, and its RAM is the estimated one."""
     found = json.loads(done("--ram", "90K", "--json").stdout)
     best = found["ways"][found["best"]]
     trained(found["commands"][0], (28, 28, 1))
@@ -152,7 +152,7 @@ def test_an_unknown_core_is_wrong_usage() -> None:
 
 
 def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
-    """The way of blocks is told in a sentence, and its firmware command takes what was foretold."""
+    """Describes training by blocks in a sentence. Its firmware command accepts the estimate."""
     options = ("--choose-block", "2:3", "--held-out", "0.25")
     result = done(*BOARD, *options)
     assert "nodes, best of 2 blocks: RAM, log and step are those of the dearest" in result.stdout

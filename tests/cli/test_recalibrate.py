@@ -1,4 +1,4 @@
-"""``tflm-zo recalibrate``, ``train --recalibrate``, and what ``inspect`` says of kept statistics."""
+"""``tflm-zo recalibrate``, ``train --recalibrate``, and the kept statistics in the output of ``inspect``."""
 
 from __future__ import annotations
 

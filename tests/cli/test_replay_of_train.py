@@ -1,4 +1,4 @@
-"""``replay`` of what ``train`` made of a plain model writes the very bytes that ``train`` wrote."""
+"""``replay`` of a log writes the same bytes as ``train`` of the plain model."""
 
 from __future__ import annotations
 

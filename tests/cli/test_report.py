@@ -1,4 +1,4 @@
-"""``tflm-zo report`` and ``tflm-zo inspect --report``: what they take, and what they refuse."""
+"""``tflm-zo report`` and ``tflm-zo inspect --report``: their inputs and their refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page_of(path: str) -> Any:
 
 
 def refused(*arguments: Any) -> str:
-    """What a refused report says, in one line; nothing is written."""
+    """Returns the error of a refused report, one line; nothing is written."""
     before = sorted(Path().iterdir())
     done = invoke("report", *arguments)
     assert (done.exit_code, done.stdout) == (1, ""), done.output
@@ -56,7 +56,7 @@ def test_a_run(name: str, trained: Path) -> None:
     written = Path(command[-1]).read_bytes()
     assert found["replay"]["sha256"] == hashlib.sha256(written).hexdigest()
     assert written == Path(f"{name}.tflite").read_bytes()
-    # Accuracies are those that evaluate says.
+    # Accuracies equal those of evaluate.
     after = result_of("evaluate", f"{name}.tflite", "d.npz")
     assert found["evaluation"]["after"] == {"loss": after["loss"], "accuracy": after["accuracy"]}
     run("export", f"{name}.zo.tflite", "-o", "before.tflite")

@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE``: every kind of value, names of tasks, and what is refused."""
+"""``--set NAME=VALUE``: every kind of value, names of tasks, and refusals."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_tables_and_errors_show_the_layer_and_json_the_name(
     assert "conv2d_1" in told.stdout and "BatchNorm" not in told.stdout
     names = [op["output"] for op in json.loads(cli("inspect", "long.tflite", "--json").stdout)["operators"]]
     assert CONV in names
-    # What has to be typed again stays whole.
+    # Names that users have to type again are not shortened.
     assert CONV in cli("inspect", "long.tflite", "--cuts").stdout
     model.subgraphs[0].operators[0].outputs[0].type = 7  # INT16
     model.save(tmp_path / "bad.tflite")

@@ -98,7 +98,7 @@ def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
 
 
 def test_ended_while_the_model_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it is there, the log is whole, and the message says what makes the model of it."""
+    """Leaves no part of the model and a complete log. The message has the command that makes the model."""
     finish("whole.tflite", 20)
     real = NewFile.publish
 
@@ -221,7 +221,7 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
             child.kill()
             child.communicate()
             assert child.returncode == -signal.SIGKILL
-            # What a kill leaves of a file goes with the next file of its name.
+            # Remains of a file after a kill are removed with the next file of its name.
             assert all(p.match(f".{name}.*.part") for p in folder.glob(".*"))
             written = log.read_bytes() if log.exists() else b""
             if kind == "weight":

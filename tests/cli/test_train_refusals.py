@@ -1,4 +1,4 @@
-"""Whatever is wrong with a training run's input: one line, exit code 1, and nothing written or replaced."""
+"""Bad input of a training run: always one line, exit code 1, and nothing written or replaced."""
 
 from __future__ import annotations
 

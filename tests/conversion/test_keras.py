@@ -212,7 +212,7 @@ def test_headroom_of_activations(make: Any) -> None:
                 np.testing.assert_allclose(bias.quantization.scales, product, rtol=1e-5)
                 real.append(bias.numpy() * product)
             np.testing.assert_allclose(real[0], real[1], atol=float(product.max()))
-    # Outputs are what they were, but for rounding.
+    # Outputs are the same, but for rounding.
     rng = np.random.default_rng(1)
     inputs = [rng.integers(-100, 100, t.shape).astype(np.int8) for t in a.inputs]
     outputs = []
@@ -242,7 +242,7 @@ def test_subclassed_model() -> None:
     model(x[:1])
     with pytest.raises(ConversionError, match="does not know its inputs"):
         convert(model, x)
-    # What the message says to do.
+    # The message's advice.
     inputs = keras.Input((8, 8, 1), name="image")
     result = convert(keras.Model(inputs, model(inputs)), x)
     check_full_int8(result)
@@ -280,8 +280,9 @@ def test_softmax_however_it_is_written(end: Any) -> None:
     ],
 )
 def test_unrolled_layers_over_a_window(kind: str, options: dict[str, bool], tmp_path: Path) -> None:
-    """What the refusal of loops and of the operator with a state advises. Nothing reads one part of the first
-    step's SPLIT, which TensorFlow leaves in float, or does not, from one conversion to the next.
+    """Converts unrolled layers, the advice in the refusal of loops and of the operator with a state. Nothing
+    reads one part of the first step's SPLIT. TensorFlow leaves it in float in some conversions, and not in
+    others.
     """
     series = keras.Input((6, 5))
     y = getattr(layers, kind)(8, unroll=True, **options)(layers.Conv1D(6, 3, activation="relu")(series))

@@ -1,4 +1,4 @@
-"""What models are converted from: files, signatures, data of every form."""
+"""Sources of conversion: files, signatures, data of every form."""
 
 import json
 import subprocess
@@ -102,7 +102,7 @@ def test_saved_model_keeps_the_names_of_its_signature(tmp_path: Path) -> None:
     assert [n for n, _ in signature.outputs] == ["logits", "probabilities"]
     x = np.full((1, 8), 50, np.int8)
     logits, probabilities = run_plain(result.model.to_bytes(), "litert", [x])
-    # 1/256 per step from -128, whatever the logits are.
+    # 1/256 per step from -128, for all logits.
     assert probabilities.astype(int).sum() == pytest.approx(256 - 4 * 128, abs=3)
     assert logits.argmax() == probabilities.argmax()
     tf.saved_model.save(module, tmp_path / "b", signatures={"other": module.run})
@@ -111,7 +111,7 @@ def test_saved_model_keeps_the_names_of_its_signature(tmp_path: Path) -> None:
 
 
 def test_targets_that_are_no_classes(tmp_path: Path) -> None:
-    """A file's y may be what a regression learns: the model is converted, and its accuracy is not known."""
+    """Converts a model whose file has a regression's targets as y. Its accuracy is unknown."""
     np.savez(tmp_path / "x.npz", x=data(8, 8, 1), y=np.linspace(0, 1, 60))
     report = convert(small(None, 1), tmp_path / "x.npz").report
     assert report.float_accuracy is None and report.int8_accuracy is None
@@ -151,7 +151,7 @@ def test_the_command(tmp_path: Path) -> None:
         (line,) = failed.stderr.splitlines()
         assert message in line
         assert not list((tmp_path / "out").iterdir())
-    # A process of its own, so that what TensorFlow's C++ code prints would show.
+    # A process of its own, so that the output of TensorFlow's C++ code would show.
     command = [sys.executable, "-c", "from tflm_zo.cli import app; app()", *arguments("good.keras", "x.npz")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""

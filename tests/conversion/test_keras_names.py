@@ -1,4 +1,4 @@
-"""Layers of a converted model are called what Keras calls them, wherever they are shown."""
+"""Layers of a converted model have Keras' names in every output."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -127,7 +127,8 @@ def converted(model: Any) -> Any:
 
 @pytest.mark.parametrize("make", slow_but(MODELS[:1], MODELS), ids=lambda make: make.__name__)
 def test_one_name_everywhere(make: Callable[[], tuple[Any, list[str]]]) -> None:
-    """Of what is trained, recalibrated and inspected, plain and as ZO model; Keras' model keeps its names."""
+    """Shows one name in training, recalibration and inspection, plain and as ZO model; Keras' model keeps its
+    names."""
     model, names = make()
     own = [layer.name for layer in all_layers(model)]
     plain = converted(model)

@@ -55,7 +55,7 @@ def test_it_computes_what_the_float_model_computes() -> None:
 
 
 def test_ranges_are_those_that_tensorflows_converter_finds() -> None:
-    """The extremes of the data: what lies outside of moving averages, the quantizer's own way, saturates."""
+    """Finds the extremes of the data. Values outside of the quantizer's moving averages would saturate."""
     model, x = small(), data(8, 8, 1)
     found, other = (r.model.subgraphs[0] for r in (quantize(floats(model), x), convert(model, x)))
     for a, b in zip(found.operators, other.operators, strict=True):

@@ -1,4 +1,4 @@
-"""What a converted model keeps of its training data, by Keras' own outputs on these data."""
+"""The statistics of training data in a converted model, against Keras' own outputs on these data."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def network() -> Any:
 
 
 def trained_on(model: Any, x: Any) -> Any:
-    """Gives each batch norm of a flat model random beta and gamma, and what it sees of the data."""
+    """Gives each batch norm of a flat model random beta and gamma, and the data's statistics."""
     rng = np.random.default_rng(5)
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
@@ -95,7 +95,7 @@ def test_statistics_are_those_of_the_training_data(size: float) -> None:
         y = np.asarray(keras.Model(model.input, model.get_layer(name).output)(old))
         y = y.reshape(-1, y.shape[-1]).astype(float)
         wanted, unit = y.mean(0), y.std(0)
-        # Nothing but rounding differs, and what a part of the samples is normalized by.
+        # Only rounding differs, and the statistics that normalize a part of the samples.
         assert np.abs(mean - wanted).max() < 0.01 * unit.max(), name
         assert np.abs(np.log(deviation / unit)).max() < 0.04, name
         assert np.abs(moved[0] - wanted).max() > 0.3 * unit.max(), name
@@ -155,7 +155,7 @@ def frozen() -> Any:
 
 
 def fine_tuned() -> Any:
-    """As Keras' guide has it: what was trained elsewhere is called for inference, even in training."""
+    """Fine-tunes as in Keras' guide: the pre-trained part is called for inference, even in training."""
     body = trained_on(network(), images(1))
     image = keras.Input((10, 10, 2))
     return keras.Model(image, layers.Dense(2)(layers.ReLU()(body(image, training=False))))
@@ -246,7 +246,7 @@ def shared() -> tuple[Any, Any]:
 def test_unusual_models_keep_finite_statistics(build: Any) -> None:
     model, x = build()
     result = convert(model, x).model
-    kept = kept_by(load_model(result.to_bytes()))  # which refuses what is not finite
+    kept = kept_by(load_model(result.to_bytes()))  # which refuses values that are not finite
     assert result.to_bytes() != as_measured(result, x)
     if build is constant_channel:
         assert [layer.deviation[2] == 0 for layer in kept.layers[:2]] == [True, True]

@@ -86,8 +86,8 @@ def test_inject_and_export(
         assert sizes.get("zo_initial", 0) == weights + 4 * sum(t.size for t in own if t.bias)
         assert sizes.get("zo_fraction", 0) == (weights if update_bits == 16 else 0)
 
-    # What is exported untouched is what a model without trainable biases exports; filters that stay
-    # constants need no headroom.
+    # An untouched export equals that of a model without trainable biases; filters that stay constants need no
+    # headroom.
     if parameters == "biases":
         given["headroom"] = 0
     assert plain.to_bytes() == export_model(inject_all(data, **given)).to_bytes()

@@ -1,4 +1,4 @@
-"""Segments run one after another compute what the whole model computes."""
+"""Segments run one after another compute the same as the whole model."""
 
 import itertools
 
@@ -81,12 +81,12 @@ def test_real_models(real_model: bytes) -> None:
     for cuts in [names, *([name] for name in names[::3])]:
         check(real_model, cuts, batch=2)
         model = load_model(inject_all(real_model, cuts=cuts, batch=2).to_bytes())
-        # What crosses a cut inside of a residual block becomes a cut of its own.
+        # Tensors that cross a cut inside of a residual block become cuts of their own.
         assert len(cuts) < len(model.subgraphs) <= len(names) + 1
 
 
 def test_shortcuts_cross_a_cut_in_their_block() -> None:
-    """What crosses a cut becomes one, and enters the segments that read it as a skip."""
+    """Makes a tensor that crosses a cut a cut of its own. It enters its reading segments as a skip."""
     model = load_model(residual())
     metadata = read_metadata(inject_all(model, cuts=["block0/conv0", "block1/conv1"]))
     roles = [

@@ -1,4 +1,4 @@
-"""An exported model is a plain one and computes what the ZO model computes."""
+"""An exported model is a plain one with the outputs of the ZO model."""
 
 import itertools
 from typing import Any
@@ -217,7 +217,7 @@ def test_the_same_file_from_memory_and_from_a_file(built: bytes, settings: dict[
 
 
 def test_a_signature_that_names_the_machinery_is_dropped() -> None:
-    """One that somebody has renamed is not the original's: what it names is not in the plain model."""
+    """Drops a renamed signature: its tensors are not in the plain model."""
     zo = inject_all(small_cnn())
     (segment,) = (s for s in zo.signatures or () if s.key == "segment_0")
     segment.key = "other"
@@ -228,7 +228,7 @@ def test_a_signature_that_names_the_machinery_is_dropped() -> None:
 
 
 def test_integers_of_numpy() -> None:
-    """Wherever integers are taken; what is recorded of them are Python's."""
+    """Accepts integers of NumPy everywhere, and records Python's."""
     plain, zo = MODELS["small_cnn"](), {}
     for kind in (int, np.int64, np.uint8):
         settings = {"batch": kind(4), "headroom": kind(2), "update_bits": kind(16), "max_queries": kind(4)}

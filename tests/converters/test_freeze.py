@@ -1,4 +1,4 @@
-"""Segments with frozen layers: whatever is left trainable moves by the same bits as in the whole ZO model."""
+"""Segments with frozen layers: trainable layers move by the same bits as in the whole ZO model."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""More classes in the last layer: what was known stays, what is new can be learned."""
+"""More classes in the last layer: known classes stay, new ones can be learned."""
 
 import numpy as np
 import pytest

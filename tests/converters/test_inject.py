@@ -29,7 +29,7 @@ WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]
 
 
 def filters_of(graph: Subgraph) -> list[Tensor | None]:
-    """Those that the loss depends on, in order."""
+    """Returns the filters on which the loss depends, in order."""
     unread = {"detect/filter"}  # of two_outputs, whose loss reads the other head
     return [
         op.inputs[1]
@@ -305,7 +305,7 @@ def test_quantized_dimension_of_tensors_with_one(per_channel: bool) -> None:
     for name in axes:
         quantization = find(model, name).quantization
         assert quantization is not None and quantization.axis == 0
-    # Filters keep theirs, and LiteRT takes what was made, and what is exported from it.
+    # Filters keep theirs, and LiteRT accepts the ZO model and its export.
     depthwise = find(model, "depthwise/filter").quantization
     assert depthwise is not None and depthwise.axis == (3 if per_channel else 0)
     assert runtime.load(model, "litert").outputs()

@@ -1,4 +1,4 @@
-"""Random models, random settings: what is injected survives the file, and what must hold holds."""
+"""Random models, random settings: injected models survive the file, and all invariants hold."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
     assert loaded.to_bytes() == written
     assert read_metadata(loaded) == read_metadata(model)
     metadata = read_metadata(loaded)
-    # What crosses a cut becomes a boundary, too.
+    # Tensors that cross a cut become boundaries, too.
     assert len(loaded.subgraphs) == len(metadata.segments) >= len(overrides["cuts"]) + 1
 
     # Every original operator is there (a cut may change the order of branches), and only ours came in.

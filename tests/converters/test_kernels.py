@@ -1,4 +1,4 @@
-"""What the check of the graph takes, TFLM prepares and runs, and LiteRT gives the same bits or refuses it."""
+"""Graphs that pass the check: TFLM prepares and runs them, and LiteRT gives the same bits or refuses them."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def changed(name: str, *wanted: Change) -> tuple[bytes, Operator] | None:
 
 
 def holds(runs: KernelRuns, name: str, *wanted: Change) -> str:
-    """What is wrong with a model that the check takes, or nothing."""
+    """Returns the error of a model that passes the check, or ""."""
     taken = changed(name, *wanted)
     if taken is None:
         return ""

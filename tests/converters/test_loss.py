@@ -1,4 +1,4 @@
-"""The loss that a ZO model gets: which output it belongs to and what it reads."""
+"""The loss of a ZO model: its output and its input."""
 
 import struct
 

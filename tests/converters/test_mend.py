@@ -96,7 +96,7 @@ def test_an_input_without_a_scale_is_refused_by_name() -> None:
 
 
 def test_wrong_scales_of_biases_change_nothing() -> None:
-    """Whatever computes with a bias gives what it gives for the corrected file."""
+    """Compares with the corrected file: every layer with the bias gives the same outputs."""
     wrong = load_model(small_cnn())
     scale_of_bias(wrong)
     for settings in ({"headroom": 20}, {"parameters": "biases"}, {"parameters": "all"}, {"batch": 4}):
@@ -201,7 +201,7 @@ def test_softmax_of_many_classes_that_is_needed() -> None:
 
 
 def test_argmax_at_the_end() -> None:
-    """The loss belongs to what it compares, which becomes an output behind the others."""
+    """Computes the loss of the ARGMAX's input, which becomes an output behind the others."""
     g = GraphBuilder(3)
     y = g.dense(g.input("x", [1, 6]), "fc", 4, Activation.NONE)
     best = g.tensor("class", [1], TensorType.INT32)

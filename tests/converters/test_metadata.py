@@ -71,7 +71,7 @@ def with_content(kind: str, content: Any) -> Model:
 
 
 def use(model: Model) -> None:
-    """What the package does with a ZO model whose metadata was read."""
+    """Uses a ZO model as the package does after reading its metadata."""
     metadata = read_metadata(model)
     assert ZoMetadata.from_json(metadata.to_json()) == metadata
     initial_weights(model)
@@ -120,7 +120,7 @@ def test_mutants_are_refused_in_one_sentence_or_work(kind: str, seed: int, count
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([kind for kind in KINDS if "tail" in kind]), st.integers(0, 2**32 - 1))
 def test_of_a_changed_tail_the_place_is_named(kind: str, seed: int) -> None:
-    """Or it works: what leads errors back is in the metadata, in no graph."""
+    """Names the place of the change, or works: the backward program is in the metadata, in no graph."""
     content = copy.deepcopy(content_of(kind))
     content["tail"] = changed(Random(seed), content["tail"])
     try:
@@ -294,7 +294,7 @@ def test_what_inject_writes_is_read(name: str, given: dict[str, Any]) -> None:
     try:
         model = inject_all(MODELS[name](), **given)
     except ConversionError:
-        return  # what inject refuses has tests of its own
+        return  # inject's refusals have tests of their own
     assert read_metadata(load_model(model.to_bytes())) == read_metadata(model)
 
 

@@ -1,4 +1,4 @@
-"""The editable model: what is read is written again."""
+"""The editable model: it writes the same bytes as it reads."""
 
 import io
 import struct
@@ -186,7 +186,7 @@ def test_load_from_path(tmp_path: Any) -> None:
 
 
 def behind(data: bytes) -> dict[str, bytes]:
-    """The files of the archive behind a model, whose places are those that its table says."""
+    """Returns the files of the archive behind a model, at the places of its table."""
     with zipfile.ZipFile(io.BytesIO(data)) as files:
         assert all(data[f.header_offset :][:4] == b"PK\3\4" for f in files.infolist())
         assert data[files.start_dir :][:4] == b"PK\1\2"
@@ -198,7 +198,7 @@ def behind(data: bytes) -> dict[str, bytes]:
 @pytest.mark.parametrize("counts_from_the_model", [True, False])
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_the_archive_behind_a_model(kind: int, counts_from_the_model: bool) -> None:
-    """TFLite's metadata append labels so; whatever becomes of the model, they stay behind it."""
+    """Keeps appended labels, as TFLite's metadata has them, behind every changed model."""
     held = {"labels.txt": b"yes\nno\n", "deep/vocabulary.txt": b"a" * 5000}
     beginning = small_cnn()
     file = io.BytesIO(beginning if counts_from_the_model else b"")

@@ -63,7 +63,7 @@ def test_factors_in_a_model(name):
 
 
 def test_an_update_moves_real_weights_equally():
-    """One query, 16-bit update: every weight moves by the same |s dq| s, whatever its channel."""
+    """Moves every weight by the same |s dq| s, in all channels: one query, 16-bit update."""
     model = inject_all(small_cnn(), multipliers="quantization-aware", update_bits=16)
     runtime = tflm_zo.runtime.load(model, "litert")
     runtime.invoke(runtime.command(loss=False))

@@ -1,4 +1,4 @@
-"""Models whose only trainable layers are those with nodes, and what is said of each layer."""
+"""Models whose only trainable layers are those with nodes, and the reasons for each layer."""
 
 import dataclasses
 import glob

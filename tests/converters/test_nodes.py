@@ -178,7 +178,7 @@ def test_geometry(case: Case) -> None:
 
 
 def check_nodes(layer: NodeLayer, output: Array, node: Array) -> None:
-    """The routes lead from each node to the output that it is, or to all that it is the mean of."""
+    """Checks the routes from each node to its output, or to all outputs of its mean."""
     routes = route_nodes(layer, np.ascontiguousarray(output))
     if layer.form == NodeForm.MEAN:
         means = output.astype(np.float64).mean((1, 2), keepdims=True)
@@ -196,7 +196,7 @@ def check_nodes(layer: NodeLayer, output: Array, node: Array) -> None:
 
 
 def test_padding_before_the_image_is_tested() -> None:
-    """The cases have what they are named after."""
+    """Checks that the cases have the properties in their names."""
 
     def geometry(name: str) -> dict[str, int]:
         return read_metadata(inject_all(CASES[name].build(), nodes="conv")).nodes[0].geometry
@@ -244,7 +244,7 @@ def test_nodes_of_a_sum() -> None:
     assert projection.input_segment == first.output_segment
     inputs = inputs_of(set_batch(plain, BATCH).to_bytes(), 5)
     runtime = run_zo(model, inputs)
-    # What the sums add, which enters segments of a model that is cut there.
+    # Summands of the sums, which enter segments of a model that is cut there.
     summands = ["stem", "block0/conv1", "block1/conv1", "block1/projection"]
     cut = inject_all(plain, cuts=summands, headroom=0, batch=BATCH)
     branches, read = run_zo(cut, inputs), {}

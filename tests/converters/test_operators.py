@@ -1,4 +1,4 @@
-"""The table of operators against what the pinned TFLM registers, prepares and runs."""
+"""The table of operators against the operators that the pinned TFLM registers, prepares and runs."""
 
 import re
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def inputs_of(model: bytes, seed: int = 0) -> list[Any]:
 
 
 def test_every_operator_of_the_resolver_is_tried() -> None:
-    """What the wheel's library has a registration for; its resolver adds all of them."""
+    """Tries every registration of the wheel's library; its resolver adds all of them."""
     require("tflm")
     import tflite_micro
 
@@ -89,7 +89,7 @@ def test_an_operator_without_an_int8_kernel_is_refused(name: str) -> None:
 def test_a_state_is_called_a_state(number: int) -> None:
     name = NAMES[number]
     model = with_operator(name)
-    model.subgraphs.append(Subgraph("initialization"))  # what CALL_ONCE runs
+    model.subgraphs.append(Subgraph("initialization"))  # the subgraph of CALL_ONCE
     with pytest.raises(ConversionError, match=f"{name} `y`: it carries a state.*; {STATEFUL[number]}"):
         inject_all(model)
 

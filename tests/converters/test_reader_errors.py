@@ -1,4 +1,4 @@
-"""Damaged and unsupported files: one clear exception, whatever the damage."""
+"""Damaged and unsupported files: one clear exception for every damage."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def edited(change: Callable[[Any], None], data: bytes = SMALL[0]) -> bytes:
 
 
 def use(data: bytes) -> None:
-    """Everything that can be done with a model; whatever fails must fail as ConversionError."""
+    """Calls everything that can be done with a model. Every failure must be a ConversionError."""
     try:
         model = load_model(data)
     except ConversionError as e:

@@ -1,4 +1,4 @@
-"""A batch of four equals four single runs; what would mix samples is refused."""
+"""A batch of four equals four single runs; models that would mix samples are refused."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

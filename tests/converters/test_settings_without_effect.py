@@ -9,7 +9,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import ConversionError, InjectSettings, Last, Random, TopK, read_metadata
 
-# What each setting is changed to; where a context has it already, it is not looked at.
+# Another value of each setting. Contexts that have it already are skipped.
 OTHER: dict[str, Any] = {
     "trainable": Last(1),
     "blocks": {"one": "*"},
@@ -32,7 +32,7 @@ OTHER: dict[str, Any] = {
     "replay": False,  # where nothing is trained, which has no replay anyway: True
     "algorithm": "weight",
 }
-# For whoever trains or exports, not for the graph.
+# For training or export, not for the graph.
 OF_METADATA = {"export_batch", "algorithm"}
 # Refused in contexts without weights that are trained.
 OF_WEIGHTS = {
@@ -48,7 +48,7 @@ OF_WEIGHTS = {
     "tail",
 }
 
-# Name: model, settings, what is refused, and what is the same there by another name.
+# Name: model, settings, refused settings, and settings that another name changes in the same way.
 CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "usual": ("small_cnn", {}, {"loss_output"}, set()),
     "two outputs": ("two_outputs", {}, set(), set()),

@@ -1,4 +1,4 @@
-"""Sparse masks: which weights are selected, what the model carries, and that the others stay."""
+"""Sparse masks: the selected weights, the masks in the model, and the other weights unchanged."""
 
 import itertools
 from pathlib import Path
@@ -168,7 +168,8 @@ def test_layers_choose_independently() -> None:
 
 
 def test_masks_of_ones_own() -> None:
-    """Layers without one, and those whose mask selects all, are trained whole and carry none."""
+    """Trains layers without a mask, and layers whose mask selects all, completely and without a mask in the
+    model."""
     mask = np.random.default_rng(0).random((4, 3, 3, 1)) < 0.5
     model = inject_all(MODELS["small_cnn"](), sparse={"conv/filter": mask})
     assert list(update_masks(model)) == ["conv/filter"]

@@ -25,7 +25,7 @@ def command(*words: object) -> tuple[int, str]:
 
 
 def compiled(model: Path, folder: Path) -> Path:
-    """What vela makes of a model for an Ethos-U55."""
+    """Compiles a model with vela for an Ethos-U55."""
     words = ["vela", "--accelerator-config", "ethos-u55-128", "--output-dir", str(folder), str(model)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

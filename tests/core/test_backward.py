@@ -18,7 +18,7 @@ from tflm_zo.core import NativeError
 
 seeds = st.integers(0, 2**32 - 1)
 exponents = st.integers(-60, 60)
-# Bits of the largest error: what fills 16, little, nothing.
+# Bits of the largest error: full 16 bits, few, none.
 sizes = st.sampled_from([15, 15, 12, 3, 0])
 
 

@@ -17,7 +17,7 @@ COORDINATE = 3
 
 
 def some_biases(size: int, seed: int) -> np.ndarray:
-    """Of every size: usual ones, and some at and beyond the ends of what steps reach."""
+    """Returns biases of every size: usual ones, and some at and beyond the range of steps."""
     rng = np.random.default_rng(seed)
     found = rng.integers(-5000, 5000, size).astype(np.int32)
     ends = [2**30, -(2**30), 2**30 - 3, 2**31 - 1, -(2**31), -(2**30) - 5]

@@ -11,7 +11,7 @@ from helpers.oracle import node_rules as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, native, seeds, sizes, streams
 from tflm_zo.core import Coordinate, Gaussian, NativeError, Rademacher, SparseUniform, Status
 
-# Of seed 1234 and tensor 7: directions, and what is left of them, by hand.
+# Of seed 1234 and tensor 7: directions, and their remaining elements, by hand.
 SPARSE = [19, 7, -17, -22, -28, 4, -10, -3]  # within 31: 5 bits
 SPARSE_UPDATES = {
     1: [1, 0, -1, -1, -2, 1, 0, 0],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tflm_zo.core import Measurement, NativeError, Status, best_of
 from tflm_zo.core.control import BlockControl
 
-# Few different values, so that there are equals, and the ends of what a record holds.
+# Few different values, so that there are equals, and the ends of a record's range.
 _LOSSES = st.sampled_from([-(2**63), -1, 0, 1, 2, 2**31, 2**32, 2**63 - 1])
 _CORRECT = st.sampled_from([0, 1, 2, 3, 2**31, 2**32 - 1])
 

@@ -1,4 +1,4 @@
-"""The words of zo_command: encoding, checking, executing, and what garbage does."""
+"""The words of zo_command: encoding, checking, executing, and garbage."""
 
 import ctypes
 

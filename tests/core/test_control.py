@@ -276,7 +276,7 @@ def test_errors_leave_the_state(s, data):
 
 
 class Ledger:
-    """What commands have done to weights: directions in force, and updates."""
+    """The effect of commands on weights: directions in force, and updates."""
 
     def __init__(self) -> None:
         self.in_force: Counter[tuple[int, ...]] = Counter()
@@ -298,7 +298,7 @@ class Ledger:
                     chains.append(([word], k - 2**32 if k >= 2**31 else k))
             for chain, k in chains:
                 self.in_force[tuple(chain)] += k
-            if is_update:  # what it restores comes first
+            if is_update:  # its restoration comes first
                 assert not any(self.in_force.values())
                 self.updates.append((head & 0xFFFFFF, *(n for pair in pairs[:items] for n in pair)))
             body = body[4 + 2 * len(pairs) :]
@@ -348,7 +348,7 @@ def finish(control: Control, losses: list[np.ndarray]) -> None:
 
 @given(any_settings(), st.integers(0, 2**32), st.integers(1, 5))
 def test_the_mean_of_several_runs_is_one_run_on_all_their_samples(s, seed, clients):
-    # Sharpness-aware runs differ in what is uphill for them, and the gradient norm depends on the minibatch.
+    # Sharpness-aware runs have another uphill direction, and the gradient norm depends on the minibatch.
     s = replace(s, sharpness=False, gradient_norm=0)
     rng = np.random.default_rng(seed)
     others, deciding = [make(s) for _ in range(clients)], make(s)

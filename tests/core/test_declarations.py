@@ -73,7 +73,7 @@ def test_structs_are_handed_over_by_their_own_type() -> None:
     ("at", "size", "whole"), [(8, 4, 12), (4, 2, 8), (4, 4, 16)], ids=["offset", "size", "struct"]
 )
 def test_another_layout_is_refused(at: int, size: int, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a compiler that packs or aligns structs otherwise would declare."""
+    """Refuses declarations of a compiler with another layout of structs."""
     table = [("zo_pair", "struct", 0, whole), ("a", "uint32_t", 0, 4), ("b", "int32_t", at, size)]
     monkeypatch.setattr("tflm_zo.core.loader._declared", lambda loaded: iter(table))
     with pytest.raises(ImportError, match="zo_pair: ctypes lays it out otherwise than the compiler"):
@@ -82,7 +82,7 @@ def test_another_layout_is_refused(at: int, size: int, whole: int, monkeypatch: 
     assert ctypes.sizeof(Declarations(library()).structs["zo_pair"]) == 8
 
 
-# --- a build for size: what it computes in the place of tables --------------------------------------------
+# --- a build for size: values computed instead of tables ----------------------------------------------------
 
 
 @pytest.fixture(scope="module")

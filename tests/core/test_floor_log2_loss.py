@@ -1,4 +1,4 @@
-"""The floor-log2 loss against Python's integers, against what it stands for, and as a judge of differences.
+"""The floor-log2 loss against Python's integers, against its definition, and as a judge of differences.
 
 `pytest -s` prints how often its sign is the exact loss's.
 """

@@ -71,7 +71,8 @@ def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
 
 @pytest.mark.parametrize("std", [0.1, 0.25, 0.5])
 def test_deviation_of_small_perturbations(std):
-    """What rounds to whole LSB as nothing or too much has the deviation asked for, and resolves 2^-8."""
+    """Keeps the deviation of perturbations that whole LSB would round to nothing or too much, at a resolution
+    of 2^-8."""
     weights, fraction = np.zeros(100_000, np.int8), np.zeros(100_000, np.int8)
     distribution = Gaussian(std)
     core.perturb(weights, [(5, 1)], distribution, fraction=fraction, limit=120)
@@ -136,7 +137,7 @@ def fully_connected(x, weights, fraction, bias, multipliers, in_zero, out_zero, 
 
 @st.composite
 def layers(draw):
-    """Any layer: edge values of everything, multipliers that spread what is summed over the outputs."""
+    """Draws any layer: edge values of everything, multipliers that spread the sums over the outputs."""
     units, depth = draw(st.integers(1, 6)), draw(st.integers(1, 70))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     edge = draw(st.booleans())
@@ -165,7 +166,7 @@ def test_fully_connected_is_the_oracles(case):
 
 
 def test_fractions_count():
-    """A quarter of an LSB in each of 64 weights moves an output by what it should, and by nothing less."""
+    """Moves an output by the exact sum of a quarter of an LSB in each of 64 weights."""
     x, weights = np.full(64, 100, np.int8), np.zeros((1, 64), np.int8)
     for part in (-128, -64, -1, 0, 1, 64, 127):
         fraction = np.full((1, 64), part, np.int8)

@@ -1,4 +1,4 @@
-"""Fixed-point losses against float64. The bound is 1e-3; `pytest -s` prints what was measured."""
+"""Fixed-point losses against float64. The bound is 1e-3; `pytest -s` prints the measured errors."""
 
 import ctypes
 
@@ -51,7 +51,7 @@ def test_a_million_random_vectors():
         assert fixed.min() >= 0
         worst = max(worst, float(np.abs(fixed * UNIT - exact).max()))
         vectors += len(labels)
-        # What training uses: the sign of the difference of two losses.
+        # Training uses the sign of the difference of two losses.
         difference = np.diff(exact)
         clear = np.abs(difference) > 2e-3
         differences += int(clear.sum())
@@ -136,7 +136,7 @@ def test_error_vector():
     assert worst < 2.0**-14
 
 
-# Unlabelled, certain, uncertain, and beyond what exponentials resolve; from oracle.fixed_losses.
+# Unlabelled, certain, uncertain, and beyond the exponentials' resolution; from oracle.fixed_losses.
 FEW = np.array([[-128, 127, 0, 5], [1, 1, 1, 1], [-3, -3, -4, -60], [100, 90, -128, 127]], np.int8)
 FEW_LABELS = np.array([0, 3, 2, -1], np.int32)
 GOLDEN = {

@@ -131,7 +131,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
 
 
 class World:
-    """What an interpreter would compute, random but the same whenever it is asked the same, and weights."""
+    """An interpreter's results, random but always the same for the same request, and weights."""
 
     def __init__(self, s: Settings) -> None:
         self.s = s
@@ -228,7 +228,7 @@ def drive(
     results, total = [], 0
     captured: dict[int, Any] = {}
     moved: list[Any] = []  # perturbed nodes of evaluations that were asked for already
-    seen: list[Any] = []  # losses of those that are to be reported with them
+    seen: list[Any] = []  # losses that are reported together
     for expected in oracle.requests(s, first_step):
         if moved:
             check_perturbed(world, expected, captured[expected.task], moved.pop(0))
@@ -316,7 +316,7 @@ def test_going_on_after_any_step(s: Settings, at: int) -> None:
     at = min(at, s.steps - 1)
     _, states, world = whole[at]
     control = make(s)
-    # Whatever was in progress before is forgotten.
+    # A step that was in progress before is forgotten.
     if control.next().action == NodeAction.FORWARD:
         control.report(np.ones(s.batch, np.int32))
     control.resume(at + 1, states, 0)

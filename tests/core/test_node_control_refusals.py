@@ -1,4 +1,4 @@
-"""What the control unit of node perturbation refuses, and what is then as it was."""
+"""Refusals of the control unit of node perturbation, and its unchanged state afterwards."""
 
 from dataclasses import replace
 from typing import Any

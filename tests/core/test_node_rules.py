@@ -1,4 +1,4 @@
-"""A step from node evidence, by any rule and of any channels, against oracle.node_rules; what is refused."""
+"""A step from node evidence, by any rule and of any channels, against oracle.node_rules; refusals."""
 
 from dataclasses import dataclass
 
@@ -109,7 +109,7 @@ def ends_of(case, g, shift, mean_square):
 
 
 def moved(case, before, multiplier, channels, steps):
-    """What `Parameters.read` says after steps of the updated channels, and how many parameters they clip."""
+    """Returns `Parameters.read` after steps of the updated channels, and the number of clipped parameters."""
     (whole, biases), clipped = (v.copy() for v in before), 0
     scale = oracle.times(None if case.rule is NodeRule.BITS else multiplier, channels)
     steps = scale(np.array(steps, np.int64).reshape(len(channels), -1))

@@ -42,7 +42,7 @@ def layer(form, inputs, kernel, out_c, *, pad=0, stride=1, dilation=1, pool=1, l
 def update(
     layer, samples, queries, *, gain, clip=4 * ONE, limit=125, rows=0, rule=NodeRule.FIXED, factors=False
 ):
-    """One update, and what the oracle says it is: weights and clipped ones before, found and expected."""
+    """Makes one update. Returns weights and clipped ones before, found and by the oracle."""
     rng = np.random.default_rng(samples)
     count = layer.outputs[2]
     shape = (count, layer.kernel[0] * layer.kernel[1] * layer.inputs[2])

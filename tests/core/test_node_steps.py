@@ -12,7 +12,7 @@ from tflm_zo.core import NodeForm, NodeLayer, NodeState
 
 
 def test_standardized_steps():
-    """Mean zero and the given deviation, whatever the unit of the errors and wherever the mean."""
+    """Has mean zero and the given deviation, for every unit of the errors and every mean."""
     rng = np.random.default_rng(0)
     inputs = rng.integers(0, 100, (6, 40))
     errors = rng.integers(0, 9, (6, 8))  # both positive: the gradient's mean is far from zero
@@ -142,7 +142,7 @@ def test_every_rounding(width, bits):
 
 @pytest.mark.parametrize("shift", range(1, 16))
 def test_bias_of_the_rounding(shift):
-    """What the header says of the mean over all low bits, by exact counting."""
+    """Compares the mean over all low bits with the header, by exact counting."""
     values, rounded = rounded_by_the_core(shift + 1, 1)
     doubled = rounded * 2**shift - values
     if shift % 2 == 1:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "ops" / "core"
 # Kernels stand for each other, one for each instruction set, and have no status.
 HEADERS = sorted(h for h in CORE.rglob("zo_*.h") if h.parent.name != "kernels")
-#: What reads beyond its structs, or takes an address from null, ends the process.
+#: A read beyond its structs, or an address taken from null, ends the process.
 FLAGS = "-std=c11 -O0 -w -fsanitize=address,undefined -fno-sanitize-recover=all".split()
 #: Arrays of no elements, which functions without a status take, too.
 EMPTY = [

@@ -1,4 +1,4 @@
-"""Learning rates and the order of the samples: what a step of a run has without its losses."""
+"""Learning rates and the order of the samples: the parts of a step that do not depend on losses."""
 
 import math
 from collections import Counter
@@ -60,7 +60,7 @@ def test_warm_up_and_steps():
 
 
 def test_a_step_costs_one_decay_however_many_came_before():
-    """What a run remembers is what its next rate is made of: nothing is done again."""
+    """Computes one decay a step: a run stores the state of its rate."""
     s = Settings(steps=2**31, batch=1, rate=10**9, final_rate=0, schedule=oracle.STEP, decay=65000)
     s = replace(s, decay_steps=3)
     decays = structs.zo_decays()

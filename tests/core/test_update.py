@@ -61,7 +61,7 @@ def test_a_step_along_what_is_restored(limit, k, twice):
 
 @given(steps())
 def test_never_leaves_the_limit(step):
-    if step.dist.kind == 3:  # leaves what it does not move where the restoration has brought it
+    if step.dist.kind == 3:  # leaves restored values that it does not move
         step.restore = []
     weights, fraction = step.arrays()
     run(step, weights, fraction)
@@ -75,7 +75,7 @@ def unrestored(step: Step, weights, fraction):
 
 @given(steps(restore=True))
 def test_restoring_in_the_same_pass(step):
-    """What is restored is a perturbation, then the step."""
+    """Applies the restoration as a perturbation, then the step."""
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
     saturated = run(step, weights, fraction)
@@ -144,7 +144,7 @@ def test_dense_channels():
 
 @pytest.mark.parametrize("lsb", [0.001, 0.3, 0.5, 0.999, 2.25, -0.3, -1.75])
 def test_stochastic_rounding_is_unbiased(lsb):
-    """The mean step is the exact one, for weights that go up and for those that go down."""
+    """Has the exact step as its mean, for weights that go up and for weights that go down."""
     n, coefficient = 1_000_000, round(lsb * 65536)
     exact = coefficient / 65536
     z = core.direction(RADEMACHER, 11, 4, n)

@@ -1,4 +1,4 @@
-"""Weights that are perturbed beside nodes: where queries put them, and what a step makes of losses."""
+"""Weights that are perturbed beside nodes: their places in queries, and their steps."""
 
 import math
 import zlib
@@ -179,7 +179,7 @@ def begin(case: Case) -> tuple[NodeControl, list[Tensors]]:
 
 
 class CheckedRun:
-    """A run with random losses; what the control unit asks for and does is checked at every action."""
+    """A run with random losses. Every action's request and effect is checked."""
 
     def __init__(self, case: Case) -> None:
         self.case, self.rng = case, np.random.default_rng(case.seed)

@@ -1,2 +1,1 @@
-"""Programs on emulated Cortex-M and RISC-V cores: how they are built
-and run (emulator.py), and what is tested so."""
+"""Programs on emulated Cortex-M and RISC-V cores: their builds and runs (emulator.py), and their tests."""

@@ -1,7 +1,7 @@
-"""What training costs on a Cortex-M: instructions of the ops, bytes of their code.
+"""Costs of training on a Cortex-M: instructions of the ops, bytes of their code.
 
-Instructions are counted on an emulated core, exactly; they are not cycles. Sizes are those of what a linker
-keeps of the C core when unused sections go, by the object file that it comes from.
+Instructions are counted on an emulated core, exactly; they are not cycles. Sizes are those of the C core's
+sections that a linker keeps if unused ones go, by their object file.
 """
 
 import re
@@ -20,7 +20,7 @@ from cortex_m.emulator import (
     run,
 )
 
-#: What is linked for its size: what the graph's ops call, and what a training loop calls.
+#: Sources linked for their size: the calls of the graph's ops, and those of a training loop.
 OP_PACK = HERE / "reached_ops.c"
 CONTROL_UNIT = HERE / "reached_control.c"
 
@@ -32,8 +32,8 @@ _MEMBER = re.compile(r"\((\w+)\.o\)$")
 class Sizes:
     """Bytes of code and constants.
 
-    `core` has those of each of the C core's object files, by the name of its source, and `helpers` those of
-    what the compiler's library adds (64-bit division), which other parts of a firmware may need anyway.
+    `core` has the bytes of each of the C core's object files, by the name of its source, and `helpers` those
+    of the compiler's library (64-bit division), which other parts of a firmware may need anyway.
     """
 
     core: dict[str, int]
@@ -64,7 +64,7 @@ def node_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, int]:
 
 
 def sizes(core: Core, caller: Path, folder: Path, flags: tuple[str, ...] = ("-Os",)) -> Sizes:
-    """What a program keeps of the C core that makes the calls of `caller`."""
+    """Measures the parts of the C core that a program keeps for the calls of `caller`."""
     compiled = folder / "core" / "".join((*core.flags, *flags))
     objects = sorted(compiled.glob("*.o")) or compile_objects(core, CORE_SOURCES, compiled, flags)
     objects = [*compile_objects(core, [caller], folder / caller.stem, flags), *objects]

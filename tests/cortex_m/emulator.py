@@ -5,10 +5,10 @@
     print(run(core, program))
 
 A program has a `main`, prints with printf and ends with main's result. Everything else (vectors, memory,
-system calls) is in startup.c and cortex_m.ld for a Cortex-M; for RISC-V, picolibc has it, but for what
-startup_riscv.c adds. Cortex-M needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm,
+system calls) is in startup.c and cortex_m.ld for a Cortex-M; for RISC-V it is in picolibc and
+startup_riscv.c. Cortex-M needs Debian's gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm,
 RISC-V its gcc-riscv64-unknown-elf, picolibc-riscv64-unknown-elf and qemu-system-misc (since Debian 13
-qemu-system-riscv); `missing()` says which of them is not there.
+qemu-system-riscv); `missing()` names missing ones.
 
 Instructions are counted by counting.c, in programs that are run with `counting=True`.
 """
@@ -38,16 +38,15 @@ _KIB = 1024
 
 
 class EmulatorError(RuntimeError):
-    """A program was not built, or did not end with status 0; the message has what was printed."""
+    """A program was not built, or did not end with status 0; the message has its output."""
 
 
 @dataclass(frozen=True)
 class Toolchain:
     """A compiler with its C library and an emulator, for the cores of an instruction set.
 
-    `cores` is what messages call these. `library` is a file that the compiler finds where its C library,
-    Debian's `package`, is there. `boot` is compiled into every program, and `ending` ends every linker's
-    command.
+    `cores` is their name in messages. `library` is a file that the compiler finds if its C library, Debian's
+    `package`, is there. `boot` is compiled into every program, and `ending` ends every linker's command.
     """
 
     cores: str
@@ -196,9 +195,9 @@ _FAST = ("cortex-m4", "cortex-m55", "cortex-m55-mve", "rv32imc")
 
 
 def each(names: Iterable[str], *more: Any, fast: Collection[str] = _FAST) -> list[Any]:
-    """For parametrize: names of cores (each followed by `more`).
+    """Cores that are not `fast` are marked as slow, and cores that cannot be emulated here are skipped.
 
-    Those not among the `fast` are marked as slow, and those that cannot be emulated here are skipped.
+    Cores that are not `fast` are marked as slow, and cores that cannot be emulated here are skipped.
     """
     return [pytest.param(name, *more, marks=_marks(name, fast)) for name in names]
 
@@ -252,8 +251,8 @@ def compile_objects(
 ) -> list[Path]:
     """Compiles C and C++ sources to `folder`, an object file each, with section garbage in mind.
 
-    `flags` are the optimization level and whatever else the sources need; the core's own come first.
-    Raises EmulatorError with the compiler's messages.
+    `flags` are the optimization level and other flags of the sources; the core's own come first. Raises
+    EmulatorError with the compiler's messages.
     """
     folder.mkdir(parents=True, exist_ok=True)
     common = [*core.flags, "-ffunction-sections", "-fdata-sections", f"-I{REPOSITORY}", f"-I{HERE}", *flags]
@@ -273,7 +272,7 @@ def compile_objects(
 
 @cache
 def _surroundings(toolchain: Toolchain) -> bytes:
-    """What an object depends on beside its command and its source: the compiler and all headers."""
+    """Returns further dependencies of an object: the compiler and all headers."""
     headers = sorted([*(REPOSITORY / "ops").rglob("*.h"), *HERE.glob("*.h")])
     known = hashlib.sha256(_output([f"{toolchain.prefix}gcc", "--version"]).encode())
     for header in headers:
@@ -328,7 +327,7 @@ def build(
 ) -> Path:
     """Compiles and links sources to the ELF file `program`; the objects lie beside it.
 
-    `own` are flags of what is not the C core, whose objects other programs have, too.
+    `own` are flags of sources outside the C core, whose objects other programs share.
     """
     folder, sources = program.parent / f"{program.name}-objects", list(sources)
     rest = [source for source in sources if source not in CORE_SOURCES]
@@ -343,7 +342,7 @@ def counting_flags(core: Core) -> list[str]:
 
 
 def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 300) -> str:
-    """Runs a program to its end and returns what it printed.
+    """Runs a program to its end and returns its output.
 
     With `counting`, time passes by the instruction, which is exact and slower. Raises EmulatorError where the
     program ends with another status than 0, or not within `timeout` seconds.

@@ -21,7 +21,7 @@ HOST = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 
 @cache
 def on_the_host():
-    """What the portable C prints."""
+    """Runs the portable C on the host."""
     with TemporaryDirectory(prefix="zo_core_test_") as folder:
         program = Path(folder) / "core_test"
         sources = [*CORE_TEST, *CORE_SOURCES]

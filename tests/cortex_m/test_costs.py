@@ -1,4 +1,4 @@
-"""Instructions of the weight ops and bytes of the C core stay within what was promised."""
+"""Instructions of the weight ops and bytes of the C core stay within the documented bounds."""
 
 import re
 import subprocess
@@ -83,7 +83,8 @@ def test_what_printf_takes_is_what_a_plan_says(tmp_path):
 @pytest.mark.slow
 @needs_arm
 def test_sizes_of_what_signs_need(tmp_path):
-    """Without rare features (zo_features.h): what commands of a run with the default settings reach."""
+    """Measures the core without rare features (zo_features.h): the commands of a run with the default
+    settings."""
     core = CORES["cortex-m4"]
     flags = ("-Os", "-DZO_FEATURES=0", "-DZO_WITH_COMMANDS=1")
     ops, control = sizes(core, OP_PACK, tmp_path, flags), sizes(core, CONTROL_UNIT, tmp_path, flags)

@@ -1,4 +1,4 @@
-"""The emulators do what the other tests here take for granted: output, exit status, faults, counting."""
+"""Assumptions of the other tests about the emulators: output, exit status, faults, counting."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from cortex_m.emulator import (
     run,
 )
 
-# What perturbations, updates, and rows of gradients and steps are made of.
+# The functions of perturbations, updates, and rows of gradients and steps.
 NAMES = """
 zo_add_products zo_apply_row zo_biases zo_chain zo_coordinate zo_dense_sums zo_perturb
 zo_replay_tile zo_row_steps zo_step_gaussian zo_step_signs zo_step_signs_dsp zo_step_signs_mve
@@ -25,7 +25,7 @@ SOURCES = [source for source in CORE_SOURCES if source.stem in NAMES]
 
 
 def program_with_both(core, folder, level, sources=SOURCES, features=()):
-    # The reference is not to depend on what the compiler makes vectors of either.
+    # The compiler's vectorization must not affect the reference either.
     plain = [level, "-DZO_PORTABLE", "-fno-tree-vectorize"]
     portable = compile_objects(core, SOURCES, folder / "portable", plain)
     add_prefix(core, portable, "portable_")

@@ -1,4 +1,4 @@
-"""Node perturbation on emulated cores: the host's bits on every one, and what a step costs there.
+"""Node perturbation on emulated cores: the host's bits on every one, and the cost of a step there.
 
 The host's bits are those of the NumPy oracle (tests/core/test_nodes.py, test_node_rules.py); here the cores'
 own code paths, with and without SIMD instructions, are held against them on layers of real networks.

@@ -1,4 +1,4 @@
-"""Files of arrays: what is read, and what is refused by a line that begins with the file's name."""
+"""Files of arrays: accepted ones, and refusals in a line that begins with the file's name."""
 
 import re
 import zipfile

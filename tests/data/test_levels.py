@@ -108,7 +108,7 @@ def test_pixels_that_may_be_read_in_two_ways_are_refused(
 
 
 def test_pixels_are_the_levels_of_a_uint8_input() -> None:
-    """Whatever its scale: what Coral's models and TensorFlow's tutorial take."""
+    """Converts pixels at every scale, as for Coral's models and TensorFlow's tutorial."""
     pixels = np.arange(256, dtype=np.uint8)
     for scale, zero_point in ((1 / 255, 0), (1 / 127.5, 127), (1.0, 0)):
         assert quantize(pixels, scale, zero_point, np.uint8) is pixels

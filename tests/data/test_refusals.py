@@ -17,7 +17,7 @@ from tflm_zo.training import Settings, Trainer, Weights
 RNG = np.random.default_rng(0)
 
 
-# --- what is refused ----------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------------------
 
 X = RNG.integers(-128, 128, (8, 8, 8, 1)).astype(np.int8)
 Y = np.arange(8) % 4

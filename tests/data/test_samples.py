@@ -1,4 +1,4 @@
-"""What people have becomes what a model takes: the same arrays and the same words, however it comes in.
+"""Samples in every usual form become a model's inputs: the same arrays and the same errors.
 
 The expected arrays are computed here, from the levels that the data were made of.
 """

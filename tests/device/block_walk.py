@@ -109,7 +109,7 @@ class BlockWalk(Walk):
             super().look()
 
     def refuse(self) -> None:
-        """What no device does before the block is chosen."""
+        """Checks the calls that fail before the block is chosen."""
         self.disarm()
         made = self.made
         for call, refused in (

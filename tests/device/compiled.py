@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 OWN = ("bridge.cc", "self_test.cc", "stores.cc", "stores.h", "zo_op_resolver.h")
 #: Memory that stores are tested with, in a folder whose op pack is one header.
 MEMORY = HERE.parent / "ops" / "core"
-#: A checkout of littlefs, whose users have a store for it: what tests of that store need.
+#: A checkout of littlefs, whose users have a store for it: for tests of that store.
 LITTLEFS = os.environ.get("LITTLEFS_DIR")
 GLUE = HERE.parents[1] / "examples" / "littlefs"
 GXX = os.environ.get("CXX") or shutil.which("g++")
@@ -29,7 +29,7 @@ _SANITIZED = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 
 
 def _made(files: dict[str, str], suffix: str, make: Callable[[Path], None]) -> Path:
-    """What `make` makes of files in a folder, as `made` there; once for equal files."""
+    """Makes files in a folder by `make`, as `made` there; once for equal files."""
     cached = HERE.parents[1] / "build" / "device-tests"
     known = hashlib.sha256(repr((sorted(files.items()), suffix)).encode() + Path(__file__).read_bytes())
     made = cached / f"{known.hexdigest()[:32]}{suffix}"

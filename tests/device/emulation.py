@@ -235,7 +235,7 @@ class Device:
         """
         self.invokes, self._failing, self._before = 0, numbers, before
 
-    # --- what the trainer has -----------------------------------------------------------------------
+    # --- state of the trainer -------------------------------------------------------------------------
 
     def _call(self, name: str, *arguments: Any) -> int:
         self.library.device_set_host(self._host)
@@ -265,7 +265,7 @@ class Device:
         )
 
     def reset(self) -> int:
-        """What sets the trainer up anew before it goes over to another place."""
+        """Resets the trainer before it goes over to another place."""
         return self.init()
 
     @property
@@ -274,10 +274,10 @@ class Device:
         return int(self.library.device_step())
 
     def call_c(self, name: str, *arguments: Any) -> int:
-        """What a function of the trainer in C gives.
+        """Calls a function of the trainer in C.
 
         Args:
-            name: without what all of them begin with.
+            name: without the common prefix.
             arguments: for ctypes.
         """
         function = getattr(self.library, f"small_zo_trainer_{name}")
@@ -330,7 +330,7 @@ class Device:
         return self._call("device_keep_best", ctypes.byref(yardstick.c), u32(every))
 
     def restore_best(self) -> tuple[int, Any]:
-        """Status and what was measured of the best state."""
+        """Returns the status and the measurement of the best state."""
         best = structs.zo_measurement()
         return self._call("device_restore_best", ctypes.byref(best)), best
 
@@ -340,7 +340,7 @@ class Device:
         return self._call("device_import_weights", ctypes.byref(store.c))
 
     def snapshot_mark(self) -> tuple[int, int]:
-        """Status, and what binds weights to the log."""
+        """Returns the status and the mark that binds weights to the log."""
         mark = u32()
         return self._call("device_snapshot_mark", ctypes.byref(mark)), mark.value
 
@@ -350,7 +350,7 @@ class Device:
         return int(self.library.device_log_bytes())
 
     def export_log(self, store: Store) -> int:
-        """Writes what the log lacks."""
+        """Writes the missing part of the log."""
         return self._call("device_export_log", ctypes.byref(store.c))
 
     # --- a log in memory whose power fails -----------------------------------------------------------
@@ -381,7 +381,7 @@ class Device:
         self.library.device_memory_fail_read(u32(read))
 
     def memory_content(self, count: int) -> bytes:
-        """First bytes of what a mount would find in raw flash, whatever fails."""
+        """Returns the first bytes that a mount would find in raw flash, with any failures."""
         found = np.zeros(count, np.uint8)
         assert self.library.device_memory_content(ctypes.c_void_p(found.ctypes.data), u32(count))
         return found.tobytes()
@@ -405,16 +405,16 @@ class Device:
         self.library.device_memory_cut_at(u32(operation))
 
     def mount(self) -> int:
-        """Finds what the memory has."""
+        """Reads the state of the memory."""
         return self._call("device_memory_mount")
 
     def clear(self) -> int:
-        """Forgets what the store has, if it can."""
+        """Clears the store, if it can."""
         return self._call("device_memory_clear")
 
     @property
     def memory_faults(self) -> int:
-        """What was done to the memory that no program may do."""
+        """The forbidden operations on the memory."""
         return int(self.library.device_memory_faults())
 
     def stored_log(self, plain_bytes: int) -> bytes:
@@ -432,7 +432,7 @@ class Device:
         return self._call("device_memory_set_log")
 
     def export_stored_log(self) -> int:
-        """Writes what the log in memory lacks."""
+        """Writes the missing part of the log in memory."""
         return self._call("device_memory_export_log")
 
     def import_stored_log(self) -> int:
@@ -444,8 +444,8 @@ class Device:
     def begin_link(
         self, store: Store | None, send: Callable[[bytes], None], *, places: bool, buffer_bytes: int = 256
     ) -> int:
-        """Goes on with what a store has, its log or two places; answers go to `send` from now on. None: the
-        store in memory.
+        """Resumes from a store, its log or two places; answers go to `send` from now on. None: the store in
+        memory.
         """
         self._linked = store  # kept alive
         self._reset = Reset(self.reset)
@@ -492,7 +492,7 @@ class Device:
         return int(self.library.device_adoptions())
 
     def settle(self) -> int:
-        """Applies what is pending."""
+        """Applies the pending update."""
         return self._call("device_settle")
 
     def checksum(self) -> int:
@@ -502,7 +502,7 @@ class Device:
     def evaluate(
         self, first: int = 0, count: int | None = None, of: Samples | None = None
     ) -> tuple[int, Evaluation]:
-        """Status and what was found."""
+        """Returns the status and the evaluation."""
         found, samples = Evaluation(), of or self.samples
         count = int(samples.c.count) - first if count is None else count
         return self._call(

@@ -60,11 +60,11 @@ class Line(MemoryLine):
 
 @dataclass
 class Place:
-    """What a place may have.
+    """The possible contents of a place.
 
     Attributes:
         kept: the log in it.
-        kinds: of what was written there.
+        kinds: of the written bytes.
     """
 
     kept: Kept
@@ -124,7 +124,7 @@ class PlacesWalk(Walk):
             status = self.made.keep_best(self.yardstick, EVERY)
         return status
 
-    # --- what a place leads to ---------------------------------------------------------------------
+    # --- the state of a place ------------------------------------------------------------------------
 
     def given_of(self, place: PlaceOnWire) -> int:
         """Number of the weights that were sent into a place."""
@@ -183,7 +183,7 @@ class PlacesWalk(Walk):
         kinds = place.kinds | ({PlaceKind.OWN} if PlaceKind.LOG in place.kinds else set())
         assert kind in kinds, f"{kind}, not one of {kinds}"
 
-    # --- what a host asks for ----------------------------------------------------------------------
+    # --- requests of a host --------------------------------------------------------------------------
 
     def ask(self, call: str, request: Callable[[], object], *allowed: int) -> int:
         """Makes a request; where it may succeed, something fails, perhaps."""
@@ -199,7 +199,7 @@ class PlacesWalk(Walk):
             assert isinstance(refused, RefusedError), error
             status = refused.status
         writes, flash = self.fault == "write", self.memory == "flash"
-        # A part without power cannot be read; what fails again cannot take a switch back.
+        # A part without power cannot be read; a call that fails again cannot undo a switch.
         self.may_fail_twice = self.fault == "invoke" or (writes and flash)
         self.may_stay = writes and (flash or self.whole.c.failing_writes > 1)
         self.told(call, status, *allowed)
@@ -257,7 +257,7 @@ class PlacesWalk(Walk):
             now = self.now
             self.is_active_sure = self.is_active_sure and not self.may_stay
             if self.may_fail_twice and adoptions:
-                # Perhaps the device could not go back. Whatever its program does, nothing is lost.
+                # Perhaps the device could not go back. Nothing is lost by any call of its program.
                 kept = self.places[now].kept
                 given = self.given_of(self.hello().places[now])
                 run = Run(self.name, self.run.data, self.measures, given)
@@ -311,7 +311,7 @@ class PlacesWalk(Walk):
             assert found[0] == (there if call == "read" else fnv1a(there))
 
     def activate(self) -> None:
-        """Asks for what was never written there."""
+        """Requests a place that was never written."""
         assert self.now is not None
         other = 1 - self.now
         self.hello()
@@ -323,7 +323,7 @@ class PlacesWalk(Walk):
     def wrote(self, kept: Kept, status: int) -> None:
         super().wrote(kept, status)
         if self.now is not None and kept is self.places[self.now].kept and status == OK:
-            self.is_active_sure = True  # what is kept is gone on with after a reset
+            self.is_active_sure = True  # the kept state resumes after a reset
 
     # --- a fleet -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Runs with their logs in memory whose power fails, and what a device finds of them when it starts again."""
+"""Runs with their logs in memory whose power fails, and the state of a device when it starts again."""
 
 from functools import cache
 from typing import Any
@@ -33,7 +33,7 @@ _STORES = {
     "flash of words": Memory(RING, 7, 2048, 256, 4),
     "flash of doublewords": Memory(RING, 8, 2048, 128, 8),
     "flash of flashwords": Memory(RING, 24, 1024, 64, 32),
-    # What is written is safe at once, or when it is synced.
+    # Written bytes are safe at once, or when they are synced.
     "bytes": Memory(DIRECT, 8, 2048, 2048, 1),
     "words": Memory(DIRECT, 8, 2048, 2048, 4),
     "units of 8": Memory(DIRECT, 8, 2048, 2048, 8),
@@ -73,7 +73,7 @@ def boot(made: Device, run: Kind, *, clears: bool = False) -> int:
     Args:
         made: the device.
         run: its run.
-        clears: the store is cleared where the run begins; else what another run has left stays there.
+        clears: the store is cleared at the beginning of the run; otherwise remains of another run stay there.
     """
     assert made.init() == OK
     if run[2]:

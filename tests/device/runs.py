@@ -1,4 +1,4 @@
-"""Runs of every kind, generated for a device, and what the desktop makes of them."""
+"""Runs of every kind, generated for a device, and the desktop's results of them."""
 
 import dataclasses
 import tempfile
@@ -44,8 +44,8 @@ _MOMENTUM = Settings(
 )
 
 #: Injection and settings by name. They are of `small_cnn`, which ends in logits: with nodes at the last layer
-#: its output is what enters the last segment. Those whose name begins with "residual" are of `residual`:
-#: its shortcuts cross segments.
+#: its output enters the last segment. Runs whose name begins with "residual" are of `residual`: its
+#: shortcuts cross segments.
 RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "weight": (
         {"trainable": "all", "update_bits": 8},
@@ -148,8 +148,8 @@ def samples(seed: int = 1, count: int = SAMPLES) -> Data:
 
 
 def yardstick() -> Data:
-    """What runs that keep their best state are measured by. In some of them, a state has a smaller loss than
-    the best one and fewer right outputs than the first one.
+    """Returns the samples that select the best state. In some runs, a state has a smaller loss than the best
+    one and fewer right outputs than the first one.
     """
     return samples(60, 7)
 
@@ -185,8 +185,8 @@ class Desktop:
         losses: of the steps, unit 2^-16.
         log: of the run.
         states: before the first step and after each.
-        before: what `evaluate` said.
-        after: what it said.
+        before: the evaluation.
+        after: the evaluation.
         outputs: of the trained model, int8 [samples, outputs].
         kept: of the trained model: the last state, or the best.
     """
@@ -201,7 +201,7 @@ class Desktop:
 
 
 def state_of(trainer: Trainer) -> State:
-    """What the trainer has reached."""
+    """Returns the trainer's state."""
     runtime = trainer.runtime
     names = [t.name for t in runtime.metadata.trainable]
     parts = [runtime.read_weights(), runtime.read_fractions()]

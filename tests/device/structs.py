@@ -1,4 +1,4 @@
-"""What Python and the generated trainers hand to each other: C structs, samples, stores, memory."""
+"""Data between Python and the generated trainers: C structs, samples, stores, memory."""
 
 import ctypes
 
@@ -135,7 +135,7 @@ class Samples:
 
 
 class Store:
-    """A log store, erased, that takes whole units. It keeps a journal of what was written."""
+    """A log store, erased, that takes whole units. It keeps a journal of all writes."""
 
     def __init__(self, size: int = 1 << 16, content: bytes = b"", unit: int = 1) -> None:
         self.bytes = np.full(size, 0xFF, np.uint8)

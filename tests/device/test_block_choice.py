@@ -1,4 +1,5 @@
-"""The choice of a block of layers on a device: the desktop's, whatever fails on the way and after it."""
+"""The choice of a block of layers on a device: equal to the desktop's, with any failure on the way and after
+it."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ def choice() -> BlockChoice:
         epochs=SEARCH.epochs,
         runtime=RUNTIME,
     )
-    assert found.best == 1 and len(set(found.scores)) == 2  # not whatever comes first
+    assert found.best == 1 and len(set(found.scores)) == 2  # not the first one
     return found
 
 
@@ -69,7 +70,7 @@ def desktop() -> Desktop:
 
 
 def of_block(state: bytes, block: int) -> bytes:
-    """The weights of a block's layers, then their fractions, of what a desktop has of all layers."""
+    """Selects the weights of a block's layers, then their fractions, from a desktop's state of all layers."""
     found = b""
     half = len(state) // 2  # the model's 16-bit updates: as many fractions as weights
     for part in (state[:half], state[half:]):
@@ -82,7 +83,7 @@ def of_block(state: bytes, block: int) -> bytes:
 
 
 def weights(state: int) -> tuple[int, bytes]:
-    """What the device exports after a step of the run of the block that is chosen."""
+    """Returns the device's export after a step of the run of the chosen block."""
     return OK, of_block(desktop().states[state].weights, choice().best)
 
 
@@ -94,7 +95,7 @@ def device() -> Device:
 
 
 def probe(made: Device, block: int) -> None:
-    """The next probe, which is this block's, finds what the desktop's does."""
+    """Probes this block. The result equals the desktop's."""
     status, found = made.probe()
     assert (status, found.block, found.score) == (OK, block, choice().scores[block])
 
@@ -169,7 +170,7 @@ def test_samples_that_cannot_be_read(block: int) -> None:
 @pytest.mark.parametrize("before", [False, True], ids=["behind the weight ops", "before them"])
 def test_invokes_that_fail(before: bool) -> None:
     made = device()
-    block = SEARCH.blocks - 1  # what follows its probe is the run
+    block = SEARCH.blocks - 1  # the run follows its probe
     statuses = []
     for number, status in failing(
         made, lambda n: made.fail_invokes(n, before=before), lambda: made.invokes, block

@@ -1,5 +1,5 @@
-"""Calls in another order than the guide makes them: what a call reports as kept is kept, and what cannot be
-done is refused before anything has changed."""
+"""Calls in another order than the guide's: state that a call reports as kept is kept, and an impossible call
+is refused before anything has changed."""
 
 import pytest
 

@@ -1,9 +1,9 @@
 """Power is cut at every operation of a store's memory, in three runs that follow one another in it.
 
-The operations of a run are recorded once. Memory in which they are done up to one that is torn is what a
-device finds after a power cut there, so each is tried without training again. Some of the runs then go on to
-the end. Others are cut again and again, at random: TFLM_ZO_POWER_CUTS says how often for each store.
-`LITTLEFS_DIR`, a checkout of littlefs, adds its stores.
+The operations of a run are recorded once. A device after a power cut finds the operations up to one that is
+torn, so each cut is tried without training again. Some of the runs then go on to the end. Others are cut
+again and again, at random: TFLM_ZO_POWER_CUTS is the number of cuts for each store. `LITTLEFS_DIR`, a
+checkout of littlefs, adds its stores.
 """
 
 import os
@@ -55,14 +55,13 @@ def test_nothing_is_lost_but_the_step_in_progress(store: str) -> None:
             train_to_the_end(made)
             check_end(made, run)
     for run, steps in found.items():
-        assert len(set(steps)) >= STEPS // interval(run) // 2 + 1  # what is torn may have arrived
+        assert len(set(steps)) >= STEPS // interval(run) // 2 + 1  # torn bytes may have arrived
     print(f"{store}: {sum(map(len, found.values()))} cuts")
 
 
 @pytest.mark.parametrize("unit", [4, 8, 32])
 def test_padding_is_what_keeps_the_step_before(unit: int) -> None:
-    """In memory whose units the log is not told of, what is written shares them with what was written before,
-    and a cut loses both."""
+    """Loses both if the log does not know the memory's units: new bytes share units with earlier ones."""
     found = [cut for _ in range(10) for cut in cuts(Memory(HIDDEN, 8, 2048, 2048, unit))]
     lost = [1 for _, run, done, step in found if step < done // interval(run) * interval(run)]
     assert bool(lost) == (unit > 4)  # but for slots, everything is a multiple of 4 bytes

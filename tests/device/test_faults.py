@@ -65,10 +65,10 @@ def check(made: Device, name: str, step: int) -> None:
 
 
 def check_each(name: str, made: Device, fail: Callable[[int], None], expected: int) -> None:
-    """A step in which one thing fails, whichever it is, until there is nothing left to fail.
+    """Lets each thing in a step fail, one after the other, until there is nothing left to fail.
 
-    Each failure meets another step than the last one, which has been done anew and is the desktop's: what a
-    failure leaves behind would show in the rest of the run.
+    Each failure meets another step than the last one, which has been repeated and is the desktop's: effects
+    of a failure would show in the rest of the run.
     """
     states = desktop(name).states
     for number in itertools.count(1):
@@ -171,8 +171,7 @@ def test_memory_that_is_too_small(name: str) -> None:
 
 
 def check_reads(made: Device, store: Store, read: Callable[[], int], check: Callable[[], None]) -> None:
-    """One read of a store fails, whichever it is: that is said, nothing is written, and the same call then
-    does what it is to do."""
+    """Lets each read of a store fail: the call reports it, writes nothing, and succeeds when repeated."""
     content, number = store.content(len(store.bytes)), 0
     while True:
         number += 1 if number < 8 else 61
@@ -196,7 +195,7 @@ def check_reads(made: Device, store: Store, read: Callable[[], int], check: Call
     ids=lambda run: f"{run[0]}-{run[1]}",
 )
 def test_each_read_of_a_log_that_fails(run: tuple[str, int]) -> None:
-    """It is no end of the log: what is behind it would be written over."""
+    """Does not take a failed read for the end of the log, which would overwrite the rest."""
     name, every = run
     made, store, wanted = device(name), Store(), desktop(name, 1, every)
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
     reason="NO CHECKOUT OF LITTLEFS IN LITTLEFS_DIR, OR NO gcc: THE EXAMPLE WAS NOT COMPILED",
 )
 
-#: Blocks in RAM; what is written, synced or not, and found again after a reset.
+#: Blocks in RAM; written, synced or not, and found again after a reset.
 MAIN = """
 #include <string.h>
 

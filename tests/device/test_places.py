@@ -63,7 +63,8 @@ def test_a_run_that_begins_in_the_place_of_a_log_stays_there(unit: int, torn: in
 
 
 def test_a_place_that_could_not_be_gone_over_to_is_not_found_after_a_reset() -> None:
-    """Though the write that failed has arrived, whichever it was, and what it spoke of has changed since."""
+    """Finds the old place, even if the failed write has arrived, at any write, and its content has changed
+    since."""
     made, whole, line = begun("weight")
     log, failed = desktop("weight").log, 0
     with Link(lambda: line, timeout=2) as link:
@@ -84,7 +85,7 @@ def test_a_place_that_could_not_be_gone_over_to_is_not_found_after_a_reset() -> 
 
 @pytest.mark.parametrize("name", ["weight", "node"])
 def test_a_device_that_can_go_neither_over_nor_back_does_no_step_without_a_log(name: str) -> None:
-    """Whichever read fails, on the way over and on the way back."""
+    """Refuses steps after any failed read, on the way over and on the way back."""
     made, whole, failing, stopped = device(name), Store(), 0, 0
 
     def reset() -> int:
@@ -113,7 +114,7 @@ def test_a_device_that_can_go_neither_over_nor_back_does_no_step_without_a_log(n
 
 
 def test_steps_behind_a_place_that_could_not_be_gone_over_to_are_gone_on_with() -> None:
-    """Though its record has arrived, and what was to take it back has not."""
+    """Resumes, even if its record has arrived and the record that should undo it has not."""
     log, failed = desktop("weight").log, 0
     for number in range(1, 30):
         made, whole, line = begun("weight")

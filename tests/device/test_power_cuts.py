@@ -1,8 +1,7 @@
 """Power cuts at every byte that three successive runs write to one store.
 
 A run's writes are recorded once; a cut is a store that has them up to a byte. So each of them is tried
-without training again: what the device says it has found must be what the run that it does had after that
-step.
+without training again: the state that the device reports must equal the run's after that step.
 """
 
 import numpy as np
@@ -34,7 +33,7 @@ def keep_best(made: Device, run: Run) -> None:
 
 
 def boot(made: Device, run: Run, store: Store) -> int | None:
-    """Imports what a store has, from whatever state, and checks it; the step, or None where it has no log."""
+    """Imports a store in any state, and checks it. Returns the step, or None without a log."""
     before, step = made.export_weights(), made.step
     status = made.import_log(store)
     if status == LOG:
@@ -78,7 +77,7 @@ def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
         store = Store(content=content.tobytes())
         changed, newest = False, -1
         for offset, piece in writer.journal:
-            # What the device finds that did the run before: of its own run, or nothing.
+            # The state of the device that did the run before: of its own run, or none.
             if previous is not None and sequence != "other samples":
                 boot(*previous, store)
             for at, byte in enumerate(piece, offset):
@@ -88,7 +87,7 @@ def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
                 store.bytes[at] = byte
                 changed = True
                 step = boot(made, run, store)
-                # What is written later does not lead to an earlier step than one snapshot before.
+                # Later writes do not lead to an earlier step than one snapshot before.
                 newest = max(newest, -1 if step is None else step)
                 reached.add((run, step))
                 if cuts % SAMPLED == 0:

@@ -31,7 +31,7 @@ def walk(made: Walk, calls: int) -> Counter[tuple[str, int]]:
 
 
 def check(found: Counter[tuple[str, int]]) -> None:
-    """It goes everywhere: each call succeeds now and then, and meets what fails."""
+    """Checks that the walk goes everywhere: each call succeeds now and then, and meets failures."""
     if CALLS < 3000:
         return
     for call in {call for call, _ in found if not call.startswith("init ")}:

@@ -1,4 +1,4 @@
-"""A device's run is the desktop's, bit for bit; in slices, and with whichever compiler it is built."""
+"""A device's run is the desktop's, bit for bit; in slices, and with every compiler."""
 
 import shutil
 
@@ -80,7 +80,7 @@ def test_outputs_are_the_models(name: str) -> None:
 # --- slices -----------------------------------------------------------------------------------------------
 
 
-#: Shortcuts carry to trained layers what others have computed.
+#: Shortcuts carry outputs of other layers to trained ones.
 WITHOUT_ROOM = ("residual, behind a prefix",)
 
 

@@ -1,4 +1,4 @@
-"""The trainer's functions in C do what the methods do whose names they have."""
+"""The trainer's functions in C do the same as the methods of their names."""
 
 import ctypes
 from ctypes import byref
@@ -16,7 +16,7 @@ pytestmark = needs_compiler
 
 
 def memory(made: Device, arena_bytes: int | None = None) -> tuple[Any, ...]:
-    """What `init` takes."""
+    """Returns the arguments of `init`."""
     arena, workspace = made.arena, made.workspace
     return (
         ctypes.c_void_p(arena.address),

@@ -1,8 +1,8 @@
 """A random walk over the API of a device's trainer: any call at any time, while samples, invokes, reads and
 writes fail and power is cut. After each call the device is in a state that a model of its run allows.
 
-The model knows no bytes: it says which status a call may have, which step the device is at, and from which
-steps a log leads on. What weights there are after a step, the desktop says.
+The model knows no bytes: it has the allowed statuses of a call, the step of the device, and the steps from
+which a log continues. The desktop has the weights after a step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROOM = 1 << 16
 
 @dataclass(frozen=True)
 class Run:
-    """What decides a run's bits.
+    """The settings that determine a run's bits.
 
     Attributes:
         name: of `device.runs`.
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def interval(self) -> int:
-        """Steps between those that its log leads on from."""
+        """Steps between those from which its log continues."""
         return 1 if self.by_weights else int(self.settings.snapshot_every)
 
     def has_header_of(self, other: Run) -> bool:
@@ -133,8 +133,8 @@ def wanted(run: Run) -> Desktop:
 
 @dataclass(frozen=True)
 class Log:
-    """What a store may have: the log of a run, of which steps up to `least` were reported as kept, and at
-    most `most` are there."""
+    """The possible contents of a store: the log of a run, of which steps up to `least` were reported as kept,
+    and at most `most` are there."""
 
     run: Run
     least: int
@@ -143,7 +143,7 @@ class Log:
 
 @dataclass
 class Kept:
-    """A store, and what it may have; None: nothing that a device goes on from.
+    """A store, and its possible contents; None: nothing from which a device resumes.
 
     Attributes:
         is_damaged: something else has changed its bytes, since when no run has begun in it.
@@ -218,7 +218,7 @@ class Walk:
         return Device(generated(model, RUNS[name][1], samples()), model, data_of(0))
 
     def know_weights(self, block: int | None = None) -> None:
-        """Those that a run may begin with, and others that no run takes."""
+        """Learns weights with which a run may begin, and others that no run takes."""
         content = given_weights(self.name, block)
         content = content if block is None else blocks.of_block(content, block)
         wrong = bytearray(content)
@@ -232,7 +232,7 @@ class Walk:
         return store
 
     def forget(self) -> None:
-        """What a device knows before it begins."""
+        """Resets the knowledge to that of a device before it begins."""
         self.is_begun_up = False  # Init has succeeded
         self.ready = False  # weights are those of a step
         self.run = Run(self.name)
@@ -272,7 +272,7 @@ class Walk:
             self.trace.append(f"[{kind} {number}]")
 
     def parts(self) -> list[Store]:
-        """What can fail."""
+        """Lists the parts that can fail."""
         return [
             *(kept.store for kept in self.stores),
             self.given,
@@ -293,7 +293,7 @@ class Walk:
         self.made.fail_invokes()
 
     def told(self, call: str, status: int, *allowed: int) -> int:
-        """A status, which must be one of those that are allowed, or of the fault."""
+        """Checks that a status is allowed, or that of the fault."""
         self.trace.append(f"{call} -> {status}")
         self.calls[call, status] += 1
         faults = {
@@ -335,7 +335,7 @@ class Walk:
             self.told("init narrow", self.made.init(workspace_bytes=narrow), *allowed)
 
     def boot(self) -> None:
-        """What a program does after a reset, as a rule: it goes on with a store, or begins anew in it."""
+        """Boots like a usual program: it resumes from a store, or begins anew in it."""
         kept = self.rng.choice(self.stores)
         self.disarm()
         logs = sorted((log for log in kept.logs if log is not None), key=repr)
@@ -359,7 +359,7 @@ class Walk:
             self.disarm()
         self.set_log(kept)
         if self.rng.randrange(6) == 0:
-            self.keep_best()  # late: what the store has may be of a run that measures nothing
+            self.keep_best()  # late: the store may have a run that measures nothing
 
     def choose(self, block: int | None = None) -> None:
         """The block that is trained, where there is a choice."""
@@ -417,7 +417,7 @@ class Walk:
                 kept.logs |= {None, Log(self.run, 0, 0)}
         if begins and self.run.measures and not done_before:
             if kept is None and self.at is not None:
-                self.is_at_sure = False  # what was measured is in no log, unless it was before
+                self.is_at_sure = False  # the measurement is in no log, unless it was before
             if status == OK:
                 self.has_begun = True
             elif self.has_begun is False:
@@ -458,7 +458,7 @@ class Walk:
         kept.logs = found or {Log(self.run, self.step if own else 0, self.step)}
 
     def caught_up(self) -> None:
-        """What the last step had left to do was done before the next one."""
+        """Notes that the pending work of the last step was done before the next one."""
         if self.ends is False:
             return
         if self.log is None:
@@ -539,7 +539,7 @@ class Walk:
         leads = {
             log.run
             for log in fitting
-            # Once the run has mended a measurement that was damaged, what comes behind it is whole again.
+            # Once the run has repaired a damaged measurement, the entries behind it are valid again.
             if log.least <= self.step <= (STEPS if kept.is_damaged else log.most)
             and wanted(log.run).states[self.step].weights == state
         }
@@ -691,7 +691,7 @@ class Walk:
             self.told("take_record", status, ORDER)
             return
         if step < self.step:
-            # Without a log nobody knows what it was.
+            # Without a log nobody knows its content.
             allowed = [LOG if damaged and kept is not None else OK]
             if self.ends is not False:
                 allowed += [LOG, STORE]
@@ -801,7 +801,8 @@ class Walk:
         """Makes so many calls.
 
         Raises:
-            AssertionError: a call does what the model does not allow; it says the last calls.
+            AssertionError: a call does something that the model does not allow; the message has the last
+                calls.
         """
         try:
             for _ in range(calls):

@@ -48,7 +48,8 @@ PYTHON = [page for page in pages() if page not in (GUIDE, *WALKS) and blocks(pag
 SHELL = [page for page in pages() if blocks(page, "sh")]
 
 
-# --- what is not executed, and what is checked of it instead ------------------------------------------------
+# --- lines that are not executed, and their checks
+# -----------------------------------------------------------
 
 
 def parses(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +99,7 @@ def names_a_file(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sets_options_that_there_are(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder's CMakeLists.txt knows what the command line sets, or CMake itself does."""
+    """Checks that the folder's CMakeLists.txt knows the options of the command line, or CMake itself does."""
     known = firmware("cmake").files["CMakeLists.txt"]
     assert all(name.startswith("CMAKE_") or name in known for name in re.findall(r"-D(\w+)=", line))
 
@@ -121,7 +122,7 @@ def has_flowers_options(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cache
 def help_of(name: str, *words: str) -> str:
-    """What a program of Flower says of its options; it takes a second or two to begin."""
+    """Returns the help of one of Flower's programs, which takes a second or two to start."""
     environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
     command = [str(Path(sys.executable).with_name(name)), *words, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -153,7 +154,7 @@ def is_in_the_tests_of_fleets(line: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @dataclass(frozen=True)
 class Left:
-    """Lines that begin like this are not executed, for a reason; a check of what can be checked of them."""
+    """Lines with a beginning that excludes them from execution, with the reason; and a check of them."""
 
     begins: str
     why: str
@@ -208,7 +209,7 @@ def test_every_reason_is_needed() -> None:
     assert [one.begins for one in NOT_EXECUTED if not any(re.match(one.begins, line) for line in lines)] == []
 
 
-# --- what is ------------------------------------------------------------------------------------------------
+# --- lines that are executed --------------------------------------------------------------------------------
 
 
 def but_slow(slow: Sequence[str], of: list[Path]) -> list[Any]:
@@ -281,7 +282,7 @@ def test_commands(page: Path, folder: Path) -> None:
     ids=relative,
 )
 def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The blocks of a page in their order; of C, those that compile."""
+    """Runs the blocks of a page in their order; of C, compiling ones."""
     found = blocks(page, "python", "sh", "c")
     if any("keras" in block.text for block in found):
         pytest.importorskip("keras", reason="NO TensorFlow: THIS PAGE WAS NOT EXECUTED")
@@ -310,8 +311,8 @@ def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert (folder / one).read_bytes() == (folder / other).read_bytes()
 
 
-#: What must hold of what the examples of a page have made: files that are equal, variables that differ, lines
-#: that are printed.
+#: Assertions about the results of a page's examples: files that are equal, variables that differ, lines that
+#: are printed.
 EQUAL = {
     "docs/training.md": [("weights.tflite", "again.tflite")],
     "docs/tutorial.md": [("adapted.tflite", "again.tflite")],
@@ -329,7 +330,7 @@ SAID = {
 
 
 def adapts_a_model(names: dict[str, Any]) -> None:
-    # What the tutorial says of accuracies, with the differences between machines in mind.
+    # The tutorial's accuracies, with a margin for differences between machines.
     assert names["before"]["accuracy"] < 0.4 and names["after"]["accuracy"] > 0.8
 
 

@@ -1,4 +1,4 @@
-"""What docs/file-formats.md says of versions and bytes is what is written, and other versions are refused."""
+"""Versions and bytes in docs/file-formats.md are the written ones, and other versions are refused."""
 
 import json
 import re
@@ -184,7 +184,8 @@ def read(data: bytes, begin: int, at: int, kind: str) -> int | tuple[int, ...]:
 
 
 def values(data: bytes, begin: int, table: Fields) -> dict[str, Any]:
-    """What a table finds in some bytes, by the first words of its meanings, or names between backticks."""
+    """Reads the fields of a table from bytes, by the first words of its meanings, or names between
+    backticks."""
     fixed = [(at, kind, what) for at, kind, what in table if isinstance(at, int) and kind.split()[0] in SIZES]
     plain = [row for row in fixed if not row[1].endswith("[queries]")]
     return {re.split(r"[`,:;]", what.lstrip("`"))[0]: read(data, begin, at, kind) for at, kind, what in plain}
@@ -217,7 +218,8 @@ def test_bytes_of_a_header(kind: str, folder: Path) -> None:
 
 
 def test_bytes_of_a_seed_log(folder: Path) -> None:
-    """Records and measurements fill what is behind the header; each checksum goes on from the one before."""
+    """Checks that records and measurements fill the rest behind the header, and that each checksum continues
+    the one before."""
     data, log = (folder / "seed.zolog").read_bytes(), Log.read(folder / "seed.zolog")
     record, _, measurement = tables("Records")
     size = 20 + 4 * log.settings.queries

@@ -124,7 +124,7 @@ def desktop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(params=ALGORITHMS)
 def walk(request: pytest.FixtureRequest, desktop: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An algorithm; the working directory has what its first part has made."""
+    """Runs the first part of an algorithm's guide; the working directory has its files."""
     monkeypatch.chdir(desktop)
     return str(request.param)
 
@@ -156,7 +156,7 @@ def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_model_learns(walk: str) -> None:
-    # What the guide says of accuracies, with the differences between machines in mind.
+    # The guide's accuracies, with a margin for differences between machines.
     before, after = accuracy("digits.tflite"), accuracy(f"{walk}.desktop.tflite")
     assert after - before > {"node": 15, "weight": 5}[walk]
 
@@ -216,7 +216,7 @@ def build(algorithm: str) -> list[str]:
 
 @pytest.fixture
 def board(walk: str) -> tuple[str, list[str]]:
-    """An algorithm whose firmware is built and has run, and what it has printed."""
+    """Builds and runs an algorithm's firmware. Returns its output."""
     return walk, build(walk)
 
 
@@ -432,7 +432,7 @@ def test_the_guides_cpp_serves_an_emulated_cortex_m4(board: tuple[str, list[str]
         emulated.wait()
 
 
-# What the guide's lines of C stand in.
+# The frame of the guide's lines of C.
 OF_C = """
 #include "node_zo_trainer.h"
 

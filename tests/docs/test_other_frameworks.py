@@ -40,7 +40,7 @@ def done(command: list[str], **environment: str) -> None:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the samples and what net.py makes: torch.tflite and net.onnx."""
+    """Runs net.py. Returns a folder with the samples, torch.tflite and net.onnx."""
     python = python_of("LITERT_TORCH_PYTHON", "litert-torch")
     folder = tmp_path_factory.mktemp("network")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""What pages say besides their examples: links, options, files, tables that agree, and what is generated."""
+"""Pages besides their examples: links, options, files, tables that agree, and generated parts."""
 
 import re
 import runpy
@@ -55,7 +55,8 @@ def test_pictures_are_what_the_script_draws() -> None:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_pictures_can_be_read(scheme: int) -> None:
-    """Texts have a contrast of 4.5 to all that they may lie on, lines one of 3 to the paper (WCAG AA)."""
+    """Checks a contrast of 4.5 between texts and all possible backgrounds, and of 3 between lines and the
+    paper (WCAG AA)."""
     colours = runpy.run_path(str(DOCS / "draw_pictures.py"))["COLOURS"]
     own = {name: both[scheme] for name, both in colours.items()}
     for name in ("ink", "soft"):
@@ -93,7 +94,7 @@ def test_options_exist(page: Path) -> None:
         name for command in COMMANDS.values() for p in command.params for name in (*p.opts, *p.secondary_opts)
     }
     text = page.read_text(encoding="utf-8")
-    # What is behind " -- " is another program's.
+    # The rest behind " -- " is another program's.
     lines = re.findall(r"^tflm-zo (?:(?! -- ).)*", text.replace("\\\n", " "), re.MULTILINE)
     spans = re.findall(r"`((?:(?:tflm-zo )?(?:" + "|".join(COMMANDS) + r") )?--[^`]+)`", text)
     named = {name for words in (*lines, *spans) for name in re.findall(r"(?<!\S)--[a-z][\w-]*", words)}
@@ -157,7 +158,8 @@ def test_files_between_backticks_exist() -> None:
             assert set(re.findall(r"`(\w+\.py)`", text)) <= own, relative(page)
 
 
-# --- docs/platforms: each page says what the generated folder says ----------------------------------------
+# --- docs/platforms: each page agrees with the generated folder
+# ----------------------------------------------
 
 
 def test_every_platform_has_a_page() -> None:

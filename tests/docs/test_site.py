@@ -1,5 +1,5 @@
-"""The documentation's site: it is built without a warning, pages can be read in a browser, and whatever is
-public is in the reference. What is public is asked of Python, the commands and gcc.
+"""The documentation's site: it is built without a warning, pages can be read in a browser, and every public
+name is in the reference. Public names come from Python, the commands and gcc.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from helpers.html_pages import Browser, browser
 from helpers.pages import DOCS, GUIDE, REPOSITORY, blocks
 from tflm_zo.cli.app import app
 
-#: `make docs` builds the site, too, and says what is wrong with it.
+#: `make docs` builds the site, too, and reports its errors.
 pytestmark = pytest.mark.slow
 inventory = pytest.importorskip("sphinx.util.inventory", reason="NO SPHINX: THE REFERENCE WAS NOT LOOKED AT")
 

@@ -1,4 +1,4 @@
-"""examples/dirty_camera: its dirt is as it says, its parts share nothing, and what it does helps."""
+"""examples/dirty_camera: its dirt is as documented, its parts share nothing, and adaptation helps."""
 
 from collections import Counter
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_recalibration_and_forward_passes_help(tmp_path: Path, monkeypatch: pyte
     before, recalibrated = rows["nothing"], rows["recalibrated, without labels"]
     assert recalibrated > before + 10
     assert rows["then forward passes only"] > recalibrated + 2
-    # What it wrote is what the commands of its page take.
+    # The commands of its page accept its files.
     monkeypatch.chdir(output / "specks")
     assert evaluated("model.tflite") == pytest.approx(before, abs=0.06)
     done = invoke("recalibrate", "model.tflite", "adapt.npz", "-o", "again.tflite", "--source", "old.npz")

@@ -55,7 +55,7 @@ def test_forward_passes_find_the_new_fans_faults(tmp_path: Path, monkeypatch: py
     (before, known), after = rows["nothing"], rows["forward passes only"]
     assert known > 0.9 and after[0] > before + 0.15
     assert rows["forward passes only, old sounds, too"][1] > after[1] + 0.1
-    # What it wrote is what the commands of its page take.
+    # The commands of its page accept its files.
     monkeypatch.chdir(tmp_path / "sounds")
     done = invoke("train", "model.tflite", "adapt.npz", "-o", "trained.tflite", "--steps", "20")
     assert done.exit_code == 0, done.output

@@ -40,7 +40,7 @@ def test_it_learns_the_new_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     before, after = rows["nothing"], rows["forward passes only"]
     assert after[0] > before[0] + 10
     assert rows["forward passes only, old voices, too"][1] > after[1]
-    # What it wrote is what the commands of its page take.
+    # The commands of its page accept its files.
     monkeypatch.chdir(tmp_path / "voice")
     assert evaluated("adapted.tflite") == pytest.approx(after[0], abs=0.06)
     with np.load("adapt.npz") as adapt:

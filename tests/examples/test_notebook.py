@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, is stored without outputs, and what it says is so."""
+"""The notebook runs from top to bottom, is stored without outputs, and its statements are true."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def test_it_has_no_outputs(notebook: Any) -> None:
 def test_it_runs_from_top_to_bottom(notebook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="NO nbclient: THE NOTEBOOK WAS NOT RUN")
     pytest.importorskip("keras", reason="NO TensorFlow: THE NOTEBOOK WAS NOT RUN")
-    # The kernel's own files belong to this test, whatever home there is.
+    # The kernel's own files belong to this test, in any home.
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setitem(os.environ, "TF_CPP_MIN_LOG_LEVEL", "3")

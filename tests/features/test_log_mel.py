@@ -1,4 +1,4 @@
-"""Log-mel spectrograms against sums written out, and against what is known of tones."""
+"""Log-mel spectrograms against sums written out, and against known properties of tones."""
 
 import math
 from typing import Any

@@ -109,7 +109,7 @@ def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
         for path, text in zip(pieces[1::2], pieces[2::2], strict=True):
             if path.startswith("ops/model/"):
                 continue
-            # What conditions include is in the place of the include.
+            # Conditional includes are in the place of the include.
             known = {line.strip() for line in sources[path].splitlines()}
             known |= {line.strip() for p in sources if p.endswith(".h") for line in sources[p].splitlines()}
             for line in text.splitlines():

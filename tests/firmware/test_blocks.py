@@ -1,4 +1,4 @@
-"""Firmware that chooses a block of layers: its tables against the desktop's probes, and what is refused."""
+"""Firmware that chooses a block of layers: its tables against the desktop's probes, and refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def generated(model: Model, settings: Any = SETTINGS, **options: Any) -> Firmwar
 
 
 def values(text: str, declaration: str) -> list[str]:
-    """What stands between the braces of a definition, without comments."""
+    """Returns the values between the braces of a definition, without comments."""
     found = re.findall(rf"{re.escape(declaration)} = \{{(.*?)\n\}};", text, re.S)
     assert len(found) == 1, declaration
     return [v.strip() for v in re.sub(r"/\*.*?\*/", "", found[0]).replace("\n", " ").split(",") if v.strip()]
@@ -97,7 +97,7 @@ def test_memory_is_that_of_the_largest_block(model: Model) -> None:
         for layers in (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
     ]
     everything = generated(model, search=None).ram.workspace
-    # Boundaries of all blocks, and the largest of what their runs keep.
+    # Boundaries of all blocks, and the largest memory of their runs.
     assert max(alone) <= made.ram.workspace < everything
 
 

@@ -21,7 +21,7 @@ from tflm_zo.firmware.op_pack import of_model
 ARM = "arm-none-eabi-"
 TESTS = Path(__file__).parents[1]
 STRICT = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror")
-#: Of this machine, those that there are.
+#: The compilers of this machine.
 HOST = {
     str(Path(path).resolve()): name
     for name in ("gcc-12", "gcc-13", "gcc-14", "gcc-15", "clang", "gcc")
@@ -32,10 +32,10 @@ LOOPS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", "rv32imc")
 WITHOUT_EXTENSIONS = ("-U__ARM_FEATURE_MVE", "-U__ARM_FEATURE_SIMD32")
 WITHOUT_EXTENSIONS += ("-D__ARM_FEATURE_MVE=0", "-D__ARM_FEATURE_SIMD32=0")
 ABI = ("-funsigned-char", "-fshort-enums")
-#: Levels of optimization, each with what else may go with it.
+#: Levels of optimization, each with other possible flags.
 FLAGS = (("-O0",), ("-Os", *ABI), ("-O2",), ("-O3", "-flto", *ABI))
 
-#: What Arduino.h defines, after the headers that it includes itself.
+#: The definitions of Arduino.h, after the headers that it includes itself.
 ARDUINO_H = """
 #pragma once
 #include <math.h>

@@ -39,7 +39,7 @@ def test_esp_manifests(tmp_path: Path) -> None:
     for dependency in dependencies.values():
         assert set(dependency) <= ESP_DEPENDENCY
         assert re.fullmatch(r">=\d+(\.\d+)+", dependency["version"])
-    # Our headers include TFLM's, so whoever takes ours takes those.
+    # Our headers include TFLM's, so they are public dependencies.
     assert dependencies["espressif/esp-tflite-micro"]["public"] is True
 
     main = folder / "examples/small/main"

@@ -1,4 +1,4 @@
-"""Which features of the op pack a generated folder has: those that its run uses, and no others."""
+"""Features of the op pack in a generated folder: its run uses all of them, and no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
 BITS = Settings(tasks=(Nodes(), Exact(rule="bits"), Weights(rule="bits", perturbation=SPARSE)), batch_size=1)
 
-#: Injection, settings and what they need besides random signs.
+#: Injection, settings and their features besides random signs.
 RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "defaults": ({}, Settings(tasks=(Weights(),), batch_size=1), set()),
     "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), {"SEGMENTS"}),

@@ -1,4 +1,4 @@
-"""Generated folders are written whole or not at all, and what people have made stays."""
+"""Generated folders are written completely or not at all, and the user's files stay."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_force_replaces_what_was_generated_and_keeps_what_was_not(tmp_path: Path
     del expected["small_zo_samples.cc"]
     assert found == expected
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    # The same again: what was kept is still not what was generated.
+    # The same again: the kept file still differs from the generated one.
     assert made.write(out, force=True) == kept
 
 
@@ -124,7 +124,7 @@ def test_force_to_another_platform(tmp_path: Path) -> None:
     assert contents(out) == {**encoded(made), "main.cc": b"// mine\n"}
 
 
-# Of a folder that is replaced, only what differs is written.
+# Of a folder that is replaced, only different files are written.
 @pytest.mark.parametrize(("force", "at"), [(False, 0), (False, 5), (False, 12), (True, 0), (True, 4)])
 def test_nothing_is_left_half_written(force: bool, at: int, tmp_path: Path, monkeypatch: Any) -> None:
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""The generator: files have what the model has."""
+"""The generator: files have the properties of the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 TESTS = Path(__file__).parents[1]
 
 
-# --- what is in the files -----------------------------------------------------------------------------------
+# --- content of the files -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("network", ["small_cnn", "two_inputs", "autoencoder", "residual"])
@@ -81,7 +81,7 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
         ]
         assert int(row[9]) == sum(tensor.size for tensor in enters) // metadata.batch
 
-    # Random signs on all weights of all layers need to know nothing of a tensor but what its op says.
+    # Random signs on all weights of all layers need no more of a tensor than its op's options.
     assert "kTrainable" not in text
     assert len(metadata.trainable) == int(define(made, "ZO_TENSORS"))
 

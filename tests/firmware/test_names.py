@@ -68,8 +68,8 @@ def test_files_macros_and_namespaces_have_the_models_name(platform: str) -> None
 
 
 def test_only_names_change() -> None:
-    # Without the model's name in front, the op pack is what it was: what users read and what models call
-    # tensors and operators is the same for all.
+    # Without the model's name in front, the op pack is unchanged: names that users read, and names of tensors
+    # and operators, are the same for all.
     sources = op_pack_sources()
     renamed = of_model(sources, "kws")
     assert len(renamed) == len(sources)

@@ -25,10 +25,10 @@ STRICT = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror"
 ARM = "arm-none-eabi-"
 
 
-# What C99 and C++ have, and what compilers have for their own instruction sets.
+# Names of C99 and C++, and of compilers for their own instruction sets.
 STANDARD = {
     *("stdbool.h", "stddef.h", "stdint.h", "string.h", "stdio.h", "stdarg.h", "new", "cstddef", "cstdint"),
-    "initializer_list",  # what a loop over a list in braces needs
+    "initializer_list",  # for a loop over a list in braces
     *("arm_acle.h", "arm_mve.h", "emmintrin.h"),
 }
 
@@ -228,7 +228,7 @@ def test_make_builds_the_c_sources(tmp_path: Path) -> None:
     assert objects == {path for path in compiled(folder) if path.endswith(".c")}
     assert said.count(" -c ") == len(objects) and said.count(" -std=c99 ") == len(objects)
     assert " -c " not in make(tmp_path, folder, "all", *tools)
-    # A header that changed builds what includes it again.
+    # A changed header rebuilds its includers.
     header = folder / "small_zo_ops.h"
     header.write_text(header.read_text() + "\n")
     again = make(tmp_path, folder, "all", *tools)
@@ -265,7 +265,7 @@ def test_arduino_library_properties(tmp_path: Path) -> None:
     assert found["depends"] == "Arduino_TensorFlowLite"
     dependency, own = found["includes"].split(",")
     assert dependency == "TensorFlowLite.h" and (folder / "src" / own).is_file()
-    # Whichever name is the longest, the folder and the library are called by 63 characters at most.
+    # With the longest possible name, the folder and the library have names of 63 characters at most.
     assert len("tflm_zo_") + 48 <= 63
 
 

@@ -1,4 +1,4 @@
-"""A generated folder has what its run reaches, and a program reads one short header of it."""
+"""A generated folder has only the files that its run reaches, and a program reads one short header of it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_other_functions_are_static(kind: str, tmp_path: Path) -> None:
     symbols = set(re.findall(r" [TRDB] (\w+)", said.stdout))
     header, internal, _ = op_pack(kind)
     rest = [t for p, t in made(kind).files.items() if p.endswith((".cc", "trainer.h", "resolver.h"))]
-    if kind == "weight":  # what a program with an interpreter of its own calls
+    if kind == "weight":  # calls of a program with an interpreter of its own
         rest += [
             (INTERPRETER / name).read_text().replace("model_", "small_") for name in ("main.cc", "README.md")
         ]

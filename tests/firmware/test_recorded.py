@@ -1,4 +1,4 @@
-"""The memory that a recorded run takes of a device is what firmware of the same run says."""
+"""The device's memory for a recorded run equals that of firmware of the same run."""
 
 from __future__ import annotations
 

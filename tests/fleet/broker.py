@@ -34,7 +34,7 @@ class Broker:
 
     Args:
         folder: for its configuration.
-        lines: of its configuration, in the place of those that let anybody in.
+        lines: of its configuration, instead of the lines that let anybody in.
     """
 
     def __init__(self, folder: Path, lines: str = "allow_anonymous true\n") -> None:
@@ -64,7 +64,7 @@ class Broker:
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[Traffic]:
-        """Counts what goes over the broker."""
+        """Counts the bytes that go over the broker."""
         found, client = Traffic(), paho.Client(paho.CallbackAPIVersion.VERSION2)
         client.on_connect = lambda client, *_: client.subscribe("#")
         client.on_message = lambda _client, _data, message: found.add(message.topic, message.payload)

@@ -41,7 +41,7 @@ class FleetPort:
         self.boot()
 
     def boot(self) -> None:
-        """Power comes on: what the store has is all that is known."""
+        """Switches the power on: only the store's content is known."""
         assert self.device.init() == OK
         assert self.device.begin_link(self.store, self._answers.extend, places=False) == OK
         assert self.device.join_fleet() == OK

@@ -65,7 +65,7 @@ def write_app(folder: Path, *, model: Path, log: Path, steps: int, samples: int,
 def gateway_command(
     folder: Path, model: Path, superlink: int, port: int, *lines: str, deadline: float = 60
 ) -> Iterator[Path]:
-    """`tflm-zo gateway` until the block ends; what it prints is in a file."""
+    """Runs `tflm-zo gateway` until the block ends. The file has its output."""
     own = [sys.executable, "-c", "from tflm_zo.cli import main; main()", "gateway", str(model), *lines]
     run = ["--superlink", f"127.0.0.1:{superlink}", "--deadline", str(deadline), "--log", "gateway.zolog"]
     rest = ["--", "--insecure", "--port", str(port)]

@@ -142,7 +142,7 @@ def test_the_gateway_goes_on_from_its_log(tmp_path: Path) -> None:
 
 
 class Forged:
-    """Changes what a device answers, behind the frames' checksums.
+    """Changes a device's answers, behind the frames' checksums.
 
     Args:
         port: of the device.
@@ -225,7 +225,7 @@ def test_a_bad_device_is_left_out_by_name(name: str, tmp_path: Path) -> None:
             assert [*gateway.left_out] == ["a"]
             assert found.differences.tolist() == expected.differences.tolist()
         assert (tmp_path / "gateway.zolog").read_bytes() == before
-        # Nothing is lost: it is a member as before when it says what is so.
+        # Nothing is lost: with true answers it is a member as before.
         with made.gateway() as gateway:
             assert gateway.answer().samples == 8 and gateway.left_out == {}
 

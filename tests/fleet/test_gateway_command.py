@@ -81,7 +81,7 @@ def test_lines_go_through_a_nodes_configuration() -> None:
 
 
 class Echo:
-    """A port that sends back what it gets; it can be lost."""
+    """A port that sends back all bytes; it can be lost."""
 
     def __init__(self) -> None:
         self.come, self.opened, self.is_lost = b"", 0, False
@@ -114,7 +114,7 @@ class Echo:
 
 
 def said(url: str, data: bytes) -> bytes:
-    """What comes back by a new connection."""
+    """Reads the answer on a new connection."""
     port, found, end = open_port(url, 9600), b"", time.monotonic() + 120
     try:
         while len(found) < len(data) and time.monotonic() < end:

@@ -106,7 +106,7 @@ def test_a_broker_that_stays_away(tmp_path: Path) -> None:
                 own.answer()
             if not own.left_out:
                 break
-            time.sleep(0.5)  # who was left out is hardly waited for
+            time.sleep(0.5)  # the excluded device is hardly waited for
         assert own.left_out == {} and own.step == 1
         assert {s.weights for s in own.update().values()} == {server.weights_checksum}
     server.close()

@@ -1,4 +1,4 @@
-"""Differences of weights: there and back, and what is damaged."""
+"""Differences of weights: there and back, and damaged ones."""
 
 import zlib
 

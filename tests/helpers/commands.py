@@ -27,12 +27,12 @@ def run(*arguments: Any, code: int = 0) -> Any:
 
 
 def result_of(*arguments: Any, code: int = 0) -> Any:
-    """What ``tflm-zo ARGUMENTS --json`` prints."""
+    """Runs ``tflm-zo ARGUMENTS --json`` and parses its output."""
     return json.loads(run(*arguments, "--json", code=code).stdout)
 
 
 def parsed(done: Any) -> Any:
-    """What a command that has done what it should printed, as JSON."""
+    """Parses the output of a successful command as JSON."""
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 

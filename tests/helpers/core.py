@@ -1,4 +1,4 @@
-"""Functions of the C core on arrays that the package itself has no use for: what the ops of a graph do.
+"""Functions of the C core on arrays that the package itself does not use: those of a graph's ops.
 
 The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is
 the number of the tensor in the model, `limit` is 127 minus the headroom.
@@ -97,7 +97,7 @@ def update_bits(
 def _losses(
     name: str, inputs: NDArray[Any], labels: NDArray[np.int32], scale: float, *own: int, errors: bool
 ) -> NDArray[Any]:
-    """What a function of a cross-entropy makes of int8 [samples, n] and their labels."""
+    """Calls a function of a cross-entropy on int8 [samples, n] and their labels."""
     samples, n = inputs.shape
     found = np.zeros((samples, n), np.int16) if errors else np.zeros(samples, np.int32)
     read, labels_at = address("inputs", inputs, np.int8), address("labels", labels, np.int32)

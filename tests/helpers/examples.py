@@ -1,4 +1,4 @@
-"""How much of what tests can try they do try: examples of properties, parameters of a test."""
+"""The extent of tests: examples of properties, parameters of a test."""
 
 import os
 from collections.abc import Collection, Iterable

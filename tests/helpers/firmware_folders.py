@@ -51,7 +51,7 @@ def compiled(folder: Path, *, below: str = ".") -> set[str]:
 
 
 def included(source: Path) -> tuple[list[str], list[str]]:
-    """What a source includes: in quotes, in angle brackets."""
+    """Lists the includes of a source: in quotes, in angle brackets."""
     text = source.read_text(encoding="utf-8")
     return (
         re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M),
@@ -64,7 +64,7 @@ def uncommented(text: str) -> str:
 
 
 def initializer(text: str, name: str) -> str:
-    """What stands between the braces of a definition."""
+    """Returns the text between the braces of a definition."""
     found = re.findall(rf"\b{name}(?:\[\w*\])+ = \{{(.*?)\n?\}};", uncommented(text), re.S)
     assert len(found) == 1, name
     return str(found[0])
@@ -86,7 +86,7 @@ needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="NO cmake
 
 
 def run(*command: Any, folder: Path | None = None) -> str:
-    """What a tool prints, which succeeds."""
+    """Runs a tool, which succeeds, and returns its output."""
     done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -35,7 +35,7 @@ def samples(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Fleet:
-    """A server, its clients, and what happens on the way between them.
+    """A server, its clients, and the messages between them.
 
     Attributes:
         changes: settings of the run that differ.

@@ -1,4 +1,4 @@
-"""What stands in the graph of a model."""
+"""Helpers that read the graph of a model."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def operator(model: Model, kind: str, k: int = 0) -> Operator:
 
 
 def with_filters_as_inputs(model: Model) -> tuple[Model, list[NDArray[Any]]]:
-    """A copy that takes its int8 filters as inputs, behind the others, and what it has to be given there."""
+    """Makes a copy with its int8 filters as inputs, behind the others. Returns also their values."""
     result = model.copy()
     graph, filters = result.subgraphs[0], []
     for op in graph.operators:

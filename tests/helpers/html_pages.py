@@ -114,7 +114,7 @@ def _luminance(colour: str) -> float:
 
 
 class Browser:
-    """A browser that notes what pages ask of the network and what they write to the console.
+    """A browser that records pages' requests to the network and their output on the console.
 
     Args:
         driver: driver of the browser.
@@ -124,7 +124,7 @@ class Browser:
         self._driver = driver
 
     def open(self, page: Path, *, width: int = 1200, dark: bool = False, media: str = "screen") -> None:
-        """Opens a page, and forgets what the page before has done."""
+        """Opens a page, and forgets the records of the page before."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.do("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.do(
@@ -143,12 +143,12 @@ class Browser:
         return self._driver.execute_cdp_cmd(command, arguments)
 
     def ask(self, script: str) -> Any:
-        """What a function's body in JavaScript returns."""
+        """Evaluates a function's body in JavaScript."""
         return self._driver.execute_script(script)
 
     @property
     def console(self) -> list[str]:
-        """What the page has written to the console, errors of its own included."""
+        """The page's output on the console, errors of its own included."""
         return [entry["message"] for entry in self._driver.get_log("browser")]
 
     @property

@@ -1,4 +1,4 @@
-"""Models all of whose weights are trainable, whatever the rewriter's defaults are."""
+"""Models with all weights trainable, independent of the rewriter's defaults."""
 
 import os
 from typing import Any, Final

@@ -42,7 +42,7 @@ def model(name: str) -> Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """Data for a model in one plain form, and what the model takes."""
+    """Data for a model in one plain form, and the model's inputs."""
 
     name: str
     inputs: list[Any]  # of the inputs' own types

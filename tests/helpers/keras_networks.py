@@ -1,4 +1,4 @@
-"""Small Keras models, data for them, and what is checked of what they are converted to."""
+"""Small Keras models, data for them, and checks of their conversions."""
 
 import functools
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def check_full_int8(result: ConversionResult) -> Model:
 
 
 def check_trainable(result: ConversionResult) -> None:
-    """Injected, it computes what it computes by itself, and in TFLM."""
+    """Checks that the injected model has the outputs of the model itself, and of TFLM."""
     plain = result.model.to_bytes()
     runtime = load(inject_all(result.model, headroom=0), "litert")
     count = len(result.model.subgraphs[0].inputs)

@@ -1,4 +1,4 @@
-"""What may happen in the middle of a run: interruptions, and disks that are full or fail."""
+"""Events in the middle of a run: interruptions, and disks that are full or fail."""
 
 import errno
 import io
@@ -85,7 +85,7 @@ def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: 
 
 
 class Disk:
-    """A disk on which a log may grow to `size` bytes; a write takes what there is room for, as write(2), and
+    """A disk on which a log may grow to `size` bytes; a write takes as many as fit, as write(2), and
     `at_once` bytes at most.
     """
 

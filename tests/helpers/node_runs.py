@@ -1,4 +1,4 @@
-"""A short run of node perturbation that tests interrupt, and what it ends with where nobody does."""
+"""A short run of node perturbation that tests interrupt, and its results without an interruption."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ def layout(kind: str = "whole") -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a run leaves."""
+    """The results of a run."""
 
     log: bytes
     weights: bytes

@@ -14,7 +14,7 @@ from tflm_zo.core.loader import call, structs
 
 
 class NodeRule(IntEnum):
-    """What a step is made of a gradient estimate (``zo_node_rule``)."""
+    """The rule that makes a step of a gradient estimate (``zo_node_rule``)."""
 
     RMS = 0
     """A step of given root mean square, by a running mean of the squared gradient."""
@@ -72,8 +72,8 @@ def update_from_nodes(
     biases: NDArray[np.int32] | None = None,
     alone: bool = False,
 ) -> int:
-    """One step of a layer by what a minibatch says of its nodes (``zo_node_update_s8``), in place; the number
-    of weights that were clipped.
+    """Makes one step of a layer from the node evidence of a minibatch (``zo_node_update_s8``), in place.
+    Returns the number of clipped weights.
 
     Evidence is differences int32 [queries, samples] of losses with their seeds, or errors [samples, ...] with
     exponents. Biases are tensor number stream + 1; `alone`: weights are not trained, and no input is read.

@@ -57,8 +57,8 @@ _clusters: list[subprocess.Popen[bytes]] = []
 
 
 def start_or_stop_ray(command: str, *arguments: str) -> None:
-    """Runs ``ray start``; in the place of ``ray stop``, which stops every cluster of the machine, those of
-    other tests and of whoever runs them, it ends the ones that were started here.
+    """Runs ``ray start``. ``ray stop`` would stop every cluster of the machine, those of other tests and
+    users included: instead of it, ends the clusters that were started here.
     """
     if command == "stop":
         while _clusters:
@@ -80,7 +80,7 @@ def start_or_stop_ray(command: str, *arguments: str) -> None:
 
 
 def run_command(line: str) -> str:
-    """Runs a line ``tflm-zo …`` in the working directory; what it prints. Or one of Ray's command."""
+    """Runs a line ``tflm-zo …``, or one of Ray's command, in the working directory. Returns its output."""
     program, *arguments = shlex.split(line)
     if program == "ray":
         start_or_stop_ray(*arguments)

@@ -34,7 +34,7 @@ def start(*arguments: Any, folder: Path | None = None, **more: Any) -> subproces
 
 
 class Ended(NamedTuple):
-    """How a process ended (negative: by a signal), and what it wrote to standard error."""
+    """How a process ended (negative: by a signal), and its standard error."""
 
     returncode: int | None
     stderr: str
@@ -65,7 +65,7 @@ def _run(arguments: list[str], errors: str) -> None:
 
 
 def wait_until(reached: Callable[[], bool], seconds: int = 300) -> None:
-    """Waits for what a process does."""
+    """Waits for a process to reach a condition."""
     deadline = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < deadline
@@ -73,7 +73,7 @@ def wait_until(reached: Callable[[], bool], seconds: int = 300) -> None:
 
 
 def _not_ignored() -> None:
-    """Shells have what they start in the background ignore SIGINT, and nohup SIGHUP."""
+    """Restores SIGINT and SIGHUP. Shells ignore SIGINT in background processes, and nohup ignores SIGHUP."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_DFL)
 

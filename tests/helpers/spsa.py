@@ -1,4 +1,4 @@
-"""A minimal SPSA control loop: what drives a ZO model in the tests, by one command per invoke."""
+"""A minimal SPSA control loop that drives a ZO model in the tests, by one command per invoke."""
 
 from collections.abc import Iterator
 

@@ -17,7 +17,7 @@ X, Y = random_samples(3)
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)
 MEMORY: dict[str, Any] = {"perturbation": Gaussian(0.6), "momentum": 0.7}
 
-# What models are injected with.
+# Settings of the injections.
 INJECTIONS: dict[str, dict[str, Any]] = {
     "8": {"update_bits": 8, "command_words": 40},
     "16": {"update_bits": 16},
@@ -34,5 +34,5 @@ def zo_model(name: str = "16", **more: Any) -> Model:
 
 
 def is_replay(trainer: Trainer, log: Path) -> bool:
-    """The trainer's weights and fractions are those that its model and a log lead to."""
+    """Returns True if the trainer's weights and fractions equal those of its model and a log."""
     return state(trainer) == packed(*replay_log(trainer.model, Log.read(log)))

@@ -1,4 +1,4 @@
-"""The depthwise-separable CNN with an embedding: what it is made of, and that it is trained in int8."""
+"""The depthwise-separable CNN with an embedding: its layers, and its training in int8."""
 
 import numpy as np
 import pytest

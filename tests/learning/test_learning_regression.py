@@ -1,4 +1,4 @@
-"""That algorithms still learn what docs/results.md says, with the defaults: one run of each benchmark."""
+"""Algorithms still reach the accuracies of docs/results.md, with the defaults: one run of each benchmark."""
 
 import importlib
 import os

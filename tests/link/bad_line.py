@@ -73,7 +73,7 @@ class BadLine:
             thread.start()
 
     def _pump(self, end: socket.socket, to: Callable[[bytes], None]) -> None:
-        """Brings what one end sends to the other until it is gone."""
+        """Passes bytes of one end to the other until it is gone."""
         with contextlib.suppress(OSError):
             while data := end.recv(4096):
                 to(self._damage.of(data))

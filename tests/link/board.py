@@ -48,7 +48,7 @@ class Board:
 
     @property
     def flash(self) -> bytes:
-        """What its flash has."""
+        """The content of its flash."""
         return self.store.read_bytes()
 
 

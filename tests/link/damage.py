@@ -1,4 +1,4 @@
-"""What a bad line does to bytes: it loses, doubles and changes some, and whole pieces."""
+"""The effects of a bad line on bytes: it loses, doubles and changes some, and whole pieces."""
 
 import random
 from collections import Counter
@@ -9,17 +9,17 @@ class Damage:
 
     Args:
         share: of the bytes that are damaged, 0 to 1; ten times as many of the pieces are lost or doubled.
-        seed: of what is damaged.
+        seed: of the damage.
 
     Attributes:
-        done: how often, by what was done.
+        done: counts, by kind of damage.
     """
 
     def __init__(self, share: float, seed: int) -> None:
         self.share, self._draw, self.done = share, random.Random(seed), Counter[str]()
 
     def of(self, data: bytes) -> bytes:
-        """What arrives of a piece."""
+        """Returns the bytes that arrive of a piece."""
         draw, out = self._draw, bytearray()
         for byte in data:
             kind = draw.choice(("lost", "doubled", "flipped")) if draw.random() < self.share else ""

@@ -60,7 +60,7 @@ class Line:
                 self._host.sendall(data)
 
     def receive(self, seconds: float) -> bytes:
-        """What has come, or comes in so many seconds."""
+        """Returns bytes that have come, or come in so many seconds."""
         ends = [end for end in (self.listener, self._host) if end is not None]
         ready, _, _ = select.select(ends, [], [], seconds)
         if self.listener in ready:

@@ -10,7 +10,7 @@ from link.damage import Damage
 
 
 class Clock:
-    """Stands for the module `time`: what waits is told at once that it has."""
+    """Replaces the module `time`: sleep returns at once."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -34,7 +34,7 @@ class DirectPort:
 
     Args:
         device: the device; it has begun nothing.
-        store: what it keeps without power.
+        store: its memory without power.
         places: whether the store has two places.
         share: of the bytes that are damaged.
         seed: of the damage, and of when power fails.

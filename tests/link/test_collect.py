@@ -45,7 +45,7 @@ def follow(port: DirectPort, path: Path, host: random.Random) -> int:
                 collect(link, path, follow=True)
             return killed
         except HostKilledError:
-            # Whatever it has left is a whole log of the device's run, up to some step.
+            # A partial file is a valid log of the device's run, up to some step.
             if path.exists():
                 whole(path)
     raise AssertionError("it never ends")
@@ -107,7 +107,7 @@ def test_every_bad_line_ends_with_the_devices_log(
 
 @pytest.fixture
 def quiet() -> Any:
-    """Collects what a device has, over a good line."""
+    """Collects a device's log, over a good line."""
 
     def brought(made: Device, store: Store, path: Path, *, steps: int, **options: Any) -> Link:
         port = DirectPort(made, store, until=0)

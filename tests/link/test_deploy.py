@@ -77,7 +77,7 @@ def test_there_and_back(name: str, unit: int) -> None:
         load = Load(PlaceKind.WEIGHTS, given)
         done = deploy(link, link.hello(), load)
         assert (done.place, done.sent, done.changed) == (2, len(given), True)
-        # A new run, which begins with what was sent.
+        # A new run, which begins with the sent weights.
         assert (made.step, weights_of(made)) == (0, given)
         again = deploy(link, link.hello(), load)
         assert (again.place, again.sent, again.changed) == (2, 0, False)
@@ -91,7 +91,7 @@ def test_there_and_back(name: str, unit: int) -> None:
         assert weights_of(made) == wanted.states[at].weights
         train(made, STEPS)
         assert weights_of(made) == wanted.states[-1].weights
-        # And to what it was sent, with what it has learned since.
+        # And back to the sent ones, with all training since.
         assert revert(link, link.hello()).place == 2
         assert (made.step, weights_of(made)) == (4, learned)
         hello = link.hello()

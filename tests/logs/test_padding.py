@@ -25,7 +25,7 @@ UNITS = (2, 4, 8, 16, 32)
 
 
 def whole(log: bytes) -> Iterator[bytes]:
-    """Header, slots, records and measurements: whatever ends with a checksum that fits."""
+    """Yields header, slots, records and measurements: everything with a valid checksum at its end."""
     tasks = struct.unpack_from("<H", log, 14)[0]
     every = struct.unpack_from("<I", log, 124 if log[8] == 3 else 156)[0]
     size, record = struct.unpack_from("<HH", log, 10)
@@ -80,7 +80,7 @@ def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
     log = desktop(name, measure_every=every).log
     data, paths = padded(log, unit), (tmp_path / "plain.zolog", tmp_path / "padded.zolog")
     assert unpadded(data) == log and unpadded(log) == log
-    torn = bytes([7]) * 9  # what an interrupted write has left
+    torn = bytes([7]) * 9  # remains of an interrupted write
     for end in (len(data), len(data) - 1, len(data) - unit):
         given = data[:end] + torn * (end == len(data))
         for path, content in zip(paths, (unpadded(given), given), strict=True):
@@ -93,7 +93,7 @@ def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
 
 @given(st.sampled_from(LOGS), st.sampled_from((1, *UNITS)), st.sampled_from(UNITS), st.data())
 def test_padding(log_of: tuple[str, int], unit: int, other: int, draw: st.DataObject) -> None:
-    """What has come of a log is padded for a store up to where it ends, however it was padded before."""
+    """Pads a log for a store up to its end, from any earlier padding."""
     log = desktop(log_of[0], measure_every=log_of[1]).log
     pieces = list(whole(log))
     count = draw.draw(st.integers(1, len(pieces)), "whole pieces")
@@ -110,7 +110,7 @@ def test_padding(log_of: tuple[str, int], unit: int, other: int, draw: st.DataOb
 
 @given(st.sampled_from(LOGS), st.sampled_from((1, *UNITS)), st.lists(st.integers(1, 200), min_size=1))
 def test_a_live_log(log_of: tuple[str, int], unit: int, sizes: list[int]) -> None:
-    """A log that comes in pieces of any sizes says what the file says."""
+    """Reads a log that comes in pieces of any sizes like its file."""
     expected = desktop(log_of[0], measure_every=log_of[1])
     data = padded(expected.log, unit) if unit > 1 else expected.log
     header = LiveLog.header_bytes(data[: LiveLog.BEGINNING])

@@ -1,4 +1,4 @@
-"""The seed log: its bytes as zo_log.h has them, and what is left of a damaged one."""
+"""The seed log: its bytes by zo_log.h, and the usable part of a damaged one."""
 
 import hashlib
 import struct
@@ -35,7 +35,7 @@ def log_writer(path, control, every=0, **more):
 
 
 def write(path, steps, start=0, **changes):
-    """A log of so many steps; returns what each record must hold."""
+    """Writes a log of so many steps; returns the expected content of each record."""
     control = Control(integers(**changes), 100, [])
     if start:
         control.resume(start, Log.read(path).mean_squares[-1])
@@ -262,7 +262,7 @@ def test_a_log_of_an_older_version_is_named(path, version):
 
 
 def test_records_of_an_older_run_do_not_go_on_a_newer_one(path):
-    """What is behind a shorter run in the same store, a record for the next step even."""
+    """Ignores records behind a shorter run in the same store, even one for the next step."""
     write(path, 5)
     old = path.read_bytes()
     for changes in ({}, {"run_seed": 77}):
@@ -280,7 +280,8 @@ def measured(step, loss):
 
 @pytest.mark.parametrize("every", [1, 2, 4, 5, 9, 100])
 def test_measurements_stand_among_the_steps(path, every):
-    """Bytes and offsets as zo_measurement.h has them; cut anywhere, what is whole before the cut is read."""
+    """Checks bytes and offsets against zo_measurement.h; of a log cut anywhere, the complete entries are
+    read."""
     control = Control(integers(steps=9), 100, [])
     writer = log_writer(path, control, every)
     expected, sizes = header_bytes(measure_every=every), []

@@ -150,7 +150,7 @@ def test_a_damaged_snapshot_leaves_the_one_before(at: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("at", "value", "number"), [(8, 6, 9), (8, STEPS + 1, 2), (12, 0, 9), (12, -1, 2)])
 def test_a_snapshot_that_no_run_writes_is_none(at: int, value: int, number: int, tmp_path: Path) -> None:
-    """Its step lies within the run, and no loss is below 0, whoever wrote the checksum."""
+    """Refuses a step outside the run, or a loss below 0, with a valid checksum, too."""
     write(tmp_path / "log", 7)
     data = bytearray((tmp_path / "log").read_bytes())
     slot = bytearray(slot_bytes(int.from_bytes(data[HEADER - 4 : HEADER], "little"), 9, 6)[:-4])

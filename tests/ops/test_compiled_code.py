@@ -1,4 +1,4 @@
-"""What the C core compiles to: integers only, no state, no calls but memcpy and memset.
+"""The compiled C core: integers only, no state, no calls but memcpy and memset.
 
 The proof on the host is the compiler's own: with -mgeneral-regs-only, GCC refuses any floating-point
 arithmetic. For Cortex-M, object files are searched for floating-point instructions and library calls.

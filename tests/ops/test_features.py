@@ -1,4 +1,5 @@
-"""The C core without what zo_features.h lets firmware leave out: no warning, and what it lacks is refused."""
+"""The C core without the features that zo_features.h can exclude: no warning, and excluded features are
+refused."""
 
 import os
 import re
@@ -149,7 +150,7 @@ def test_one_back(tmp_path):
 
 @cache
 def sources_with_features():
-    """Those that zo_features.h is included in: it changes nothing in the others."""
+    """Lists the sources that include zo_features.h: it changes nothing in the others."""
     done = subprocess.run([CC, "-MM", f"-I{ROOT}", *SOURCES], check=True, capture_output=True, text=True)
     rules = done.stdout.replace("\\\n", " ").splitlines()
     return [source for source, rule in zip(SOURCES, rules, strict=True) if "zo_features.h" in rule]

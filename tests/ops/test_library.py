@@ -1,4 +1,4 @@
-"""The shared library as it is installed: what it exports, what it needs, what it carries."""
+"""The installed shared library: its exports, its dependencies, its content."""
 
 import shutil
 import subprocess
@@ -56,7 +56,8 @@ def test_needs_no_runtime_symbols(path):
 
 
 def test_is_small(path):
-    """130 kilobytes of what fits a microcontroller, and 85 of kernels for several processors."""
+    """Limits the library to 130 kilobytes of code for microcontrollers, and 85 of kernels for several
+    processors."""
     sections = dict(line.split()[:2] for line in run("size", "-A", path).splitlines() if line[:1] == ".")
     code = int(sections[".text"])
     print(f"\n{code} bytes of code")

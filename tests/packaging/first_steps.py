@@ -1,4 +1,4 @@
-"""What a new user does first, by the commands of an installed wheel, from convert to firmware.
+"""The first steps of a new user, by the commands of an installed wheel, from convert to firmware.
 
     python tests/packaging/first_steps.py
 
@@ -34,7 +34,7 @@ def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tflm_zo_command(*words: str) -> str:
-    """What the command beside this interpreter prints."""
+    """Returns the output of the command beside this interpreter."""
     program = shutil.which("tflm-zo", path=str(Path(sys.executable).parent))
     assert program is not None, f"there is no tflm-zo beside {sys.executable}"
     done = subprocess.run([program, *words], capture_output=True, text=True, timeout=300)

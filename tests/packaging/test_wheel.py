@@ -25,7 +25,7 @@ def run(words: Sequence[object], environment: Mapping[str, str] | None = None) -
     return done.stdout
 
 
-@pytest.mark.slow  # needs the network, for what builds
+@pytest.mark.slow  # needs the network, for the build requirements
 def test_a_checkout_without_links_is_built(tmp_path: Path) -> None:
     """Git on Windows writes a text file in the place of a link. The library is left out here."""
     checkout = tmp_path / "checkout"
@@ -53,7 +53,7 @@ def test_a_checkout_without_links_is_built(tmp_path: Path) -> None:
 @pytest.mark.slow  # builds the library, and installs TensorFlow: needs the network
 def test_a_wheel_works_without_a_compiler(tmp_path: Path) -> None:
     environment = Path(sys.prefix)
-    # The environment that runs this test is as it is: not installed anew, whatever has changed.
+    # The environment that runs this test stays: it is not installed anew after any change.
     made = ["make", "-o", environment / ".installed", "wheel", f"VENV={environment}", f"DIST={tmp_path}"]
     run(made)
     (wheel,) = tmp_path.glob("*.whl")

@@ -1,4 +1,4 @@
-"""The table of boards, and what is said of a name that is none."""
+"""The table of boards, and the error for an unknown name."""
 
 import pytest
 

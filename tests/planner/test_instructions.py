@@ -1,4 +1,4 @@
-"""Instructions that are foretold, against those that the emulator counted (docs/costs.md)."""
+"""Estimated instructions against those counted by the emulator (docs/costs.md)."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""`zo.plan`: what it foretells agrees with what `firmware` says, and impossible devices are told apart."""
+"""`zo.plan`: its estimates agree with `firmware`, and reasons of impossible devices differ."""
 
 import dataclasses
 import json

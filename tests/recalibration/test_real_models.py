@@ -1,4 +1,4 @@
-"""Real models: recalibrated ones run in every runtime with the same bits, and learn what they are to."""
+"""Real models: recalibrated ones run in every runtime with the same bits, and learn their tasks."""
 
 import os
 from collections.abc import Callable
@@ -98,7 +98,8 @@ def test_resnet_8_gains_from_16_images_or_is_left_as_it_was(resnet: Any, name: s
 def test_statistics_of_the_training_data_are_worth_more_than_those_of_images_at_hand(
     resnet: Any, name: str, gain: float
 ) -> None:
-    """ResNet-8 was not trained on what JPEG made of CIFAR-10, and its batch norm knows that."""
+    """Gains more than images at hand: ResNet-8 was not trained on JPEG's version of CIFAR-10, and its batch
+    norm knows that."""
     pytest.importorskip("tensorflow")
     path = Path(os.environ["TFLM_ZO_MODELS"]) / "pretrainedResnet.h5"
     if not path.exists():

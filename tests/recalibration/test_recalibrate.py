@@ -1,4 +1,4 @@
-"""Recalibration of small models: moments before and after, by NumPy on what LiteRT computes."""
+"""Recalibration of small models: moments before and after, by NumPy from LiteRT's outputs."""
 
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def test_statistics_stay_those_of_the_old_data() -> None:
     again = recalibrate(load_model(first.model.to_bytes()), samples(plain, NEW, 3, offset=20))
     entries = [m.find_metadata(STATISTICS_NAME) for m in (first.model, again.model)]
     assert entries[0].buffer.data == entries[1].buffer.data  # type: ignore[union-attr]
-    # Back on the old data, it is led back to what it was.
+    # Back on the old data, the old moments return.
     back = recalibrate(first.model, samples(plain, OLD, 4))
     for a, b in zip(corrected_layers(load_model(plain)), corrected_layers(back.model), strict=True):
         scales = [op.inputs[1].quantization.scales for op in (a, b)]

@@ -38,8 +38,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(runs: Path) -> dict[str, str]:
-    """Pages by name: of a run with all that there is, of several runs, of as many as there can
-    be, of a long one, and of a model."""
+    """Renders pages by name: of a run with all parts, of several runs, of as many as possible, of a long one,
+    and of a model."""
     data = TestData(runs / "test.npz", landscape=True)
     several = [read_run(runs / f"{name}.zolog", []) for name in ("node", "weight", "long")]
     # Their lines end at the same places, and their names are too long to be shown whole.

@@ -98,7 +98,7 @@ def test_tables_open(folder: Path, chromium: Browser) -> None:
 
 
 def test_print(folder: Path, chromium: Browser) -> None:
-    """On light paper, without what cannot be opened there."""
+    """Prints on light paper, without closed parts that cannot be opened there."""
     chromium.open(folder / "one.html", dark=True, media="print")
     assert chromium.ask("return getComputedStyle(document.body).color") == "rgb(27, 31, 36)"
     assert chromium.ask("return getComputedStyle(document.querySelector('details')).display") == "none"

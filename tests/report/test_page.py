@@ -104,7 +104,7 @@ def test_names_are_no_markup(runs: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(scheme: str) -> None:
-    """WCAG AA: 4.5 for text, 3 for what a picture is understood by."""
+    """Checks WCAG AA: 4.5 for text, 3 for the essential parts of a picture."""
     css = files("tflm_zo.report").joinpath("templates/page.css").read_text(encoding="utf-8")
     own = colours(css)[scheme]
     texts = [(name, ground) for name in ("text", "quiet", "link") for ground in ("page", "raised")]

@@ -1,4 +1,4 @@
-"""What a report says of a run: the trainer's own numbers, and those of the models that it exports."""
+"""A run in a report: the trainer's own numbers, and those of its exported models."""
 
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def test_costs_and_losses_are_the_trainers(name: str, tmp_path: Path) -> None:
 
 
 def filters(model: Model) -> dict[str, NDArray[Any]]:
-    """Filters and biases of a plain model by name: what a run can change."""
+    """Returns filters and biases of a plain model by name: the tensors that a run can change."""
     tensors = [t for g in model.subgraphs for op in g.operators for t in op.inputs if t is not None]
     return {t.name: t.numpy() for t in tensors if t.is_constant}
 
@@ -247,7 +247,7 @@ def test_from_the_trainer(tmp_path: Path) -> None:
 
 
 def test_what_was_run(tmp_path: Path) -> None:
-    """In words: what the settings above say."""
+    """Describes the settings above in words."""
     _, _, run = trained(tmp_path, SETTINGS["one-sided"], steps=10)
     facts = {fact.name: fact.value for fact in report_of(run).facts}
     assert facts["Trained by"] == "weight perturbation of 5 layers"
@@ -268,7 +268,7 @@ def test_what_was_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "node"])
 def test_the_memory_map_is_what_firmware_says(name: str, tmp_path: Path) -> None:
-    """Of one sample an invoke, whatever the desktop's run has."""
+    """Shows the memory of one sample an invoke, independent of the desktop's batch."""
     _, _, run = trained(tmp_path, SETTINGS[name])
     found = report_of(run).memory
     assert found is not None

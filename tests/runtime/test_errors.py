@@ -43,7 +43,7 @@ def _damage(words: Any, **changes: int) -> Any:
 
 
 def bad_commands(runtime: Runtime) -> list[tuple[Any, Status]]:
-    """Commands that the model does not allow, each with a good update before what is wrong."""
+    """Makes commands that the model does not allow, each with a good update before the error."""
     update = runtime.command().update([(1, 70000)], Z)
     end = update.length
     good = runtime.command().update([(1, 70000)], Z).perturb([(2, 1)], Z).words
@@ -78,7 +78,7 @@ def test_command_that_the_model_does_not_allow() -> None:
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_the_op_itself_refuses_too(name: str) -> None:
-    """Whoever drives the graph without our Python gets the op's error, and untouched weights."""
+    """Returns the op's error to callers without our Python, and leaves weights untouched."""
     runtime = _runtime(name)
     runtime.invoke(runtime.command().update([(1, 70000)], Z))
     before = _state(runtime)

@@ -1,4 +1,4 @@
-"""Layers with weights of 16 bits in the runtimes: what they compute, and whole runs."""
+"""Layers with weights of 16 bits in the runtimes: their outputs, and whole runs."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
 @pytest.mark.parametrize("name", RUNTIMES)
 @pytest.mark.parametrize("layers", LAYERS)
 def test_without_fractions_the_layer_is_the_plain_one(layers: str, name: str) -> None:
-    """Bit for bit where the runtime computes what TFLM computes; "litert" rounds ties its own way."""
+    """Compares bit for bit if the runtime computes like TFLM; "litert" rounds ties its own way."""
     require(name)
     original, zo = made(layers, batch=3)
     assert any(t.int16 for t in read_metadata(zo).trainable)
@@ -204,7 +204,7 @@ def test_perturbations_leave_no_trace(name: str) -> None:
 
 
 def test_perturbations_below_half_an_lsb_are_seen_by_an_int16_layer_alone() -> None:
-    """What 8 bits round to nothing gives 16 bits a gradient."""
+    """Finds a gradient with 16 bits for perturbations that 8 bits round to nothing."""
     for int16, moves in (((), False), (Last(1), True)):
         model = inject_all(MODELS["small_cnn"](), batch=4, trainable=Last(1), int16=int16)
         settings = Settings(tasks=(Weights(perturbation=Gaussian(0.1)),), batch_size=4)

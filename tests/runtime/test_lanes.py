@@ -1,4 +1,4 @@
-"""Any number of samples and of threads: what a sample leads to does not depend on those beside it."""
+"""Any number of samples and of threads: a sample's result does not depend on those beside it."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_more_samples_than_a_batch(name: str, nodes: Any, threads: int) -> None:
         for part in (entering, entering, moved):
             whole.invoke(whole.command(), start=k, boundary=part, keep=False)
             expected.append((whole.losses(), whole.outputs()[-1]))
-        # Those that cross the boundary are given once, as a run keeps them.
+        # Inputs that cross the boundary are given once, as a run keeps them.
         stack = np.concatenate([entering[k], entering[k], moved[k]])
         runtime.invoke(runtime.command(), start=k, boundary=stack, keep=False)
         np.testing.assert_array_equal(runtime.losses(), np.concatenate([losses for losses, _ in expected]))
@@ -113,7 +113,7 @@ def test_tflm_takes_whole_batches_one_after_the_other() -> None:
 
 
 def test_commands_for_another_number_of_samples() -> None:
-    """The weight operators run once, whoever passes the samples on."""
+    """Runs the weight operators once, for any number of samples."""
     model = inject_all(MODELS["small_cnn"](), nodes="auto", batch=BATCH)
     for threads in (1, 2):
         one, other = _fed(model, 4), _fed(model, 4, threads)
@@ -146,7 +146,8 @@ def test_a_command_without_results(nodes: Any) -> None:
 
 @pytest.mark.parametrize("make", ALL_MODELS)
 def test_inputs_survive_an_invoke(make: Any) -> None:
-    """What lanes count on where they feed nothing anew: with any number of samples and of threads."""
+    """Keeps inputs, which lanes rely on if they feed nothing anew: with any number of samples and of
+    threads."""
     model = inject_all(make(), nodes="auto", batch=2)
     for threads, samples in ((1, 2), (2, 6)):
         runtime = _fed(model, 5, threads)
@@ -168,7 +169,7 @@ def test_inputs_survive_an_invoke(make: Any) -> None:
 
 
 def test_what_is_fed_again_is_read_again() -> None:
-    """Also where the arrays are the same and what they hold is not."""
+    """Reads the arrays again, even if the same arrays have other content."""
     model = inject_all(MODELS["small_cnn"](), nodes="auto", batch=BATCH)
     one, other = _fed(model, 6), _fed(model, 7)
     x, labels = other.inputs[0].copy(), np.array(other.labels)

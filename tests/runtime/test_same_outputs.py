@@ -1,4 +1,4 @@
-"""A ZO model that does not perturb computes what the original computes, bit for bit, however it is cut."""
+"""A ZO model that does not perturb has the outputs of the original, bit for bit, with any cuts."""
 
 from functools import lru_cache
 from itertools import combinations
@@ -114,7 +114,7 @@ def _check_cuts(make: Any, name: str, limit: int) -> None:
         for cuts in _cuts(original, segments, limit):
             runtime = load(_cut(make, cuts), name)
             count = runtime.segment_count
-            assert count >= segments  # what crosses a cut becomes a boundary, too
+            assert count >= segments  # tensors that cross a cut become boundaries, too
             runtime.set_inputs(*inputs)
             runtime.invoke()
             _assert_equal(runtime.outputs(), expected)

@@ -132,7 +132,7 @@ def replace_main(folder: Path, program: str) -> None:
     """Puts a program in the place of the example's.
 
     Args:
-        folder: what `tflm-zo firmware` wrote.
+        folder: from `tflm-zo firmware`.
         program: C++, without the model's name in its names, as the op pack is written.
     """
     (folder / "main.cc").write_text(of_model({"main.cc": program}, model_of(folder))["main.cc"])
@@ -169,8 +169,8 @@ def build_firmware(
 
     Args:
         library: TFLM's.
-        folder: what `tflm-zo firmware` wrote.
-        build: for what is built.
+        folder: from `tflm-zo firmware`.
+        build: for built files.
         options: for CMake besides.
         objects: object files that are linked besides.
         map_file: for the linker's map.

@@ -1,9 +1,9 @@
-"""What training takes of a Cortex-M's flash beyond inference, byte by byte.
+"""Flash of a Cortex-M that training takes beyond inference, byte by byte.
 
 Two programs are linked as a user links a generated folder, its sources at -Os, with TFLM's library as its own
-Makefile has built it: one infers with the original model (inferring.cc), one trains it (training.cc). What is
-counted is what the linker keeps of either: code, constants, initial values. The programs' own code is left
-out, and so is the model: its graph and weights, multipliers of channels, samples.
+Makefile has built it: one infers with the original model (inferring.cc), one trains it (training.cc). The
+linker's sections of both are counted: code, constants, initial values. The programs' own code is left out,
+and so is the model: its graph and weights, multipliers of channels, samples.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Flash:
         return sum(self.symbols.values())
 
     def minus(self, other: Flash) -> Flash:
-        """What this program has beyond another; a symbol of which it has less counts negative."""
+        """Subtracts another program; a symbol with fewer bytes counts negative."""
         names = sorted({*self.symbols, *other.symbols})
         differences = {n: self.symbols.get(n, 0) - other.symbols.get(n, 0) for n in names}
         return Flash({n: d for n, d in differences.items() if d})
@@ -82,7 +82,7 @@ def _part(origin: str) -> str | None:
 
 
 def flash_of(map_file: str) -> Flash:
-    """What a linker's map says that a program takes."""
+    """Reads a program's bytes from its linker's map."""
     _, _, memory = map_file.partition("Linker script and memory map")
     memory = re.sub(r"^( \.\S+)\n\s+", r"\1 ", memory, flags=re.MULTILINE)
     symbols: dict[tuple[str, str], int] = {}
@@ -112,7 +112,7 @@ def build(
 
 
 def inferring(model: Model, library: Library, folder: Path) -> Flash:
-    """What a program takes that infers with a model."""
+    """Measures a program that infers with a model."""
     made = generate_firmware(inject(model), steps=1, samples=1, name=NAME)
     made.write(folder)
     (resolver,) = folder.glob("*_op_resolver.h")
@@ -144,7 +144,7 @@ def training(
     *options: str,
     search: BlockSearch | None = None,
 ) -> Flash:
-    """What a program takes that trains a model, or, with a search, the best of its blocks."""
+    """Measures a program that trains a model, or, with a search, the best of its blocks."""
     zo = zo_model(model, settings)
     data = None if search is None else nothing(model)
     made = generate_firmware(zo, settings, steps=1000, samples=SAMPLES, name=NAME, data=data, search=search)

@@ -1,5 +1,5 @@
-"""What may go wrong on a device: memory too small, bad labels, samples that are missing, resets,
-torn writes and damaged logs each give a status and leave the weights of the last whole step."""
+"""Failures on a device: memory too small, bad labels, samples that are missing, resets, torn writes and
+damaged logs each give a status and leave the weights of the last complete step."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,5 @@
-"""The choice of the best block of layers on an emulated Cortex-M4: the desktop's; and what may go wrong."""
+"""The choice of the best block of layers on an emulated Cortex-M4: equal to the desktop's; and its
+failures."""
 
 import dataclasses
 import shutil
@@ -56,7 +57,7 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
     history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     checksum = trainer.runtime.status().checksum
-    assert len(set(found.scores)) > 1 and found.best > 0  # not whatever comes first
+    assert len(set(found.scores)) > 1 and found.best > 0  # not the first one
 
     made = generate_firmware(
         zo, settings, steps=STEPS, samples=len(data), name="lenet5", data=data, search=search

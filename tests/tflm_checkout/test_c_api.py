@@ -46,7 +46,7 @@ int main() {
 }
 """
 
-# Trains, is interrupted after two steps, goes on from its log in another run, and says what it has learned.
+# Trains, is interrupted after two steps, resumes from its log in another run, and prints its results.
 OF_C = """
 #include <stdio.h>
 #include <string.h>

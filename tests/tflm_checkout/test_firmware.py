@@ -77,7 +77,7 @@ def zo_model(network: str, algorithm: str) -> Model:
 
 
 class Desktop:
-    """What the same run gives on this machine."""
+    """The results of the same run on this machine."""
 
     def __init__(self, network: str, algorithm: str, folder: Path) -> None:
         data = samples(NETWORKS[network][1])

@@ -1,4 +1,4 @@
-"""What a generated folder asks of a firmware: TFLM, and of the C library no more than to move bytes.
+"""Requirements of a generated folder: TFLM, and of the C library no more than to move bytes.
 
 So there is no heap, no floating point, no exceptions, no RTTI, and nothing that runs before main.
 """

@@ -86,7 +86,7 @@ def test_no_warning(compiler: str, core: str, tmp_path: Path) -> None:
             "main.cc",
             "small_zo_samples.cc",
         ]
-        # What both kinds of run have is compiled once.
+        # Sources that both kinds of run have are compiled once.
         new = {(path, (folder / path).read_text()) for path in sources} - seen
         seen |= new
         options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
@@ -148,7 +148,7 @@ def test_no_warning_in_an_arduino_build(algorithm: str, tmp_path: Path) -> None:
 
 
 def test_structs_grow_without_static_memory(tmp_path: Path) -> None:
-    # What the arena's size takes for granted of builds without TF_LITE_STATIC_MEMORY.
+    # The arena's size assumes this of builds without TF_LITE_STATIC_MEMORY.
     sizes = {"static": (32, 32), "dynamic": (32 + arena._DYNAMIC_TENSOR, 32 + arena._DYNAMIC_NODE)}
     for build, (tensor, node) in sizes.items():
         source = tmp_path / f"{build}.cc"
@@ -163,8 +163,8 @@ def test_structs_grow_without_static_memory(tmp_path: Path) -> None:
 
 
 def test_arduino_headers_are_older(tmp_path: Path) -> None:
-    # A library from before micro_common.h, whose registrations are called TfLiteRegistration; what our
-    # headers take of it is here, and what stands in for TFLM's interpreter.
+    # A library from before micro_common.h, whose registrations are called TfLiteRegistration; the parts that
+    # our headers use are here, and a replacement of TFLM's interpreter.
     folder = write(tmp_path / "out", "arduino")
     common = tmp_path / "old/tensorflow/lite/c/common.h"
     common.parent.mkdir(parents=True)

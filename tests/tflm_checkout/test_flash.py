@@ -1,4 +1,4 @@
-"""What training takes of a Cortex-M4's flash beyond inference stays within what a plan says."""
+"""Flash of a Cortex-M4 for training beyond inference stays within a plan's estimate."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ RUNS: dict[str, tuple[Settings, BlockSearch | None, str]] = {
     ),
     "best of 3 blocks": (NODE, BlockSearch(3), "lenet5"),
 }
-#: What only a run that asks for it may have: other algorithms, what a user calls besides, parts of libc.
+#: Parts that only some runs may have: other algorithms, further functions for users, parts of libc.
 FOREIGN = (
     "KeepBest",
     "RestoreBest",
@@ -72,14 +72,14 @@ def test_flash_beyond_inference(name: str, tmp_path: Path) -> None:
         if search is None
         else plan_blocks(zo, settings, search, nothing(model), steps=1000)
     )
-    # What the planner tells people is no less, and not far above.
+    # The planner's estimate is no less, and not far above.
     bound = flash_of_training(plan)
     assert 0.93 * bound < more.total <= bound, dict(sorted(more.symbols.items(), key=lambda i: -i[1]))
     symbols = [symbol for part, symbol in more.symbols if part != "tables"]
     foreign = [word for word in FOREIGN if not (name.startswith("exact") and word == "fc_backprop")]
     assert [s for s in symbols if any(word in s for word in foreign)] == []
     assert any("TrainSlice" in symbol for symbol in symbols)
-    # The map accounts for the program: what it has besides is the model, the program's own code and padding.
+    # The map accounts for the program: the rest is the model, the program's own code and padding.
     size = ["arm-none-eabi-size", folder / "build" / "model"]
     said = subprocess.run(size, capture_output=True, text=True, check=True).stdout.splitlines()[1].split()
     header = (folder / "model_zo_trainer.h").read_text()

@@ -1,4 +1,5 @@
-"""examples/personalization: its folder, its reservoir, and what an emulated Cortex-M4 learns from its stream.
+"""examples/personalization: its folder, its reservoir, and the training of an emulated Cortex-M4 on its
+stream.
 
 The run must be that of a reservoir and a layer-wise run written down here once more, in Python.
 """
@@ -73,7 +74,7 @@ def compiler(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the example's script writes."""
+    """Runs the example's script and returns its folder."""
     require("tflm")
     pytest.importorskip("keras")
     output = tmp_path_factory.mktemp("personalization") / "out"
@@ -188,7 +189,7 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
         slot = count + ring.add(int(label))
         x[slot], y[slot] = image, label
         if met % SAMPLES_PER_ROUND == 0:
-            # What was kept of the first layers' outputs is of other samples.
+            # The kept outputs of the first layers are of other samples.
             assert trained._prefix is not None
             trained._prefix.forget()
             for _ in range(STEPS_PER_ROUND):

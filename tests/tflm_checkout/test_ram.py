@@ -62,12 +62,13 @@ def generated(folder: Path, *options: str) -> dict[str, object]:
 
 
 def check_size(program: Path, found: dict[str, object], limit: int) -> None:
-    """The linker's map, with the stack that is reserved, is within the limit, and what was said is true."""
+    """Checks that the linker's map, with the reserved stack, is within the limit, and that the printed sizes
+    are true."""
     said, stack = found["ram_bytes"], found["stack_bytes"]
     assert isinstance(said, int) and isinstance(stack, int)
     linked = ram_of(program) + stack
     assert linked <= limit
-    # What is said is of the core that takes more, which is the M55.
+    # The printed size is that of the larger core, the M55.
     assert 0 <= said - linked <= 512
 
 

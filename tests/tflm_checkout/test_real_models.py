@@ -1,7 +1,7 @@
 """Every model of TFLM_ZO_MODELS, as firmware on emulated cores: the desktop's losses, log and weights.
 
-Weight perturbation trains all weights, node perturbation what it trains by default. TFLM's reference kernels
-take hundreds of millions of instructions for an inference of these models, so runs are short.
+Weight perturbation trains all weights, node perturbation its default layers. TFLM's reference kernels take
+hundreds of millions of instructions for an inference of these models, so runs are short.
 """
 
 from collections.abc import Callable

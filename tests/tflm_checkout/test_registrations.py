@@ -1,4 +1,4 @@
-"""Which code a program has: kernels for int8, CMSIS-NN's where TFLM's library has them, what it calls."""
+"""The code of a program: kernels for int8, CMSIS-NN's if TFLM's library has them, its calls."""
 
 import re
 import subprocess

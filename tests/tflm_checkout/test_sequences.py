@@ -16,7 +16,7 @@ from tflm_zo.training import Exact, Nodes, Settings, Weights, inject_for
 
 STEPS, SAMPLES = 4, 10
 
-#: The network, its loss, and what is trained.
+#: The network, its loss, and its trained layers.
 RUNS: dict[str, tuple[str, str, Settings]] = {
     "average, nodes": ("mean", "cross_entropy", Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=1)),
     "average, every layer exact": (

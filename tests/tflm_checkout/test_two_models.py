@@ -104,7 +104,7 @@ def test_each_trains_as_it_does_alone(tmp_path: Path) -> None:
     for name, expected in alone.items():
         assert [line.removeprefix(f"{name} ") for line in lines if line.startswith(name)] == expected
 
-    # What the folders define is theirs: not one name is in both libraries.
+    # The folders' definitions are their own: not one name is in both libraries.
     defined = []
     for name in RUNS:
         (library,) = (tmp_path / "b" / name).glob(f"lib{name}_zo.a")

@@ -76,7 +76,7 @@ def test_a_model_injected_for_an_algorithm_is_trained_by_it(name: str) -> None:
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("trainable", ["nodes", "all"])
 def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
-    """What the trainer has; layers without nodes are what they were."""
+    """Keeps the trainer's weights; layers without nodes are unchanged."""
     log = tmp_path / "log"
     more: dict[str, Any] = {"trainable": trainable, "update_bits": bits, "nodes": ["conv2", "fc3"]}
     model = inject(MODELS["lenet5"](), inject_settings(algorithm("node"), batch=8, **more))

@@ -98,7 +98,7 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
     at = best_index(history.measurements)
     assert history.kept_step == 3 * at
     assert 0 < min(losses) and len(set(losses)) > 2
-    # What is measured of the weights that are handed over, and of those before, is what an evaluation gives.
+    # Measurements of the final weights, and of those before, equal evaluations.
     best = history.measurements[at]
     assert trainer.evaluate(*OTHER) == {"loss": best["loss"], "accuracy": best["accuracy"]}
     fresh = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime=runtime)
@@ -117,7 +117,7 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same number of them, whatever the run's seed, none without a label, and not the first ones."""
+    """Measures the same number of samples for every seed, none without a label, and not the first ones."""
     monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
     y = np.where(np.arange(24) % 2, Y, -1)
     trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
@@ -252,7 +252,7 @@ def test_interrupted_anywhere(kind: str, step: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the file held after a write, a run that goes on from it ends with the same bytes."""
+    """Resumes from the file after any write, and ends with the same bytes."""
     states: list[bytes] = []
     real = LogWriter._write_at
 
@@ -276,7 +276,7 @@ def test_killed_at_any_write(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
-    """A power cut within slot 2 while the best is measured: what came before the last snapshot is there."""
+    """Keeps the state before the last snapshot after a power cut within slot 2 while the best is measured."""
     whole, history = run("node", tmp_path / "whole")
     data = (tmp_path / "whole").read_bytes()
     read = Log.read(tmp_path / "whole")

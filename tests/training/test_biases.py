@@ -1,4 +1,4 @@
-"""Runs that train biases: what they ask of the model, move, keep and leave alone."""
+"""Runs that train biases: their requirements of the model, their moves, and unchanged biases."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tflm_zo.training.block_choice import BlockSearch
 
 
 def test_against_training_each_block_alone() -> None:
-    """The held-out part is whatever the choice says it is not trained on: here rebuilt from the docstring."""
+    """Rebuilds the held-out part from the docstring of the choice."""
     model, settings = mixed(), poor_mans(seed=4, learning_rate=0.05)
     y = np.repeat(np.arange(10), 4)
     told: list[tuple[int, int, int]] = []
@@ -73,8 +73,8 @@ EPOCHS = {"conv2": 40}
 
 @pytest.mark.parametrize("lost", ["conv2", "fc1", "fc2", "fc3"])
 def test_the_block_that_a_task_needs(lost: str) -> None:
-    """A layer whose weights are gone passes nothing on: what is before it cannot change the output at all,
-    what is behind it can only change the same output for every sample.
+    """Finds a layer whose weights are lost. It passes nothing on: layers before it cannot change the output
+    at all, layers behind it can only change the same output for every sample.
     """
     plain = load_model(lenet5())
     (filters,) = (t for t in plain.subgraphs[0].tensors if t.name == f"{lost}/filter")
@@ -196,7 +196,7 @@ def test_refused(options: dict[str, Any], message: str) -> None:
 def test_refused_settings() -> None:
     with pytest.raises(SettingsError, match="`blocks` must be left out in runs of weight perturbation alone"):
         choose_block(mixed(), Settings(tasks=(Weights(),), batch_size=8), X, Y)  # type: ignore[arg-type]
-    # Of the layers that are trained, not of all that could be.
+    # Of the trained layers, not of all trainable ones.
     with pytest.raises(
         SettingsError,
         match=r"`blocks` must be in 1\.\.2, the number of trained layers \(fc1, fc2\)\. Received: 3",

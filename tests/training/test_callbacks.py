@@ -1,4 +1,4 @@
-"""Callbacks: what they are told, when, and what those of the package do with it."""
+"""Callbacks: their events, in order, and the behaviour of the package's own."""
 
 from __future__ import annotations
 

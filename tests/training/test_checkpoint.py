@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept, that weights come back from it, and that an interruption changes nothing."""
+"""Checkpoints: their content, their restoration, and interruptions that change nothing."""
 
 from __future__ import annotations
 

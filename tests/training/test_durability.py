@@ -67,7 +67,7 @@ def test_full_disk(free: int, whole: bytes, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_log_alone_ends_with_a_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever else writes one: a record that does not fit leaves nothing of itself."""
+    """Ends the log with a complete record if another record does not fit: nothing of it stays."""
     control = Control(weight_integers(SETTINGS, steps=5, samples=8, batch=4, weights=9, blocks=1), 100, [0])
     Disk(monkeypatch, HEADER + 2 * RECORD - 1)
     writer = LogWriter(tmp_path / "log", SeedLogHeader(control.settings, bytes(16), 0))
@@ -126,7 +126,7 @@ def test_full_before_the_first_step(
 
 
 def test_a_disk_that_fails_to_sync(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a file system says only afterwards that it is full: what is in the log is whole all the same."""
+    """Keeps a complete log on a file system that reports only afterwards that it is full."""
     log = tmp_path / "log"
     with monkeypatch.context() as patch:
         fail_to_sync(patch, 6, errno.ENOSPC)
@@ -207,7 +207,7 @@ def test_ctrl_c_at_the_record(
 
 @pytest.mark.parametrize("damage", ["zeros", "hole", "other bytes"])
 def test_what_a_power_failure_leaves(damage: str, whole: bytes, tmp_path: Path) -> None:
-    """Blocks that never reached the disk read as zeros or as what was there before; the log ends there."""
+    """Ends the log at blocks that never reached the disk, which read as zeros or as older content."""
     log, at = tmp_path / "log", HEADER + 4 * RECORD + 9
     data = bytearray(whole)
     if damage == "zeros":

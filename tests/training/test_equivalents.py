@@ -1,4 +1,4 @@
-"""Forward equivalents: the budget of a run, and what a run has taken."""
+"""Forward equivalents: the budget of a run, and its costs."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ SAMPLES = 11  # of batches of 4: the last one is not full
 
 
 def requantized_logits(seed: int = 20) -> bytes:
-    """Three binary logits, requantized before they leave the model: neither probabilities nor what the loss
-    reads."""
+    """Makes three binary logits, requantized before they leave the model: neither probabilities nor the
+    loss's input."""
     g = GraphBuilder(seed)
     x = g.dense(g.input("features", [1, 8]), "fc", 3, Activation.NONE)
     return g.build([g.requantize(x, "logits", 1 / 16, 7)])
@@ -141,7 +141,7 @@ def test_binary(built: bytes, threshold: float) -> None:
     assert (found.samples, found.labelled) == (SAMPLES, int(labelled.any(1).sum()))
     assert found.accuracy == pytest.approx(right.sum() / labelled.sum())
     if threshold == 0.0:  # the oracle needs the logits
-        # Requantized ones are a quarter of a unit off what the loss reads, at most.
+        # Requantized ones are a quarter of a unit off the loss's input, at most.
         expected = np.where(labelled, np.logaddexp(0, np.where(y == 1, -real, real)), 0).sum()
         assert found.loss == pytest.approx(expected / found.labelled, abs=0.1)
 

@@ -1,5 +1,5 @@
-"""What a run exports: a plain int8 model for any interpreter, with the outputs of the trained ZO model, but
-for what an interpreter's own kernels round differently.
+"""A run's export: a plain int8 model for any interpreter, with the outputs of the trained ZO model, except
+for the rounding of an interpreter's own kernels.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def test_same_outputs_in_plain_litert(name: str, in_plain_litert: Any) -> None:
     assert len(expected) == len(actual)
     for a, b in zip(expected, actual, strict=True):
         assert len(a) == SAMPLES and len(np.unique(a.reshape(SAMPLES, -1), axis=0)) > 10  # not all the same
-        # Optimized kernels round ties their own way, and what is one LSB in a layer may be more behind it.
+        # Optimized kernels round ties their own way, and one LSB in a layer may be more behind it.
         away = np.abs(a.astype(np.float64) - b) / (np.abs(a).max() if a.dtype.kind == "f" else 1)
         assert np.mean(away > 1e-6) < 0.02
         assert away.max() <= (0.05 if a.dtype.kind == "f" else 4)
@@ -153,7 +153,7 @@ def test_same_outputs_in_plain_tflm(name: str) -> None:
 
 
 def test_export_with_the_range_of_the_weights() -> None:
-    """From the 16-bit weights; what it does to them is tests/converters/test_re_range.py's."""
+    """Exports from the 16-bit weights; tests/converters/test_re_range.py tests the result."""
     zo = inject_all(MODELS["small_cnn"](), batch=BATCH)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=BATCH), "litert")
     x = samples(trainer)

@@ -18,7 +18,7 @@ assert -(-len(X) // 8) == PER_EPOCH
 
 
 class ScriptedRun:
-    """Seven steps of known losses, 10 forward passes and 8 equivalents each, and what was asked of it."""
+    """Seven steps of known losses, 10 forward passes and 8 equivalents each, and the requests to it."""
 
     events: list[Any]
     resumed = 0
@@ -65,7 +65,7 @@ class ScriptedRun:
 
 
 class Tell(Callback):
-    """Writes down what it is told; `at` is raised after a step, or as the run begins."""
+    """Records its events; `at` is raised after a step, or as the run begins."""
 
     def __init__(self, events: list[Any], at: int | str = "", error: BaseException | None = None) -> None:
         self.events, self.at, self.error = events, at, error
@@ -90,7 +90,7 @@ class Tell(Callback):
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What happens in runs, which are scripted ones."""
+    """Returns the events in runs, which are scripted ones."""
     found: list[Any] = []
     monkeypatch.setattr(ScriptedRun, "events", found, raising=False)
     monkeypatch.setattr(trainer, "NodeRun", ScriptedRun)
@@ -146,7 +146,7 @@ def test_what_ends_a_run_early_rolls_it_back(error: BaseException, events: list[
 
 
 def test_a_callback_that_refuses_the_run_leaves_no_log(events: list[Any], tmp_path: Path) -> None:
-    """Those that have begun are told of the end, those after it are not."""
+    """Reports the end to callbacks that have begun, and not to those after them."""
     after = Tell(own := [])
     with pytest.raises(ValueError, match="not this one"):
         trained(Tell(events, at="begin", error=ValueError("not this one")), after, log=tmp_path / "log")
@@ -177,7 +177,7 @@ def test_logs_that_are_refused_before_anything_has_changed(events: list[Any], tm
 
 
 def test_a_history_fits_on_a_line() -> None:
-    """Notebooks show what `fit` returns."""
+    """Prints the result of `fit` on one line, for notebooks."""
     history = History(kept_step=6)
     assert repr(history) == "<History: 0 epochs, weights of step 6 kept>"
     for loss in (2.5, 1.25, 0.62501):

@@ -63,7 +63,7 @@ def test_evaluation_is_a_classifiers() -> None:
 
 
 def test_the_exact_head_is_the_one_of_the_cross_entropy() -> None:
-    """Its error vector is softmax minus one-hot whatever loss the layers before it are judged by."""
+    """Has softmax minus one-hot as its error vector, with any loss of the layers before it."""
     weights = {}
     for kind in ("cross_entropy", "floor_log2"):
         settings = inject_settings(algorithm("node"), nodes=("fc",), batch=4, loss=kind)

@@ -33,7 +33,7 @@ def node_task(number: int, queries: int) -> LoweredTask:
 
 
 def factors(task: LoweredTask, given: Any) -> list[Any]:
-    """What a gradient estimate is multiplied with, for each tensor's channels."""
+    """Returns the factors of a gradient estimate, for each tensor's channels."""
     made = task_gain(task, given, ZO, METADATA)
     whole = made.gain.mantissa * 2.0**made.gain.exponent
     found = []

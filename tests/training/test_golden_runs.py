@@ -1,9 +1,9 @@
 """Whole short runs, to the bit: the ZO model, the log and the exported model, as files that are stored.
 
-Oracles say that a run is right. The stored files say that it is the same as it was: whoever changes a random
-stream, a rounding, a field of a log or what `inject` writes finds out here, on any machine. They are of six
-steps in the exact mode. `cd tests && python -m training.test_golden_runs` writes them, which is right only
-where formats or bits change on purpose.
+Oracles check that a run is right. The stored files check that it is unchanged: they detect any change of a
+random stream, a rounding, a field of a log or the output of `inject`, on any machine. They are of six steps
+in the exact mode. `cd tests && python -m training.test_golden_runs` writes them, which is right only if
+formats or bits change on purpose.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tflm_zo.training.setting_names import changed
 STEPS = 6
 STORED = Path(__file__).with_name("golden_runs.tar.xz")
 
-# What weight and node perturbation took by themselves when the files were made.
+# Defaults of weight and node perturbation when the files were made.
 _WEIGHTS_THEN: dict[str, Any] = {"perturbation": Rademacher(2)}
 _OF_THEN: dict[str, Any] = {"learning_rate": 1.0, "perturbation": 2}
 
-# algorithm, settings, what is kept
+# algorithm, settings, kept files
 GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "weight": (
         "weight",

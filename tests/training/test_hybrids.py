@@ -1,4 +1,4 @@
-"""Runs of several tasks: the same bits everywhere, and what a step costs and does."""
+"""Runs of several tasks: the same bits everywhere, and the costs and effects of a step."""
 
 from __future__ import annotations
 

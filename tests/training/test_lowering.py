@@ -1,4 +1,4 @@
-"""What the control unit of a layer-wise run is told, against numbers that settings and model give by hand."""
+"""Settings for the control unit of a layer-wise run, against numbers from settings and model by hand."""
 
 from __future__ import annotations
 

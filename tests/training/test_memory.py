@@ -56,8 +56,7 @@ def test_a_step_leaves_its_loss_alone(kind: str, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 9, 16, 21])
 def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the parts, the log, its weights and a resumed run are the same; the last part knows what is
-    torn."""
+    """Reads the same log, weights and resumed run in parts of any size; the last part finds torn bytes."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
     model, log = inject_all(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
     settings = Settings(

@@ -1,4 +1,4 @@
-"""What runs cost, against multiply-accumulates counted by hand and by watching the runtime; and budgets."""
+"""Costs of runs, against multiply-accumulates counted by hand and by watching the runtime; and budgets."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_step_of_a_block(batch: int) -> None:
         assert close(costs.until(steps, 100), sum(2 * (WHOLE + blocks[t % 3]) for t in range(steps)))
 
 
-# --- what is executed ---------------------------------------------------------------------------------------
+# --- executed invokes ---------------------------------------------------------------------------------------
 
 
 SAMPLES = 12
@@ -163,9 +163,9 @@ def test_what_the_runtime_runs(
     def invoke(runtime: Any, command: Any = None, **options: Any) -> None:
         original(runtime, command, **options)
         learning = options.get("stop") is not None or options.get("checked", False)
-        if learning:  # not what sets the weights that the model starts with
+        if learning:  # not the invoke that sets the model's initial weights
             entering = options.get("boundary")
-            samples = 4  # or, of several evaluations at once, what enters
+            samples = 4  # or the input of several evaluations at once
             if entering is not None:
                 samples = len(next(iter(entering.values())) if isinstance(entering, dict) else entering)
             done[0] += samples * sum(macs[options.get("start", 0) : options.get("stop")])

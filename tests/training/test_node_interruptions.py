@@ -64,7 +64,7 @@ def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path
 def test_interrupted_around_any_call(
     kind: str, when: Any, place: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C at random calls of what a run consists of."""
+    """Interrupts random calls of a run with Ctrl-C."""
     rng = np.random.default_rng([len(place), when == "after", len(kind)])
     for round_ in range(2):
         trainer, log = make(kind), tmp_path / f"log{round_}"
@@ -119,7 +119,7 @@ def test_interrupted_again_and_again(tmp_path: Path) -> None:
 def test_interrupted_while_going_back(
     owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C twice: no snapshot is made of what is neither one step nor the other."""
+    """Makes no snapshot of a state between two steps: Ctrl-C twice."""
     original = getattr(owner, name)
     with monkeypatch.context() as patch:
         left = interrupt_at_call(patch, NodeControl, "update", 14, "after")  # within step 6

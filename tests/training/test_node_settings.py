@@ -1,4 +1,5 @@
-"""Settings of node perturbation: what is out of range or does not fit the model is refused before a run."""
+"""Settings of node perturbation: values that are out of range or do not fit the model are refused before a
+run."""
 
 from __future__ import annotations
 

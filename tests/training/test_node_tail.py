@@ -72,7 +72,7 @@ def float_errors(trainer, tail):
 
 @pytest.mark.parametrize("tail", [1, 2, 3])
 def test_the_first_step_is_the_gradient(tail):
-    """Every layer of the tail moves along what backpropagation in float64 gives."""
+    """Moves every layer of the tail along the gradient of backpropagation in float64."""
     trainer = Trainer(lenet(), exact(tail, batch_size=24, learning_rate=1.0, step_clip=200.0), "litert")
     errors, inputs = float_errors(trainer, tail)
     before = trainer.runtime.read_weights()

@@ -317,7 +317,7 @@ def test_learns_independent_outputs() -> None:
 
 
 def test_unlabelled_samples_teach_nothing() -> None:
-    """Whatever they are, the weights are the same."""
+    """Gives the same weights with any unlabelled samples."""
     case = CASES["conv, max pool"]
     results = []
     for scale in (1, 2):

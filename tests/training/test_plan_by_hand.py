@@ -1,7 +1,7 @@
 """The plan of a net that is small enough to plan with a pencil.
 
-Desktop and device decide what a run does with the same code, so comparing them finds no error in it. Here
-every number is worked out in a comment.
+Desktop and device compute a run's plan with the same code, so comparing them finds no error in it. Here every
+number is worked out in a comment.
 
     image [6, 6, 1] -> conv 3 x 3, VALID, 2 channels -> [4, 4, 2] -> max pool 2 x 2 -> [2, 2, 2]
                     -> flatten [8] -> fc1 [3] -> fc2 [2] -> softmax
@@ -57,8 +57,8 @@ def with_nodes() -> Model:
 
 
 def test_segments() -> None:
-    """conv's nodes are what the pooling makes of its output: 8 of them for 18 weights. So its output and the
-    pooled one are boundaries, and so are the outputs of fc1 and fc2; the loss reads the last.
+    """Plans segments by hand: conv's nodes are the outputs of the pooling, 8 of them for 18 weights. So its
+    output and the pooled one are boundaries, and so are the outputs of fc1 and fc2; the loss reads the last.
     """
     model = with_nodes()
     metadata = read_metadata(model)
@@ -135,7 +135,8 @@ def eight(size: int) -> int:
 
 
 def test_workspace() -> None:
-    """Of 4 samples each: input, route, and what queries have found, 4 bytes for each of 2."""
+    """Computes the workspace of 4 samples each: input, route, and the results of queries, 4 bytes for each of
+    2."""
     model = with_nodes()
     metadata = read_metadata(model)
     conv = eight(4 * 36) + eight(4 * 8) + eight(4 * 2 * 4)  # 144 + 32 + 32
@@ -195,7 +196,7 @@ def test_blocks_of_weights() -> None:
     settings = Settings(tasks=(Weights(queries=1, scope="blocks"),), batch_size=4)
     plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
     assert plan.block_segments == (0, 1, 2)
-    # What enters fc1's segment has 8 bytes, fc2's 3, so 8.
+    # The input of fc1's segment has 8 bytes, fc2's 3, so 8.
     kept = Boundaries(model, metadata, plan)
     assert (kept.at, kept.bytes) == ({1: 0, 2: 8}, 16)
     assert workspace_bytes(model, metadata, plan) == 16

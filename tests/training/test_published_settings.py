@@ -1,6 +1,6 @@
-"""What the papers publish of their algorithms, setting by setting, against the defaults here.
+"""Published settings of the papers' algorithms, one by one, against the defaults here.
 
-One row a setting: what it is here, what was published, where, and why the two differ where they do; the
+One row a setting: its value here, the published one, the source, and the reason for a difference; the
 registry (tflm_zo/training/algorithms.py) gives the same reasons.
 """
 
@@ -31,7 +31,7 @@ class Row:
 
     Attributes:
         algorithm: by name.
-        setting: of its options; "inject.NAME" of what it asks of the rewriter.
+        setting: of its options; "inject.NAME" of its injection.
         ours: its value here.
         published: the paper's, in the same words and units where it has them.
         source: paper and place.
@@ -331,14 +331,14 @@ def test_setting(row: Row) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_default_has_its_row(name: str) -> None:
-    """What an entry of the registry sets is what the table says; a new default needs its source."""
+    """Compares the settings of a registry's entry with the table; a new default needs its source."""
     rows = {row.setting.removesuffix(".kind") for row in TABLE if row.algorithm == name}
     settings, plain = algorithm(name), Settings(tasks=tuple(type(t)() for t in algorithm(name).tasks))
     inert = settings.without_effect()
     for one in names(settings):
         owner, field = resolve(settings, one)
-        # Minibatches of 64 are this project's for all algorithms that perturb all weights at once.
-        # Layers and words are rows of what is asked of inject.
+        # Minibatches of 64 are this project's for all algorithms that perturb all weights at once. Layers and
+        # words are rows of the injection.
         own = field in ("layers", "int16") or (field, settings.batch_size) == ("batch_size", 64)
         if own or f"{owner}.{field}".lstrip(".") in inert:
             continue

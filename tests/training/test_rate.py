@@ -111,7 +111,7 @@ def test_a_walk_is_as_long_as_it_says(tasks: Any) -> None:
 @pytest.mark.parametrize("distribution", [Rademacher(2), Gaussian(0.7)])
 @pytest.mark.parametrize("layers", [None, ("fc",)])
 def test_a_walk_of_weight_perturbation_is_as_long_as_it_says(distribution: Any, layers: Any) -> None:
-    """And moves what the run moves: all weights and no bias, or those of the layers that it trains."""
+    """Moves the same tensors as the run: all weights and no bias, or those of its trained layers."""
     scope = "model" if layers is None else "layers"
     settings = algorithms.weight(batch_size=BATCH, perturbation=distribution)
     settings = dataclasses.replace(

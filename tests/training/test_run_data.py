@@ -1,5 +1,5 @@
-"""The samples of a run: `fit` holds out, mixes in and counts as the command line does; samples that are held
-out have the share of every class that was asked for, whatever the samples' order.
+"""The samples of a run: `fit` holds out, mixes in and counts as the command line does; held-out samples have
+the requested share of every class, in any order of the samples.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def test_a_batch_leaves_the_gate_of_each_sample_its_own():
 
 
 def test_time_is_a_side_of_the_image():
-    """Whichever layout the converter chose, a convolution's positions are those of its sequence."""
+    """Counts a convolution's positions as those of its sequence, for each layout of the converter."""
     for name in ("mean", "an image's side"):
         (*_, layer, _) = read_metadata(inject(sequence_network(name), nodes="*")).nodes
         assert sorted((layer.geometry["out_h"], layer.geometry["out_w"])) == [1, TIME]

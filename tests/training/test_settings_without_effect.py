@@ -116,7 +116,7 @@ OTHERS: dict[str, Any] = {
     "weights.headroom": None,  # of the model
     "weights.parameters": None,  # of the model
 }
-# What the last layer of the network cannot show: it has no activation whose clamp could mask nodes.
+# Settings that the last layer of the network cannot show: it has no activation whose clamp could mask nodes.
 NOT_SHOWN = {"head": {"nodes.masked"}, "both": {"nodes.masked"}}
 
 
@@ -131,7 +131,7 @@ def outcome(trainer: Trainer, settings: Settings) -> tuple[dict[str, bytes], lis
     """Weights, fractions and losses of a run."""
     trainer.settings = settings
     first = _initial(trainer)
-    # Measuring a rate makes settings of these, and so would refuse those that are not checked.
+    # Measuring a rate makes settings of these, and would refuse the unchecked ones.
     with mock.patch("tflm_zo.training.trainer.with_measured_rate", lambda *given: (given[2], given[4], 0.0)):
         losses = trainer.fit(X, Y, steps=STEPS, keep="last", initial_weights=first).steps
     return state(trainer), list(losses)

@@ -20,7 +20,7 @@ LAYERS = ["conv1", "conv2", "fc1", "fc2", "fc3"]
 
 
 def changed(model: Model, trainer: Trainer) -> list[str]:
-    """Layers whose weights are not those that the model starts with."""
+    """Lists layers whose weights differ from the model's initial ones."""
     fresh = Trainer(model, trainer.settings).runtime
     fresh.invoke(fresh.command(loss=False).restore())
     initial, now = fresh.read_weights(), trainer.runtime.read_weights()
@@ -52,7 +52,7 @@ def test_only_these_layers_are_trained(
     trainer = Trainer(model, poor_mans(layers=only, snapshot_every=2), runtime="litert")
     trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
     assert changed(model, trainer) == layers
-    # What the log says leads to the same weights.
+    # The log leads to the same weights.
     log = Log.read(tmp_path / "a.zolog")
     names = [t.layer for t in read_metadata(model).trainable]
     assert sorted(names[i] for task in log.tasks for i in task.tensors) == sorted(layers)
@@ -90,7 +90,8 @@ def test_what_is_not_trained_costs_nothing() -> None:
 
 
 def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
-    """The log stores a first tensor and a number: what is not consecutive becomes tasks of its own."""
+    """Splits tensors that are not consecutive into tasks of their own: the log stores a first tensor and a
+    number."""
     model = inject_all(lenet5(), nodes=("fc1",), batch=8)
     settings = Settings(tasks=(Nodes(), Weights()), batch_size=8, snapshot_every=1)
     for only, expected in (

@@ -1,4 +1,4 @@
-"""The sentence that says what a run trains."""
+"""The sentence that describes a run's trained layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trainer: runs in sequence, what looking at them leaves alone, and a loss that falls."""
+"""The trainer: runs in sequence, inspections without an effect, and a loss that falls."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path
 def test_interrupted_anywhere(
     kind: str, when: Any, place: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C at random calls of what a run consists of."""
+    """Interrupts random calls of a run with Ctrl-C."""
     rng = np.random.default_rng([len(place), when == "after", len(kind)])
     for round_ in range(4):
         # The model of 8 bits has its minibatches passed forward in one invoke: three evaluations a step.

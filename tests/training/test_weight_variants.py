@@ -1,4 +1,4 @@
-"""Variants of weight perturbation as whole runs: resumed, replayed, and what they leave alone."""
+"""Variants of weight perturbation as whole runs: resumed, replayed, and their unchanged state."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_resumed_at_any_step(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
-    """SEED_REPLAY makes of the initial weights what the run made of them, and so does `replay_log`."""
+    """Makes the trained weights of the initial ones by SEED_REPLAY, and so does `replay_log`."""
     model, changes = made(name)
     trainer, path = Trainer(model, changes), tmp_path / "run.zolog"
     trainer.fit(X, Y, steps=STEPS, log=path, keep="last")

@@ -1,5 +1,5 @@
-"""A run of weight perturbation does not depend on how many workers share its invokes, or on what becomes of
-them.
+"""A run of weight perturbation does not depend on the number of workers that share its invokes, or on
+failures of them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_the_run_is_the_same(name: str, workers: int, tmp_path: Path) -> None:
 
 
 def processes() -> list[int]:
-    """Of the workers: Ray names them after what they run. Theirs is a child of this process."""
+    """Lists the workers' processes: Ray names them after their tasks. Theirs is a child of this process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended

@@ -1,4 +1,4 @@
-"""What starts Flower's programs is the benchmarks', too."""
+"""Starts Flower's programs as the benchmarks do."""
 
 import sys
 from pathlib import Path

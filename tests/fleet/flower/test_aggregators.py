@@ -34,7 +34,7 @@ def bulyan(d: np.ndarray) -> np.ndarray:
     return np.take_along_axis(chosen, nearest, 0).mean(0)
 
 
-# Of the strategy, and what it makes of differences [clients, queries].
+# The strategy, and its aggregate of differences [clients, queries].
 AGGREGATORS: dict[str, tuple[Callable[[], Strategy], Rule]] = {
     "FedAvg": (FedAvg, lambda d: d.mean(0)),
     "FedMedian": (FedMedian, lambda d: np.median(d, axis=0)),

@@ -1,4 +1,4 @@
-"""Federated averaging of what node perturbation has changed, against the average by hand; who has what."""
+"""Federated averaging of changes by node perturbation, against the average by hand; the holders of data."""
 
 import os
 from pathlib import Path

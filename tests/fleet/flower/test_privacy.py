@@ -46,7 +46,7 @@ WAYS: dict[str, Made] = {"at the server": at_server, "at clients": at_clients, "
 
 
 def clipped(fleet: Fleet) -> np.ndarray:
-    """What the first answers come to, clipped, nats."""
+    """Computes the clipped first answers, nats."""
     answers = [replica.answer() for replica in fleet.replicas()]
     d = np.array([a.differences / a.samples / 65536 for a in answers])
     norms = np.linalg.norm(d, axis=1, keepdims=True)
@@ -70,7 +70,7 @@ def test_answers_are_clipped_where_flower_clips_weights(way: str, tmp_path: Path
 
 @pytest.mark.parametrize("way", WAYS)
 def test_noise_has_the_deviation_that_was_asked_for(way: str, tmp_path: Path) -> None:
-    """The running mean of d^2 is that of noise a hundred times as large as what is clipped."""
+    """Compares the running mean of d^2 with noise a hundred times as large as the clipped answers."""
     noise = 400.0
     np.random.seed(1)
     fleet = Fleet(tmp_path, clients=CLIENTS, steps=60, **WAYS[way](noise))

@@ -1,4 +1,4 @@
-"""What does not fit is refused by name, changes nothing, and keeps no one else from the step."""
+"""Misfits are refused by name, change nothing, and keep no one else from the step."""
 
 import re
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_a_reply_that_does_not_fit(name: str, tmp_path: Path) -> None:
     for fleet in (good, bad):
         fleet.round()
         fleet.round()
-    # What the good fleet's last client says is lost on the way: the same three answers are left.
+    # The answer of the good fleet's last client is lost on the way: the same three answers are left.
     good.tamper = lambda node, content: None if node == 3 else content
 
     def tamper(node: int, content: RecordDict) -> RecordDict:

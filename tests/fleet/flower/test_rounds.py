@@ -1,4 +1,4 @@
-"""Rounds of a fleet over Flower: the same run as without it, whoever comes late or loses what."""
+"""Rounds of a fleet over Flower: the same run as without it, with late clients and lost messages."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from tflm_zo.training import Trainer
 
 
 def test_with_the_mean_a_fleet_does_the_run_of_all_data_in_one_place(tmp_path: Path) -> None:
-    """A client's minibatch is all that it has, so that the other run's minibatch is all samples."""
+    """Equals the run on all data: a client's minibatch is all its samples, so the other run's minibatch is
+    all samples."""
     fleet = Fleet(tmp_path)
     result = fleet.run()
     fleet.log.close()
@@ -56,7 +57,7 @@ def test_a_message_has_what_changed_and_no_more(tmp_path: Path) -> None:
 
 
 def test_who_is_not_heard_is_left_out_and_catches_up(tmp_path: Path) -> None:
-    """Three of ten messages or replies are lost, and the record is of those that came."""
+    """Excludes three of ten messages or replies that are lost; the record is of the others."""
     rng, came = np.random.default_rng(5), list[set[int]]()
     fleet = Fleet(tmp_path, steps=25, clients=4)
 

@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def one_case(valid: bases.Bases, seed: int, number: int, folder: Path) -> int:
-    """Repeats a case, with whatever it prints."""
+    """Repeats a case, with its output."""
     case = workers.case_of(valid, seed, number)
     print(f"case {seed}/{number}: {case.kind} of {case.base}", flush=True)
     place = (folder / f"{seed}-{number}").resolve()
@@ -77,7 +77,7 @@ def one_case(valid: bases.Bases, seed: int, number: int, folder: Path) -> int:
 
 
 def signature(outcome: Outcome) -> str:
-    """What tells one fault from another: the exception and the innermost lines of it."""
+    """Returns a fault's signature: the exception and its innermost lines."""
     lines = [line.strip() for line in outcome.text.strip().splitlines()]
     if outcome.result == "crash":
         return f"{lines[0] if lines else '?'} in {outcome.used}"
@@ -91,7 +91,7 @@ def runtimes_fault(case: Case) -> bool:
     """Whether the bare runtime dies of the same network, without our operators, delegate and package."""
     if "model.tflite" not in case.files:
         return False
-    # What a kernel writes past its tensor may be seen long after, or never: the C library looks, too.
+    # A write past a kernel's tensor may be seen long after, or never: the C library looks, too.
     checked = os.environ | {"LD_PRELOAD": "libc_malloc_debug.so.0", "GLIBC_TUNABLES": "glibc.malloc.check=3"}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.tflite"
@@ -106,7 +106,7 @@ def runtimes_fault(case: Case) -> bool:
 
 
 def plain_models(data: bytes) -> list[bytes]:
-    """What a file's network is without our operators: of a ZO model the whole, and each segment by itself,
+    """Extracts a file's networks without our operators: of a ZO model the whole, and each segment by itself,
     whose tensors lie in memory of their own.
     """
     try:
@@ -143,7 +143,7 @@ def write_files(case: Case, place: Path) -> None:
 
 
 def write(valid: bases.Bases, seed: int, outcome: Outcome, result: str, folder: Path) -> None:
-    """A folder with the files, what happened, and the command that repeats it."""
+    """Writes a folder with the files, the outcome, and the command that repeats it."""
     place = folder / f"{seed}-{outcome.number}"
     write_files(workers.case_of(valid, seed, outcome.number), place)
     command = f"python -m fuzz.files --seed {seed} --only {outcome.number}"

@@ -1,4 +1,4 @@
-"""Data files that are not what a model reads, and archives that are none."""
+"""Data files that do not fit a model, and invalid archives."""
 
 import io
 import zipfile

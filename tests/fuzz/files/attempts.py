@@ -1,4 +1,4 @@
-"""Calls of the public functions and commands, and what counts as their fault."""
+"""Calls of the public functions and commands, and the definition of their faults."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ def attempt(case: Case, name: str, function: Callable[[], Any]) -> Any:
 
 
 def check(error: BaseException) -> None:
-    """Raises `FaultError` for what is no documented refusal in one line."""
+    """Raises `FaultError` for any exception but a documented refusal in one line."""
     text = described(error)
     if not (isinstance(error, DOCUMENTED) or (isinstance(error, ValueError | RuntimeError) and meant(error))):
         raise FaultError(text)
@@ -103,7 +103,7 @@ def cli(case: Case, *arguments: str, files: tuple[str, ...] = ()) -> bool:
 
 
 def words(case: Case, function: Callable[[], Any]) -> Any:
-    """Its result, or what it says where it refuses."""
+    """Returns a function's result, or the text of its refusal."""
     case.used.append("prepare")
     try:
         return function()

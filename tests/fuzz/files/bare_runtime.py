@@ -1,6 +1,6 @@
 """A plain model in the bare runtime: ``python -m fuzz.files.bare_runtime FILE RUNTIME``, without the package.
 
-Where this process dies as well, the runtime does not survive the model, whatever the package makes of it.
+If this process dies as well, the runtime cannot run the model, independent of the package.
 """
 
 import sys

@@ -25,10 +25,10 @@ class Case:
     Attributes:
         seed: "seed/number", from which everything follows.
         kind: one of `KINDS`.
-        base: what it was made from.
+        base: the valid file.
         files: by name; the damaged one comes first.
         options: of the command that goes with it.
-        used: what has been called with it.
+        used: the calls with it.
     """
 
     seed: str
@@ -40,7 +40,7 @@ class Case:
 
 
 def make(bases: Bases, seed: str) -> tuple[Case, Random]:
-    """The case of a number, and the source of what is done with it."""
+    """Makes the case of a number, and the source of its further random choices."""
     rng = Random(seed)
     kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
     if kind in ("seed log", "snapshot log"):

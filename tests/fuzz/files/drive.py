@@ -1,4 +1,4 @@
-"""What is done with a damaged file, and with those that go with it."""
+"""Uses of a damaged file, and of the files that go with it."""
 
 import os
 import shutil
@@ -60,7 +60,7 @@ def drive_log(bases: Bases, case: Case, rng: Random) -> bool:
             "--log",
             "run.zolog",
             "--resume",
-            *("--held-out", "0"),  # as those that made the log
+            *("--held-out", "0"),  # as for the log
         )
         cli(case, *command, *case.options, "--runtime", "litert", files=("out.tflite",))
     return log is not None

@@ -34,7 +34,7 @@ def u32(data: bytes | bytearray, at: int) -> int:
 
 
 def areas(data: bytes) -> list[tuple[int, int]]:
-    """(begin, end) of what is sealed together, the header several times: it has the most fields."""
+    """Lists (begin, end) of each part with a checksum, the header several times: it has the most fields."""
     header = u16(data, 10)
     return [(0, header)] * 6 + sealed(data)[1:]
 

@@ -1,4 +1,4 @@
-"""What is done with a model: one of the ways in which the package uses one."""
+"""Uses of a model: one of the ways in which the package uses one."""
 
 import contextlib
 from pathlib import Path

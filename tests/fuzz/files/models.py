@@ -1,4 +1,4 @@
-"""Damage to a ``.tflite`` in terms of its schema: the file stays a flatbuffer, what it says does not hold."""
+"""Damage to a ``.tflite`` in terms of its schema: the file stays a flatbuffer, its values are wrong."""
 
 import copy
 import struct

@@ -12,7 +12,7 @@ WEIRD_TEXT = ("line\nbreak", "\x00", "\x1b[31m", "é🎲", "[/bold]", "%s{}", LO
 
 
 def integer(rng: Random, bits: int = 64) -> int:
-    """Small, round, or at an end of what so many bits hold."""
+    """Draws a small or round integer, or an end of the range of `bits` bits."""
     value = rng.choice(INTEGERS) if rng.random() < 0.7 else rng.choice(EXTREMES)
     if rng.random() < 0.2:
         value += rng.choice((-1, 1))
@@ -40,7 +40,7 @@ def pick(rng: Random, items: Any) -> Any:
 
 
 def damaged(rng: Random, data: bytes, other: bytes = b"") -> bytes:
-    """Bits, words and pieces of a file changed without regard for what they mean."""
+    """Changes bits, words and pieces of a file at random."""
     result = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         if not result:

@@ -28,14 +28,14 @@ CASES_PER_PROCESS = 2000  # a new one now and then, so that nothing adds up
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
         number: of the case.
         kind, base: see `Case`.
         result: "accepted", "refused", "internal error", "hang", or "crash".
-        text: of a fault: traceback, or what the process wrote before it died.
-        used: what was called last.
+        text: of a fault: traceback, or the output of the process before it died.
+        used: the last calls.
     """
 
     number: int
@@ -113,7 +113,7 @@ class Worker:
             os.write(pipe, (json.dumps(outcome.__dict__) + "\n").encode())
 
     def read(self) -> Iterator[Outcome]:
-        """What it has written since."""
+        """Yields the outcomes written since."""
         data = os.read(self.pipe, 2**16)
         self._unread += data
         *lines, self._unread = self._unread.split(b"\n")
@@ -153,7 +153,7 @@ class Worker:
 
 
 def _last_call(log: str) -> str:
-    """The innermost line of Python of what faulthandler wrote."""
+    """Finds the innermost line of Python in faulthandler's output."""
     lines = [line.strip() for line in log.splitlines() if line.strip().startswith("File ")]
     return lines[0] if lines else ""
 

@@ -218,7 +218,7 @@ class GraphBuilder(GraphFile):
     def value(self, name: str, shape: Sequence[int], scale: float, zero_point: int, rms: float) -> Value:
         """Adds an int8 activation."""
         index = self.tensor(name, shape, schema.TensorType.INT8, scales=[scale], zero_points=[zero_point])
-        # float32 is what the file stores, and what consumers compute with.
+        # the file stores float32, and consumers compute with it
         return Value(index, tuple(shape), float(np.float32(scale)), zero_point, rms)
 
     def input(self, name: str, shape: Sequence[int], scale: float = 1 / 64, zero_point: int = 3) -> Value:

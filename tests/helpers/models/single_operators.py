@@ -253,7 +253,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "ZEROS_LIKE": _unary("ZerosLike"),
 }
 
-#: What TFLM registers besides: subgraphs, resources, states.
+#: Other registrations of TFLM: subgraphs, resources, states.
 WITHOUT_SPECIMEN = (
     "ASSIGN_VARIABLE",
     "CALL_ONCE",
@@ -274,8 +274,8 @@ _OPTIONS: dict[type, tuple[Any, ...]] = {bool: (False, True), int: (0, 1, 2, 3),
 _SHAPING = re.compile(
     "stride|padding|beginMask|endMask|shrinkAxisMask|blockSize|axis|filter[HW]|dilation|depthMul|keep|num|adj|mode"
 )
-# Inputs that have a number, a row or a shape for each dimension, what a new dimension in front has there, and
-# the options and inputs that count dimensions.
+# Inputs that have a number, a row or a shape for each dimension, their entries of a new dimension in front,
+# and the options and inputs that count dimensions.
 _ROWS: dict[str, tuple[tuple[int, int], ...]] = {
     "BROADCAST_TO": ((1, 1),),
     "DYNAMIC_UPDATE_SLICE": ((2, 0),),
@@ -294,7 +294,7 @@ _WITHOUT_RANKS = ("FILL", "GATHER_ND")
 
 
 class Change(NamedTuple):
-    """What is done, to which tensor ("inputs" or "outputs" and its number) or option, and the new value."""
+    """A change: its kind, its tensor ("inputs" or "outputs" and its number) or option, and the new value."""
 
     what: str
     where: str = ""

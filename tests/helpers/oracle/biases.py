@@ -1,4 +1,4 @@
-"""What weight perturbation does to biases (zo_biases.h): a bias is 32 v, and v takes a weight's moves.
+"""Weight perturbation of biases (zo_biases.h): a bias is 32 v, and v takes a weight's moves.
 
 Functions return new arrays; biases are int32 arrays of one dimension.
 """
@@ -44,7 +44,7 @@ def perturb(biases: Int32, terms: Pairs, dist: Dist, stream: int, momentum: int 
 
 
 def _moved(biases: Int32, moves: NDArray[np.int64], touched: NDArray[np.bool_]) -> tuple[Int32, int]:
-    """Clipped to 2^30, or to what the biases were if that is more."""
+    """Moves biases, clipped to 2^30, or to their old magnitude if that is larger."""
     moved = biases.astype(np.int64) + moves
     most = np.maximum(MOST, np.abs(biases.astype(np.int64)))
     clipped = np.where(touched, np.clip(moved, -most, most), moved)
@@ -60,7 +60,7 @@ def update(
     restore: Pairs = (),
     momentum: int = 0,
 ) -> tuple[Int32, int]:
-    """zo_update_s8: new biases and the number of those that were clipped."""
+    """Computes zo_update_s8: new biases and the number of clipped ones."""
     size = biases.size
     biases = perturb(biases, restore, dist, stream, momentum)
     delta, touched = np.zeros(size, np.int64), np.full(size, dist.kind != COORDINATE)

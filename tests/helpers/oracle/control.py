@@ -1,7 +1,7 @@
 """The control unit (zo_control.h): order and words of the commands exactly, real-valued formulas in float64.
 
 The specification leaves the rounding of coefficients to the core, so coefficients are checked against the
-formulas within what rounding can do, and those of the core go into the next command.
+formulas within the error of rounding, and those of the core go into the next command.
 """
 
 import math
@@ -126,7 +126,7 @@ def terms(directions: Directions) -> list[tuple[int, int]]:
 
 @dataclass
 class Invoke:
-    """What the control unit should ask for."""
+    """An expected request of the control unit."""
 
     words: list[int]
     step: int
@@ -144,7 +144,7 @@ class Control:
     def __init__(self, settings: Settings, step: int = 0) -> None:
         self.settings, self.step = settings, step
         self.pending: list[tuple[int, int]] | None = None
-        self.in_force: Directions = []  # what the last command left
+        self.in_force: Directions = []  # the state after the last command
         self.losses: list[Sequence[int]] = []  # of the step's invokes so far, one list each
 
     def block(self, step: int) -> int | None:
@@ -159,7 +159,7 @@ class Control:
         return tuple(self.seed(query, step) for step in steps)
 
     def apply(self) -> list[int]:
-        """The instruction that undoes what is in force and applies the pending step."""
+        """Returns the instruction that undoes the directions in force and applies the pending step."""
         assert self.pending is not None
         s, undo = self.settings, terms([(seeds, -k) for seeds, k in self.in_force])
         words = command.update(self.pending, s.dist, undo, self.block(self.step - 1), s.memory)
@@ -172,7 +172,7 @@ class Control:
         return command.command([self.apply()], loss=False, checksum=True)
 
     def wanted(self) -> Iterator[Directions]:
-        """What each evaluation of the loss wants in force, in order."""
+        """Yields the directions that each evaluation of the loss needs in force, in order."""
         s = self.settings
         if s.one_sided:
             yield []
@@ -190,8 +190,8 @@ class Control:
                 yield [(z, -1), *uphill]
 
     def moves(self, wanted: Directions) -> Directions:
-        """What leads from what is in force to what is wanted: what is no longer wanted is undone, then
-        what stays is changed, then the new.
+        """Computes the moves from the directions in force to the wanted ones: unwanted ones are undone, then
+        common ones changed, then new ones added.
         """
         before, after = dict(self.in_force), dict(wanted)
         changes = [(seeds, -k) for seeds, k in before.items() if seeds not in after]

@@ -50,7 +50,7 @@ class Step:
     limit: int
     queries: list[tuple[int, int]]
     restore: list[tuple[int, int]]
-    momentum: int  # of what is restored
+    momentum: int  # of the restored perturbation
     mask: NDArray[np.uint8] | None
 
     @property

@@ -31,7 +31,7 @@ def half_away(value: Fraction) -> int:
 
 
 def moves(dist: Dist, seeds: list[int], momentum: int, stream: int, size: int, mask, limit: int) -> list[int]:
-    """What a direction moves each weight by, unit 2^-8 LSB."""
+    """Computes the move of each weight by a direction, unit 2^-8 LSB."""
     if dist.kind != GAUSSIAN:
         z = direction(dist, seeds[0], stream, size, weights.bits(mask, size))
         return [256 * int(p) for p in perturbation(dist, z)]

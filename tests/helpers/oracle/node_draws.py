@@ -20,7 +20,7 @@ def layers(draw):
     in_c = draw(st.integers(1, 3) if depthwise else st.integers(1, 5))
     if depthwise:
         outputs = (*outputs[:2], in_c * draw(st.integers(1, 3)))
-    # Large enough for all outputs but for what padding adds at the end.
+    # Large enough for all outputs except those of padding at the end.
     inputs = tuple(
         max(1, (o - 1) * s + (k - 1) * d + 1 - p - draw(st.integers(0, (k - 1) * d)))
         for o, s, k, d, p in zip(outputs[:2], stride, kernel, dilation, pad, strict=True)

@@ -61,7 +61,7 @@ def first_bits(value: int) -> int:
 
 
 def to_steps(values: list[Fraction], clip: int, slack: Fraction) -> tuple[list[int], list[int]]:
-    """Rounded half up and clipped: what the smallest and the largest value of each give."""
+    """Rounds half up and clips the smallest and the largest value of each."""
 
     def rounded(value: Fraction) -> int:
         return max(-clip, min(clip, floor(value + HALF)))

@@ -1,4 +1,4 @@
-"""The control unit of node perturbation (zo_node_run.h): what it asks for, in order."""
+"""The control unit of node perturbation (zo_node_run.h): its requests, in order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """What the control unit should ask for."""
+    """An expected request of the control unit."""
 
     action: int
     step: int

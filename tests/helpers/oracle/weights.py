@@ -1,4 +1,4 @@
-"""What happens to weights: perturb, update, replay, checksum (zo_perturb.h, zo_update.h, zo_checksum.h).
+"""Operations on weights: perturb, update, replay, checksum (zo_perturb.h, zo_update.h, zo_checksum.h).
 
 Functions return new arrays; weights are int8 arrays of one dimension.
 """
