@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from ..converters import Model, load_model, read_metadata
 from ..converters.channel_statistics import read_statistics
@@ -15,7 +14,6 @@ from ..converters.model import Operator
 from ..converters.settings import InjectChanges
 from ..data import Data, Labels, Samples, read_arrays
 from ..io.errors import SettingsError
-from ..logs import MAGIC, LogError, is_snapshot_log
 from ..recalibration import Recalibration
 from ..recalibration.recalibrate import recalibrate as recalibrated
 from ..training import (
@@ -40,8 +38,6 @@ from .zo_model import Changes, KeptZoModel, model_of_run, of_resumed_run
 
 __all__ = ["Adaptation", "Observer", "adapt", "recalibrates"]
 
-_HEAD_BYTES: Final = len(MAGIC) + 2  # of a log: the version after the magic tells the kind
-
 
 class Observer(Callback):
     """A callback that also hears of the decisions before a run, and of its model."""
@@ -54,9 +50,6 @@ class Observer(Callback):
         """Hears of a recalibration. None: a model that keeps statistics is trained as it is, since it learns
         to reproduce its input.
         """
-
-    def on_zo_model(self, zo: Model) -> None:
-        """Hears of the ZO model that was made of a plain model."""
 
     def on_probe_step(self, block: int, done: int, total: int) -> None:
         """Hears of a step of a probe: its block, the steps done in all probes, and their total."""
@@ -226,13 +219,9 @@ def adapt(
         },
     )
     zo = found.zo
-    if zo is not source:
-        observer.on_zo_model(zo)
     if resume and zo_model is not None:
         zo = of_resumed_run(zo, zo_model)
     trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
-    if resume and log is not None:
-        _check_kind(log, found.settings)
     if validation_split is None:
         alone = validation_data is None and choose_block is None and keep == "best"
         validation_split = "auto" if alone else 0.0
@@ -354,20 +343,6 @@ def _has_labels(x: Samples) -> bool:
 def _written_search(search: BlockSearch) -> str:
     epochs = "" if search.epochs == BlockSearch.epochs else f":{search.epochs}"
     return f"{search.blocks}{epochs}"
-
-
-def _check_kind(log: str | os.PathLike[str], settings: Settings) -> None:
-    """Raises LogError where a log, if there is a whole one, is of the other kind of run."""
-    try:
-        with open(log, "rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except FileNotFoundError:
-        return
-    if len(head) < _HEAD_BYTES or not head.startswith(MAGIC):
-        return  # the trainer says what it is instead
-    if is_snapshot_log(log) != settings.is_layerwise:
-        what = "weight perturbation" if settings.is_layerwise else "a layer-wise run"
-        raise LogError(f"{log} is of {what}; algorithm {settings.algorithm} cannot go on from it")
 
 
 def _measured_at(history: History, step: int) -> dict[str, float]:

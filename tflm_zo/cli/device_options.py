@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .failures import note
+from .options import argument, optional
 
 if TYPE_CHECKING:
     from ..link import Hello, Link
@@ -19,7 +20,7 @@ __all__ = ["Baud", "DeviceModel", "Port", "Timeout", "connect", "of_line", "say_
 
 Port = Annotated[
     str,
-    typer.Argument(metavar="PORT", help="A serial port or a URL of pyserial's.", show_default=False),
+    argument("PORT", "A serial port or a URL of pyserial's."),
 ]
 Baud = Annotated[int, typer.Option(min=1, help="Bits a second of a serial port.", rich_help_panel="Line")]
 Timeout = Annotated[
@@ -28,13 +29,7 @@ Timeout = Annotated[
 ]
 DeviceModel = Annotated[
     Path | None,
-    typer.Option(
-        "--model",
-        metavar="MODEL",
-        help="The ZO model that the device is to have.",
-        show_default=False,
-        rich_help_panel="Data",
-    ),
+    optional("MODEL", "The ZO model that the device is to have.", "Data", "--model"),
 ]
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "Steps",
     "WorkerCount",
     "ZoModelFile",
+    "argument",
     "block_search",
     "choice",
     "optional",
@@ -63,55 +64,45 @@ def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
     return {"callback": check, "autocompletion": lambda: list(known), "metavar": metavar}
 
 
-def optional(metavar: str, text: str, panel: str, *names: str) -> Any:
+def argument(metavar: str, text: str) -> Any:
+    """Returns an argument with the name and the text that the help has."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
+def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more: Any) -> Any:
     """Returns an option with a value that need not be given, and whose default its help tells.
 
     Args:
-        metavar: what the help has in the place of the value.
+        metavar: what the help has in the place of the value; None: the value's type.
         text: help of the option.
         panel: part of the help that it is in.
         *names: names of the option; none: its parameter's.
+        **more: other arguments of `typer.Option`, such as those that `choice` returns.
     """
-    return typer.Option(*names, metavar=metavar, help=text, show_default=False, rich_help_panel=panel)
+    given = {"metavar": metavar, **more}
+    return typer.Option(*names, help=text, show_default=False, rich_help_panel=panel, **given)
 
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
+ModelFile = Annotated[Path, argument("MODEL", "A .tflite file.")]
 ZoModelFile = Annotated[
     Path,
-    typer.Argument(metavar="MODEL", help="A ZO model, as inject or train writes it.", show_default=False),
+    argument("MODEL", "A ZO model, as inject or train writes it."),
 ]
 DataFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="DATA",
-        help="An .npz file with x and y, or an .npy file of x.",
-        show_default=False,
-    ),
+    argument("DATA", "An .npz file with x and y, or an .npy file of x."),
 ]
 LabelsFile = Annotated[
     Path | None,
-    typer.Argument(metavar="LABELS", help="An .npy file of y.", show_default=False),
+    argument("LABELS", "An .npy file of y."),
 ]
 OutputModel = Annotated[
     Path,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File that the model is written to.",
-        show_default=False,
-        rich_help_panel="Output",
-    ),
+    optional("FILE", "File that the model is written to.", "Output", "-o", "--output"),
 ]
 OutputReport = Annotated[
     Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File that the result is written to as JSON.",
-        rich_help_panel="Output",
-    ),
+    optional("FILE", "File that the result is written to as JSON.", "Output", "-o", "--output"),
 ]
 ModelExplorer = Annotated[
     Path | None,
@@ -124,22 +115,18 @@ ModelExplorer = Annotated[
 ]
 LossOutput = Annotated[
     str | None,
-    typer.Option(
-        "--loss-output",
-        metavar="OUTPUT",
-        help="Output of a plain MODEL that the loss belongs to, by name or number (default: the first behind "
+    optional(
+        "OUTPUT",
+        "Output of a plain MODEL that the loss belongs to, by name or number (default: the first behind "
         "a SOFTMAX or LOGISTIC, else the first).",
-        show_default=False,
-        rich_help_panel="Data",
+        "Data",
+        "--loss-output",
     ),
 ]
 ExportBatch = Annotated[
     int | None,
-    typer.Option(
-        "--batch",
-        help="Samples per invoke of the plain model (default: as train exports it).",
-        show_default=False,
-        rich_help_panel="Output",
+    optional(
+        None, "Samples per invoke of the plain model (default: as train exports it).", "Output", "--batch"
     ),
 ]
 ReRange = Annotated[
@@ -172,36 +159,19 @@ Threads = Annotated[
 ]
 WorkerCount = Annotated[
     int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        metavar="N",
-        help="Processes that share steps of weight perturbation.",
-        show_default=False,
-        rich_help_panel="Run",
-    ),
+    optional("N", "Processes that share steps of weight perturbation.", "Run", "--workers", min=1),
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Ray cluster of the workers; auto: this machine's.",
-        show_default=False,
-        rich_help_panel="Run",
-    ),
+    optional("ADDRESS", "Ray cluster of the workers; auto: this machine's.", "Run", "--ray"),
 ]
 Epochs = Annotated[
     int | None,
-    typer.Option(
-        help="Passes over the samples (default: 10, or as many as take 300 steps).",
-        show_default=False,
-        rich_help_panel="Run",
-    ),
+    optional(None, "Passes over the samples (default: 10, or as many as take 300 steps).", "Run"),
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(help="Number of steps instead of epochs.", show_default=False, rich_help_panel="Run"),
+    optional(None, "Number of steps instead of epochs.", "Run"),
 ]
 BlockSearchOption = Annotated[
     str | None,

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -37,34 +36,11 @@ class Files:
 
     model: Path
     data: Path
-    labels: Path | None
     output: Path
     log: Path
     zo_model: Path | None
-    csv: Path | None
     rehearsal: Path | None
     validation: Path | None
-
-    @property
-    def reads(self) -> dict[str, Path | None]:
-        """Files that are read, by their option."""
-        return {
-            "MODEL": self.model,
-            "DATA": self.data,
-            "LABELS": self.labels,
-            "--rehearsal": self.rehearsal,
-            "--validation": self.validation,
-        }
-
-    @property
-    def writes(self) -> dict[str, Path | None]:
-        """Files that are written, by their option."""
-        return {
-            "-o": self.output,
-            "--log": self.log,
-            "--zo-model": self.zo_model,
-            "--csv": self.csv,
-        }
 
     def write_model(self, model: Model, *, force: bool) -> None:
         """Writes the trained model.
@@ -160,12 +136,8 @@ class ToldRun(Observer):
         self._files, self._loss_output, self._held_out, self._force = files, loss_output, held_out, force
         self._shown: Status | Progress | None = None
 
-    def __enter__(self) -> ToldRun:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Ends what is shown while people wait."""
         self._show(None)
 
     def _show(self, shown: Status | Progress | None) -> None:
@@ -189,10 +161,6 @@ class ToldRun(Observer):
             "easier; --recalibrate asks for it"
         )
 
-    def on_zo_model(self, zo: Model) -> None:
-        """Says which of several outputs the loss was given to."""
-        say_loss_output(zo, self._loss_output)
-
     def on_probe_step(self, block: int, done: int, total: int) -> None:
         """Moves the bar on by a step."""
         if not isinstance(self._shown, Progress):
@@ -214,6 +182,8 @@ class ToldRun(Observer):
     def on_train_begin(self, progress: RunProgress) -> None:
         """Ends the waiting, and says what is trained, at which rate, and what of a budget is left."""
         self._show(None)
+        if self._files.zo_model is not None:
+            say_loss_output(progress.model, self._loss_output)
         for sentence in self._sentences:
             note(sentence)
         if progress.measured_rate is not None:

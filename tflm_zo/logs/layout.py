@@ -59,6 +59,14 @@ def check_version(path: str | os.PathLike[str], data: bytes) -> None:
         )
 
 
+def no_log(path: str | os.PathLike[str], wanted: str) -> LogError:
+    """Returns the error of a file that is no log of a kind, "seed" or "snapshot"."""
+    with open(path, "rb") as file:
+        kind = {SEED_LOG: "seed", SNAPSHOT_LOG: "snapshot"}.get(file.read(len(SEED_LOG)), wanted)
+    why = "or its header is damaged" if kind == wanted else f"but a {kind} log, of another kind of run"
+    return LogError(f"{path} is no {wanted} log of this version, {why}")
+
+
 def is_snapshot_log(path: str | os.PathLike[str]) -> bool:
     """Returns whether a file begins like a snapshot log."""
     with open(path, "rb") as file:

@@ -51,6 +51,7 @@ from .layout import (
     fingerprint,
     is_padded,
     is_snapshot_log,
+    no_log,
     unpadded,
 )
 
@@ -280,7 +281,7 @@ def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
         check_version(path, data)
         header = SeedLogHeader.from_bytes(data)
         if header is None:
-            raise LogError(f"{path} is no seed log of this version, or its header is damaged")
+            raise no_log(path, "seed")
         records, size = Records(header, ending(data)), header.record_bytes
         length, at, data = file.seek(0, os.SEEK_END), SEED_LOG_HEADER_BYTES, b""
         file.seek(at)
@@ -314,7 +315,7 @@ def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
     if header is None and _is_cut_short(data):
         raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
     if header is None:
-        raise LogError(f"{path} is no snapshot log of this version, or its header is damaged")
+        raise no_log(path, "snapshot")
     begin, slots, slot = header.size, header.slots, header.slot_bytes
     records = begin + slots * slot
     if len(data) < records:

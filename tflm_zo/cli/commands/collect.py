@@ -12,7 +12,7 @@ from ...converters import load_model, read_metadata
 from ...io.files import claim_name
 from ...logs.layout import LiveLog
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
-from ..options import Force, Json
+from ..options import Force, Json, optional
 from ..output_file import check_output
 from ..results import counting_bar, show
 
@@ -20,13 +20,12 @@ EXAMPLE = "tflm-zo collect /dev/ttyUSB0 -o run.zolog --follow"
 
 OutputLog = Annotated[
     Path,
-    typer.Option(
+    optional(
+        "FILE",
+        "File that the log is written to. One of the same run is gone on with.",
+        "Output",
         "-o",
         "--output",
-        metavar="FILE",
-        help="File that the log is written to. One of the same run is gone on with.",
-        show_default=False,
-        rich_help_panel="Output",
     ),
 ]
 Follow = Annotated[

@@ -13,7 +13,7 @@ from rich.console import Console
 from ...converters.passes.layer_names import shown_name
 from ...io.table import table
 from ..failures import warn
-from ..options import Force, Json, OutputModel
+from ..options import Force, Json, OutputModel, argument
 from ..output_file import check_output, write_output
 from ..results import show
 
@@ -23,19 +23,14 @@ EXAMPLE = "tflm-zo convert model.keras train.npz -o model.tflite"
 def convert(
     model: Annotated[
         Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="A .keras or .h5 file, a SavedModel, or a float32 .tflite file.",
-            show_default=False,
-        ),
+        argument("MODEL", "A .keras or .h5 file, a SavedModel, or a float32 .tflite file."),
     ],
     representative: Annotated[
         Path,
-        typer.Argument(
-            metavar="DATA",
-            help="An .npz file of typical inputs (x, or arrays by the inputs' names; y: labels), or an .npy "
+        argument(
+            "DATA",
+            "An .npz file of typical inputs (x, or arrays by the inputs' names; y: labels), or an .npy "
             "file of x.",
-            show_default=False,
         ),
     ],
     output: OutputModel,

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ...training import ProgressBar
-from ..options import Force, Json
+from ..options import Force, Json, optional
 from ..results import show
 
 EXAMPLE = "tflm-zo demo --dataset digits"
@@ -41,11 +41,7 @@ def demo(
     ] = 0,
     budget: Annotated[
         int | None,
-        typer.Option(
-            help="Forward equivalents of each adaptation (default: the data set's).",
-            min=1,
-            rich_help_panel="Run",
-        ),
+        optional(None, "Forward equivalents of each adaptation (default: the data set's).", "Run", min=1),
     ] = None,
     force: Force = False,
     as_json: Json = False,

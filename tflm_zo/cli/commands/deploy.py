@@ -9,18 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
-from ..options import Json
+from ..options import Json, argument
 from ..results import counting_bar, show
 
 EXAMPLE = "tflm-zo deploy /dev/ttyUSB0 trained.tflite --model trained.zo.tflite"
 
 File = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[FILE]",
-        help="A log, a trained plain model, or weights that a device has exported.",
-        show_default=False,
-    ),
+    argument("[FILE]", "A log, a trained plain model, or weights that a device has exported."),
 ]
 Revert = Annotated[
     bool,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-import typer
 from rich.console import Console
 
 from ...adaptation import evaluate as evaluate_model
@@ -24,6 +23,7 @@ from ..options import (
     RuntimeName,
     Threads,
     choice,
+    optional,
 )
 from ..output_file import check_output
 from ..results import progress, show, write_report
@@ -41,10 +41,10 @@ def evaluate(
     threads: Threads = 1,
     loss: Annotated[
         str | None,
-        typer.Option(
-            help=f"Loss of a plain model: {', '.join(_LOSSES)} (default: auto).",
-            show_default=False,
-            rich_help_panel="Data",
+        optional(
+            None,
+            f"Loss of a plain model: {', '.join(_LOSSES)} (default: auto).",
+            "Data",
             **choice(_LOSSES, listed=False),
         ),
     ] = None,

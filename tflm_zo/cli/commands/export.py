@@ -6,11 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ...converters import export_model
 from ...data import read_arrays
-from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
+from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile, optional
 from ..output_file import check_output, write_output
 from ..results import show
 
@@ -22,20 +20,16 @@ def export(
     output: OutputModel,
     weights: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="An .npz file of int8 weights by filter name (default: the initial weights).",
-            rich_help_panel="Files",
+        optional(
+            "FILE", "An .npz file of int8 weights by filter name (default: the initial weights).", "Files"
         ),
     ] = None,
     batch: ExportBatch = None,
     re_range: ReRange = False,
     fractions: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="An .npz file of the weights' fraction bytes by filter name, for --re-range.",
-            rich_help_panel="Files",
+        optional(
+            "FILE", "An .npz file of the weights' fraction bytes by filter name, for --re-range.", "Files"
         ),
     ] = None,
     force: Force = False,

@@ -41,6 +41,7 @@ from ..options import (
     Epochs,
     Json,
     Steps,
+    argument,
     block_search,
     choice,
     optional,
@@ -61,11 +62,10 @@ _UNRECORDED = ("force", "as_json")
 
 AnyModel = Annotated[
     Path,
-    typer.Argument(
-        metavar="MODEL",
-        help="A plain int8 model, of which a ZO model is made and written beside FOLDER, or a ZO model, as "
+    argument(
+        "MODEL",
+        "A plain int8 model, of which a ZO model is made and written beside FOLDER, or a ZO model, as "
         "inject or train writes it.",
-        show_default=False,
     ),
 ]
 RamOption = Annotated[
@@ -80,14 +80,7 @@ RamOption = Annotated[
 ]
 Output = Annotated[
     Path,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help="Folder that the sources are written to.",
-        show_default=False,
-        rich_help_panel="Output",
-    ),
+    optional("FOLDER", "Folder that the sources are written to.", "Output", "-o", "--output"),
 ]
 Platform = Annotated[
     str,
@@ -114,21 +107,21 @@ Samples = Annotated[
 ]
 Algorithm = Annotated[
     str | None,
-    typer.Option(
-        **choice(ALGORITHMS, listed=False),
-        help="Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was "
+    optional(
+        None,
+        "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was "
         "made for).",
-        show_default=False,
-        rich_help_panel="Algorithm",
+        "Algorithm",
+        **choice(ALGORITHMS, listed=False),
     ),
 ]
 Name = Annotated[
     str | None,
-    typer.Option(
-        help="Name of the model in the sources, of letters, digits and underscores (default: the file's name "
+    optional(
+        None,
+        "Name of the model in the sources, of letters, digits and underscores (default: the file's name "
         "up to the first dot).",
-        show_default=False,
-        rich_help_panel="Output",
+        "Output",
     ),
 ]
 ForceOption = Annotated[

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from ..device_options import Baud
-from ..options import Json
+from ..options import Json, argument, optional
 from ..results import show
 
 if TYPE_CHECKING:
@@ -27,52 +27,32 @@ EXAMPLE = (
 
 ModelFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="MODEL", help="The ZO model that the devices' firmware was made from.", show_default=False
-    ),
+    argument("MODEL", "The ZO model that the devices' firmware was made from."),
 ]
 Supernode = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[-- OPTIONS]", help="More options of flower-supernode, after --.", show_default=False
-    ),
+    argument("[-- OPTIONS]", "More options of flower-supernode, after --."),
 ]
 Ports = Annotated[
     list[str] | None,
-    typer.Option(
-        "--port",
-        metavar="[NAME=]PORT",
-        help="A device at a serial port or URL of pyserial's. Repeat it for each.",
-        show_default=False,
-        rich_help_panel="Line",
+    optional(
+        "[NAME=]PORT", "A device at a serial port or URL of pyserial's. Repeat it for each.", "Line", "--port"
     ),
 ]
 Broker = Annotated[
     str | None,
-    typer.Option(
-        "--mqtt",
-        metavar="URL",
-        help="An MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.",
-        show_default=False,
-        rich_help_panel="Line",
-    ),
+    optional("URL", "An MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt"),
 ]
 Devices = Annotated[
     str | None,
-    typer.Option(
-        metavar="A,B,…",
-        help="Names of the devices at the broker.",
-        show_default=False,
-        rich_help_panel="Line",
-    ),
+    optional("A,B,…", "Names of the devices at the broker.", "Line"),
 ]
 Superlink = Annotated[
     str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="The Flower SuperLink that the gateway is a client of. Without one, it only asks the devices.",
-        show_default=False,
-        rich_help_panel="Run",
+    optional(
+        "HOST:PORT",
+        "The Flower SuperLink that the gateway is a client of. Without one, it only asks the devices.",
+        "Run",
     ),
 ]
 Log = Annotated[

@@ -27,7 +27,7 @@ from ...io.errors import printable
 from ...io.table import table
 from ..injection import parse_loss_output
 from ..node_table import node_rows, node_table
-from ..options import Force, Json, LossOutput, ModelExplorer, ModelFile, OutputReport
+from ..options import Force, Json, LossOutput, ModelExplorer, ModelFile, OutputReport, optional
 from ..output_file import check_different, check_output, write_files, write_output
 from ..results import show, write_report
 
@@ -46,9 +46,7 @@ def inspect(
     output: OutputReport = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="HTML page that the result is written to.", rich_help_panel="Output"
-        ),
+        optional("FILE", "HTML page that the result is written to.", "Output"),
     ] = None,
     model_explorer: ModelExplorer = None,
     force: Force = False,

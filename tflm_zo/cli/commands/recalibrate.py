@@ -7,14 +7,13 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
 from ...converters import load_model
 from ...io.table import table
 from ...recalibration import recalibrate as recalibrate_model
 from ..failures import warn
-from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads
+from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads, argument, optional
 from ..output_file import check_different, check_output, write_output
 from ..results import progress, show
 
@@ -25,21 +24,17 @@ def recalibrate(
     model: ModelFile,
     data: Annotated[
         Path,
-        typer.Argument(
-            metavar="DATA",
-            help="An .npz file with x, or an .npy file of x: new samples, of which labels are not read.",
-            show_default=False,
+        argument(
+            "DATA", "An .npz file with x, or an .npy file of x: new samples, of which labels are not read."
         ),
     ],
     output: OutputModel,
     source: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Samples of the data that MODEL was made for (default: the statistics of them that MODEL "
-            "keeps).",
-            show_default=False,
-            rich_help_panel="Data",
+        optional(
+            "FILE",
+            "Samples of the data that MODEL was made for (default: the statistics of them that MODEL keeps).",
+            "Data",
         ),
     ] = None,
     runtime: RuntimeName = "litert",

@@ -14,7 +14,7 @@ from ...core import Measurement, best_of
 from ...io.errors import SettingsError
 from ...logs import Log, replay_log
 from ..failures import warn
-from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile
+from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile, argument
 from ..output_file import check_different, check_output, write_output
 from ..results import show
 
@@ -22,7 +22,7 @@ EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
 
 LogFile = Annotated[
     Path,
-    typer.Argument(metavar="LOG", help="A log, as train writes it.", show_default=False),
+    argument("LOG", "A log, as train writes it."),
 ]
 Steps = Annotated[
     int | None,

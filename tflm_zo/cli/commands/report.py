@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..failures import warn
-from ..options import Force, Json, ModelExplorer, RuntimeName
+from ..options import Force, Json, ModelExplorer, RuntimeName, argument, optional
 from ..output_file import check_different, check_output, write_files, write_output
 from ..results import progress, show
 
@@ -18,20 +18,11 @@ EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
 
 Logs = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="LOG", help="Logs of up to 8 runs, which are laid over each other.", show_default=False
-    ),
+    argument("LOG", "Logs of up to 8 runs, which are laid over each other."),
 ]
 Output = Annotated[
     Path,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="File that the page is written to.",
-        show_default=False,
-        rich_help_panel="Output",
-    ),
+    optional("FILE", "File that the page is written to.", "Output", "-o", "--output"),
 ]
 Models = Annotated[
     list[Path] | None,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -31,6 +31,7 @@ from ..options import (
     Threads,
     WorkerCount,
     choice,
+    optional,
     parse_block_search,
 )
 from ..output_file import check_different, check_output, claim_outputs
@@ -45,12 +46,11 @@ _RUN, _ALGORITHM, _DATA, _FILES = "Run", "Algorithm", "Data", "Files"
 
 Budget = Annotated[
     float | None,
-    typer.Option(
-        metavar="N",
-        help="Forward equivalents that the run may cost; it ends earlier where nothing gets better, "
+    optional(
+        "N",
+        "Forward equivalents that the run may cost; it ends earlier where nothing gets better, "
         "and before it overfits.",
-        show_default=False,
-        rich_help_panel=_RUN,
+        _RUN,
     ),
 ]
 Kept = Annotated[
@@ -68,84 +68,62 @@ Resume = Annotated[
 ]
 Algorithm = Annotated[
     str | None,
-    typer.Option(
+    optional(
+        None,
+        f"Algorithm of the run: {ALGORITHM_HELP} (default: node, or the one that a ZO model was made for).",
+        _ALGORITHM,
         **choice(ALGORITHMS, listed=False),
-        help=f"Algorithm of the run: {ALGORITHM_HELP} (default: node, or the one that a ZO model was made "
-        "for).",
-        show_default=False,
-        rich_help_panel=_ALGORITHM,
     ),
 ]
 BatchSize = Annotated[
     int | None,
-    typer.Option(
-        help="Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).",
-        show_default=False,
-        rich_help_panel=_ALGORITHM,
+    optional(
+        None,
+        "Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).",
+        _ALGORITHM,
     ),
 ]
 LearningRate = Annotated[
     float | None,
-    typer.Option(
-        help="Step size at the first step, LSB (default: measured on model and data).",
-        show_default=False,
-        rich_help_panel=_ALGORITHM,
-    ),
+    optional(None, "Step size at the first step, LSB (default: measured on model and data).", _ALGORITHM),
 ]
 Validation = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="An .npz file to measure on after each epoch.",
-        rich_help_panel=_DATA,
-    ),
+    optional("FILE", "An .npz file to measure on after each epoch.", _DATA),
 ]
 HeldOut = Annotated[
     float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Share of the samples that the run is measured on, not trained (default: 0.2, but 0 with "
+    optional(
+        "SHARE",
+        "Share of the samples that the run is measured on, not trained (default: 0.2, but 0 with "
         "--validation or --keep last); with --choose-block they tell the best block (default: 0.2).",
-        show_default=False,
-        rich_help_panel=_DATA,
+        _DATA,
     ),
 ]
 Recalibrate = Annotated[
     bool | None,
-    typer.Option(
+    optional(
+        None,
+        "Recalibrate a plain MODEL first (default: a classifier with statistics).",
+        _DATA,
         "--recalibrate/--as-is",
-        help="Recalibrate a plain MODEL first (default: a classifier with statistics).",
-        show_default=False,
-        rich_help_panel=_DATA,
     ),
 ]
 Rehearsal = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="An .npz file of data that the model knows, mixed in against forgetting.",
-        rich_help_panel=_DATA,
-    ),
+    optional("FILE", "An .npz file of data that the model knows, mixed in against forgetting.", _DATA),
 ]
 Log = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Log of the run (default: the output with .zolog).",
-        rich_help_panel=_FILES,
-    ),
+    optional("FILE", "Log of the run (default: the output with .zolog).", _FILES),
 ]
 ZoModel = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="ZO model of a plain MODEL (default: the output with .zo.tflite).",
-        rich_help_panel=_FILES,
-    ),
+    optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES),
 ]
 Csv = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="CSV file that gets a line for each epoch.", rich_help_panel=_FILES),
+    optional("FILE", "CSV file that gets a line for each epoch.", _FILES),
 ]
 
 
@@ -198,19 +176,27 @@ def train(
     source = load_model(model)
     zo_model = zo_model or (None if is_zo(source) else output.with_suffix(".zo.tflite"))
     log = log or output.with_suffix(".zolog")
-    files = Files(model, data, labels, output, log, zo_model, csv, rehearsal, validation)
-    check_different(files.reads, files.writes)
-    for path in files.writes.values():
+    reads = {
+        "MODEL": model,
+        "DATA": data,
+        "LABELS": labels,
+        "--rehearsal": rehearsal,
+        "--validation": validation,
+    }
+    writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--csv": csv}
+    check_different(reads, writes)
+    for path in writes.values():
         check_output(path, force=force or resume)
-    claim_outputs(context, files.writes.values())
+    claim_outputs(context, writes.values())
     if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out", "be left out with --validation")
     search = None if choose_block is None else parse_block_search(choose_block, held_out)
     changes, injection = run_options(
         settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output
     )
+    files = Files(model, data, output, log, zo_model, rehearsal, validation)
     told = ToldRun(files, loss_output, held_out, force=force or resume)
-    with told, Workers(worker_count, ray) if worker_count or ray else nullcontext(0) as workers:
+    with closing(told), Workers(worker_count, ray) if worker_count or ray else nullcontext(0) as workers:
         found = adapt(
             source,
             data,
