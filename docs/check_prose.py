@@ -24,7 +24,7 @@ from typing import NamedTuple
 REPOSITORY = Path(__file__).parents[1]
 
 #: Nominal clauses per 1,000 words that a kind of text may have. The aim is 0.5; limits are only ever lowered.
-LIMITS = {"pages": 0.5, "help": 4.6, "errors": 1.8, "docstrings": 11.0, "comments": 14.1}
+LIMITS = {"pages": 0.5, "help": 4.4, "errors": 1.8, "docstrings": 11.0, "comments": 14.1}
 #: Percent of the functions' docstrings whose first line may begin with another word than a verb.
 OTHER_FIRST_WORDS = 59.0
 
@@ -116,6 +116,9 @@ def of_python(source: str) -> Iterator[Text]:
             yield Text("errors", node.lineno, constants(node.exc))
         elif isinstance(node, ast.keyword) and node.arg == "help":
             yield Text("help", node.value.lineno, constants(node.value))
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("argument", "optional"):
+            # of tflm_zo/cli/options.py; the first argument is the value's name
+            yield from (Text("help", text.lineno, constants(text)) for text in node.args[1:2])
     comment, begin, last = "", 0, -2
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:

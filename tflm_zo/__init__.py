@@ -3,10 +3,9 @@
 
     import tflm_zo as zo
 
-    trainer = zo.Trainer("model.tflite", zo.algorithms.node(batch_size=16))
-    trainer.fit(x, y, epochs=2, log="run.zolog")
-    trainer.evaluate(x_test, y_test)
-    trainer.export("adapted.tflite")
+    adapted = zo.adapt("model.tflite", x, y, zo.algorithms.node(batch_size=16), epochs=20)
+    adapted.save("adapted.tflite")
+    zo.evaluate("adapted.tflite", x_test, y_test)
 
 `training` has the trainer and its callbacks, `converters` rewrites models, `conversion` converts Keras
 models, `runtime` runs models, `planner` estimates the memory and time that training needs on a device,

@@ -238,7 +238,12 @@ def test_data(model: str, files: Path) -> None:
 
 def test_logs_of_other_runs(files: Path) -> None:
     resume = [*_train(files, "new.tflite"), "--resume", "--log"]
-    refused(files, *resume, "weights.zolog", said="weights.zolog is no snapshot log of this version, but a seed log")
+    refused(
+        files,
+        *resume,
+        "weights.zolog",
+        said="weights.zolog is no snapshot log of this version, but a seed log",
+    )
     weight = [*_train(files, "new.tflite", "weight.zo.tflite"), "--resume", "--log"]
     refused(files, *weight, "run.zolog", said="run.zolog is no seed log of this version, but a snapshot log")
     other = [*_train(files, "new.tflite", "other.zo.tflite"), "--resume", "--log", "run.zolog"]

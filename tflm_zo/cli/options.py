@@ -73,9 +73,9 @@ def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more:
     """Returns an option with a value that need not be given, and whose default its help tells.
 
     Args:
-        metavar: what the help has in the place of the value; None: the value's type.
+        metavar: name of the value in the help; None: the value's type.
         text: help of the option.
-        panel: part of the help that it is in.
+        panel: panel of the help.
         *names: names of the option; none: its parameter's.
         **more: other arguments of `typer.Option`, such as those that `choice` returns.
     """

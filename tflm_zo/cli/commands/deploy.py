@@ -20,7 +20,7 @@ File = Annotated[
 ]
 Revert = Annotated[
     bool,
-    typer.Option("--revert", help="Go back to what the device had before.", rich_help_panel="Run"),
+    typer.Option("--revert", help="Restore the previous run of the device.", rich_help_panel="Run"),
 ]
 
 

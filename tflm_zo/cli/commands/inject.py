@@ -26,7 +26,7 @@ from ...training.algorithms import DEFAULT
 from ...training.setting_texts import parse_tail
 from ..injection import parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
 from ..node_table import node_rows, node_table
-from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice
+from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice, optional
 from ..output_file import check_output, write_output
 from ..results import show
 from ..set_option import ALGORITHM_HELP
@@ -47,55 +47,45 @@ Algorithm = Annotated[
 ]
 Nodes = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="LAYER,…",
-        help="Layers that carry nodes: names or glob patterns, or auto, the layers with fewer nodes than "
+    optional(
+        "LAYER,…",
+        "Layers that carry nodes: names or glob patterns, or auto, the layers with fewer nodes than "
         "weights (default of node); repeatable. inspect --nodes lists them.",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
     ),
 ]
 Tail = Annotated[
     str | None,
-    typer.Option(
-        metavar="N|BLOCKS",
-        help="Layers that a run can train by their exact gradients: a number of last layers, block (the last "
+    optional(
+        "N|BLOCKS",
+        "Layers that a run can train by their exact gradients: a number of last layers, block (the last "
         "residual block and what follows it), or a number of blocks, as in '2 blocks'.",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
     ),
 ]
 Trainable = Annotated[
     list[str] | None,
-    typer.Option(
-        "--trainable",
-        metavar="WHICH",
-        help="Layers that are trained: all (default of weight), nodes (layers that carry nodes; default of "
+    optional(
+        "WHICH",
+        "Layers that are trained: all (default of weight), nodes (layers that carry nodes; default of "
         "node), last:N, none, or names or glob patterns; repeatable.",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
+        "--trainable",
     ),
 ]
 Block = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=PATTERN,…",
-        help="Layers that are perturbed and moved as one block; repeatable.",
-        rich_help_panel=_LAYERS,
-    ),
+    optional("NAME=PATTERN,…", "Layers that are perturbed and moved as one block; repeatable.", _LAYERS),
 ]
 Headroom = Annotated[
     int | None,
-    typer.Option(
-        help="Largest perturbation of a weight, LSB (default: node 0, weight 2).", rich_help_panel=_MEMORY
-    ),
+    optional(None, "Largest perturbation of a weight, LSB (default: node 0, weight 2).", _MEMORY),
 ]
 UpdateBits = Annotated[
     int | None,
-    typer.Option(
-        help="Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", rich_help_panel=_MEMORY
-    ),
+    optional(None, "Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", _MEMORY),
 ]
-MaxQueries = Annotated[
-    int | None, typer.Option(help="Seeds in one update (default: 8).", rich_help_panel=_MEMORY)
-]
+MaxQueries = Annotated[int | None, optional(None, "Seeds in one update (default: 8).", _MEMORY)]
 Loss = Annotated[
     str,
     typer.Option(
@@ -106,65 +96,60 @@ Loss = Annotated[
 ]
 Cut = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="TENSOR",
-        help="Tensor at which the graph is cut, as inspect --cuts lists them, or layers, before each layer; "
+    optional(
+        "TENSOR",
+        "Tensor at which the graph is cut, as inspect --cuts lists them, or layers, before each layer; "
         "repeatable.",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
     ),
 ]
 CommandWords = Annotated[
     int | None,
-    typer.Option(help="Capacity of a command, int32 words; more for long replays.", rich_help_panel=_MEMORY),
+    optional(None, "Capacity of a command, int32 words; more for long replays.", _MEMORY),
 ]
 Replay = Annotated[
     bool | None,
-    typer.Option(
-        help="Include the op that replays a seed log (default: not for node).", rich_help_panel=_MEMORY
-    ),
+    optional(None, "Include the op that replays a seed log (default: not for node).", _MEMORY),
 ]
 Multipliers = Annotated[
     str | None,
-    typer.Option(
-        metavar="KIND",
-        help=f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s, or "
+    optional(
+        "KIND",
+        f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s, or "
         f"{KERNEL_NORM}, the root mean square of the layer's weights.",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
     ),
 ]
 Sparse = Annotated[
     str | None,
-    typer.Option(
-        metavar="RULE",
-        help="Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
+    optional(
+        "RULE",
+        "Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
         "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
     ),
 ]
 Int16 = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="LAYER,…",
-        help="Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
+    optional(
+        "LAYER,…",
+        "Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
         "last; repeatable (default of qzo-ff-probe: last).",
-        rich_help_panel=_LAYERS,
+        _LAYERS,
     ),
 ]
 
 
 Signature = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Signature or subgraph that is to be trained, of a model with several.",
-        rich_help_panel=_LAYERS,
-    ),
+    optional("NAME", "Signature or subgraph that is to be trained, of a model with several.", _LAYERS),
 ]
 Parameters = Annotated[
     str | None,
-    typer.Option(
-        help="What becomes trainable of the layers: weights, biases or all of them.",
-        rich_help_panel=_LAYERS,
+    optional(
+        None,
+        "Parameters of the layers that become trainable: weights, biases or all of them.",
+        _LAYERS,
         **choice(PARAMETERS, listed=False),
     ),
 ]

@@ -48,14 +48,13 @@ def _list_boards(wanted: bool) -> None:
 
 BoardOption = Annotated[
     str | None,
-    typer.Option(
-        "--board",
-        metavar="NAME",
-        help="Board whose core, clock, RAM and flash are taken, where they are not given: nano-33-ble, pico, "
+    optional(
+        "NAME",
+        "Board whose core, clock, RAM and flash are taken, where they are not given: nano-33-ble, pico, "
         "nucleo-f746zg, … (--boards lists them).",
+        _DEVICE,
+        "--board",
         autocompletion=lambda: list(boards()),
-        show_default=False,
-        rich_help_panel=_DEVICE,
     ),
 ]
 Boards = Annotated[
@@ -70,11 +69,11 @@ Boards = Annotated[
 ]
 CoreOption = Annotated[
     str | None,
-    typer.Option(
+    optional(
+        None,
+        "Core of the device (default: the board's, else cortex-m4).",
+        _DEVICE,
         "--core",
-        help="Core of the device (default: the board's, else cortex-m4).",
-        show_default=False,
-        rich_help_panel=_DEVICE,
         **choice(cores(), listed=False),
     ),
 ]
@@ -95,7 +94,7 @@ Cycles = Annotated[
     float | None,
     optional(
         "NUMBER",
-        "Cycles that an instruction takes on average (default: what is assumed of the core).",
+        "Average cycles of an instruction (default: an assumption for the core).",
         _DEVICE,
     ),
 ]
