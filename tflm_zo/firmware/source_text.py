@@ -6,10 +6,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable
-from importlib.resources import files
-from string import Template
 from typing import Final
 
+import jinja2
 import numpy as np
 import numpy.typing as npt
 
@@ -19,16 +18,23 @@ from .._version import __version__
 _LONGEST: Final = 48
 
 
-class _Text(Template):
-    """``@{name}`` is replaced: C, CMake and shell have other uses for a dollar sign."""
-
-    delimiter = "@"
+# `@{name}` is replaced: C, CMake and shell use braces and dollar signs.
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.PackageLoader("tflm_zo.firmware"),
+    undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
+    variable_start_string="@{",
+    variable_end_string="}",
+    block_start_string="@%",
+    block_end_string="%@",
+    comment_start_string="@#",
+    comment_end_string="#@",
+)
 
 
 def fill(template: str, **values: object) -> str:
     """Returns a file of ``templates`` with its places filled in; ``version`` is this package's."""
-    text = files(__package__).joinpath(f"templates/{template}").read_text(encoding="utf-8")
-    return _Text(text).substitute({name: str(value) for name, value in values.items()}, version=__version__)
+    return _TEMPLATES.get_template(template).render(values, version=__version__)
 
 
 def own(name: str) -> dict[str, str]:
