@@ -11,5 +11,5 @@ settings.load_profile("repeatable")
 
 @pytest.fixture
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A firmware's arena is its bound: measuring takes a second (firmware/test_arena.py does)."""
+    """Replaces measuring by the arena's bound: measuring takes a second (firmware/test_arena.py does)."""
     monkeypatch.setattr("tflm_zo.firmware.arena._recorded", lambda models: None)

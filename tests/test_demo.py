@@ -58,7 +58,7 @@ def test_story(tmp_path: Path) -> None:
 
 
 def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends the demo, not just its training."""
+    """Ends the demo with Ctrl-C, not just its training."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
@@ -76,7 +76,7 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     "name", ["digits.tflite", "digits.zo.tflite", "digits.zolog", "digits.weight.adapted.tflite"]
 )
 def test_files_of_an_earlier_demo_are_kept(name: str, tmp_path: Path) -> None:
-    """Unless --force says otherwise; found before anything is trained."""
+    """Keeps them unless --force replaces them; found before anything is trained."""
     (tmp_path / name).write_bytes(b"precious")
     done = invoke("demo", "-o", str(tmp_path))
     assert done.exit_code == 1
@@ -98,7 +98,7 @@ def test_unknown_dataset(tmp_path: Path) -> None:
 
 
 def spoken_digits(**changed: Any) -> dict[str, Any]:
-    """Six speakers' digits in fsdd.npz's arrays: a tone for each digit, higher for each speaker."""
+    """Makes six speakers' digits in fsdd.npz's arrays: a tone for each digit, higher for each speaker."""
     y, speaker, take = (a.ravel() for a in np.meshgrid(np.arange(10), np.arange(6), [0, 7, 20]))
     time = np.arange(8000) / 8000
     hertz = 200 * 1.25 ** (y + 0.1 * speaker)
@@ -221,7 +221,7 @@ def test_spoken_digits_of_a_new_speaker(tmp_path: Path) -> None:
 
 
 def test_backpropagation_of_a_depthwise_separable_network() -> None:
-    """Against a count by hand over Keras' layers: batch norm and ReLU are part of the convolutions."""
+    """Compares with a count by hand over Keras' layers: batch norm and ReLU are part of the convolutions."""
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     from tflm_zo.conversion.keras import convert
     from tflm_zo.keras_models import ds_cnn

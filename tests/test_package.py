@@ -80,7 +80,7 @@ def test_type_checkers_see_the_names_that_are_imported() -> None:
 
 
 def test_importing_imports_nothing_else() -> None:
-    """Neither NumPy nor the library, so that the command line answers at once."""
+    """Imports neither NumPy nor the library, so that the command line answers at once."""
     wanted = "import sys; before = set(sys.modules); import tflm_zo; print(sorted(set(sys.modules) - before))"
     standard = sys.stdlib_module_names
     there = [name for name in ast.literal_eval(fresh(wanted)) if name.partition(".")[0] not in standard]
@@ -142,7 +142,8 @@ def test_training_needs_no_framework() -> None:
 
 
 def test_what_is_misspelt_is_refused() -> None:
-    """By mypy, too: ``make lint`` checks this file, where an ignore that ignores nothing is an error."""
+    """Refuses in mypy, too: ``make lint`` checks this file, in which an ignore that ignores nothing is an
+    error."""
     with pytest.raises(zo.SettingsError, match="rule"):
         zo.Weights(rule="normalised")  # type: ignore[arg-type]
     with pytest.raises(zo.SettingsError, match="rule"):

@@ -21,7 +21,7 @@ def workflow(name: str) -> Any:
 
 
 def steps(name: str) -> list[str]:
-    """The commands of a workflow's jobs."""
+    """Returns the commands of a workflow's jobs."""
     jobs = workflow(name)["jobs"].values()
     return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
 

@@ -65,7 +65,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a plain model that keeps no statistics, and samples."""
+    """Makes the working directory, with a plain model that keeps no statistics, and samples."""
     monkeypatch.chdir(tmp_path)
     Path("p.tflite").write_bytes(MODELS["small_cnn"]())
     for seed, name in enumerate(("d", "other")):
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def adapted(name: str, model: Any, **arguments: Any) -> list[bytes]:
-    """Trained model, log and ZO model of `zo.adapt` on the samples as arrays."""
+    """Returns trained model, log and ZO model of `zo.adapt` on the samples as arrays."""
     with np.load("d.npz") as data:
         x, y = data["x"], data["y"]
     is_plain = model != "m.zo.tflite"

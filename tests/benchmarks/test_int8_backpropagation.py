@@ -25,7 +25,7 @@ LEARNING = Path(__file__).parents[2] / "benchmarks" / "learning"
 
 @pytest.fixture
 def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Its modules, as the script itself imports them."""
+    """Imports its modules as the script itself does."""
     monkeypatch.syspath_prepend(str(LEARNING))
     for name in ("tasks", "int8_backpropagation"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -39,7 +39,8 @@ def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def uneven() -> bytes:
-    """Depth multiplier, uneven windows and strides, padded average pooling, ReLU6, one scale per tensor."""
+    """Builds a model with depth multiplier, uneven windows and strides, padded average pooling, ReLU6, one
+    scale per tensor."""
     g = GraphBuilder(20)
     x = g.input("image", [1, 11, 8, 3], 1 / 4, -7)
     x = g.depthwise(x, "depthwise", (3, 4), stride=2, multiplier=2, activation=Activation.NONE)
@@ -59,7 +60,8 @@ CHAINS: dict[str, Callable[[], bytes]] = {
 
 
 def float_gradients(network: Network, x: NDArray[np.int8], y: Any) -> dict[str, NDArray[np.float64]]:
-    """TensorFlow's, of the sum of cross-entropies by the dequantized filters, in float64."""
+    """Computes TensorFlow's gradients of the sum of cross-entropies by the dequantized filters, in
+    float64."""
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
     def real(tensor: Any, values: Any) -> Any:
@@ -125,7 +127,7 @@ def errors_of(network: Network, activations: Any, y: Any) -> NDArray[np.int16]:
 @pytest.mark.parametrize("reach", [40, 128])
 @pytest.mark.parametrize("name", CHAINS)
 def test_gradients_are_tensorflows(name: str, reach: int) -> None:
-    """Direction and size, filter by filter, of the network that the int8 one stands for."""
+    """Compares direction and size, filter by filter, with the network that the int8 one represents."""
     network = Network(load_model(CHAINS[name]()))
     rng = np.random.default_rng(5)
     x = rng.integers(-reach, reach, (64, *network.input.shape[1:])).astype(np.int8)
@@ -175,7 +177,7 @@ def test_rounding_is_to_a_neighbour(values: list[int], shift: int) -> None:
 
 
 def test_rounding_is_fair() -> None:
-    """Over all values with that many bits to drop; one sign, since the other is its mirror image."""
+    """Covers all values with that many bits to drop; one sign, since the other is its mirror image."""
     for shift in range(1, 16):
         values = np.arange(2 ** (shift + 4))
         assert np.mean(round_shift(values, shift) - values / 2**shift) == pytest.approx(0, abs=0.05)
@@ -196,7 +198,7 @@ def test_bits(values: list[int], bits: int) -> None:
 
 
 def stripes(network: Network, samples: int, seed: int) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
-    """Four classes of 8 x 8 images: where the bright half is."""
+    """Draws four classes of 8 x 8 images, by their bright half."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 4, samples).astype(np.int32)
     x = rng.integers(-128, 0, (samples, 8, 8, 1))

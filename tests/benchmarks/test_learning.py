@@ -17,7 +17,7 @@ FOLDER = ROOT / "benchmarks" / "learning"
 
 @pytest.fixture
 def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Its modules, as the script itself imports them."""
+    """Imports its modules as the script itself does."""
     monkeypatch.syspath_prepend(str(FOLDER))
     for name in ("augmentation", "initialization", "cifar", "tasks", "methods", "compare"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -37,7 +37,7 @@ def row(task: str, seed: int, test: float, **more: Any) -> dict[str, Any]:
 
 
 def test_summary(learning: Any) -> None:
-    """Speakers are averaged first, then mean and spread are over seeds."""
+    """Averages speakers first; mean and spread are over seeds."""
     rows = [row("rotated", s, t, old=50.0 + s) for s, t in enumerate([90.0, 92.0, 97.0])]
     rows += [row(f"speaker-{i}", s, 80.0 + 10 * i + 2 * s) for i in range(2) for s in range(2)]
     rotated, speakers = learning.compare.summary(rows)
@@ -76,7 +76,7 @@ def test_complete_results_are_only_reported(tmp_path: Path) -> None:
     ("options", "accuracy"), [((), 90.0), (("--guard",), 80.0), (("--guard", "training"), 70.0)]
 )
 def test_results_of_a_guard(options: tuple[str, ...], accuracy: float, tmp_path: Path) -> None:
-    """Each is told from the others, also where a row is of when there was one guard, or none."""
+    """Tells each from the others, also if a row is older and has one guard, or none."""
     guarded = {"last": 75.0, "ended_worse": 1.0}
     rows = [row("rotated", 0, 90.0), row("rotated", 0, 80.0, guard=True, **guarded)]
     rows += [row("rotated", 0, 70.0, guard="training", **guarded)]
@@ -99,7 +99,7 @@ def test_unknown_names(option: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["node", "node-exact", "weight", "head-zo", "head-exact", "node-rehearsal"])
 def test_methods(learning: Any, name: str, tmp_path: Path) -> None:
-    """Each adapts a small model within its budget."""
+    """Adapts a small model by each, within its budget."""
     path = tmp_path / "model.tflite"
     path.write_bytes(MODELS["small_cnn"]())
     random = np.random.default_rng(0)
@@ -119,7 +119,7 @@ def test_methods(learning: Any, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("guard", "trained"), [("held-out", 32), ("training", 40)])
 def test_guards(learning: Any, guard: str, trained: int, tmp_path: Path) -> None:
-    """The run trains on the samples that are not held out, by which the equivalents of an epoch differ."""
+    """Trains on the samples that are not held out, so the equivalents of an epoch differ."""
     path = tmp_path / "model.tflite"
     path.write_bytes(MODELS["small_cnn"]())
     random = np.random.default_rng(0)
@@ -152,7 +152,7 @@ class Chosen:
 
 @pytest.mark.parametrize(("share", "frames_later"), [(0.0, -1.0), (0.5, 1.5), (0.75, 2.75), (1.0, 4.0)])
 def test_shifts(learning: Any, share: float, frames_later: float) -> None:
-    """Against NumPy's interpolation of each band, with silence beyond both ends."""
+    """Compares with NumPy's interpolation of each band, with silence beyond both ends."""
     x = np.random.default_rng(0).random((3, 30, 12, 1)).astype(np.float32)
     y = learning.augmentation.shifted(x, Chosen(share))
     assert y.dtype == np.float32 and y.shape == x.shape
@@ -163,7 +163,7 @@ def test_shifts(learning: Any, share: float, frames_later: float) -> None:
 
 
 def test_shifts_at_random(learning: Any) -> None:
-    """One impulse, so that where it is says by how much: each recording by its own, -1 to 4 frames."""
+    """Shifts one impulse, whose place shows the shift: each recording by its own, -1 to 4 frames."""
     x = np.zeros((50, 49, 20, 1), np.float32)
     x[:, 20] = 0.5
     before = x.copy()

@@ -62,7 +62,7 @@ SOURCES: dict[str, Callable[[], bytes]] = {
 
 
 def up_to_logits(model: Model) -> Model:
-    """The model without its SOFTMAX."""
+    """Returns the model without its SOFTMAX."""
     model = model.copy()
     graph = model.subgraphs[0]
     if graph.operators[-1].code.name == "SOFTMAX":
@@ -161,7 +161,7 @@ Weights = dict[str, NDArray[np.int8]]
 def random_run(
     name: str, settings: Settings | None = None
 ) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
-    """A trainer with exact kernels, and a minibatch of 24."""
+    """Makes a trainer with exact kernels, and a minibatch of 24."""
     zo = inject_all(MODELS[name](), batch=8, update_bits=16)
     trainer = Trainer(zo, settings or weight_settings(), runtime="litert")
     x, y = random_data(trainer.runtime, 24)
@@ -169,7 +169,7 @@ def random_run(
 
 
 def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[Trainer, Simulation, Any, Any]:
-    """The trainer and the simulation on the same minibatch and directions; coefficients of each."""
+    """Runs trainer and simulation on the same minibatch and directions. Returns coefficients of each."""
     chosen = weight_settings(batch_size=24, schedule="constant", seed=11, **settings)
     trainer, x, y = random_run(name, chosen)
     zo, metadata = trainer.model, trainer.runtime.metadata
@@ -218,7 +218,7 @@ def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["small_cnn", "dense_after_4d"])
 def test_loss_is_the_trainers(name: str) -> None:
-    """Of a network without SOFTMAX, and of one whose SOFTMAX has a beta of 2."""
+    """Compares a network without SOFTMAX, and one whose SOFTMAX has a beta of 2."""
     trainer, x, y = random_run(name)
     simulation = Simulation(Network(export_model(trainer.model)), batch=10)
     assert simulation.loss(x, y) == pytest.approx(trainer.evaluate(x, y)["loss"], abs=1e-3)

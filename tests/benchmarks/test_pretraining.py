@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def lines(accuracies: dict[str, list[list[float]]]) -> str:
-    """One per adaptation: by recipe, [seed][run]."""
+    """Writes one line per adaptation: by recipe, [seed][run]."""
     rows: list[dict[str, Any]] = [
         {"task": "digits", "recipe": recipe, "seed": seed, "run": run, "old": 97.0, "before": 20.0}
         | {"after": after, "old_after": 50.0, "lsb_of_rms": 0.02}
@@ -34,7 +34,7 @@ def report(path: Path, *arguments: str) -> Any:
 
 @pytest.mark.slow
 def test_report_of_complete_results(tmp_path: Path) -> None:
-    """Nothing is measured again; the third seed and third run are not asked for."""
+    """Measures nothing again; the third seed and third run are not requested."""
     pytest.importorskip("tensorflow")
     path = tmp_path / "results.jsonl"
     path.write_text(
@@ -55,7 +55,7 @@ def test_report_of_complete_results(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_going_on_after_an_interruption(tmp_path: Path) -> None:
-    """A line that was cut short is measured again, the whole one is kept."""
+    """Measures an incomplete line again, and keeps the complete one."""
     pytest.importorskip("sklearn")
     pytest.importorskip("tensorflow")
     path = tmp_path / "results.jsonl"

@@ -139,7 +139,7 @@ def test_memory_of_steps() -> None:
     "core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"), fast=("cortex-m4",))
 )
 def test_a_plan_has_what_training_takes_on_a_core(core: str, tmp_path: Path) -> None:
-    """The table of coefficients is that of the core's loops as they are."""
+    """Compares the table of coefficients with the core's present loops."""
     found = training(weight_op_costs(CORES[core], tmp_path), node_costs(CORES[core], tmp_path))
     assert instruction_table()["training"][core] == pytest.approx(found, rel=0.1, abs=0.5)
 

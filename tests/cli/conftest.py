@@ -23,7 +23,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with small_cnn as a plain model, p.tflite, and 32 samples, d.npz."""
+    """Makes the working directory, with small_cnn as a plain model, p.tflite, and 32 samples, d.npz."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.tflite").write_bytes(MODELS["small_cnn"]())
     x, y = random_samples(0, 32)
@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def zo_folder(folder: Path) -> Path:
-    """The same, with the ZO model of all weights besides, m.zo.tflite, of batch 8."""
+    """Adds the ZO model of all weights, m.zo.tflite, of batch 8."""
     inject_all(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
     return folder
 
@@ -64,6 +64,6 @@ def data_file(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def samples() -> tuple[Any, Any]:
-    """x and y for ``small_cnn``: 45 samples, so that the last batch is incomplete."""
+    """Returns x and y for ``small_cnn``: 45 samples, so that the last batch is incomplete."""
     rng = np.random.default_rng(3)
     return rng.uniform(-1.9, 1.9, (45, 8, 8, 1)).astype(np.float32), rng.integers(0, 4, 45)

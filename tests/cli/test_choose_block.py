@@ -43,7 +43,7 @@ BLOCKS = [["conv1", "conv2"], ["fc1", "fc2"], ["fc3"]]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """LeNet-5 as a plain model, p.tflite, and 40 samples, d.npz."""
+    """Makes a folder with LeNet-5 as a plain model, p.tflite, and 40 samples, d.npz."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     Path("p.tflite").write_bytes(MODELS["lenet5"]())
@@ -70,7 +70,7 @@ def outputs(name: str, zo: str | None = None) -> list[bytes]:
 
 
 def layers_of(name: str) -> list[str]:
-    """That the run's log says it trains."""
+    """Reads the trained layers from the run's log."""
     trainable = read_metadata(load_model(f"{name}.zo.tflite")).trainable
     log = Log.read(f"{name}.zolog")
     return [trainable[i].layer for i in sorted(i for task in log.tasks for i in task.tensors)]
@@ -86,7 +86,7 @@ def test_only(folder: Path) -> None:
 
 
 def test_the_block_is_chosen_and_trained(folder: Path) -> None:
-    """As by hand: choose_block, then its layers alone."""
+    """Compares with a run by hand: choose_block, then its layers alone."""
     result = result_of("-o", "a.tflite", "--epochs", 2, "--choose-block", 3, "--held-out", 0.25)
     choice = result["block_choice"]
     with np.load("d.npz") as arrays:
@@ -253,7 +253,7 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
 def test_refused(
     options: tuple[Any, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is trained or written."""
+    """Refuses before anything is trained or written."""
     monkeypatch.setattr(BlockProbes, "run", None)
     refused(folder, "train", "p.tflite", "d.npz", "-o", "a.tflite", *GIVEN, *options, said=message)
 

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_snapshot_of_a_state_that_no_run_has(folder: Path, tmp_path: Path) -> None:
-    """A slot is whole and its running mean is none: it is taken for damaged before any weight is set."""
+    """Takes a complete slot with an invalid running mean for damaged before any weight is set."""
     data = bytearray((folder / "node.zolog").read_bytes())
     header, tasks = struct.unpack_from("<H", data, 10)[0], struct.unpack_from("<H", data, 14)[0]
     weights = struct.unpack_from("<I", data, 132)[0]

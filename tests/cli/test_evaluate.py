@@ -20,7 +20,7 @@ INJECT = ("inject", "--algorithm", "weight")
 
 
 def _expected(name: str, x: Any, y: Any, runtime: str) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of logits, one sample at a time, in float64."""
+    """Computes accuracy and mean cross-entropy of logits, one sample at a time, in float64."""
     model = MODELS[name]()
     graph = load_model(model).subgraphs[0]
     entry, exit_ = graph.inputs[0].quantization, graph.outputs[0].quantization

@@ -103,7 +103,7 @@ def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> N
 
 @pytest.mark.parametrize("samples, steps", [(1, 300), (128, 300), (700, 308), (1000, 320), (100_000, 31_250)])
 def test_length_of_a_run_is_that_of_train(samples: int, steps: int, files: Path) -> None:
-    """Ten epochs of minibatches of 32, or as many whole ones as take 300 steps."""
+    """Trains ten epochs of minibatches of 32, or as many complete ones as take 300 steps."""
     found = as_json("node.zo.tflite", "-o", "out", "--samples", samples)
     assert found["steps"] == steps == usual_epochs(samples, 32) * -(-samples // 32)
 
@@ -213,7 +213,7 @@ def test_a_path_outside_is_named_without_its_folder(files: Path, monkeypatch: py
 
 @pytest.mark.parametrize("given", [[], ["--algorithm", "weight"], ["--set", "update-bits=8"]])
 def test_of_a_plain_model_the_zo_model_is_made_and_written(given: list[str], files: Path) -> None:
-    """The folder is that of the ZO model, which is there for the desktop."""
+    """Writes the folder of the ZO model, which is there for the desktop."""
     found = as_json("plain.tflite", "-o", "out", "--name", "m", *given)
     assert found["zo_model"] == "out.zo.tflite"
     run = [] if "--set" in given else given

@@ -109,7 +109,7 @@ def test_the_zo_model_of_train_is_not_written_over() -> None:
 
 
 def repeated(made: dict[str, Any]) -> None:
-    """The run of a folder's ZO model is that of `train`."""
+    """Repeats the run of a folder's ZO model with `train`."""
     again = done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", "--steps", 3, "--keep", "last")
     assert again["measured_rate"] is None
     assert constants("again.tflite") == constants("t.tflite") != constants("model.tflite")
@@ -155,7 +155,7 @@ def test_it_trains_the_block_that_train_chose() -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_come_back_as_they_were(name: str) -> None:
-    """All settings of a run that differ from its algorithm's, floats to the bit."""
+    """Keeps all settings of a run that differ from its algorithm's, floats to the bit."""
     settings = algorithm(name)
     model = zo.inject("model.tflite")
     changes: dict[str, Any] = {"seed": 4_000_000_001, "batch_size": 24, "layers": ("conv*", "fc1")}

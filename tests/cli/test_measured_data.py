@@ -17,7 +17,7 @@ from tflm_zo.training.run_data import held_out_samples
 
 @pytest.mark.parametrize("algorithm", ["node", "weight"])
 def test_rehearsal(algorithm: str, folder: Path) -> None:
-    """The same as training on both files' samples, which the best state is measured on, too."""
+    """Compares with training on both files' samples, which also select the best state."""
     with np.load("d.npz") as data:
         x, y = data["x"], data["y"]
     np.savez("new.npz", x=x[:20], y=y[:20])
@@ -34,7 +34,7 @@ def test_rehearsal(algorithm: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["node", "weight"])
 def test_held_out(algorithm: str, folder: Path) -> None:
-    """The run of the samples that are left; the others, some of each class, tell its best state. Samples that
+    """Trains on the remaining samples; the others, some of each class, select its best state. Samples that
     are rehearsed count like new ones.
     """
     with np.load("d.npz") as data:

@@ -20,7 +20,7 @@ ONE = "samples of 1 of 4 classes; missing: 0, 1, 3"
 
 @pytest.fixture
 def one_class(folder: Path) -> Path:
-    """one.npz, 40 samples of class 2; others.npz, of the other classes; all.npz, of all."""
+    """Makes one.npz, 40 samples of class 2; others.npz, of the other classes; all.npz, of all."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1.9, 1.9, (120, 8, 8, 1)).astype(np.float32)
     y = np.array([2] * 40 + [0, 1, 3] * 20 + [0, 1, 2, 3] * 5)
@@ -59,7 +59,7 @@ def test_rehearsed_classes_are_measured(one_class: Path) -> None:
 
 
 def test_validation_of_all_classes_tells_the_best_weights(one_class: Path) -> None:
-    """Training on one class is said; the weights kept are right as often as the first ones."""
+    """Reports training on one class; the weights kept are right as often as the first ones."""
     done = run(*TRAIN, "-o", "a.tflite", "--validation", "all.npz")
     assert ONE in done.stderr and "nothing shows" not in done.stderr
     result = result_of(*TRAIN, "-o", "b.tflite", "--validation", "all.npz")
@@ -83,7 +83,7 @@ def test_blocks_warn_before_their_probes(one_class: Path) -> None:
 
 
 def test_last_weights_that_are_worse(one_class: Path) -> None:
-    """One class for a long time, measured on all of them."""
+    """Trains one class for a long time, measured on all of them."""
     done = run(
         *("train", "p.tflite", "one.npz", "-o", "a.tflite", "--validation", "others.npz", "--keep", "last"),
         *("--learning-rate", 8, "--epochs", 20),

@@ -24,7 +24,7 @@ LENET_NODES = [
 
 @pytest.mark.parametrize("options", [(), ("--algorithm", "node"), ("--nodes", "auto")])
 def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[str, ...]) -> None:
-    """No headroom, no replay, and the other layers are not in RAM."""
+    """Needs no headroom and no replay, and the other layers are not in RAM."""
     result = parsed(
         cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json")
     )

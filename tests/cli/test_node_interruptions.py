@@ -31,7 +31,7 @@ def wait_for_steps(log: Path, steps: int) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_and_kill(folder: Path) -> None:
-    """Ctrl-C, a kill, then to the end from the plain model: the bits of one go."""
+    """Runs with Ctrl-C, a kill, then to the end from the plain model: the bits of one run."""
     run(*arguments("whole"))
     log = folder / "cut.zolog"
 
@@ -72,7 +72,7 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
 
 
 def test_replay_says_what_needs_the_data(folder: Path) -> None:
-    """A run of 12 steps with snapshots after 5 and 10, killed after 8, and before its first snapshot."""
+    """Kills a run of 12 steps with snapshots after 5 and 10 at step 8, and before its first snapshot."""
     options = ("--keep", "last", "--steps", 12, "--set", "snapshot-every=5", "--batch-size", 16)
     run("train", "p.tflite", "d.npz", "-o", "whole.tflite", *options)
     trainer = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))

@@ -24,7 +24,7 @@ X, Y = RNG.integers(-128, 128, (32, 8, 8, 1)).astype(np.int8), RNG.integers(0, 4
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Models, data and finished runs, by file name."""
+    """Makes models, data and finished runs, by file name."""
     folder = tmp_path_factory.mktemp("base")
     (folder / "p.tflite").write_bytes(MODELS["small_cnn"]())
     inject_all(MODELS["small_cnn"](), batch=8).save(folder / "weight.zo.tflite")
@@ -92,7 +92,7 @@ def test_settings_of_weight_perturbation(setting: str, model: tuple[str, ...], f
 
 @pytest.mark.parametrize("setting", ["weights.headroom=3", "weights.queries=2", "weights.scope=layers"])
 def test_tasks_that_no_layer_is_left_for(setting: str, files: Path) -> None:
-    """Of a ZO model that trains the layers with nodes alone."""
+    """Trains a ZO model with nodes on all trainable layers."""
     zo = inject_all(MODELS["small_cnn"](), nodes="auto", trainable="nodes", batch=8)
     (files / "node.zo.tflite").write_bytes(zo.to_bytes())
     said = f"`--set {setting.split('=')[0]}` must be left out, since it would have no effect: no layer of"
@@ -272,7 +272,7 @@ def test_logs_of_other_runs(files: Path) -> None:
 
 
 def test_resuming_another_plain_model(files: Path) -> None:
-    """The ZO model beside the output is that of the run."""
+    """Refuses it: the ZO model beside the output is that of the run."""
     resume = (*_train(files, "plain.tflite", "p.tflite"), "--resume")
     (files / "p.tflite").write_bytes(MODELS["small_cnn"](5))
     refused(files, *resume, said="plain.zo.tflite is another ZO model than the given")
@@ -320,7 +320,7 @@ def test_no_room_for_the_zo_model(files: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_room_for_the_log(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No ZO model is left without a log."""
+    """Leaves no ZO model without a log."""
     Disk(monkeypatch, 0)
     said = "new.zolog: No space left on device"
     refused(files, *_train(files, "new.tflite", "p.tflite"), said=said, last=True)

@@ -40,7 +40,7 @@ def patterns(model: str, classes: int, samples: dict[str, int]) -> None:
 
 
 def accuracy(model: Path, data: str) -> float:
-    """By LiteRT without anything of ours, one sample at a time."""
+    """Measures by LiteRT without anything of ours, one sample at a time."""
     quantization = load_model(model).subgraphs[0].inputs[0].quantization
     assert quantization is not None
     with np.load(data) as arrays:
@@ -130,7 +130,7 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "two_inputs"), MODELS))
 def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) -> None:
-    """With the defaults; replay gives the same model, and verify agrees."""
+    """Trains with the defaults; replay gives the same model, and verify agrees."""
     require("tflm")
     Path("p.tflite").write_bytes(MODELS[name]())
     graph = load_model("p.tflite").subgraphs[0]
@@ -175,7 +175,7 @@ EVERY_OPTION = (
 
 
 def test_every_option_reaches_the_run(folder: Path) -> None:
-    """The log's header has the settings."""
+    """Reads the settings from the log's header."""
     run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 12, "--set", "queries=3", *EVERY_OPTION)
     log = Log.read("a.zolog")
     settings = Settings(
@@ -223,7 +223,7 @@ def test_queries_of_layers(options: tuple[str, ...], queries: list[int], folder:
 
 
 def test_budget(folder: Path) -> None:
-    """small_cnn: 2,304 MACs of conv and 256 of fc, which alone has fewer nodes than weights."""
+    """Checks small_cnn: 2,304 MACs of conv and 256 of fc, which alone has fewer nodes than weights."""
     given = ("train", "p.tflite", "d.npz", "--held-out", 0, "--budget", 100, "-o")
     result = result_of(*given, "a.tflite")
     # The prefix of 32 samples costs 28.8; a step of 32 passes and updates of fc 6.4.
@@ -283,7 +283,7 @@ def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
 def test_batch_of_a_plain_model(
     own: int, options: tuple[Any, ...], batch: int, minibatch: int, folder: Path
 ) -> None:
-    """32 where that can be had; the trained model has the original's again."""
+    """Sets a batch of 32 if possible; the trained model has the original's again."""
     set_batch(load_model(MODELS["small_cnn"]()), own).save("own.tflite")
     run("train", "own.tflite", "d.npz", "-o", "a.tflite", "--steps", 1, *options)
     assert read_metadata(load_model("a.zo.tflite")).batch == batch
@@ -293,7 +293,7 @@ def test_batch_of_a_plain_model(
 
 
 def test_without_a_layer_for_nodes(folder: Path) -> None:
-    """By weight perturbation then, and it is said; unless node perturbation was asked for."""
+    """Uses weight perturbation then, and reports it; unless node perturbation was requested."""
     g = GraphBuilder(1)
     x = g.depthwise(g.input("image", [1, 8, 8, 1]), "depthwise", multiplier=4)
     x = g.flatten(g.pool(x, "average", 4, average=True), "flatten")
@@ -309,7 +309,7 @@ def test_without_a_layer_for_nodes(folder: Path) -> None:
 
 
 def test_other_files(folder: Path) -> None:
-    """--zo-model, --log and --csv."""
+    """Sets --zo-model, --log and --csv."""
     more = ("--zo-model", "z", "--log", "l", "--csv", "h.csv", "--validation", "d.npz")
     result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--epochs", 3, *more)
     assert (result["zo_model"], result["log"]) == ("z", "l")
@@ -359,7 +359,7 @@ def test_verify_sees_every_difference(
 
 
 def test_the_whole_way(folder: Path) -> None:
-    """From Keras, with random weights, to a plain model that has learned its classes."""
+    """Trains from Keras, with random weights, to a plain model that has learned its classes."""
     keras = pytest.importorskip("keras", reason="TensorFlow is not installed")
     keras.utils.set_random_seed(0)
     layers = [keras.layers.Dense(12, activation="relu"), keras.layers.Dense(3, activation="softmax")]
@@ -386,7 +386,7 @@ def test_the_whole_way(folder: Path) -> None:
 def test_another_run_that_would_write_the_same_is_told_at_once(
     taken: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the first one trains, and has not written its output yet."""
+    """Refuses while the first one trains, and has not written its output yet."""
     first = {"-o": "a.tflite", "--log": "a.zolog", "--zo-model": "a.zo", "--csv": "t"}
     second = {"-o": "b.tflite", "--log": "b.zolog", "--zo-model": "b.zo"} | {taken: first[taken]}
     real, codes = Trainer.fit, []

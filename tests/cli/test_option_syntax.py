@@ -79,7 +79,7 @@ def test_parts_that_are_left_out() -> None:
 
 @pytest.mark.parametrize("error", [ERROR, InjectError("loss", "be int8", give={"loss": "mse"})])
 def test_errors_of_workers_keep_their_fields(error: SettingsError) -> None:
-    """A worker's error comes through pickle."""
+    """Sends a worker's error through pickle."""
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 

@@ -19,7 +19,7 @@ EDGES = {"uint8_edges": ("image", (8, 8, 1), 5), "float_edges": ("input", (16,),
 
 
 def samples(name: str) -> tuple[Any, Any]:
-    """Real values that tell the class by their mean, 60 samples."""
+    """Draws real values whose mean is the class, 60 samples."""
     _, shape, classes = EDGES[name]
     rng = np.random.default_rng(5)
     y = rng.integers(0, classes, 60)
@@ -72,7 +72,7 @@ def test_pixels_and_real_values_of_a_uint8_input_are_the_same(
 
 
 def int8_in_uint8_out() -> bytes:
-    """Two sigmoids, requantized to uint8 with a scale of its own."""
+    """Builds two sigmoids, requantized to uint8 with a scale of its own."""
     g = GraphBuilder(31)
     x = g.logistic(g.dense(g.input("x", [1, 6]), "fc", 2, Activation.NONE), "sigmoid")
     scores = g.tensor("scores", [1, 2], TensorType.UINT8, scales=[1 / 64], zero_points=[60])

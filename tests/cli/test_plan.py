@@ -66,7 +66,7 @@ def test_its_commands_are_commands() -> None:
 
 
 def test_the_table_of_the_firmware_has_the_ram_of_the_plan() -> None:
-    """The arena of depthwise layers is larger with MVE, which neither of the two tables is of."""
+    """Uses depthwise layers, whose arena is larger with MVE: neither of the two tables has that."""
     Path("d.tflite").write_bytes(MODELS["depthwise_separable"]())
     found = zo.plan("d.tflite", core="cortex-m4")
     assert found.best is not None and found.best.sizes.ram.arena.bytes_mve > found.best.arena
@@ -81,7 +81,7 @@ def test_the_table_of_the_firmware_has_the_ram_of_the_plan() -> None:
 
 @pytest.mark.parametrize("options", slow_but([()], [(), ("--power", "30m", "--choose-block", "2")]))
 def test_it_is_one_screen(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """40 lines of 80 characters, tables within them, and the bytes and times of each way."""
+    """Prints 40 lines of 80 characters, tables within them, and the bytes and times of each way."""
     monkeypatch.setenv("COLUMNS", "80")
     lines = done(*BOARD, *options).stdout.splitlines()
     assert sum(-(-len(line) // 80) for line in lines) <= 40

@@ -16,7 +16,7 @@ from tflm_zo.recalibration import recalibrate
 
 @pytest.fixture
 def files(model_file: Any, data_file: Any) -> tuple[Path, Path, Path]:
-    """A model, data of the old domain and data of the new one."""
+    """Makes a model, data of the old domain and data of the new one."""
     rng = np.random.default_rng(1)
     old = rng.uniform(-1.9, 1.9, (60, 8, 8, 1)).astype(np.float32)
     new = (0.5 * rng.uniform(-1.9, 1.9, (32, 8, 8, 1)) + 0.4).astype(np.float32)

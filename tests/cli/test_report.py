@@ -21,7 +21,8 @@ OPTIONS = ("--steps", 12, "--batch-size", 8, "--held-out", 0)
 
 @pytest.fixture
 def trained(folder: Path) -> Path:
-    """The working directory with a run of each kind: node.tflite, weight.tflite, their models and logs."""
+    """Makes the working directory with a run of each kind: node.tflite, weight.tflite, their models and
+    logs."""
     for name in ("node", "weight"):
         run("train", "p.tflite", "d.npz", "-o", f"{name}.tflite", "--algorithm", name, *OPTIONS)
     return folder
@@ -43,7 +44,7 @@ def refused(*arguments: Any) -> str:
 
 @pytest.mark.parametrize("name", ["node", "weight"])
 def test_a_run(name: str, trained: Path) -> None:
-    """The model is found beside the log; the command that is in the page makes the model that train wrote."""
+    """Finds the model beside the log; the page's command makes the model that train wrote."""
     done = run("report", f"{name}.zolog", "-o", "r.html", "--data", "d.npz")
     assert done.stdout.startswith(f"r.html: report of {name}, ") and done.stderr == ""
     page = page_of("r.html")
@@ -106,7 +107,7 @@ def test_a_log_of_another_model(trained: Path) -> None:
 
 
 def test_logs_that_are_cut_off(trained: Path) -> None:
-    """The page says up to which step the log goes, and so does a warning."""
+    """Names the last step of the log on the page, and in a warning."""
     log = Path("weight.zolog").read_bytes()
     Path("weight.zolog").write_bytes(log[:-70])
     done = run("report", "weight.zolog", "-o", "r.html")
@@ -132,7 +133,7 @@ def test_logs_that_are_cut_off(trained: Path) -> None:
 
 
 def test_snapshot_logs_that_are_cut_off(folder: Path) -> None:
-    """Losses go on behind the last snapshot; weights do not."""
+    """Shows losses behind the last snapshot, but no weights."""
     options = (*OPTIONS[:4], "--keep", "last", "--set", "snapshot-every=5")
     run("train", "p.tflite", "d.npz", "-o", "node.tflite", *options)
     log = Path("node.zolog").read_bytes()

@@ -17,7 +17,7 @@ from tflm_zo.training.setting_texts import parse_set, written, written_settings
 
 
 def made(name: str, *given: str) -> Any:
-    """The settings of an algorithm with options of the command line."""
+    """Makes the settings of an algorithm with options of the command line."""
     run, injection = split_set(given)
     assert not injection
     settings = algorithm(name)
@@ -65,7 +65,7 @@ def test_values(name: str, given: str, setting: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_is_listed_can_be_given(name: str) -> None:
-    """`tflm-zo algorithms NAME` lists values as --set takes them; each gives the same settings again."""
+    """Reads the values of `tflm-zo algorithms NAME` with --set; each gives the same settings again."""
     settings = algorithm(name)
     listed = written_settings(settings)
     assert {"batch-size", "estimator", "seed"} <= listed.keys() or name == "fqt"
@@ -208,5 +208,5 @@ def test_settings_of_inject() -> None:
     ],
 )
 def test_how_values_are_shown(value: Any, text: str) -> None:
-    """As one gives them."""
+    """Shows values in the form of --set."""
     assert written(value) == text

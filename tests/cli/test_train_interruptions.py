@@ -45,7 +45,7 @@ def arguments(output: str, steps: int, *more: str) -> list[Any]:
 
 
 def finish(*given: Any) -> None:
-    """The command, here, to its end."""
+    """Runs the command, here, to its end."""
     done = invoke(*arguments(*given))
     assert done.exit_code == 0, done.output
 
@@ -69,8 +69,8 @@ def same(folder: Path, a: str, b: str) -> bool:
     "ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda s: s.name
 )
 def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
-    """Twice, then to the end: exit code 130 (SIGTERM: 143, SIGHUP: 129), the last whole step on the disk, the
-    bits of one go."""
+    """Interrupts twice, then runs to the end: exit code 130 (SIGTERM: 143, SIGHUP: 129), the last complete
+    step on the disk, the bits of one run."""
     steps, fast = 1200, ("--runtime", "litert")
     finish("whole.tflite", steps, *fast)
     log, done = folder / "cut.zolog", 0
@@ -123,7 +123,7 @@ def test_ended_while_the_model_is_written(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_nohup(folder: Path) -> None:
-    """A signal that the program was started to ignore is ignored."""
+    """Ignores a signal that the program was started to ignore."""
     ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
     given = command(*arguments("cut.tflite", 3000, "--runtime", "litert"), before=ignore)
     child = subprocess.Popen(given, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -137,7 +137,7 @@ def test_nohup(folder: Path) -> None:
 @pytest.mark.parametrize("more", slow_but([("--resume",)], [("--resume",), ("--force",)]))
 @pytest.mark.parametrize("kind", slow_but(["weight"], ["weight", "node"]))
 def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> None:
-    """The second is refused and changes nothing; the first ends as if there had been none."""
+    """Refuses the second one, which changes nothing; the first ends as if it were alone."""
     steps = 200
     if kind == "node":
         use_nodes(folder)
@@ -163,8 +163,8 @@ def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> 
     "room", slow_but([HEADER + 37 * RECORD + 5], [100, HEADER + 37 * RECORD + 5, HEADER + 60 * RECORD])
 )
 def test_no_room_left(room: int, folder: Path) -> None:
-    """The operating system refuses to let files grow: while the log is written, or, where that just fits,
-    while the larger model is."""
+    """Limits files by the operating system: while the log is written, or, if that just fits, while the larger
+    model is."""
     steps = 60
     finish("whole.tflite", steps)
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
@@ -187,8 +187,8 @@ def test_no_room_left(room: int, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["weight", "node"])
 def test_killed_at_random_moments(kind: str, folder: Path) -> None:
-    """SIGKILL at random moments of the process's life, start-up, training and export: no bit is lost, and no
-    file is left in the end that does not belong there.
+    """Sends SIGKILL at random moments of the process's life, start-up, training and export: no bit is lost,
+    and no foreign file is left in the end.
 
     Runs of five kills each, every one while --resume goes on from the last. TFLM_ZO_KILLS says how many kills
     there are in all, of each kind (default: 20).

@@ -28,7 +28,7 @@ STEPS, HEADER, RECORD = 6, 132, 24
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Models, data and a finished run, by file name."""
+    """Makes models, data and a finished run, by file name."""
     folder = tmp_path_factory.mktemp("base")
     inject_all(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
     inject_all(MODELS["small_cnn"](), batch=4).save(folder / "other.zo.tflite")
@@ -186,7 +186,7 @@ def test_unwritable_folder(files: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_force_replaces_a_log_only_once_all_is_well(files: Path) -> None:
-    """--force and bad settings or data: the old log is still there."""
+    """Keeps the old log if --force meets bad settings or data."""
     for bad in (
         ("--steps", 0),
         ("--learning-rate", -1),
@@ -228,7 +228,7 @@ def test_what_is_no_log_is_not_replayed(name: str, files: Path, base: dict[str, 
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_resume_without_a_step_begins(exists: bool, files: Path, base: dict[str, bytes]) -> None:
-    """Killed before the log was there or before its header was whole: a warning, and the same bits."""
+    """Warns, and trains to the same bits, if the log was not there or its header not complete."""
     if exists:
         (files / "new.zolog").write_bytes(base["run.zolog"][:77])
     arguments = _train(files, "-o", files / "new.tflite", "--resume")
@@ -269,7 +269,7 @@ def test_steps_that_a_log_does_not_have(files: Path) -> None:
 
 
 def test_full_disk_while_the_model_is_written(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is not lost: its log is whole, and replay makes the model of it."""
+    """Keeps the complete log, and replay makes the model of it."""
     real = os.fsync
     calls = [0]
 
@@ -300,7 +300,8 @@ def test_full_disk_while_the_model_is_written(files: Path, monkeypatch: pytest.M
 def test_full_disk_while_the_log_is_written(
     steps: int, files: Path, base: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room for so many steps and a half: one line, whole steps only, and --resume ends with the same bits."""
+    """Leaves room for so many steps and a half: one line, complete steps only, and --resume ends with the
+    same bits."""
     arguments = [str(a) for a in _train(files, "-o", files / "new.tflite")]
     with monkeypatch.context() as patch:
         Disk(patch, HEADER + steps * RECORD + RECORD // 2)

@@ -130,7 +130,7 @@ EVERY_OPTION = (
 
 
 def test_every_option_reaches_the_run(files: Path) -> None:
-    """The log's header has the settings."""
+    """Reads the settings from the log's header."""
     assert run(files, *TRAIN, "-o", "@a.tflite", *EVERY_OPTION).exit_code == 0
     actual = Log.read(files / "a.zolog").settings
     settings = Settings(
@@ -166,7 +166,7 @@ def test_same_bits_in_tflm(options: tuple[str, ...], files: Path) -> None:
 
 
 def test_copies_of_the_log(files: Path) -> None:
-    """The best weights come back from the log, those of any step, and a run goes on from a part of it."""
+    """Restores the best weights and those of any step from the log. A run resumes from a part of it."""
     arguments = (*TRAIN, "--learning-rate", "6", "--validation", "@d.npz")
     done = run(files, *arguments, "-o", "@a.tflite")
     assert done.exit_code == 0, done.output
@@ -222,7 +222,7 @@ def test_verify(files: Path) -> None:
 
 
 def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No verdict on runs that were cut short."""
+    """Gives no verdict on runs that were cut short."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -276,7 +276,7 @@ def test_nothing_is_replaced_unasked(files: Path) -> None:
 
 
 def test_autoencoder_trains_without_labels(tmp_path: Path) -> None:
-    """From .npz and .npy, in the model's units or quantized already; with y given, the same."""
+    """Trains from .npz and .npy, in the model's units or quantized already; with y given, the same."""
     inject_all(MODELS["autoencoder"](), batch=8).save(tmp_path / "m.zo.tflite")
     x = np.random.default_rng(0).uniform(-1.5, 1.5, (32, 24)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x)

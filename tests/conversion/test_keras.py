@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("keras_seed")
 
 
 def settle_batch_norm(model: Any, x: np.ndarray) -> None:
-    """Random weights without statistics make activations vanish in deep networks."""
+    """Sets statistics: random weights without them make activations vanish in deep networks."""
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
             layer.momentum = 0.0
@@ -31,7 +31,7 @@ def settle_batch_norm(model: Any, x: np.ndarray) -> None:
 
 
 def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
-    """One step moves weights of every layer, and the log alone says where to."""
+    """Moves weights of every layer in one step, and replays the log to the same weights."""
     zo = inject_all(result.model)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert")
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
@@ -155,7 +155,7 @@ def test_dense_per_tensor_and_batch() -> None:
 
 
 def test_room_for_new_classes() -> None:
-    """The old classes keep their accuracy; a name for the new ones comes with training."""
+    """Keeps the accuracy of old classes; training adds a name for the new ones."""
     x = data(8, 8, 1)
     model = small()
     y = np.asarray(model(x)).argmax(1)
@@ -261,7 +261,7 @@ def test_subclassed_model() -> None:
     ids=["layer", "activation", "ops", "function"],
 )
 def test_softmax_however_it_is_written(end: Any) -> None:
-    """It is an operator of its own, whose input are the logits."""
+    """Finds an operator of its own, whose input are the logits."""
     logits = small(None)
     model = keras.Model(logits.input, end()(logits.output))
     result = convert(model, data(8, 8, 1))

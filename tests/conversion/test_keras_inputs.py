@@ -126,7 +126,7 @@ def test_data_without_a_range_are_warned_about() -> None:
 
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
-    """Standard output is JSON and nothing else; a failure is one line and leaves no file."""
+    """Prints only JSON; a failure is one line and leaves no file."""
     small().save(tmp_path / "good.keras")
     inputs = keras.Input((8, 8, 1))
     norm = layers.LayerNormalization(name="norm")(inputs)

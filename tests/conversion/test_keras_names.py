@@ -23,7 +23,7 @@ L = keras.layers
 
 @pytest.fixture(autouse=True)
 def new_session() -> Iterator[None]:
-    """Default names begin at 0."""
+    """Resets the session, so that default names begin at 0."""
     keras.utils.clear_session()
     yield
     keras.utils.clear_session()
@@ -34,7 +34,7 @@ def dense(*layers: Any) -> Any:
 
 
 def three() -> tuple[Any, list[str]]:
-    """As every first model is written."""
+    """Builds a network as a beginner would."""
     return dense(L.Dense(8, activation="relu"), L.Dense(8, activation="relu"), L.Dense(4)), [
         "dense",
         "dense_1",
@@ -43,7 +43,7 @@ def three() -> tuple[Any, list[str]]:
 
 
 def later() -> tuple[Any, list[str]]:
-    """In a notebook that has made other layers before."""
+    """Builds one in a notebook that has made other layers before."""
     for _ in range(9):
         L.Dense(1)
     return dense(*(L.Dense(8) for _ in range(3))), ["dense_9", "dense_10", "dense_11"]
@@ -90,7 +90,7 @@ def of_time() -> tuple[Any, list[str]]:
 
 
 def nested() -> tuple[Any, list[str]]:
-    """Layers of one name in two models: behind the name of the model, where that tells them apart."""
+    """Builds layers of one name in two models: the model's name distinguishes them if necessary."""
 
     def part(name: str) -> Any:
         own = [L.Dense(8, activation="relu", name="a"), L.Dense(8, activation="relu", name="b")]
@@ -103,7 +103,7 @@ def nested() -> tuple[Any, list[str]]:
 
 
 def shared() -> tuple[Any, list[str]]:
-    """A layer that is used twice is one layer."""
+    """Builds a layer that is used twice, which is one layer."""
     again = L.Dense(16, activation="relu")
     x = keras.Input((16,))
     return keras.Model(x, L.Dense(4)(again(again(x)))), ["dense", "dense_1"]
@@ -164,7 +164,7 @@ def test_the_named_layer_is_the_one_that_is_trained(tmp_path: Path, monkeypatch:
 
 
 def test_a_model_that_cannot_be_converted_keeps_its_names() -> None:
-    """And the refusal has them."""
+    """Names its layers in the refusal, too."""
     model = dense(L.Dense(8), L.Reshape((8, 1)), L.Conv1DTranspose(3, 3), L.Lambda(keras.ops.erfinv))
     own = [layer.name for layer in model.layers]
     with pytest.raises(ConversionError) as refused:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("keras_seed")
 
 
 def floats(model: Any) -> bytes:
-    """TensorFlow's float32 .tflite of a Keras model, whose batch is not fixed."""
+    """Converts a Keras model, whose batch is not fixed, to TensorFlow's float32 .tflite."""
     return bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
 
 
@@ -74,7 +74,7 @@ def test_the_same_data_give_the_same_bytes() -> None:
 
 @pytest.mark.slow
 def test_it_is_trained_from_the_command_line(tmp_path: Path) -> None:
-    """As the page has it: digits, upright before and turned after."""
+    """Follows the page: digits, upright before and turned after."""
     datasets = pytest.importorskip("sklearn.datasets", reason="NO scikit-learn: NOTHING WAS TRAINED")
     x, y = datasets.load_digits(return_X_y=True)
     x = (x.reshape(-1, 8, 8, 1) / 16).astype(np.float32)

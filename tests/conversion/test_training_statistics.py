@@ -19,19 +19,20 @@ SAMPLES = 260  # more than pass through Keras at once
 
 
 def images(seed: int, samples: int = SAMPLES) -> np.ndarray:
-    """Noise of which each sample has a level of its own."""
+    """Draws noise in which each sample has a level of its own."""
     rng = np.random.default_rng(seed)
     noise = rng.normal(0, 0.3, (samples, 10, 10, 2)) + rng.normal(0, 0.2, (samples, 1, 1, 1))
     return np.asarray(noise, np.float32)
 
 
 def shifted(x: np.ndarray) -> np.ndarray:
-    """Another gain and offset, which a convolution without padding hands on to its channels."""
+    """Applies another gain and offset, which a convolution without padding passes on to its channels."""
     return np.asarray(1.6 * x + 0.5, np.float32)
 
 
 def network() -> Any:
-    """Convolutions with batch norm: folded, without beta, without gamma, and one that cannot be folded."""
+    """Builds convolutions with batch norm: folded, without beta, without gamma, and one that cannot be
+    folded."""
     x = image = keras.Input((10, 10, 2), name="image")
     x = layers.Conv2D(6, 3, use_bias=False, name="first")(x)
     x = layers.ReLU(name="first_relu")(layers.BatchNormalization(name="first_norm")(x))
@@ -59,7 +60,7 @@ def trained_on(model: Any, x: Any) -> Any:
 
 
 def real(model: Model, kept: Statistics) -> list[tuple[Any, Any]]:
-    """Means and deviations of each layer in the units of the Keras model."""
+    """Computes means and deviations of each layer in the units of the Keras model."""
     scales = [op.outputs[0].quantization.scale for op in corrected_layers(model)]  # type: ignore[union-attr]
     return [(s * layer.mean, s * layer.deviation) for s, layer in zip(scales, kept.layers, strict=True)]
 
@@ -71,13 +72,13 @@ def kept_by(model: Model) -> Statistics:
 
 
 def as_measured(model: Model, x: Any) -> bytes:
-    """The model with the statistics of the data themselves."""
+    """Returns the model with the statistics of the data themselves."""
     return with_statistics(model, channel_statistics_of(model, x)).to_bytes()
 
 
 @pytest.mark.parametrize("size", slow_but([1], [1, 0.05]))
 def test_statistics_are_those_of_the_training_data(size: float) -> None:
-    """Of small values batch norm's epsilon is a good part."""
+    """Includes small values, of which batch norm's epsilon is a large part."""
     old = images(1) * np.float32(size)
     new = shifted(old)
     model = trained_on(network(), old)
@@ -102,7 +103,7 @@ def test_statistics_are_those_of_the_training_data(size: float) -> None:
 
 
 def network_like(model: Any) -> Any:
-    """A copy that has never been converted."""
+    """Makes a copy that has never been converted."""
     copy = keras.models.clone_model(model)
     copy.set_weights(model.get_weights())
     return copy
@@ -155,7 +156,8 @@ def frozen() -> Any:
 
 
 def fine_tuned() -> Any:
-    """Fine-tunes as in Keras' guide: the pre-trained part is called for inference, even in training."""
+    """Builds a fine-tuned network as in Keras' guide: the pre-trained part is called for inference, even in
+    training."""
     body = trained_on(network(), images(1))
     image = keras.Input((10, 10, 2))
     return keras.Model(image, layers.Dense(2)(layers.ReLU()(body(image, training=False))))
@@ -168,7 +170,7 @@ def without_batch_norm() -> Any:
 
 
 def of_one_sample() -> Any:
-    """A model that takes no other batch."""
+    """Builds a model that takes no other batch."""
     image = keras.Input(batch_shape=(1, 10, 10, 2))
     x = layers.ReLU()(layers.BatchNormalization(name="norm")(layers.Conv2D(4, 3)(image)))
     model = keras.Model(image, layers.Dense(2)(keras.ops.reshape(x, (1, 256))))
@@ -234,7 +236,7 @@ def test_branches_of_the_same_shapes_are_not_confused() -> None:
 
 
 def shared() -> tuple[Any, Any]:
-    """One batch norm behind both inputs."""
+    """Builds one batch norm behind both inputs."""
     ends, norm = [keras.Input((6,), name="z"), keras.Input((6,), name="a")], layers.BatchNormalization()
     x = layers.Add()([layers.ReLU()(norm(layers.Dense(4)(end))) for end in ends])
     model = keras.Model(ends, layers.Dense(2)(layers.Dense(5, activation="relu")(x)))

@@ -29,7 +29,7 @@ NETWORKS["residual"] = residual
 
 
 def biases_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
-    """Constant biases of a plain model, by name."""
+    """Returns constant biases of a plain model, by name."""
     operators = [op for graph in model.subgraphs for op in graph.operators]
     found = [op.input(2) for op in operators if op.input(2) is not None]
     return {t.name: t.numpy() for t in found if t is not None and t.type_name == "INT32"}

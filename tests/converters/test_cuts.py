@@ -212,7 +212,7 @@ def test_segments_without_trainable_layers_have_no_custom_operator() -> None:
 
 
 def test_before_every_layer():
-    """ "layers": where a cut is possible; names beside it are kept, and nothing is cut twice."""
+    """Cuts by "layers" at every possible place; names beside it are kept, and nothing is cut twice."""
     metadata = read_metadata(inject_all(lenet5(), cuts=["layers"]))
     assert [t.segment for t in metadata.trainable] == [0, 1, 2, 3, 4]
     same = read_metadata(inject_all(lenet5(), cuts=["layers", "fc1"]))

@@ -37,7 +37,7 @@ def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
 
 
 def check(zo: Model, weights: dict[str, np.ndarray] | None, seeds: int = 2) -> Model:
-    """The exported model, after comparing its outputs."""
+    """Exports a model, compares its outputs, and returns it."""
     data = export_model(zo, weights).to_bytes()
     exported = load_model(data)
     assert_plain(exported)

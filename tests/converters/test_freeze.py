@@ -50,7 +50,7 @@ class Segment:
         self._engine = InterpreterEngine(LiteRTRuntime.import_module(), model.to_bytes(), self.directory)
 
     def run(self, command: np.ndarray) -> list[np.ndarray]:
-        """Everything that it puts out but the status, of noise."""
+        """Returns all outputs for noise, except the status."""
         graph, rng = self.model.subgraphs[0], np.random.default_rng(5)
         for i, tensor in enumerate(graph.inputs):
             shape, dtype, *_ = self._engine.input_details(i)

@@ -14,7 +14,7 @@ CLASSIFIERS = ("lenet5", "small_cnn", "depthwise_separable", "dense_per_tensor",
 
 
 def run(model, inputs):
-    """All outputs and the logits, int8, of a plain model, in LiteRT's reference mode."""
+    """Runs a plain model in LiteRT's reference mode. Returns all outputs and the logits, int8."""
     zo = inject_all(model, trainable="none", loss="cross_entropy")
     runtime = tflm_zo.runtime.load(zo, "litert")
     outputs = []
@@ -64,7 +64,7 @@ def test_old_weights_and_biases_are_bit_for_bit():
 
 
 def test_a_new_class_can_be_learned():
-    """The old classes' answers are the labels of half of the samples; the others, all alike, are new."""
+    """Takes the old classes' answers as labels of half of the samples; the others, all alike, are new."""
     model = load_model(MODELS["small_cnn"]())
     x = samples(model, 60)
     x[30:] = np.clip(x[30:] // 8 + 100, -128, 127)

@@ -35,7 +35,7 @@ def cases(draw: Any) -> tuple[str, int, dict[str, Any]]:
 
 
 def described(tensor: Tensor | None) -> Any:
-    """Everything about a tensor that a file keeps."""
+    """Describes the parts of a tensor that a file keeps."""
     if tensor is None:
         return None
     q = tensor.quantization

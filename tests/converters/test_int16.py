@@ -40,7 +40,7 @@ def test_nothing_changes_without() -> None:
 
 @pytest.mark.parametrize("int16", ["fc?", ["fc1", "fc2", "fc3"], ["fc1/filter", "fc[23]"]])
 def test_names_and_patterns_in_segments(int16: Any) -> None:
-    """Offsets count the weights of the segment."""
+    """Counts the weights of the segment in offsets."""
     model = inject_all(MODELS["lenet5"](), int16=int16, cuts=["fc1"])
     assert [t.int16 for t in read_metadata(model).trainable] == [False, False, True, True, True]
     firsts = [int.from_bytes(op.custom_options[8:12], "little") for op in int16_operators(model)]
@@ -49,7 +49,7 @@ def test_names_and_patterns_in_segments(int16: Any) -> None:
 
 
 def test_shared_filter() -> None:
-    """Both layers read the same 16 bits, each with its own scales."""
+    """Reads the same 16 bits in both layers, each with its own scales."""
     g = GraphBuilder()
     x = g.input("x", [1, 6], 1 / 64, 0)
     y = g.dense(x, "a", 6)
@@ -75,7 +75,7 @@ def test_export_is_the_original_again(model: str) -> None:
 
 
 def test_export_with_new_ranges_keeps_fractions() -> None:
-    """Weights that a grid of their own resolves: closer to the 16 bits than the nearest whole LSB."""
+    """Exports weights on a grid of their own: closer to the 16 bits than the nearest whole LSB."""
     zo = inject_all(MODELS["small_cnn"](), int16=Last(1), trainable=Last(1))
     (name,) = (t.name for t in read_metadata(zo).trainable)
     rng = np.random.default_rng(1)

@@ -32,7 +32,7 @@ def runs() -> Iterator[KernelRuns]:
 
 
 def changed(name: str, *wanted: Change) -> tuple[bytes, Operator] | None:
-    """The model, or None where the check refuses it or the change cannot be made."""
+    """Makes a change. Returns the model, or None if the check refuses it or the change is impossible."""
     model = load_model(SINGLE_OPERATORS[name])
     try:
         for change in sorted(wanted, key=lambda c: c.what != "rank"):

@@ -44,7 +44,7 @@ def test_cross_entropy(name: str, logits: str, beta: float) -> None:
 
 @pytest.mark.parametrize(("name", "logits", "beta"), [("lenet5", "fc3", 1), ("dense_after_4d", "fc2", 2)])
 def test_floor_log2(name: str, logits: str, beta: float) -> None:
-    """The operands and the label of a cross-entropy, and a kind of its own."""
+    """Reads the operands and the label of a cross-entropy, and a kind of its own."""
     exact, model = inject_all(MODELS[name](), batch=2), inject_all(MODELS[name](), batch=2, loss="floor_log2")
     found, kind, elements, zero_point, first, second, _ = loss_fields(model)
     assert (found, kind, zero_point) == (logits, 3, 0)

@@ -60,7 +60,7 @@ MENDED: list[tuple[Callable[[Model], None], str]] = [
 
 
 def warned(model: bytes, message: str) -> Model:
-    """The ZO model, of whose making the message was said once for each thing that was mended."""
+    """Injects a model, which reports each repair once."""
     with pytest.warns(ConversionWarning, match=message):
         return inject(model, parameters="all", trainable="all")
 

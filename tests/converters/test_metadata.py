@@ -299,7 +299,7 @@ def test_what_inject_writes_is_read(name: str, given: dict[str, Any]) -> None:
 
 
 def test_names_of_a_file_do_not_break_a_message() -> None:
-    """Line breaks, escapes of a terminal, and bytes that are no text."""
+    """Replaces line breaks, escapes of a terminal, and bytes that are no text."""
     with pytest.raises(ConversionError) as error:
         raise ConversionError("operator `line\nbreak`, `\x1b[31m`, `\udcff` is unknown")
     assert str(error.value) == "operator `line break`, `\ufffd[31m`, `\ufffd` is unknown"

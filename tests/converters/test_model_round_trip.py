@@ -21,12 +21,12 @@ NAMES = st.sampled_from(sorted(MODELS))
 
 
 def generated(data: bytes) -> Any:
-    """The file through the generated code, apart from the reader under test."""
+    """Reads the file with the generated code, apart from the reader under test."""
     return schema.ModelT.InitFromPackedBuf(data, 0)
 
 
 def plain(value: Any) -> Any:
-    """A generated object as comparable dictionaries and lists."""
+    """Converts a generated object to comparable dictionaries and lists."""
     if isinstance(value, np.ndarray):
         return (str(value.dtype), value.tolist())
     if isinstance(value, list):

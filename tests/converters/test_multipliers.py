@@ -26,7 +26,7 @@ SCALES = st.lists(st.floats(2.0**-17, 1.0, width=32), min_size=1, max_size=6)
 
 
 def multipliers_and_scales(model):
-    """By filter: factors and the scales of the channels, from the file."""
+    """Returns factors and the scales of the channels by filter, from the file."""
     tensors = {t.name: t for g in load_model(model.to_bytes()).subgraphs for t in g.all_tensors()}
     for t in read_metadata(model).trainable:
         yield tensors[f"{t.name}/zo_multiplier"].numpy(), tensors[t.name].quantization.scales
@@ -34,7 +34,8 @@ def multipliers_and_scales(model):
 
 @given(st.lists(SCALES, min_size=1, max_size=4))
 def test_real_steps_are_equal(layers):
-    """m s^2, the real step for a unit gradient, is that of the finest channel for every channel."""
+    """Compares m s^2, the real step for a unit gradient, with that of the finest channel for every
+    channel."""
     filters = [(np.array(s, np.float32), np.ones((len(s), 3), np.int8)) for s in layers]
     finest = min(float(np.float32(s)) for layer in layers for s in layer)
     for (scales, _), factors in zip(filters, quantization_aware_multipliers(filters), strict=True):
@@ -129,7 +130,7 @@ def test_kernel_norms_in_a_model(name: str, sparse: str | None) -> None:
 
 
 def test_a_step_is_in_proportion_to_the_norm() -> None:
-    """Equation 9: every layer moves by the same share of its norm, but where the limit clips."""
+    """Moves every layer by the same share of its norm (equation 9), unless the limit clips."""
     model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
     runtime = load(model, "litert")
     before, z = runtime.read_weights(), Rademacher(1)

@@ -15,7 +15,7 @@ from tflm_zo.converters.inject import node_choices
 
 @pytest.mark.parametrize("name", MODELS)
 def test_only_layers_with_nodes_are_trainable(name: str) -> None:
-    """The same nodes as with every layer trainable; the others' filters stay constants."""
+    """Selects the same nodes as with every layer trainable; the others' filters stay constants."""
     all_ = read_metadata(inject_all(MODELS[name](), nodes="auto"))
     model = inject_all(MODELS[name](), nodes="auto", trainable="nodes")
     only = read_metadata(model)

@@ -44,7 +44,7 @@ def shared_filter() -> bytes:
 
 
 def branches() -> bytes:
-    """Two dense layers side by side that read the same input."""
+    """Builds two dense layers side by side that read the same input."""
     g = GraphBuilder(25)
     x = g.input("features", [1, 30])
     a, b = (g.dense(x, name, 4, Activation.NONE) for name in ("left", "right"))
@@ -59,7 +59,7 @@ def long_signal() -> bytes:
 
 
 def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
-    """small_cnn with a tensor of a shape that its operator does not give."""
+    """Gives a tensor of small_cnn a shape that differs from its operator's."""
     model = load_model(MODELS["small_cnn"]())
     next(t for t in model.subgraphs[0].all_tensors() if t.name == name).shape = shape
     return model.to_bytes()
@@ -136,7 +136,7 @@ def test_auto_takes_both_branches() -> None:
 
 @pytest.mark.parametrize(("nodes", "behind", "taken"), [(107, 400, True), (108, 400, False)])
 def test_auto_leaves_out_nodes_that_take_many_passes(nodes: int, behind: int, taken: bool) -> None:
-    """Nodes times the multiply-accumulates behind them, as a share of all, are 100 at most."""
+    """Limits nodes times the multiply-accumulates behind them, as a share of all, to 100."""
     g = GraphBuilder(28)
     x = g.dense(g.input("features", [1, 30]), "first", nodes)
     model = head(g, g.dense(x, "second", behind))

@@ -91,7 +91,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def forward(g: dict[str, int], source: Array, op: Any, low: int, high: int) -> Array:
-    """The layer's int8 output from its int8 input, with the geometry, in real numbers until the end.
+    """Computes the layer's int8 output from its int8 input, with the geometry, in real numbers until the end.
 
     Args:
         g: geometry.
@@ -140,7 +140,7 @@ def run_zo(model: Model, inputs: list[Array]) -> Runtime:
 
 
 def activations(runtime: Runtime, nodes: ZoNodes, inputs: list[Array]) -> Iterator[Array]:
-    """Input, output and nodes of a layer."""
+    """Returns input, output and nodes of a layer."""
     for segment in (nodes.input_segment, nodes.output_segment, nodes.node_segment):
         yield inputs[0] if segment == 0 else runtime.boundary(segment)
 

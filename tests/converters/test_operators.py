@@ -71,7 +71,7 @@ def test_litert_computes_the_same(name: str) -> None:
 
 
 def with_operator(name: str) -> Model:
-    """A dense layer whose input another operator computes."""
+    """Builds a dense layer whose input another operator computes."""
     g = GraphBuilder()
     x = g.input("x", [1, 8], 1 / 16, -128)
     y = g.value("y", [1, 8], 1 / 16, -128, 1.0)
@@ -147,7 +147,7 @@ def test_sums_are_right() -> None:
 
 
 def with_other_scales() -> Model:
-    """A RELU6 whose output has another scale than its input."""
+    """Builds a RELU6 whose output has another scale than its input."""
     g = GraphBuilder()
     x = g.input("x", [1, 8], 1 / 16, -128)
     y = g.value("y", [1, 8], 1 / 32, -128, 1.0)
@@ -176,7 +176,7 @@ def test_batch_size_of_a_model_is_said_once() -> None:
 
 
 def test_generated_resolvers_call_them_as_tflm_does() -> None:
-    """Spelled as micro_mutable_op_resolver.h spells them, where the rule has exceptions."""
+    """Spells them as micro_mutable_op_resolver.h does, also if the rule has exceptions."""
     for name, adder in (
         ("PADV2", "AddPadV2"),
         ("CUMSUM", "AddCumSum"),

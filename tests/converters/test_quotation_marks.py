@@ -14,7 +14,7 @@ OTHERS = "".join(map(chr, (0xAB, 0xBB, 0x2018, 0x2019, 0x201A, 0x201C, 0x201D, 0
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of each string of a module, docstrings included."""
+    """Yields line and text of each string of a module, docstrings included."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value

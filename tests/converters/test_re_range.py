@@ -35,7 +35,7 @@ def axis_of(op: Operator) -> int:
 
 
 def scales_of(op: Operator) -> Any:
-    """One scale per channel, float64, in a shape that broadcasts against the filter."""
+    """Returns one scale per channel, float64, in a shape that broadcasts against the filter."""
     w = op.inputs[1]
     assert w is not None and w.quantization is not None
     shape = [1] * len(w.shape)
@@ -44,7 +44,7 @@ def scales_of(op: Operator) -> Any:
 
 
 def trained(zo: Model, seed: int) -> tuple[Arrays, Arrays]:
-    """Weights and fractions whose channels have ranges of every size, some of them none."""
+    """Draws weights and fractions whose channels have ranges of every size, some of them none."""
     rng = np.random.default_rng(seed)
     weights, fractions = {}, {}
     for t in read_metadata(zo).trainable:
@@ -106,7 +106,7 @@ def test_real_values_stay(name: str, seed: int, with_fractions: bool) -> None:
 
 
 def test_cuts_change_nothing(built: bytes) -> None:
-    """The same constants whether the ZO model was cut or not, in memory or in a file."""
+    """Exports the same constants whether the ZO model was cut or not, in memory or in a file."""
     whole = inject_all(built)
     weights, fractions = trained(whole, 1)
     options: dict[str, Any] = {"fractions": fractions, "re_range": True}
@@ -127,7 +127,8 @@ def test_cuts_change_nothing(built: bytes) -> None:
 
 
 def test_finer_steps_come_nearer_to_the_16_bit_weights() -> None:
-    """Outputs of one layer whose weights are small: less off the exact ones than those of a plain export."""
+    """Compares outputs of one layer whose weights are small: nearer to the exact ones than those of a plain
+    export."""
     g = GraphBuilder(1)
     x = g.input("x", [1, 40], 1 / 64, 3)
     zo = inject_all(g.build([g.dense(x, "fc", 10, Activation.NONE)]), loss="cross_entropy")
@@ -154,7 +155,7 @@ def test_finer_steps_come_nearer_to_the_16_bit_weights() -> None:
 
 
 def one_layer(bias: int, per_channel: bool) -> bytes:
-    """Five channels; the bias of the second one is given."""
+    """Builds five channels; the bias of the second one is given."""
     g = GraphBuilder(4)
     source = g.build([g.dense(g.input("x", [1, 6]), "fc", 5, Activation.NONE, per_channel=per_channel)])
     model = load_model(source)
@@ -186,7 +187,7 @@ def test_what_would_overflow_keeps_its_scale(per_channel: bool) -> None:
 
 
 def test_sums_that_would_overflow_keep_their_scale() -> None:
-    """2^31 / (127 * 255) is 66,311 products: one layer below that, one above."""
+    """Builds one layer below 2^31 / (127 * 255) = 66,311 products and one above."""
     for depth, kept in ((66_000, False), (66_400, True)):
         g = GraphBuilder(4)
         x = g.dense(g.input("x", [1, depth]), "fc", 2, Activation.NONE, bias=False)

@@ -68,7 +68,7 @@ def pool_as(code: OperatorCode) -> Change:
 
 
 def bias_as(data: np.ndarray) -> Change:
-    """Another bias of the convolution, whose four channels have int32 values."""
+    """Replaces the bias of the convolution, whose four channels have int32 values."""
 
     def change(model: Model) -> None:
         found = tensor(model, "conv/bias")
@@ -175,7 +175,7 @@ def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
 
 
 def test_injected_models_are_refused() -> None:
-    """By their metadata, and by their operators."""
+    """Refuses them by their metadata, and by their operators."""
     named, zo = load_model(small_cnn()), inject_all(small_cnn())
     named.metadata = [Metadata("tflm_zo", named.empty_buffer)]
     zo.metadata = None

@@ -85,7 +85,7 @@ def test_layer_names_of_converters() -> None:
 
 
 def boxes_and_classes() -> bytes:
-    """A detector: raw box coordinates first, class probabilities last, on a common trunk."""
+    """Builds a detector: raw box coordinates first, class probabilities last, on a common trunk."""
     g = GraphBuilder(21)
     x = g.input("image", [1, 6, 6, 1])
     x = g.flatten(g.conv(x, "trunk", 4, stride=2), "flatten")

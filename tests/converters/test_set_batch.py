@@ -82,7 +82,7 @@ def one_operator(
     data_at: int = 0,
     **fields: Any,
 ) -> bytes:
-    """Input, one operator with constant parameters, one dense layer."""
+    """Builds input, one operator with constant parameters, one dense layer."""
     g = GraphBuilder(1)
     x = g.input("x", shape)
     y = g.value("y", out, x.scale, x.zero_point, x.rms)

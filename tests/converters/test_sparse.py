@@ -36,7 +36,7 @@ weights = npst.arrays(np.int8, st.integers(1, 300), elements=st.integers(-127, 1
 
 
 def selected(model: Model) -> dict[str, np.ndarray]:
-    """By filter tensor name, bool in its shape, from the bytes of the masks."""
+    """Reads masks by filter tensor name, bool in its shape, from their bytes."""
     masks, found = update_masks(model), {}
     for t in read_metadata(model).trainable:
         data = masks.get(t.name)
@@ -50,7 +50,7 @@ def selected(model: Model) -> dict[str, np.ndarray]:
 
 @given(weights, st.floats(0.0, 1.0, exclude_min=True))
 def test_top_k(values: np.ndarray, share: float) -> None:
-    """The largest, and of equal ones the first."""
+    """Selects the largest, and of equal ones the first."""
     chosen = TopK(share).select(values, 0)
     count = max(1, int(share * values.size + 0.5))
     order = sorted(range(values.size), key=lambda i: (-abs(int(values[i])), i))
@@ -210,7 +210,7 @@ def test_refusals(sparse: Any, message: str) -> None:
 
 
 def test_export_leaves_nothing_of_them() -> None:
-    """But for headroom the original comes back."""
+    """Restores the original, except for headroom."""
     original = load_model(MODELS["small_cnn"]())
     zo = inject_all(original, sparse=TopK(0.1), headroom=0)
     assert export_model(zo).to_bytes() == export_model(inject_all(original, headroom=0)).to_bytes()

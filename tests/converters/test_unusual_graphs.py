@@ -81,7 +81,7 @@ def test_images_of_lower_rank(tmp_path: Path, name: str, shape: tuple[int, ...])
     ],
 )
 def test_costs_of_matrices_of_lower_rank(kind: str, shape: tuple[int, ...], each: int) -> None:
-    """Multiply-accumulates of each output: a missing dimension counts as 1."""
+    """Counts multiply-accumulates of each output: a missing dimension counts as 1."""
     op = load_model(small_cnn()).subgraphs[0].operators[0]
     op.code, op.raw.builtinOptions = OperatorCode(getattr(BuiltinOperator, kind)), None
     for read in op.inputs:
@@ -107,7 +107,7 @@ def test_an_input_with_data() -> None:
 
 
 def test_shapes_that_contradict_the_filter() -> None:
-    """A stored shape that no kernel computes: the dense layer behind it has no rows to read."""
+    """Stores a shape that no kernel computes: the dense layer behind it has no rows to read."""
     model = load_model(depthwise_separable())
     tensor(model, "fc").shape = tensor(model, "softmax").shape = (1, 10)
     reasons = {choice.layer: choice.reason for choice in node_choices(model)}

@@ -33,7 +33,7 @@ def compiled(model: Path, folder: Path) -> Path:
 
 
 def as_vela_writes_it(model: Model) -> Model:
-    """The model with all its operators in one of vela's name, between its inputs and outputs."""
+    """Replaces all operators by one of vela's name, between the model's inputs and outputs."""
     (graph,) = model.subgraphs
     last = graph.operators[-1]
     last.code, last.inputs = OperatorCode.of_custom("ethos-u"), list(graph.inputs)

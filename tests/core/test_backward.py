@@ -23,7 +23,7 @@ sizes = st.sampled_from([15, 15, 12, 3, 0])
 
 
 def draw_errors(shape, bits, rng):
-    """Of any size, as errors of networks are: many are small, some are 0."""
+    """Draws errors of any size, as in networks: many are small, some are 0."""
     values = rng.normal(0, 2**bits / 3, shape) * (rng.random(shape) < 0.7)
     limit = 2**bits - 1
     return np.clip(values.round(), -limit, limit).astype(np.int16)
@@ -52,7 +52,7 @@ factors = st.tuples(st.integers(0, 4), st.integers(-30, 30))
 
 
 def draw_factors(count, channels, rng):
-    """Mantissas of as many channels as divide the count, or None."""
+    """Draws mantissas of as many channels as divide the count, or None."""
     if channels == 0:
         return None
     return rng.integers(-32767, 32768, math.gcd(count, channels)).astype(np.int16)
@@ -93,7 +93,7 @@ def test_a_sum_that_leaves_16_bits_is_halved():
 
 @given(seeds, st.integers(1, 4), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(1, 4))
 def test_slices_of_a_concatenation(seed, outer, widths, inner):
-    """Along the middle axis of [outer, axis, inner]."""
+    """Slices along the middle axis of [outer, axis, inner]."""
     rng = np.random.default_rng(seed)
     whole = rng.integers(-32767, 32768, (outer, sum(widths), inner)).astype(np.int16)
     ends = np.cumsum(widths)
@@ -111,7 +111,8 @@ def test_the_slice_that_pad_leaves():
 
 @given(seeds, st.integers(1, 4), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(1, 4))
 def test_parts_of_a_split(seed, outer, widths, inner):
-    """Along the middle axis of [outer, axis, inner]: parts that are placed back add up to the whole."""
+    """Splits along the middle axis of [outer, axis, inner]: parts that are placed back add up to the
+    whole."""
     rng = np.random.default_rng(seed)
     whole = rng.integers(-32767, 32768, (outer, sum(widths), inner)).astype(np.int16)
     total = np.zeros(whole.size, np.int16)
@@ -148,7 +149,7 @@ SPREAD = [(3, 4, 5), (1, 1, 5), (1, 4, 5), (3, 4, 1), (3, 1, 1), (1, 4, 1), (1, 
     st.sampled_from([*SPREAD, None]),
 )
 def test_product(seed, bits, exponent, factor, own, other):
-    """Of two tensors, NumPy broadcasts both; without another one it is a sum."""
+    """Multiplies two tensors, both broadcast by NumPy; without another one it is a sum."""
     rng, whole = np.random.default_rng(seed), (3, 4, 5)
     zero_point = int(rng.integers(-128, 128))
     values = None if other is None else rng.integers(-128, 128, other).astype(np.int8)
@@ -180,7 +181,7 @@ def test_sizes_of_a_product_that_do_not_fit(changed):
 
 @st.composite
 def pools(draw):
-    """Any small pooling whose windows all read an input."""
+    """Draws any small pooling whose windows all read an input."""
     window = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
     stride = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
     pad = tuple(draw(st.integers(0, k - 1)) for k in window)
@@ -266,7 +267,7 @@ WIDE = Layer(PLAIN, (3, 3, 5), (3, 3), (1, 1), (1, 1), (1, 1), (3, 3, 200), (3, 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_largest_sums_that_there_are(sign):
-    """All weights and errors at their ends: f gives up bits, so that sums of 1,800 products fit, and the
+    """Sets all weights and errors to their ends: f gives up bits, so that sums of 1,800 products fit, and the
     bound is met to within its roundings."""
     weights = np.full((200, 3, 3, 5), -127, np.int8)
     errors = np.full(WIDE.outputs, sign * 32767, np.int16), 0
@@ -288,7 +289,8 @@ def test_more_weights_than_sums_of_squares_hold():
 @settings(max_examples=examples(100))
 @given(layers(), seeds)
 def test_is_the_transposed_layer_within_the_rounding(layer, seed):
-    """Against float64: f is off by half a unit at most, which each weight multiplies, and so is the sum."""
+    """Compares with float64: f is off by half a unit at most, which each weight multiplies, and so is the
+    sum."""
     rng = np.random.default_rng(seed)
     shape = (layer.outputs[2], *layer.kernel, layer.depth)
     weights = rng.integers(-127, 128, shape).astype(np.int8)

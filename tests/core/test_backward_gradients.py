@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow", reason="NO TENSORFLOW: errors were not co
 
 
 def gradient(function, inputs, errors):
-    """d sum(errors * function(inputs)) / d inputs, of one sample, in float64."""
+    """Computes d sum(errors * function(inputs)) / d inputs, of one sample, in float64."""
     at = tf.constant(inputs[None].astype(np.float64))
     with tf.GradientTape() as tape:
         tape.watch(at)
@@ -20,7 +20,7 @@ def gradient(function, inputs, errors):
 
 
 def same_padding(size, window, stride, dilation):
-    """Outputs and padding before, as TensorFlow has them."""
+    """Computes outputs and padding before, as in TensorFlow."""
     outputs = -(-size // stride)
     needed = (outputs - 1) * stride + (window - 1) * dilation + 1 - size
     return outputs, max(needed, 0) // 2
@@ -33,7 +33,8 @@ def sides(shape, window, stride, dilation, padding):
 
 
 def spread(kernel, dilation):
-    """The dilated filter, zeros between its elements: TensorFlow has no gradient of the dilation itself."""
+    """Dilates the filter with zeros between its elements: TensorFlow has no gradient of the dilation
+    itself."""
     height, width = ((n - 1) * d + 1 for n, d in zip(kernel.shape, dilation, strict=False))
     result = np.zeros((height, width, *kernel.shape[2:]))
     result[:: dilation[0], :: dilation[1]] = kernel

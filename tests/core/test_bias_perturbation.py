@@ -97,7 +97,7 @@ def test_steps_of_a_few_bits_are_the_oracles(
 
 @pytest.mark.parametrize("dist", EXAMPLES[:3])
 def test_a_bias_moves_by_32_times_what_a_weight_moves(dist: Dist) -> None:
-    """In the mean over rounding, to which whole LSB of a bias are 1/32 LSB of a weight."""
+    """Compares means over rounding: whole LSB of a bias are 1/32 LSB of a weight."""
     queries = [(seed, 3_000_000 // dist.z_max) for seed in range(20)]
     moved = np.zeros(64)
     for query in queries:

@@ -59,7 +59,7 @@ def test_vectors():
 
 @pytest.mark.parametrize("dist", [dist for dist in EXAMPLES if dist.kind != COORDINATE])
 def test_it_goes_back_along_the_perturbation(dist):
-    """Against the direction that the perturbation of the same seed took, and mirrored for the other sign."""
+    """Moves against the direction of the same seed's perturbation, mirrored for the other sign."""
     moves = {}
     for sign in (-1, 1):
         weights = np.zeros(5000, np.int8)

@@ -33,7 +33,7 @@ def test_shares(rho, count):
 @pytest.mark.parametrize("rho", [0.3, 0.7, 0.95])
 @pytest.mark.parametrize("count", [2, 5, 8])
 def test_is_the_oracles(rho, count):
-    """To the bit, of so many weights that the last bit of a share shows."""
+    """Compares to the bit, with so many weights that the last bit of a share shows."""
     seeds, momentum = list(range(40, 40 + count)), round(rho * 65536)
     expected = chain.perturbation(Dist(2, GAUSSIAN.mu), seeds, momentum, 0, SIZE)
     assert np.array_equal(perturbation(seeds, rho), expected)
@@ -41,7 +41,7 @@ def test_is_the_oracles(rho, count):
 
 @pytest.mark.parametrize("rho", [0.3, 0.7, 0.95])
 def test_the_process(rho):
-    """Normal directions of the distribution's size that forget like rho^distance."""
+    """Draws normal directions of the distribution's size, with a memory of rho^distance."""
     count, last = 6, 12
     z = np.array([perturbation(list(range(t, t - count, -1)), rho) for t in range(100, 100 + last)])
     exact = rho ** np.arange(count)
@@ -58,7 +58,7 @@ def test_the_process(rho):
 
 
 def test_a_step_follows_the_direction_that_was_perturbed():
-    """An update by the items of a chain moves the weights along it."""
+    """Moves the weights along a chain by its items."""
     rho, seeds = 0.8, [5, 6, 7, 8]
     z = perturbation(seeds, rho)
     weights = np.zeros(SIZE, np.int8)

@@ -16,7 +16,7 @@ _CORRECT = st.sampled_from([0, 1, 2, 3, 2**31, 2**32 - 1])
 @example([(2**40, 3), (5, 2), (9, 3), (9, 4)])  # loses loss and accuracy; then two as good as each other
 @example([(7, 0), (6, 0), (6, 0)])  # the mean squared error
 def test_the_best_one(values: list[tuple[int, int]]) -> None:
-    """Against the definition: nothing that may be chosen has a smaller loss, nothing before it the same."""
+    """Compares with the definition: no candidate has a smaller loss, and none before it the same."""
     measurements = [Measurement(3 * i, 5, loss, correct, 7) for i, (loss, correct) in enumerate(values)]
     best = best_of(iter(measurements))
     if best is None:

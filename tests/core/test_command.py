@@ -28,7 +28,7 @@ small_distributions = st.one_of(
 
 @st.composite
 def instructions(draw, distribution=small_distributions):
-    """Instructions in order, as calls: (opcode, arguments)."""
+    """Draws instructions in order, as calls: (opcode, arguments)."""
     result = []
     for opcode in sorted(draw(st.lists(st.integers(1, 4), max_size=5))):
         dist, block = draw(distribution), draw(blocks)
@@ -75,7 +75,7 @@ def append(command, opcode, arguments):
 
 
 def check(words, **limits):
-    """Status of zo_command_check. The words lie at the very end of their memory."""
+    """Returns the status of zo_command_check. The words lie at the very end of their memory."""
     try:
         command_check(np.array(words, np.int32), **{**LIMITS, **limits})
     except NativeError as error:
@@ -248,7 +248,7 @@ def test_headroom_does_not_bound_updates():
 
 @given(instructions())
 def test_truncated_commands(calls):
-    """Every prefix, in a tensor that ends where the prefix ends."""
+    """Checks every prefix, in a tensor that ends with the prefix."""
     words = encoded(calls)
     for length in range(2, len(words)):
         assert check(words[:length]) is Status.COMMAND
@@ -264,7 +264,7 @@ interesting = st.one_of(
 
 @given(instructions(), st.data())
 def test_damaged_commands(calls, data):
-    """One to three words replaced: accepted exactly where the specification accepts them."""
+    """Replaces one to three words: accepted exactly if the specification accepts them."""
     words = encoded(calls)
     for _ in range(data.draw(st.integers(1, 3))):
         words[data.draw(st.integers(1, len(words) - 1))] = data.draw(interesting)
@@ -272,7 +272,7 @@ def test_damaged_commands(calls, data):
 
 
 def test_garbage():
-    """50,000 random commands, most with a valid beginning: none crashes, none that is wrong passes."""
+    """Checks 50,000 random commands, most with a valid beginning: none crashes, no wrong one passes."""
     rng = np.random.default_rng(0)
     small = np.array([0, 1, 2, 3, -1, 4, 7, 1 << 24, 2 << 24, 3 << 24, 4 << 24, 1 << 24 | 2, 2**31 - 1])
     function, limits = library().zo_command_check, structs.zo_limits(5, 4, 3)
@@ -293,7 +293,8 @@ def test_garbage():
 
 @given(instructions(), st.integers(1, 1100), st.integers(0, 2), st.booleans())
 def test_execution(calls, size, block, has_fraction):
-    """Opcode by opcode, as the graph runs them: the oracle's functions one after the other."""
+    """Executes opcode by opcode, as the graph does, and compares with the oracle's functions one after the
+    other."""
     rng = np.random.default_rng(size)
     limit, stream = 122, 9
     w = rng.integers(-limit + 1, limit, size).astype(np.int8)

@@ -130,7 +130,8 @@ small = st.one_of(
 @settings(max_examples=40)
 @given(any_settings(small), st.integers(0, 2**32), st.sets(st.integers(1, 5)), st.booleans())
 def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
-    """After every command: initial weights + updates + the one perturbation in force, within -127..127."""
+    """Compares after every command with initial weights + updates + the one perturbation in force, within
+    -127..127."""
     rng, size = np.random.default_rng(seed), 70
     limit = 127 - s.dist.reach * (2 if s.sharpness else 1)
     tensors = max(1, len(s.segments))
@@ -308,7 +309,8 @@ class Ledger:
 @settings(max_examples=40)
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 8), st.floats(0.01, 0.6))
 def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
-    """Given up anywhere, weights are those of the last whole step, and the run goes on to the same end."""
+    """Aborts steps anywhere: weights are those of the last complete step, and the run goes on to the same
+    end."""
 
     def train(times):
         rng, control, ledger, whole = np.random.default_rng(seed), make(s), Ledger(), []

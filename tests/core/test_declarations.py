@@ -23,7 +23,7 @@ STRUCTS: dict[str, Any] = vars(structs)
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="NO C COMPILER: layouts were not compared")
 def test_layouts_and_constants_are_the_compilers(tmp_path: Path) -> None:
-    """A program prints them, by the names of the fields in Python."""
+    """Prints them with a program, by the names of the fields in Python."""
     asked = [f"sizeof({name})" for name in STRUCTS]
     expected = [ctypes.sizeof(struct) for struct in STRUCTS.values()]
     for name, struct in STRUCTS.items():
@@ -45,7 +45,7 @@ def test_layouts_and_constants_are_the_compilers(tmp_path: Path) -> None:
 
 
 def test_no_field_is_missing() -> None:
-    """Every struct in Python has the headers' fields, in their order."""
+    """Compares every struct in Python with the headers' fields, in their order."""
     text = re.sub(r"/\*.*?\*/", "", "\n".join(h.read_text() for h in HEADERS), flags=re.DOTALL)
     for name, struct in STRUCTS.items():
         body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", text, re.DOTALL)
@@ -119,7 +119,7 @@ def test_checksums(small: ctypes.CDLL) -> None:
 
 
 def publish(directory: Directory, stream: int, weights: np.ndarray, fraction: np.ndarray | None) -> None:
-    """As an op does: at the address that the directory gives."""
+    """Publishes weights like an op: at the address of the directory."""
     header = structs.zo_directory.from_address(directory.address)
     assert header.magic == constants.ZO_DIRECTORY_MAGIC
     entries = (structs.zo_directory_entry * header.capacity).from_address(

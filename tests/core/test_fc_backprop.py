@@ -14,7 +14,7 @@ CLAMPED = 255
 
 
 def expected(weights, scales, errors, routes):
-    """Integers of any size, one sample at a time."""
+    """Computes in integers of any size, one sample at a time."""
     outputs, spare = len(weights), 0
     while outputs > 512 * 2**spare:
         spare += 1
@@ -52,7 +52,7 @@ def test_is_its_specification(seed, samples, inputs, outputs, with_scales, with_
 
 
 def test_is_the_transposed_layer():
-    """Errors of the inputs are W^T e in float64, for filter scales of any spread."""
+    """Compares errors of the inputs with W^T e in float64, for filter scales of any spread."""
     rng = np.random.default_rng(1)
     weights = rng.integers(-127, 128, (10, 84)).astype(np.int8)
     real = rng.uniform(0.001, 0.01, 10)
@@ -68,7 +68,7 @@ def test_is_the_transposed_layer():
 
 
 def test_extremes():
-    """The largest sums that 512 outputs can make."""
+    """Makes the largest sums of 512 outputs."""
     weights = np.full((512, 3), -127, np.int8)
     errors = np.full((1, 512), -32768, np.int16)
     assert (fc_backprop(weights, None, errors, None) == 32767).all()

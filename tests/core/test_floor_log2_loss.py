@@ -22,7 +22,7 @@ SCALES = [2.0**-20, 2.0**-8, 0.0173, 0.1, 0.1763, 1.0, 2.718, 64.0]
 
 
 def logit_batches():
-    """(logits, labels, scale): wide and narrow ranges, ties, one hot, one cold."""
+    """Draws (logits, labels, scale): wide and narrow ranges, ties, one hot, one cold."""
     rng = np.random.default_rng(1)
     for classes in (2, 3, 10, 100, 1500):
         for part, scale in enumerate(SCALES):
@@ -94,7 +94,8 @@ def test_difference_is_the_papers(pairs, label, scale):
 
 @pytest.mark.parametrize(("move", "least"), [(5, 0.87), (10, 0.91)])
 def test_signs_of_differences_are_mostly_the_exact_ones(move, least):
-    """Minibatches of 32 like LeNet-5's: ten classes, logits of a few nats, moved by some LSB either way.
+    """Draws minibatches of 32 like LeNet-5's: ten classes, logits of a few nats, moved by some LSB either
+    way.
 
     The paper says about 95 %. Ties count as wrong here; among the others it is 94 to 98 %.
     """

@@ -21,7 +21,7 @@ small = st.one_of(st.integers(1, 200), st.sampled_from([1023, 1025]))
 
 @st.composite
 def cases(draw):
-    """Distribution, terms and their momentum, size, mask, limit."""
+    """Draws distribution, terms and their momentum, size, mask, limit."""
     dist, size = draw(distributions), draw(small)
     return dist, *draw(perturbations(dist)), size, draw(masks(size)), draw(st.integers(0, 127))
 
@@ -57,7 +57,7 @@ def test_plus_minus_plus_restores(case, stream):
 
 @given(st.integers(1, 4800), seeds, st.sampled_from([-1, 1]), st.integers(0, 2))
 def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
-    """From the limit of every headroom that a Gaussian fits, where its reach was rounded down too."""
+    """Perturbs from the limit of every headroom that a Gaussian fits, also if its reach was rounded down."""
     distribution = native(Dist(2, mu))
     room = distribution.reach + spare
     limit = 127 - room
@@ -83,7 +83,7 @@ def test_deviation_of_small_perturbations(std):
 
 @given(steps(max_queries=3))
 def test_update_undoes_a_perturbation_of_16_bits(step: Step):
-    """As the oracles' perturbation and then their update."""
+    """Compares with the oracles' perturbation and then their update."""
     weights, fraction = step.arrays()
     if fraction is None:
         fraction = np.zeros_like(weights)
@@ -176,7 +176,7 @@ def test_fractions_count():
 
 
 def test_sums_of_the_largest_layer():
-    """65,536 inputs with the largest of all values: nothing overflows."""
+    """Sums 65,536 inputs with the largest of all values: nothing overflows."""
     depth = 65536
     for w, x, zero in ((-128, -128, 127), (127, -128, 127), (-128, 127, -128)):
         args = (np.full(depth, x, np.int8), np.full((1, depth), w, np.int8), np.full((1, depth), w, np.int8))

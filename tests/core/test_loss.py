@@ -32,7 +32,7 @@ SCALES = [2.0**-e for e in range(9)] + [0.0041, 0.0173, 0.0627, 0.1, 0.1234, 0.2
 
 
 def logit_batches():
-    """(logits, labels, scale): every class count with every scale, wide and narrow ranges of logits."""
+    """Draws (logits, labels, scale): every class count with every scale, wide and narrow ranges of logits."""
     rng = np.random.default_rng(1)
     for classes, total in VECTORS.items():
         for part, scale in enumerate(SCALES):
@@ -62,7 +62,7 @@ def test_a_million_random_vectors():
 
 
 def test_every_two_way_vector():
-    """Two classes depend on one difference: every one, both labels, many scales; and with many ties."""
+    """Covers every difference of two classes, both labels, many scales; and with many ties."""
     logits = np.stack([np.full(256, 127), 127 - np.arange(256)], axis=1).astype(np.int8)
     logits = np.concatenate([logits, logits[:, ::-1]])
     worst = 0.0
@@ -168,7 +168,8 @@ def test_bits_never_change(scale):
 
 
 def test_is_its_specification():
-    """Bit for bit, as the header says it in integers: every class count, scale and width of logits."""
+    """Compares bit for bit with the header's formula in integers: every class count, scale and width of
+    logits."""
     for logits, labels, scale in logit_batches():
         some = slice(None, None, -(-len(labels) // (1 + 40 // logits.shape[1])))
         logits, labels = np.ascontiguousarray(logits[some]), labels[some].copy()
@@ -237,7 +238,7 @@ def test_binary_cross_entropy_of_every_logit(zero_point, label):
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(-128, 127), st.floats(2.0**-20, 64.0))
 def test_error_of_a_binary_cross_entropy(seed, outputs, zero_point, scale):
-    """Bit for bit as the header says it, and within a unit of float64's."""
+    """Compares bit for bit with the header, and within a unit with float64."""
     rng = np.random.default_rng(seed)
     logits = rng.integers(-128, 128, (4, outputs)).astype(np.int8)
     labels = rng.integers(-1, 2, (4, outputs)).astype(np.int32)
@@ -293,7 +294,7 @@ def test_unlabelled_samples_have_no_loss(loss):
     ],
 )
 def test_bad_labels_leave_the_output_alone(function, limit, element, bad):
-    """Even when it is the last of many samples that has one."""
+    """Refuses even if the last of many samples has one."""
     logits = np.zeros((50, 5), np.int8)
     binary = function.startswith("zo_binary_cross_entropy")
     for value in bad:

@@ -32,7 +32,7 @@ LOSS = ModelLoss("cross_entropy", 0.1, 0)
 
 
 def of_layer(weights: Any, fraction: Any = None, stream: int = 0, limit: int = LIMIT) -> Any:
-    """The filter of a layer as the control unit takes it."""
+    """Returns the filter of a layer in the control unit's form."""
     return weight_tensors([make_tensor(weights, fraction, None, 1, 1, stream, limit)])
 
 
@@ -88,7 +88,8 @@ def integers(s: Settings) -> CSettings:
 
 
 def layer_of(s: Settings, task: int) -> int:
-    """Number of a task's layer: a dense one for exact heads, without and with a clamp; else any."""
+    """Returns the number of a task's layer: a dense one for exact heads, without and with a clamp; else
+    any."""
     return 4 * (task % 2) if s.tasks[task].queries == 0 else task % len(LAYERS)
 
 
@@ -145,7 +146,7 @@ class World:
         return np.random.default_rng([self.s.run_seed, *key])
 
     def activations(self, step: int, part: int, task: int) -> tuple[Any, Any, Any, Any]:
-        """Inputs, outputs, nodes and labels."""
+        """Returns inputs, outputs, nodes and labels."""
         layer, batch, rng = LAYERS[layer_of(self.s, task)], self.s.batch, self.rng(1, step, part, task)
         shapes = [
             (batch, layer.input_bytes),
@@ -170,7 +171,7 @@ class World:
 
 
 def expected_update(world: World, step: int, task: int, state: NodeState) -> NodeState:
-    """The update of one task, with everything that it needs put together anew; the new running mean."""
+    """Computes the update of one task from newly collected arguments, and the new running mean."""
     s, layer = world.s, ORACLE_LAYERS[layer_of(world.s, task)]
     t = s.tasks[task]
     parts = [world.activations(step, part, task) for part in range(s.parts)]
@@ -325,7 +326,7 @@ def test_going_on_after_any_step(s: Settings, at: int) -> None:
 
 
 def test_seeds_differ() -> None:
-    """No two directions of a run are drawn from the same seed, nor the rounding of an update."""
+    """Compares all seeds: no two directions of a run have the same, nor the rounding of an update."""
     s = Settings((Task(1, 31), Task(2, 31), Task(3, 31)), steps=50)
     seeds = [s.seed(step, t, q) for step in range(50) for t in range(3) for q in range(32)]
     assert len(set(seeds)) == len(seeds)

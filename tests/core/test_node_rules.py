@@ -80,13 +80,13 @@ class Parameters:
         self.biases[rng.random(count) < 0.5] //= 2**16
 
     def read(self):
-        """Weights times 256, with fractions, a row for each channel; and biases."""
+        """Returns weights times 256, with fractions, a row for each channel; and biases."""
         return whole_of(self.layer, self.weights, self.fraction), self.biases.astype(np.int64)
 
 
 def gradient_of(case, e, inputs, outputs, channels):
-    """That of the updated channels' parameters. A bias is a weight whose input is 32; it comes last of its
-    channel.
+    """Computes the gradient of the updated channels' parameters. A bias is a weight whose input is 32; it
+    comes last of its channel.
     """
     gradient = nodes.gradient(case.layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
     of_weights = gradient.reshape(len(gradient), -1)
@@ -96,7 +96,8 @@ def gradient_of(case, e, inputs, outputs, channels):
 
 
 def ends_of(case, g, shift, mean_square):
-    """The least and the largest step of each parameter, which are the same where the oracle is exact."""
+    """Computes the least and the largest step of each parameter, which are the same if the oracle is
+    exact."""
     if case.rule is NodeRule.BITS:
         return oracle.bits(g, case.bits)
     if case.rule is NodeRule.FIXED:

@@ -19,7 +19,7 @@ ONE = 65536
 
 
 def layer(form, inputs, kernel, out_c, *, pad=0, stride=1, dilation=1, pool=1, low=-128):
-    """A convolution of a square image, or, with an image of 1 and a kernel of 1, a dense layer."""
+    """Makes a convolution of a square image, or, with an image of 1 and a kernel of 1, a dense layer."""
     side, in_c = inputs
     out = (side + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
     grid = {nodes.PLAIN: out, nodes.MEAN: 1, nodes.MAX_POOL: out // pool}[form]
@@ -130,5 +130,5 @@ def test_rows_of_any_length_limit_and_clip(row, clip, limit):
 @pytest.mark.parametrize("mantissa", [0.5, 0.75])
 @pytest.mark.parametrize("exponent", slow_but(range(-18, 30, 4), range(-18, 30)))
 def test_steps_of_any_size(exponent, mantissa):
-    """From steps that come to a unit or two to steps that are all clipped."""
+    """Covers steps of a unit or two up to steps that are all clipped."""
     update(layer(nodes.PLAIN, (1, 200), 1, 8), 1, 2, gain=mantissa * 2.0**exponent, clip=2**24)

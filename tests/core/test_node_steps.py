@@ -12,7 +12,7 @@ from tflm_zo.core import NodeForm, NodeLayer, NodeState
 
 
 def test_standardized_steps():
-    """Has mean zero and the given deviation, for every unit of the errors and every mean."""
+    """Checks for mean zero and the given deviation, for every unit of the errors and every mean."""
     rng = np.random.default_rng(0)
     inputs = rng.integers(0, 100, (6, 40))
     errors = rng.integers(0, 9, (6, 8))  # both positive: the gradient's mean is far from zero
@@ -35,7 +35,7 @@ def test_no_standardized_step_of_a_constant_gradient():
 
 
 def test_the_largest_gradients():
-    """A million weights, gradients next to 2^31: the sums that standardization takes are at their bounds."""
+    """Takes a million weights, gradients next to 2^31: the sums of standardization are at their bounds."""
     samples, in_c, out_c = 258, 4096, 256
     largest = (2**31 - 1) // (samples * 255)
     inputs = np.full((samples, in_c), 127)
@@ -78,7 +78,8 @@ def test_moments_of_many_large_gradients(seed):
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_large_mean_of_gradients_that_hardly_differ(sign):
-    """2^30 and a little: mean and gradient in whole units, which is their deviation's size."""
+    """Takes gradients of 2^30 and a little: mean and gradient in whole units, which is their deviation's
+    size."""
     inputs = np.full((129, 3), 127)
     inputs[128] = [-128, -127, -127]
     errors = np.full((129, 1), sign * 32767)
@@ -87,7 +88,8 @@ def test_a_large_mean_of_gradients_that_hardly_differ(sign):
 
 
 def test_fixed_steps():
-    """Gain 1/4, rate 3: -3/4 of the gradient, half up, in the unit of the errors before they are shifted."""
+    """Applies gain 1/4, rate 3: -3/4 of the gradient, half up, in the unit of the errors before they are
+    shifted."""
     weights, fraction = np.zeros((1, 3), np.int8), np.zeros((1, 3), np.int8)
     arguments = {"gain": 0.25 * 256, "rate": 3 * ONE, "fraction": fraction}
     dense(np.array([[2, -2, 100]]), np.array([[1]]), weights, NodeRule.FIXED, **arguments)
@@ -168,7 +170,7 @@ def test_rounding_is_odd_and_saturates():
 
 
 def test_few_bits_of_a_small_gradient():
-    """A gradient that has no more bits than the update is the update."""
+    """Returns a gradient that has no more bits than the update unchanged."""
     weights = np.zeros((1, 3), np.int8)
     dense(np.array([[5, -7, 0]]), np.array([[-1]]), weights, NodeRule.BITS, bits=3)
     assert weights.tolist() == [[5, -7, 0]]
@@ -202,7 +204,7 @@ def test_channels_of_the_largest_errors(rule, errors, rows, expected):
 
 
 def moved_by_bits(layer: NodeLayer, inputs: Any, routes: Any, errors: Any) -> Any:
-    """Two channels of one weight each after a step of 7 bits of the one with the larger error."""
+    """Moves two channels of one weight each by a step of 7 bits of the one with the larger error."""
     weights = np.zeros((2, 1), np.int8)
     own = (layer, NodeState(), weights, None, None, 0, 127, inputs, np.array([routes], np.uint8))
     options = {"rate": 0, "clip": 1, "seed": 0, "rule": NodeRule.BITS, "bits": 7, "rows": 1}
@@ -216,18 +218,18 @@ def test_clamped_nodes_count_for_no_channel():
 
 
 def test_a_mean_counts_every_output_that_it_credits():
-    """Equal errors, and 2 and 3 outputs of 9 that are not clamped."""
+    """Compares equal errors, and 2 and 3 outputs of 9 that are not clamped."""
     layer = NodeLayer(in_c=1, out_c=2, form=NodeForm.MEAN, in_h=3, in_w=3, out_h=3, out_w=3)
     assert moved_by_bits(layer, np.ones((1, 9), np.int8), [0b10, 0b1, 0b111, 0], [5, 5]) == [[0], [-15]]
 
 
 def test_scratch_memory():
-    """One filter channel, and a value for each channel."""
+    """Needs one filter channel, and a value for each channel."""
     assert NodeLayer(in_c=5, out_c=7, k_h=3, k_w=2, in_h=3, in_w=2).scratch_values == 3 * 2 * 5 + 7
 
 
 def test_channels_of_equal_errors_that_read_different_inputs():
-    """Of a dense layer they share their gradient, of a depthwise one they do not."""
+    """Shares a gradient between channels of a dense layer, and not of a depthwise one."""
     layer = NodeLayer(in_c=3, out_c=3, depthwise=True)
     weights = np.zeros(3, np.int8)
     given = {"errors": np.full((1, 3), 1024, np.int16), "rule": NodeRule.FIXED, "gain": 64.0}

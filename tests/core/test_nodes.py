@@ -36,7 +36,7 @@ def test_perturbed_nodes(layer, seed, k, first):
 
 
 def test_nodes_of_many_blocks():
-    """More nodes than a tile of the stream has, and channels that begin anywhere in a word."""
+    """Covers more nodes than a tile of the stream has, and channels that begin anywhere in a word."""
     layer = oracle.Layer(oracle.PLAIN, (9, 9, 1), (1, 1), (1, 1), (1, 1), (0, 0), (9, 9, 37), (9, 9))
     nodes = np.zeros((1, 81, 37), np.int8)
     found = perturb_nodes(native(layer), nodes, 5, 1, 7)
@@ -44,7 +44,7 @@ def test_nodes_of_many_blocks():
 
 
 def rounded(before, steps, fractions, seed):
-    """Weights times 256, with fractions, after steps in float64, unit 2^-16 LSB."""
+    """Computes weights times 256, with fractions, after steps in float64, unit 2^-16 LSB."""
     if fractions:
         return np.clip(before + np.floor(steps / 256 + 0.5), -125 * 256, 125 * 256)
     r = oracle.rounding_terms(seed, 3, steps.shape[1], len(steps))
@@ -63,7 +63,8 @@ def rounded(before, steps, fractions, seed):
     st.integers(1, 26),
 )
 def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
-    """Three steps: the gradient exactly, the running RMS and the step in float64, then rounding and clip."""
+    """Compares three steps: the gradient exactly, the running RMS and the step in float64, then rounding and
+    clip."""
     rng = np.random.default_rng(seed)
     shape = (layer.outputs[2], *layer.kernel, layer.depth)
     weights = stored(layer, rng.integers(-125, 126, shape).astype(np.int8))
@@ -96,7 +97,8 @@ def test_update(layer, seed, samples, queries, fractions, rate, clip, bits):
 
 
 def test_the_estimate_is_the_gradient():
-    """A linear layer, a quadratic loss per sample: over many queries the step is along the gradient."""
+    """Averages many queries of a linear layer with a quadratic loss per sample: the step is along the
+    gradient."""
     rng = np.random.default_rng(3)
     layer = NodeLayer(in_c=12, out_c=8, input_zero_point=-7)
     samples, queries = 16, 32

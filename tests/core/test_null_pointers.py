@@ -30,14 +30,14 @@ pytestmark = pytest.mark.skipif(CC is None, reason="NO C COMPILER: null pointers
 
 
 def fallible() -> dict[str, list[str]]:
-    """Parameters of the functions that return a status, by name."""
+    """Returns parameters of the functions that return a status, by name."""
     text = re.sub(r"/\*.*?\*/|^#.*?$", "", "\n".join(h.read_text() for h in HEADERS), flags=re.S | re.M)
     found = re.findall(r"^zo_status (zo_\w+)\(([^;{}]*)\);", text, re.M)
     return {name: [one.strip() for one in given.split(",")] for name, given in found}
 
 
 def calls(name: str, parameters: list[str]) -> list[str]:
-    """A call with a null pointer in each place, and one with null pointers alone."""
+    """Yields calls with a null pointer in each place, and one with null pointers alone."""
     pointers = [i for i, one in enumerate(parameters) if "*" in one or one.startswith("zo_buffer_")]
     made = []
     for null in [*([i] for i in pointers), pointers]:

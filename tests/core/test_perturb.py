@@ -30,7 +30,7 @@ def random_weights(size, seed=0):
 
 @st.composite
 def cases(draw):
-    """Distribution, terms and their momentum, size, mask."""
+    """Draws distribution, terms and their momentum, size, mask."""
     dist, size = draw(distributions), draw(sizes)
     return dist, *draw(perturbations(dist)), size, draw(masks(size))
 
@@ -80,7 +80,8 @@ def test_one_pass_of_several_terms_is_one_pass_each(case, stream):
 
 @pytest.mark.parametrize("dist", slow_but(EXAMPLES[:1], EXAMPLES))
 def test_a_million_cases_are_restored(dist):
-    """1,002,000 (seed, tensor number) pairs in all; weights include every int8 value, -128 and 127 too."""
+    """Restores 1,002,000 (seed, tensor number) pairs in all; weights include every int8 value, -128 and 127
+    too."""
     rng = np.random.default_rng(dist.kind)
     cases = 334_000
     # Structures are made once: a case is three calls of the C function and one comparison of memory.
@@ -113,7 +114,7 @@ def test_a_million_cases_are_restored(dist):
 
 
 def test_every_weight_value():
-    """Every int8 value, at every position of a word, survives every factor."""
+    """Restores every int8 value, at every position of a word, with every factor."""
     weights = np.repeat(np.arange(-128, 128).astype(np.int8), 33)
     before = weights.copy()
     for dist in (Rademacher(127), SparseUniform(127, 0.5), Gaussian(580.0)):
@@ -123,7 +124,7 @@ def test_every_weight_value():
 
 
 def test_stays_within_headroom():
-    """From ±(127 - reach) no perturbation wraps."""
+    """Perturbs from ±(127 - reach) without wrapping."""
     for dist in EXAMPLES:
         edge = 127 - native(dist).reach
         for sign in (-1, 1):

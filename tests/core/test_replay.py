@@ -72,7 +72,7 @@ def test_is_the_oracles(step: Step, seed, count):
 @pytest.mark.parametrize("largest", [200, 2**15, 2**24, 2**30])
 @pytest.mark.parametrize("outside", [False, True])
 def test_one_query_steps_of_any_size(size, largest, outside):
-    """The common case has a path of its own: steps of no size to any, weights outside the limit."""
+    """Covers the path of the common case: steps of no size to any, weights outside the limit."""
     rng = np.random.default_rng(size)
     limit = 100
     weights = rng.integers(-limit, limit + 1, size).astype(np.int8)

@@ -93,7 +93,8 @@ def test_vectors(parameters, seed, tensor, first, second_tile):
 
 @pytest.mark.parametrize(("seed", "tensor", "first", "second_tile", "rounding"), WORDS)
 def test_word_vectors(seed, tensor, first, second_tile, rounding):
-    """Bits of the words through Rademacher signs; rounding numbers through an update that only rounds."""
+    """Reads bits of the words through Rademacher signs; rounding numbers through an update that only
+    rounds."""
     z = core.direction(Rademacher(), seed, tensor, 1024 + 64)
     bits = (z == -1).reshape(-1, 32).astype(np.uint64)
     words = (bits << np.arange(32, dtype=np.uint64)).sum(axis=1).tolist()
@@ -142,7 +143,7 @@ def test_direction_from_any_tile(dist, seed, tensor, tile, count):
 
 
 def test_coordinates():
-    """One weight each, any of them equally often; no part of a tensor has one of its own."""
+    """Draws one weight each, any of them equally often; no part of a tensor has one of its own."""
     size, count = 37, 20_000
     z = np.array([core.direction(Coordinate(9), s, 5, size) for s in range(count)])
     assert (z.sum(axis=1) == 1).all() and set(np.unique(z)) == {0, 1}
@@ -225,7 +226,7 @@ def test_rademacher_neighbours_are_uncorrelated(rademacher):
 
 
 def off_diagonal(rows):
-    """Largest correlation between two different rows."""
+    """Finds the largest correlation between two different rows."""
     gram = rows @ rows.T / rows.shape[1]
     np.fill_diagonal(gram, 0.0)
     return float(np.abs(gram).max())

@@ -32,7 +32,7 @@ def assert_same(weights, fraction, expected_weights, expected_fraction):
 
 
 def check(step: Step) -> None:
-    """An update, against the oracle's."""
+    """Compares an update with the oracle's."""
     weights, fraction = step.arrays()
     options = (step.queries, step.restore, step.momentum, step.mask)
     *expected, clipped = oracle.update(weights, fraction, *step.shape, step.dist, *options)
@@ -87,7 +87,7 @@ def test_restoring_in_the_same_pass(step):
 
 @given(steps(restore=False), st.sampled_from([-1, 1]))
 def test_restoring_the_last_query(step, k):
-    """restore_k is short for one term: the last query's direction."""
+    """Restores by restore_k, which is short for one term: the last query's direction."""
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
     own = (*step.shape, native(step.dist), step.queries)
@@ -112,7 +112,7 @@ def test_what_is_masked_out_stays(step):
 @pytest.mark.parametrize("dist", EXAMPLES)
 @pytest.mark.parametrize("has_fraction", [False, True])
 def test_many_queries_in_one_pass(dist, has_fraction):
-    """32 queries, the most there can be, on a tensor with odd edges."""
+    """Updates by 32 queries, the maximum, on a tensor with odd edges."""
     rng = np.random.default_rng(5)
     size, limit = 3 * 1024 + 17, 120
     queries = random_queries(rng, 32, 50_000)
@@ -125,7 +125,8 @@ def test_many_queries_in_one_pass(dist, has_fraction):
 
 
 def test_depthwise_channels():
-    """With inner = 1 the channel is the fastest index: a multiplier of 0 freezes every fourth weight."""
+    """Sets inner = 1, so that the channel is the fastest index: a multiplier of 0 freezes every fourth
+    weight."""
     weights = np.zeros((1, 5, 5, 4), np.int8)
     multiplier = np.array([2**31 - 1, 0, 2**30, 2**31 - 1], np.int32)
     core.update(weights, None, multiplier, 4, 1, 0, 127, RADEMACHER, [(1, 20 << 16)])
@@ -144,7 +145,7 @@ def test_dense_channels():
 
 @pytest.mark.parametrize("lsb", [0.001, 0.3, 0.5, 0.999, 2.25, -0.3, -1.75])
 def test_stochastic_rounding_is_unbiased(lsb):
-    """Has the exact step as its mean, for weights that go up and for weights that go down."""
+    """Compares the mean step with the exact one, for weights that go up and for weights that go down."""
     n, coefficient = 1_000_000, round(lsb * 65536)
     exact = coefficient / 65536
     z = core.direction(RADEMACHER, 11, 4, n)

@@ -89,12 +89,12 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def divide(a: int, b: int) -> int:
-    """Half away from zero."""
+    """Divides, half away from zero."""
     return (abs(a) + b // 2) // b * (1 if a >= 0 else -1)
 
 
 def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[int], int]:
-    """zo_step_size.h, in Python's integers."""
+    """Computes zo_step_size.h in Python's integers."""
     z, count = case.distribution, len(sums)
     ds = [max(-(2**30), min(2**30, divide(d, case.batch * case.parts))) for d in sums]
     for d in ds:
@@ -151,14 +151,14 @@ class Tensors:
         )
 
     def moved(self, seed: int, k: int) -> list[Any]:
-        """Where a perturbation puts them."""
+        """Computes the weights after a perturbation."""
         found = []
         for w, stream in zip(self.whole, self.streams, strict=True):
             found.append(oracle.perturb(w, [(seed, k)], self.distribution, stream))
         return found
 
     def updated(self, steps: list[tuple[int, int]]) -> list[Any]:
-        """Where steps along directions of these seeds put them, weights and then fractions."""
+        """Computes the result of steps along directions of these seeds, weights and then fractions."""
         moved = [
             oracle.update(w, f, None, 1, w.size, stream, LIMIT, self.distribution, steps)
             for w, f, stream in zip(self.whole, self.fractions, self.streams, strict=True)
@@ -193,13 +193,13 @@ class CheckedRun:
         return request
 
     def report(self) -> int:
-        """The sum of the losses."""
+        """Returns the sum of the losses."""
         losses = self.rng.integers(0, 5 * ONE, self.case.batch).astype(np.int32)
         self.control.report(losses)
         return int(losses.sum())
 
     def forward(self, first_sample: int) -> int:
-        """The sum of the losses."""
+        """Returns the sum of the losses."""
         request = self.control.next()
         assert (request.action, request.start_segment) == (NodeAction.FORWARD, 0)
         assert request.first_sample == first_sample
@@ -210,7 +210,7 @@ class CheckedRun:
         return self.report()
 
     def query(self, task: int, seed: int, k: int) -> int:
-        """The sum of the losses."""
+        """Returns the sum of the losses."""
         assert self.expect(NodeAction.QUERY, task).start_segment == 2
         if self.case.boundary:
             entering = np.empty_like(self.boundary)
@@ -231,7 +231,7 @@ class CheckedRun:
         assert_same(self.tensors[task].weights, self.tensors[task].whole)
 
     def update(self, task: int, seeds: list[int], sums: list[int]) -> Any:
-        """The control unit's report of the step, if this was its last task."""
+        """Returns the control unit's report of the step, if this was its last task."""
         self.expect(NodeAction.UPDATE, task)
         found, self.squares[task] = coefficients(self.case, sums, self.squares[task])
         own = self.tensors[task]
@@ -272,7 +272,8 @@ def test_a_run(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(1, 6), st.floats(0.01, 0.5))
 def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: float) -> None:
-    """Given up anywhere, weights are those of the last whole step, and the run goes on to the same end."""
+    """Aborts steps anywhere: weights are those of the last complete step, and the run goes on to the same
+    end."""
 
     def train(times: int) -> Any:
         control, tensors = begin(case)

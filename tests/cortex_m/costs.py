@@ -52,13 +52,15 @@ def _counted(core: Core, program: str, folder: Path, level: str) -> str:
 
 
 def weight_op_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, float]:
-    """Instructions per weight (and step, of a replay) on 48,000 weights, by case (weight_op_costs.c)."""
+    """Counts instructions per weight (and step, of a replay) on 48,000 weights, by case
+    (weight_op_costs.c)."""
     lines = [line.split() for line in _counted(core, "weight_op_costs.c", folder, level).splitlines()]
     return {name: int(count) / 1000 for name, count in lines}
 
 
 def node_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, int]:
-    """Instructions of a call, by case (node_cases.c): updates of layers by node perturbation, the loss."""
+    """Counts instructions of a call, by case (node_cases.c): updates of layers by node perturbation, the
+    loss."""
     lines = [line.split() for line in _counted(core, "node_cases.c", folder, level).splitlines()]
     return {name: int(count) for name, _, count in lines}
 

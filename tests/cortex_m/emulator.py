@@ -195,7 +195,8 @@ _FAST = ("cortex-m4", "cortex-m55", "cortex-m55-mve", "rv32imc")
 
 
 def each(names: Iterable[str], *more: Any, fast: Collection[str] = _FAST) -> list[Any]:
-    """Cores that are not `fast` are marked as slow, and cores that cannot be emulated here are skipped.
+    """Makes a parameter of each core. Those not in `fast` are slow, and cores that cannot be emulated here
+    are skipped.
 
     Cores that are not `fast` are marked as slow, and cores that cannot be emulated here are skipped.
     """
@@ -212,7 +213,7 @@ def _marks(name: str, fast: Collection[str]) -> list[pytest.MarkDecorator]:
 
 @cache
 def missing(toolchain: Toolchain = ARM) -> str | None:
-    """Why nothing can be emulated here, for a test that is skipped; None where everything is there."""
+    """Returns the reason to skip emulation, or None if everything is there."""
     nothing = f"NOTHING WAS RUN ON AN EMULATED {toolchain.cores.upper()}"
     compiler = f"{toolchain.prefix}gcc"
     tools = [tool for tool in (compiler, toolchain.emulator) if shutil.which(tool) is None]
@@ -225,7 +226,7 @@ def missing(toolchain: Toolchain = ARM) -> str | None:
 
 @cache
 def _cxx_headers() -> list[Path]:
-    """Folders of the headers of the Arm compiler's C++ library."""
+    """Lists folders of the headers of the Arm compiler's C++ library."""
     words = [f"{ARM.prefix}g++", "-E", "-Wp,-v", "-xc++", "/dev/null"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=60).stderr
     paths = [Path(line.strip()).resolve() for line in said.splitlines() if line.startswith(" /")]
@@ -281,7 +282,7 @@ def _surroundings(toolchain: Toolchain) -> bytes:
 
 
 def _compiled(command: Sequence[str], source: Path, toolchain: Toolchain) -> Path:
-    """The object file of a source, which is compiled once for all tests."""
+    """Compiles a source to an object file, once for all tests."""
     known = hashlib.sha256(repr(command).encode() + _surroundings(toolchain) + source.read_bytes())
     found = _OBJECTS / f"{source.name}-{known.hexdigest()[:32]}.o"
     if not found.is_file():
@@ -337,7 +338,7 @@ def build(
 
 
 def counting_flags(core: Core) -> list[str]:
-    """The compiler's flags for counting.c, which is one of the sources of a program that counts."""
+    """Returns the compiler's flags for counting.c, which is one of the sources of a program that counts."""
     return [f"-DCOUNTING_TICK_QUARTERS={core.tick_quarters}u"]
 
 
@@ -357,6 +358,6 @@ def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 3
 
 
 def section_sizes(core: Core, objects: Sequence[Path]) -> dict[str, int]:
-    """Bytes of `text` (code and constants), `data` and `bss` of object files or of a program."""
+    """Counts bytes of `text` (code and constants), `data` and `bss` of object files or of a program."""
     last = _output([f"{core.toolchain.prefix}size", "-t", *objects]).splitlines()[-1].split()
     return {name: int(value) for name, value in zip(("text", "data", "bss"), last, strict=False)}

@@ -85,7 +85,8 @@ REFUSED = {
 @pytest.mark.filterwarnings("ignore::tflm_zo.data.DataWarning")
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
-    """From a dictionary, from arrays where there is a form of it, and from a file, whose name comes first."""
+    """Refuses the same in a dictionary, in arrays if they have that form, and in a file, whose name comes
+    first."""
     name, arrays, said = REFUSED[case]
     zo = inject_all(BUILT[name](), batch=2)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4))

@@ -23,7 +23,7 @@ from tflm_zo.training import Settings, Trainer, Weights
 
 
 def value_forms(array: Any, details: Any) -> dict[str, Any]:
-    """The same samples in other types."""
+    """Yields the same samples in other types."""
     _, dtype, scale, zero_point = details
     if dtype.kind == "f":
         return {"own": array, "float64": array.astype(np.float64), "big-endian": array.astype(">f4")}
@@ -40,7 +40,7 @@ def value_forms(array: Any, details: Any) -> dict[str, Any]:
 
 
 def shape_forms(array: Any) -> dict[str, Any]:
-    """The same samples with other dimensions of size 1, in another order in memory, as lists."""
+    """Yields the same samples with other dimensions of size 1, in another order in memory, as lists."""
     squeezed = array.reshape([n for i, n in enumerate(array.shape) if i == 0 or n != 1])
     return {
         "as it is": array,
@@ -69,7 +69,7 @@ def label_forms(labels: Any, loss: Any, details: Any) -> dict[str, Any]:
 
 
 def ways(folder: Path, names: list[str], inputs: list[Any], y: Any) -> dict[str, tuple[Any, ...]]:
-    """Arguments of `prepare` that bring the same arrays."""
+    """Yields arguments of `prepare` that bring the same arrays."""
     keyed = dict(zip(names, inputs, strict=True))
     numbered = {"x": inputs[0]} if len(names) == 1 else {f"x{i}": x for i, x in enumerate(inputs)}
     found: dict[str, tuple[Any, ...]] = {
@@ -124,7 +124,7 @@ def loss_of(arrays: dict[str, Any], folder: Path, *command: str) -> Any:
 
 @pytest.mark.parametrize("name", BUILT)
 def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
-    """A run and a measurement of arrays in Python and of the same in a file, floating point and one-hot."""
+    """Runs and measures arrays in Python and the same in a file, floating point and one-hot."""
     zo = inject_all(BUILT[name](), batch=2)
     zo.save(tmp_path / "m.zo.tflite")
     example, details = Example.of(name, 3), model(name)
@@ -149,7 +149,7 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nothing_is_measured")
 @pytest.mark.parametrize("form", ["own", "float32", "pixels"])
 def test_firmware_has_the_same_samples(form: str, tmp_path: Path) -> None:
-    """The arrays in the generated source, from the command line and from Python."""
+    """Compares the arrays in the generated source, from the command line and from Python."""
     zo = inject_all(pixel_model())
     zo.save(tmp_path / "m.zo.tflite")
     example = Example.of("pixels", 1)
@@ -169,7 +169,7 @@ def test_firmware_has_the_same_samples(form: str, tmp_path: Path) -> None:
 
 
 def test_targets() -> None:
-    """An autoencoder's are its samples; given ones are quantized with the scale of the output."""
+    """Uses an autoencoder's samples as targets; given ones are quantized with the scale of the output."""
     zo, (x,) = model("targets"), Example.of("targets", 2).inputs
     _, _, scale, zero_point = zo.input_details()
     _, _, target_scale, target_zero = zo.label_details()

@@ -15,7 +15,7 @@ COUNT = blocks.SEARCH.blocks
 
 @cache
 def chosen(data: int) -> BlockChoice:
-    """The desktop's."""
+    """Returns the desktop's choice."""
     x, search = data_of(data), blocks.SEARCH
     return choose_block(
         blocks.zo_model(),
@@ -53,7 +53,7 @@ class BlockWalk(Walk):
         self.probed, self.is_lost = 0, False
 
     def begin_run(self, best: int) -> None:
-        """All is as after a reset, but for the log, the samples and the choice."""
+        """Resets all state but the log, the samples and the choice."""
         data, log = self.run.data, self.log
         self.forget()
         self.is_begun_up = self.ready = True
@@ -124,7 +124,7 @@ class BlockWalk(Walk):
             self.told(call, refused(), ORDER)
 
     def use_any(self) -> None:
-        """A network in a choice is of use for nothing sure, and does no harm."""
+        """Uses a network in a choice: any result is allowed, without harm."""
         for call, status in (
             ("evaluate", self.made.evaluate()[0]),
             ("predict", self.made.predict(0)[0]),

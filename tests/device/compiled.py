@@ -51,7 +51,7 @@ def _run(folder: Path, *command: object) -> None:
 
 
 def _compile(folder: Path, tools: Tools, *flags: str) -> None:
-    """All sources to objects."""
+    """Compiles all sources to objects."""
     sources = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.suffix in (".c", ".cc"))
     for compiler, suffix in (([tools[0], "-std=c99"], ".c"), ([tools[1], "-std=c++17"], ".cc")):
         own = [s for s in sources if s.suffix == suffix]
@@ -65,7 +65,7 @@ def _make_library(folder: Path, *flags: str, tools: Tools = (GCC, GXX)) -> None:
 
 
 def _littlefs(folder: str) -> Path:
-    """The library of a checkout, whose warnings are not ours."""
+    """Builds the library of a checkout, whose warnings are not ours."""
     sources = {
         name: Path(folder, name).read_text() for name in ("lfs.c", "lfs.h", "lfs_util.c", "lfs_util.h")
     }

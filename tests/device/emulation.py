@@ -91,14 +91,14 @@ class _Address:
 
 
 def _model_arrays(firmware: Firmware) -> list[bytes]:
-    """The arrays of segments in a generated folder."""
+    """Reads the arrays of segments in a generated folder."""
     (text,) = (text for name, text in firmware.files.items() if name.endswith("_zo_model.cc"))
     found = re.findall(r"const unsigned char g_\w+\[\] = \{([^}]*)\}", text)
     return [bytes(int(b, 0) for b in re.findall(r"0x\w\w", one)) for one in found]
 
 
 def _model_at(address: int, arrays: list[bytes]) -> bytes:
-    """The model that begins at an address, somewhere in one of the arrays, as a file."""
+    """Reads the model that begins at an address, somewhere in one of the arrays, as a file."""
     begin = ctypes.string_at(address, 48)
     found = ((array, array.index(begin)) for array in arrays if begin in array)
     (array, at), *_ = (
@@ -248,11 +248,11 @@ class Device:
         return status
 
     def power_up(self) -> None:
-        """Before Init; the trainer in C has no way back there."""
+        """Restores the state before Init, to which the trainer in C has no way back."""
         self._call("device_power_on")
 
     def init(self, arena_bytes: int | None = None, workspace_bytes: int | None = None) -> int:
-        """A reset: everything but the log is gone."""
+        """Resets the device: everything but the log is gone."""
         self.arena = GuardedMemory(self.arena_bytes if arena_bytes is None else arena_bytes)
         self.workspace = GuardedMemory(self.workspace_bytes if workspace_bytes is None else workspace_bytes)
         return self._call(
@@ -291,7 +291,7 @@ class Device:
         return source
 
     def log_of(self, store: Store) -> LogStore:
-        """A store as C takes it."""
+        """Converts a store to C's form."""
         log = LogStore()
         self.library.device_store(ctypes.byref(store.c), ctypes.byref(log))
         return log
@@ -302,19 +302,19 @@ class Device:
         return int(self.library.device_arena_used())
 
     def set_log(self, store: Store | None) -> int:
-        """From now on steps go into it, where the status is OK."""
+        """Sets the log of all further steps, if the status is OK."""
         status = self._call("device_set_log", None if store is None else ctypes.byref(store.c))
         if status == OK:
             self._log = store  # kept alive
         return status
 
     def train_step(self) -> tuple[int, Report]:
-        """Status and report of a step."""
+        """Returns status and report of a step."""
         report = Report()
         return self._call("device_train_step", ctypes.byref(report)), report
 
     def train_slice(self) -> tuple[int, Report]:
-        """Status and report of a part of a step."""
+        """Returns status and report of a part of a step."""
         report = Report()
         return self._call("device_train_slice", ctypes.byref(report)), report
 
@@ -356,28 +356,28 @@ class Device:
     # --- a log in memory whose power fails -----------------------------------------------------------
 
     def begin_memory(self, memory: Memory) -> None:
-        """Memory that somebody else has used."""
+        """Fills the memory as if somebody else had used it."""
         assert self.library.device_memory_begin(*map(u32, memory)), "no such store"
 
     def take_memory(self, other: Device) -> None:
-        """The memory as another device leaves it, of the same kind."""
+        """Takes the memory as another device of the same kind leaves it."""
         other.library.device_memory.restype = ctypes.c_void_p
         self.library.device_memory_take(ctypes.c_void_p(other.library.device_memory()))
 
     def cut_power_in(self, operations: int) -> None:
-        """Power fails while the memory does the operation of this number from now on; 0: never."""
+        """Lets power fail in the memory's operation of this number from now on; 0: never."""
         self.library.device_memory_cut_in(u32(operations))
 
     def fail_memory(self, after: int, operations: int) -> None:
-        """After some operations of the memory, a number of them fail, and none behind them."""
+        """Lets a number of the memory's operations fail after some others, and none behind them."""
         self.library.device_memory_fail(u32(after), u32(operations))
 
     def power_on(self) -> None:
-        """Nothing fails from now on."""
+        """Ends all failures."""
         self.library.device_memory_power_on()
 
     def fail_memory_read(self, read: int) -> None:
-        """The read of this number from now on fails, counted from 1; 0: none does."""
+        """Lets the read of this number from now on fail, counted from 1; 0: none."""
         self.library.device_memory_fail_read(u32(read))
 
     def memory_content(self, count: int) -> bytes:
@@ -392,7 +392,7 @@ class Device:
         return int(self.library.device_memory_bytes())
 
     def record_operations(self) -> None:
-        """From now on operations of the memory are counted, and can be cut at."""
+        """Counts operations of the memory from now on, for cuts."""
         self.library.device_memory_record()
 
     @property
@@ -401,7 +401,7 @@ class Device:
         return int(self.library.device_memory_operations())
 
     def cut_power_at(self, operation: int) -> None:
-        """The memory as if power had failed at an operation, counted from 0; one after the other."""
+        """Sets the memory as if power had failed at an operation, counted from 0; one after the other."""
         self.library.device_memory_cut_at(u32(operation))
 
     def mount(self) -> int:
@@ -418,7 +418,7 @@ class Device:
         return int(self.library.device_memory_faults())
 
     def stored_log(self, plain_bytes: int) -> bytes:
-        """The log in memory, without padding, of which so many bytes are known to be written."""
+        """Reads the log in memory, without padding, of which so many bytes are known to be written."""
         for count in (4 * plain_bytes, plain_bytes):  # as long as it is with padding at most
             found = np.zeros(count, np.uint8)
             if self.library.device_memory_read(ctypes.c_void_p(found.ctypes.data), u32(count)):
@@ -428,7 +428,7 @@ class Device:
         return unpadded(found.tobytes())[:plain_bytes]
 
     def set_stored_log(self) -> int:
-        """From now on steps go into the store in memory."""
+        """Sets the store in memory as the log of all further steps."""
         return self._call("device_memory_set_log")
 
     def export_stored_log(self) -> int:
@@ -465,7 +465,7 @@ class Device:
         return self._call("device_link_serve", received, u32(len(received)))
 
     def join_fleet(self) -> int:
-        """From now on the link serves a fleet, too."""
+        """Lets the link serve a fleet, too."""
         return self._call("device_fleet_begin")
 
     def take_record(self, record: bytes) -> int:
@@ -496,7 +496,7 @@ class Device:
         return self._call("device_settle")
 
     def checksum(self) -> int:
-        """Of the weights as they are."""
+        """Computes the checksum of the present weights."""
         return int(self.library.device_checksum())
 
     def evaluate(
@@ -510,19 +510,19 @@ class Device:
         ), found
 
     def export_weights(self) -> tuple[int, bytes]:
-        """Status and all weights, then all fractions."""
+        """Returns the status and all weights, then all fractions."""
         room = np.zeros(4 * sum(t.size for t in self.metadata.trainable), np.uint8)
         sink = WeightSink(room.ctypes.data, room.size)
         status = self._call("device_export_weights", ctypes.byref(sink))
         return status, room[: sink.at].tobytes()
 
     def predict(self, sample: int) -> tuple[int, bytes]:
-        """Status and output of a sample of the only input."""
+        """Returns status and output of a sample of the only input."""
         output = ctypes.create_string_buffer(int(np.prod(self.output_shape[1:])))
         return self._call("device_predict", self.samples.arrays[0][sample].tobytes(), output), output.raw
 
     def infer(self, first: int) -> tuple[int, NDArray[np.int8]]:
-        """Status and output of a batch of samples."""
+        """Returns status and output of a batch of samples."""
         outputs = np.zeros(self.output_shape, np.int8)
         return self._call(
             "device_infer", ctypes.byref(self.samples.c), first, outputs.ctypes.data_as(ctypes.c_void_p)
@@ -539,7 +539,7 @@ class Device:
         return bool(self.library.device_chosen())
 
     def choice(self) -> bytes:
-        """The choice's state."""
+        """Returns the choice's state."""
         state = ctypes.create_string_buffer(64)
         self.library.device_choice(state)
         return state.raw
@@ -557,6 +557,6 @@ def _engine(model: bytes, directory: int) -> Engine:
 
 
 def _reset(engine: Engine) -> None:
-    """Variables become zero, as after an allocation."""
+    """Sets variables to zero, as after an allocation."""
     interpreter = engine.interpreter  # type: ignore[attr-defined]
     getattr(interpreter, "reset", getattr(interpreter, "reset_all_variables", None))()

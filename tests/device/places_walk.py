@@ -24,7 +24,7 @@ class MemoryLine:
         self._made, self._sent, self._come = made, bytearray(), bytearray()
 
     def begin(self) -> None:
-        """The device starts again."""
+        """Starts the device again."""
         assert self._made.init() == OK
         assert self._made.mount() == OK
         assert self._made.begin_link(None, self._sent.extend, places=True, buffer_bytes=80) == OK
@@ -127,13 +127,13 @@ class PlacesWalk(Walk):
     # --- the state of a place ------------------------------------------------------------------------
 
     def given_of(self, place: PlaceOnWire) -> int:
-        """Number of the weights that were sent into a place."""
+        """Returns the number of the weights that were sent into a place."""
         if place.kind != PlaceKind.WEIGHTS:
             return 0
         return next(n for n, load in enumerate(self.weights, 1) if load.place == place)
 
     def resume(self, now: int, given: int) -> None:
-        """The trainer was set up anew, and goes on with the run of a place."""
+        """Resumes the run of a place after the trainer was reset."""
         data, place, in_fleet = self.run.data, self.places[now], self.in_fleet
         self.forget()
         self.now, self.log, self.in_fleet = now, place.kept, in_fleet
@@ -152,7 +152,7 @@ class PlacesWalk(Walk):
         return self.link.hello()
 
     def connect(self) -> None:
-        """A reset, after which the device goes on with the active place, and serves its line."""
+        """Resets the device, which resumes from the active place and serves its line."""
         self.disarm()
         self.measures = self.rng.randrange(3) == 0
         logs = sorted((log for log in self.places[self.active].kept.logs if log), key=repr)
@@ -179,7 +179,7 @@ class PlacesWalk(Walk):
         self.in_fleet = in_fleet
 
     def check_kind(self, place: Place, kind: PlaceKind) -> None:
-        """Another run may have begun in the place of a log."""
+        """Checks whether another run has begun in the place of a log."""
         kinds = place.kinds | ({PlaceKind.OWN} if PlaceKind.LOG in place.kinds else set())
         assert kind in kinds, f"{kind}, not one of {kinds}"
 
@@ -207,7 +207,7 @@ class PlacesWalk(Walk):
         return status
 
     def load(self) -> tuple[Load, set[Log | None]]:
-        """Something to be sent, and the log that is in a place then."""
+        """Chooses something to send. Returns also the resulting log of the place."""
         if not self.by_weights or self.rng.randrange(2):
             return self.weights[self.rng.randrange(2)], {None}
         run = Run(self.name, self.rng.randrange(2))
@@ -246,7 +246,7 @@ class PlacesWalk(Walk):
         self.switched(status, other)
 
     def switched(self, status: int, other: int) -> None:
-        """The device was asked to go over to the other place."""
+        """Records that the device was asked to go over to the other place."""
         assert self.now is not None
         adoptions, self.adoptions = self.made.adoptions - self.adoptions, self.made.adoptions
         if status == OK:

@@ -58,7 +58,7 @@ NAMES: list[Any] = [
 
 @cache
 def powered(run: Kind) -> Device:
-    """The device of a run, made once."""
+    """Makes the device of a run, once."""
     return device(*run[:2])
 
 
@@ -68,7 +68,7 @@ def interval(run: Kind) -> int:
 
 
 def boot(made: Device, run: Kind, *, clears: bool = False) -> int:
-    """After a reset; returns the step from which the run goes on.
+    """Boots after a reset; returns the step from which the run resumes.
 
     Args:
         made: the device.
@@ -90,7 +90,7 @@ def boot(made: Device, run: Kind, *, clears: bool = False) -> int:
 
 
 def check_end(made: Device, run: Kind) -> None:
-    """The run is over, with the weights and the log of one that nothing has disturbed."""
+    """Checks that the run is over, with the weights and the log of an undisturbed one."""
     expected = desktop(*run)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     assert made.stored_log(len(expected.log)) == expected.log

@@ -141,7 +141,7 @@ EACH_WEIGHT_RUN = slow_but([name for name in _SOME if name in WEIGHT_RUNS], WEIG
 
 @cache
 def samples(seed: int = 1, count: int = SAMPLES) -> Data:
-    """Noise."""
+    """Draws noise."""
     rng = np.random.default_rng(seed)
     x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
     return Data([x], rng.integers(0, CLASSES, count).astype(np.int32))
@@ -156,13 +156,13 @@ def yardstick() -> Data:
 
 @cache
 def zo_model(name: str) -> Model:
-    """The network of a run."""
+    """Builds the network of a run."""
     network = residual(channels=1, classes=CLASSES) if name.startswith("residual") else MODELS["small_cnn"]()
     return load_model(inject_all(network, **{**RUNS[name][0], "batch": 2}).to_bytes())
 
 
 def generated(model: Model, settings: Any, data: Data, *, steps: int = STEPS, **options: Any) -> Firmware:
-    """A folder, with the arena's bound: nothing is measured, which takes a second."""
+    """Generates a folder, with the arena's bound: measuring takes a second."""
     with mock.patch.object(arena, "_recorded", return_value=None):
         return generate_firmware(
             model, settings, steps=steps, samples=len(data), name="small", data=data, **options
@@ -224,7 +224,7 @@ class _States(Callback):
 def run_on_desktop(
     model: Model, settings: Any, data: Data, *, steps: int = STEPS, measure_every: int = 0
 ) -> Desktop:
-    """A run as the device is to do it; by `yardstick` where it measures."""
+    """Runs on the desktop as the device will; with `yardstick` if it measures."""
     x, y = data.inputs[0], data.labels
     trainer = Trainer(model, settings, runtime=RUNTIME)
     before = trainer.evaluate(x, y)
@@ -262,13 +262,13 @@ def run_on_desktop(
 
 @cache
 def desktop(name: str, data_seed: int = 1, measure_every: int = 0) -> Desktop:
-    """A run of `RUNS` on the samples of a seed."""
+    """Runs one of `RUNS` on the samples of a seed."""
     data = samples(data_seed)
     return run_on_desktop(zo_model(name), RUNS[name][1], data, measure_every=measure_every)
 
 
 def device(name: str, data_seed: int = 1) -> Device:
-    """The same run's device, started."""
+    """Starts the same run's device."""
     model, data = zo_model(name), samples(data_seed)
     made = Device(generated(model, RUNS[name][1], samples()), model, data)
     status = made.init()

@@ -130,7 +130,7 @@ class Samples:
         self.c.count = len(self.labels)
 
     def fail_at(self, read: int) -> None:
-        """The read of this number from now on fails, counted from 1; 0: none does."""
+        """Lets the read of this number from now on fail, counted from 1; 0: none."""
         self.c.reads, self.c.failing_read = 0, read
 
 
@@ -147,18 +147,18 @@ class Store:
         self.c = _Store(self.bytes.ctypes.data, size, size, unit, tell=self._tell)
 
     def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:
-        """The write of this number from now on fails, counted from 1, after so many bytes; 0: none does.
-        So do those behind it, of so many in all, of which nothing arrives.
+        """Lets the write of this number from now on fail, counted from 1, after so many bytes; 0: none. So do
+        those behind it, of so many in all, of which nothing arrives.
         """
         self.c.writes, self.c.failing_write, self.c.failing_writes = 0, write, writes
         self.c.arrives = arrives
 
     def fail_read_at(self, read: int) -> None:
-        """The read of this number from now on fails, counted from 1; 0: none does."""
+        """Lets the read of this number from now on fail, counted from 1; 0: none."""
         self.c.reads, self.c.failing_read = 0, read
 
     def content(self, count: int) -> bytes:
-        """Its first bytes."""
+        """Returns its first bytes."""
         return self.bytes[:count].tobytes()
 
 
@@ -189,6 +189,6 @@ class GuardedMemory:
         return int(self.own.ctypes.data)
 
     def is_whole(self) -> bool:
-        """Whether nothing was written beside it."""
+        """Returns True if nothing was written beside it."""
         beside = np.concatenate([self._all[: self._begin], self._all[self._begin + self.size :]])
         return bool((beside == 0xA5).all())

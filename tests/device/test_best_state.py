@@ -14,7 +14,7 @@ EVERY = (1, 2, 4)  # 4: the last measurement comes earlier than the others let e
 
 
 def measuring(made: Device, every: int) -> Device:
-    """After a reset."""
+    """Starts measuring after a reset."""
     assert made.init() == OK
     assert made.keep_best(Samples(yardstick()), every) == OK
     return made

@@ -63,7 +63,7 @@ def choice() -> BlockChoice:
 
 @cache
 def desktop() -> Desktop:
-    """The run of the block that is chosen."""
+    """Runs the chosen block on the desktop."""
     return run_on_desktop(
         zo_model(), dataclasses.replace(SETTINGS, layers=choice().layers), samples(DATA_SEED)
     )
@@ -101,7 +101,7 @@ def probe(made: Device, block: int) -> None:
 
 
 def finish(made: Device) -> None:
-    """All probes that are left, and the run."""
+    """Runs the remaining probes, and the run."""
     first = int.from_bytes(made.choice()[4:8], "little")
     for block in range(first, SEARCH.blocks):
         assert not made.chosen
@@ -131,8 +131,8 @@ def test_choice_and_run_are_the_desktops() -> None:
 def failing(
     made: Device, fail: Callable[[int], Any], count: Callable[[], int], block: int
 ) -> Iterator[tuple[int, int]]:
-    """Probes of a block in which one thing fails, until none does: its number, and the status. The block is
-    to be probed anew then."""
+    """Yields probes of a block in which one thing fails, until none does: its number, and the status. The
+    block must be probed again then."""
     number, gap = 1, 1
     while True:
         assert made.init() == OK
@@ -184,7 +184,7 @@ def test_invokes_that_fail(before: bool) -> None:
 
 
 def test_the_end_of_the_last_probe() -> None:
-    """Where the weights cannot be set for the run, the block is not chosen yet."""
+    """Chooses no block if its run's weights cannot be set."""
     made = device()
     probe(made, 0)
     made.fail_invokes()
@@ -214,7 +214,7 @@ def test_a_reset_between_probes_and_after_them() -> None:
 
 
 def test_power_cuts_in_the_run() -> None:
-    """Each write of a run, torn: after the reset it goes on from a state that it had, to the same end."""
+    """Tears each write of a run: after the reset it resumes from an earlier state, to the same end."""
     made, expected = device(), desktop()
     for block in range(SEARCH.blocks):
         probe(made, block)
@@ -267,7 +267,7 @@ def test_what_is_refused() -> None:
 
 
 def test_a_device_that_could_not_begin_a_run_has_none() -> None:
-    """After `Init` or `Resume` has failed, nothing of an earlier run is left to be used."""
+    """Leaves nothing of an earlier run in use after `Init` or `Resume` has failed."""
     made = device()
     kept = made.choice()
 

@@ -28,7 +28,7 @@ def whole(store: Store) -> bytes:
 
 
 def check_export(made: Device, store: Store, name: str) -> None:
-    """`ExportLog` leaves the log as it is; to that of a layer-wise run it may add a snapshot."""
+    """Checks that `ExportLog` leaves the log unchanged; to that of a layer-wise run it may add a snapshot."""
     before = whole(store)
     status = made.export_log(store)
     if name in WEIGHT_RUNS:
@@ -121,7 +121,7 @@ def test_a_log_that_is_given_within_the_first_step_has_it(name: str) -> None:
 @pytest.mark.parametrize("every", [0, 2])
 @pytest.mark.parametrize("name", EACH_WEIGHT_RUN)
 def test_an_older_run_never_goes_on_from_a_newer_one(name: str, every: int) -> None:
-    """Where the samples of the first steps are the same, so are the records, and an older record follows."""
+    """Uses equal samples in the first steps, so that the records are equal, and an older record follows."""
     made, left, tried = device(name), b"", 0
 
     def boot(store: Store, expected: int) -> None:
@@ -177,7 +177,7 @@ def test_a_log_that_other_samples_have_measured_is_refused(name: str) -> None:
     "name", slow_but(("weight", "node"), ["weight", "weight, 16 bits", "node", "exact head"])
 )
 def test_weights_of_no_step_are_nobodys(name: str) -> None:
-    """A best state of which only a part could be read, or a log: every use is refused until it is whole."""
+    """Reads only a part of a best state, or of a log: every use is refused until it is complete."""
     wanted, made, store = desktop(name, 1, 2), device(name), Store()
     assert made.keep_best(Samples(yardstick()), 2) == OK
     assert made.set_log(store) == OK
@@ -208,7 +208,7 @@ def test_weights_of_no_step_are_nobodys(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "node"])
 def test_weights_that_are_set_after_a_failed_restore_stay(name: str) -> None:
-    """An invoke fails that was to set the initial weights: the next one sets them over no others."""
+    """Lets the invoke fail that sets the initial weights: the next one overwrites no others."""
     made, begun, full, given = device(name), Store(), Store(), desktop(name, 2).states[-1].weights
     assert made.set_log(full) == OK
     for _ in range(STEPS):
@@ -235,7 +235,7 @@ def test_weights_that_are_set_after_a_failed_restore_stay(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "node"])
 def test_a_yardstick_that_could_not_be_read_changes_nothing(name: str) -> None:
-    """The run goes on with the one that it had, and so does its log."""
+    """Keeps the old one in the run and in its log."""
     made, store, other = device(name), Store(), Samples(yardstick())
     assert made.keep_best(Samples(yardstick()), 2) == OK
     own = made.yardstick
@@ -268,7 +268,7 @@ def test_a_run_after_one_whose_log_could_not_be_read_has_its_snapshots() -> None
 
 @pytest.mark.parametrize("name", WEIGHT_RUNS[:2])
 def test_a_snapshot_before_the_first_step_is_of_its_own_run(name: str) -> None:
-    """Though another log, or another yardstick, was there before the weights."""
+    """Uses another log, or another yardstick, before the weights."""
     made, given = device(name), desktop(name, 2).states[-1].weights
     log = desktop(name).log
     full, empty = Store(content=log), Store(content=log[: int.from_bytes(log[10:12], "little")])

@@ -20,7 +20,7 @@ UNITS = (1, 4, 32)
 
 
 def printed(made: Firmware, folder: Path, *values: str) -> list[float]:
-    """Values of C expressions in which `@` stands for the beginning of the folder's macros."""
+    """Prints values of C expressions in which `@` stands for the beginning of the folder's macros."""
     (folder / "small_zo_config.h").write_text(made.files["small_zo_config.h"])
     prints = "".join(f'  printf("%.17g\\n", (double)({v.replace("@", "SMALL_ZO_")}));\n' for v in values)
     shapes = "".join(f"  const int {p}[] = SMALL_ZO_{p}_SHAPE;\n" for p in ("INPUT_0", "OUTPUT"))
@@ -49,7 +49,7 @@ def test_log_bytes_are_those_of_the_runs_log(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "node"])
 def test_units_pad_each_part(name: str, tmp_path: Path) -> None:
-    """In a store with a larger unit, each part begins at a multiple of it."""
+    """Begins each part at a multiple of a larger unit."""
     made = generated(zo_model(name), RUNS[name][1], samples())
     expected = [len(padded(desktop(name).log, unit)) for unit in UNITS]
     assert printed(made, tmp_path, *(f"@LOG_BYTES({unit}u, 0u)" for unit in UNITS)) == expected

@@ -24,8 +24,8 @@ SAMPLED = 37
 
 
 def cuts(memory: Memory) -> Iterator[tuple[Device, Kind, int, int]]:
-    """Each cut of three runs: the device that has started again, its run, whole steps that were done before
-    the cut, and the step that was found."""
+    """Yields each cut of three runs: the device that has started again, its run, complete steps before the
+    cut, and the step found."""
     previous = None
     for run in RUNS_IN_A_ROW:
         made, ends = powered(run), list[int]()  # operations up to the end of each step
@@ -75,7 +75,7 @@ CUTS = int(os.environ.get("TFLM_ZO_POWER_CUTS", "150"))
 
 
 def train(made: Device, rng: np.random.Generator, operations: list[int]) -> bool:
-    """Until power fails, after some operations of the memory; False: before that the run was over."""
+    """Trains until power fails, after some operations of the memory; False: the run was over before that."""
     made.cut_power_in(1 + int(rng.exponential(rng.choice(operations))))
     while True:
         # Behind the last step a measurement may be left to do.

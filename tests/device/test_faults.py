@@ -39,7 +39,7 @@ pytestmark = needs_compiler
 
 
 def started(made: Device, name: str, step: int) -> Device:
-    """A run anew, up to a step."""
+    """Begins a run anew, up to a step."""
     made.samples.fail_at(0)
     made.fail_invokes()
     assert made.init() == OK
@@ -55,7 +55,7 @@ def train_to(made: Device, name: str, step: int) -> None:
 
 
 def check(made: Device, name: str, step: int) -> None:
-    """The state is that after a step, and the run ends as the desktop's."""
+    """Checks that the state is that after a step, and that the run ends like the desktop's."""
     states = desktop(name).states
     made.fail_invokes()
     assert made.step == step
@@ -238,7 +238,7 @@ def check_kept(made: Device, weights: bytes) -> None:
 )
 @pytest.mark.parametrize("run", slow_but(KINDS[:1] + KINDS[-1:], KINDS), ids=lambda run: run[0])
 def test_flash_that_fails_loses_nothing(run: Kind, store: str) -> None:
-    """A single failure shows nowhere, and behind one that lasts the log is exported, without a mount."""
+    """Hides a single failure. Behind a lasting one the log is exported, without a mount."""
     made, failed = powered(run), {1: 0, 3000: 0}
     for after, operations in itertools.product((0, 1, 7, 25, 60), failed):
         made.begin_memory(STORES[store])
@@ -261,7 +261,7 @@ def test_flash_that_fails_loses_nothing(run: Kind, store: str) -> None:
 
 
 def torn(name: str, made: Device) -> Store:
-    """A store whose last write was cut."""
+    """Returns a store whose last write was cut."""
     store = Store()
     made.set_log(store)
     train_to(made, name, 4)

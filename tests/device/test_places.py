@@ -25,7 +25,7 @@ def begun(name: str, unit: int = 1) -> tuple[Device, Store, Line]:
 
 @pytest.mark.parametrize("unit", [1, 8])
 def test_a_log_ends_where_it_was_sent_to_end(unit: int) -> None:
-    """Though a longer one of the same run was in its place before."""
+    """Ends the log even if a longer one of the same run was in its place before."""
     made, _, line = begun("weight", unit)
     log = desktop("weight").log
     header, size = int.from_bytes(log[10:12], "little"), int.from_bytes(log[12:14], "little")

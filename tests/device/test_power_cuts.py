@@ -45,7 +45,7 @@ def boot(made: Device, run: Run, store: Store) -> int | None:
 
 
 def go_on(made: Device, run: Run, content: np.ndarray) -> None:
-    """As after a reset: to the end of the run, with the log of one that nothing has disturbed."""
+    """Resumes after a reset: to the end of the run, with the log of an undisturbed one."""
     store = Store(content=content.tobytes())
     assert made.init() == OK
     keep_best(made, run)

@@ -38,7 +38,7 @@ def run_from(
     model: Model | None = None,
     settings: Any = None,
 ) -> Desktop:
-    """A run on the desktop that begins with other weights than the model's own."""
+    """Runs on the desktop with other initial weights than the model's own."""
 
     def begin(run: WeightRun | NodeRun) -> None:
         own(run)
@@ -140,7 +140,7 @@ def test_a_snapshot_bounds_what_is_replayed(name: str) -> None:
             train(made, 1)
 
     def boot(snapshot: tuple[Store, int, int], *, used: bool) -> None:
-        """The same state with it or without: where it is used, the model's own weights are not set."""
+        """Boots to the same state with it or without: if it is used, the model's own weights are not set."""
         assert made.init() == OK
         made.fail_invokes()
         assert made.import_log(store, snapshot) == OK
@@ -177,7 +177,7 @@ def test_a_snapshot_bounds_what_is_replayed(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["node", "residual, exact tail"])
 def test_a_snapshot_with_weights_beyond_the_limit_is_none(name: str) -> None:
-    """As a host may send one, with a right checksum: the perturbation of such a weight would wrap around."""
+    """Sends one like a host, with a right checksum: the perturbation of such a weight would wrap around."""
     log, made = bytearray(desktop(name).log), device(name)
     tasks = int.from_bytes(log[14:16], "little")
     size = 16 + 8 * tasks + int.from_bytes(log[132:136], "little") + 4

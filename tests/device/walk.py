@@ -90,7 +90,8 @@ class Run:
         return 1 if self.by_weights else int(self.settings.snapshot_every)
 
     def has_header_of(self, other: Run) -> bool:
-        """Whether one's log is taken by the other: of weight perturbation, no header knows the samples."""
+        """Returns True if one's log is accepted by the other: of weight perturbation, no header knows the
+        samples."""
         same = (self.measures, self.given, self.block) == (other.measures, other.given, other.block)
         return same and (self.by_weights or self.data == other.data)
 
@@ -106,7 +107,7 @@ def data_of(number: int) -> Data:
 
 @cache
 def given_weights(name: str, block: int | None = None, number: int = 1) -> bytes:
-    """As the desktop has them."""
+    """Returns the weights in the desktop's form."""
     run = Run(name, block=block)
     states = run_on_desktop(run.model, run.settings, samples(2)).states
     return list(dict.fromkeys(state.weights for state in states))[-number]
@@ -114,7 +115,7 @@ def given_weights(name: str, block: int | None = None, number: int = 1) -> bytes
 
 @cache
 def wanted(run: Run) -> Desktop:
-    """The run on the desktop; weights as the device exports them."""
+    """Returns the run on the desktop; weights as the device exports them."""
     every, data = EVERY if run.measures else 0, data_of(run.data)
     if run.given:
         own = given_weights(run.name, run.block, run.given)
@@ -164,7 +165,7 @@ class FlashStore(Store):
         self.c.in_part, self.made = 1, made
 
     def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:
-        """Power fails at an operation of this number, or the part for a moment."""
+        """Lets power fail at an operation of this number, or the part for a moment."""
         self.made.power_on()
         self.made.fail_memory(0, 0)
         if write and arrives % 2:
@@ -173,11 +174,11 @@ class FlashStore(Store):
             self.made.fail_memory(write - 1, writes * (1 + arrives % 3))
 
     def fail_read_at(self, read: int) -> None:
-        """A read of the part."""
+        """Lets a read of the part fail."""
         self.made.fail_memory_read(read)
 
     def content(self, count: int) -> bytes:
-        """As a mount would find it."""
+        """Returns the content that a mount would find."""
         return self.made.memory_content(min(count, self.made.memory_bytes))
 
 
@@ -249,7 +250,7 @@ class Walk:
     # --- faults ------------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Something fails during the next call, perhaps."""
+        """Lets something fail during the next call, perhaps."""
         (kind,) = self.rng.choices(
             ("", "write", "read", "sample", "invoke", "yardstick"), (70, 8, 8, 5, 5, 3)
         )
@@ -313,7 +314,7 @@ class Walk:
     # --- calls -------------------------------------------------------------------------------------
 
     def init(self, data: int | None = None) -> None:
-        """A reset, with these samples or others."""
+        """Resets the device, with these samples or others."""
         self.forget()
         data = self.rng.randrange(2) if data is None else data
         self.made.samples = Samples(data_of(data))
@@ -362,7 +363,7 @@ class Walk:
             self.keep_best()  # late: the store may have a run that measures nothing
 
     def choose(self, block: int | None = None) -> None:
-        """The block that is trained, where there is a choice."""
+        """Chooses the block that is trained, if there is a choice."""
 
     def finish(self) -> None:
         """Steps up to the last one, as a rule."""
@@ -444,7 +445,7 @@ class Walk:
             self.in_step = False
 
     def wrote(self, kept: Kept, status: int) -> None:
-        """A step is done, whose record goes into a store."""
+        """Records a completed step, whose record goes into a store."""
         found: set[Log | None] = set()
         own = status == OK and (self.step % self.run.interval == 0 or self.step == STEPS)
         for log in kept.logs:
@@ -532,7 +533,7 @@ class Walk:
         # ZO_ERROR_LOG, ZO_ERROR_SAMPLE: nothing has changed.
 
     def went_on(self, kept: Kept, fitting: list[Log]) -> None:
-        """A log was imported."""
+        """Records the import of a log."""
         self.step = self.made.step
         self.ready, self.in_step, self.is_best, self.ends = True, False, False, UNKNOWN
         state = self.exported()
@@ -553,7 +554,7 @@ class Walk:
         self.ends = UNKNOWN if self.run.measures else False
 
     def find_ready(self) -> None:
-        """Whether a call that has failed has left weights of a step: then nothing has changed."""
+        """Returns True if a failed call has left weights of a step: then nothing has changed."""
         self.disarm()
         status, _ = self.made.export_weights()
         assert status in (OK, ORDER)
@@ -586,7 +587,7 @@ class Walk:
         self.use("settle", status)
 
     def use(self, call: str, status: int) -> bool:
-        """A call that needs the weights of a step."""
+        """Makes a call that needs the weights of a step."""
         if not self.is_begun_up or not self.ready:
             self.told(call, status, ORDER)
         elif self.in_step and not self.by_weights:
@@ -673,7 +674,7 @@ class Walk:
             self.snapshots = [*self.snapshots[-5:], (self.run, self._store(1, content), self.step, mark)]
 
     def take_record(self) -> None:
-        """A fleet of one, whose decisions are the run's own."""
+        """Takes a record of a fleet of one, whose decisions are the run's own."""
         if not self.by_weights or self.run.measures or self.run.given or self.is_mixed:
             return
         log = wanted(Run(self.name, self.run.data)).log
@@ -750,15 +751,15 @@ class Walk:
             self.in_step = False
 
     def give_record(self, record: bytes) -> int:
-        """Its status."""
+        """Returns its status."""
         return self.made.take_record(record)
 
     def evaluate_slice(self) -> tuple[int, int]:
-        """Its status, and the answer's samples."""
+        """Returns its status, and the answer's samples."""
         return self.made.answer_slice()
 
     def damage(self) -> None:
-        """Something else changes a store that the run has nothing to do with."""
+        """Changes a store that does not belong to the run."""
         kept = self.rng.choice(self.stores)
         self.disarm()
         if kept in (self.log, self.at):

@@ -53,7 +53,7 @@ SHELL = [page for page in pages() if blocks(page, "sh")]
 
 
 def parses(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python script takes these arguments; it ends where it has read them."""
+    """Checks that a Python script accepts these arguments; it ends after reading them."""
 
     class TakenError(Exception):
         pass
@@ -73,14 +73,14 @@ def parses(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_a_target(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Makefile has the target and says how it would be made."""
+    """Checks that the Makefile has the target and a recipe."""
     words = ["make", "--dry-run", *shlex.split(line)[1:]]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
 def has_the_extra(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyproject.toml has the extra that is installed."""
+    """Checks that pyproject.toml has the installed extra."""
     package, *extra = re.findall(r"[^\[\]]+", shlex.split(line)[-1])
     if package == ".":
         text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
@@ -88,13 +88,13 @@ def has_the_extra(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_a_fuzzer(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program that it calls is built of a source of this repository."""
+    """Checks that the called program is built of a source of this repository."""
     program = Path(shlex.split(line)[0]).relative_to("build/fuzz")
     assert (REPOSITORY / program).with_suffix(".c").is_file()
 
 
 def names_a_file(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that it opens is there."""
+    """Checks that the opened file is there."""
     assert (REPOSITORY / shlex.split(line)[-1]).is_file()
 
 
@@ -105,14 +105,15 @@ def sets_options_that_there_are(line: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def is_in_a_generated_readme(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A generated folder says the same of itself."""
+    """Checks that a generated folder has the same line in its README."""
     readmes = [firmware(platform).files["README.md"] for platform in PLATFORMS]
     said = {said.strip() for readme in readmes for said in readme.splitlines()}
     assert line.replace("lenet5", "small") in said
 
 
 def has_flowers_options(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower's program has them; tests/fleet/flower/test_processes.py runs the example by such lines."""
+    """Checks the options of Flower's program; fleet/flower/test_processes.py runs the example by such
+    lines."""
     pytest.importorskip("flwr", reason="Flower needs Python 3.11")
     name, *words = shlex.split(line)
     said = help_of(name, *([words[0]] if name == "flwr" else []))
@@ -131,14 +132,15 @@ def help_of(name: str, *words: str) -> str:
 
 
 def is_a_command(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line has the command and its options."""
+    """Checks that the command line has the command and its options."""
     words = shlex.split(line)[1:]
     done = CliRunner().invoke(app, [words[0], "--help"])
     assert done.exit_code == 0 and all(word in done.output for word in words if word.startswith("-"))
 
 
 def is_taken_by_the_gateway(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command takes these options; tests/fleet and tests/tflm_checkout/test_fleet.py run such lines."""
+    """Checks that the command accepts these options; fleet and tests/tflm_checkout/test_fleet.py run such
+    lines."""
     program, command, *words = shlex.split(line)
     group = typer.main.get_command(app)
     assert program == "tflm-zo" and isinstance(group, click.Group)
@@ -183,7 +185,7 @@ NOT_EXECUTED = (
 
 
 def left(line: str) -> Left | None:
-    """Why a line is not executed; None: it is."""
+    """Returns the reason not to execute a line, or None."""
     return next((one for one in NOT_EXECUTED if re.match(one.begins, line)), None)
 
 
@@ -213,13 +215,13 @@ def test_every_reason_is_needed() -> None:
 
 
 def but_slow(slow: Sequence[str], of: list[Path]) -> list[Any]:
-    """Pages, of which those named are slow."""
+    """Makes parameters of pages, of which those named are slow."""
     return slow_but([page for page in of if relative(page) not in slow], of)
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that examples begin with: an int8 model, its ZO model, and data for it."""
+    """Makes the initial files of examples: an int8 model, its ZO model, and data for it."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "model.tflite").write_bytes(MODELS["lenet5"]())
     inject(folder / "model.tflite", inject_settings(algorithms.node())).save(folder / "lenet5.zo.tflite")
@@ -234,7 +236,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of them, which is the working directory."""
+    """Copies them to the working directory."""
     shutil.copytree(start, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -242,7 +244,7 @@ def folder(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.mark.parametrize("page", PYTHON, ids=relative)
 def test_python(page: Path, folder: Path) -> None:
-    """The blocks of a page, one after the other, with the samples and labels that README speaks of."""
+    """Runs the blocks of a page, one after the other, with README's samples and labels."""
     with np.load("adapt.npz") as adapt, np.load("test.npz") as test:
         names: dict[str, Any] = {"x": adapt["x"], "y": adapt["y"], "x_test": test["x"], "y_test": test["y"]}
     for block in blocks(page, "python"):
@@ -352,7 +354,7 @@ CHECKS = {
 
 
 def remove_what_is_made(lines: list[str]) -> None:
-    """Files in the working directory that command lines write."""
+    """Removes files in the working directory that command lines write."""
     for made in re.findall(r"-o (\S+)", "\n".join(lines)):
         Path(made).unlink(missing_ok=True)
 

@@ -40,7 +40,7 @@ ROW = re.compile(r"^\| ([^|]+) \| (\d+) \|", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, int]:
-    """Versions by the name of their format, as the page has them."""
+    """Reads versions by the name of their format from the page."""
     section = (DOCS / "file-formats.md").read_text(encoding="utf-8").partition("\n## Versions\n")[2]
     found = ROW.findall(section.partition("\n## ")[0])
     return {name: int(version) for name, version in found}
@@ -48,7 +48,7 @@ def said() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of each kind, with its model and log."""
+    """Makes a run of each kind, with its model and log."""
     folder = tmp_path_factory.mktemp("formats")
     (folder / "plain.tflite").write_bytes(PLAIN)
     for name, settings in (("seed", zo.algorithms.weight), ("snapshot", zo.algorithms.node)):
@@ -168,7 +168,7 @@ Fields = list[tuple[int | str, str, str]]
 
 
 def tables(heading: str) -> list[Fields]:
-    """The tables of a section of the page: offset, type and meaning of each field."""
+    """Reads the tables of a section of the page: offset, type and meaning of each field."""
     page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
     section = re.split(r"\n#+ ", page.partition(f" {heading}\n")[2])[0]
     found = re.findall(r"^\| ---: \| --- \| --- \|\n((?:\| .*\n)+)", section, re.MULTILINE)
@@ -177,7 +177,7 @@ def tables(heading: str) -> list[Fields]:
 
 
 def read(data: bytes, begin: int, at: int, kind: str) -> int | tuple[int, ...]:
-    """A field of the page in some bytes."""
+    """Reads a field of the page from bytes."""
     single, _, many = kind.partition(" ")
     found = struct.unpack_from(f"<{many.strip('[]')}{SIZES[single]}", data, begin + at)
     return found if many else found[0]

@@ -46,7 +46,7 @@ def is_command_line(block: Block) -> bool:
 
 
 def is_linked(block: Block) -> bool:
-    """Whether a block's commands talk to a device."""
+    """Returns True if a block's commands talk to a device."""
     return is_command_line(block) and "/dev/ttyUSB0" in block.text
 
 
@@ -55,7 +55,7 @@ def is_on_device(block: Block) -> bool:
 
 
 def of(block: Block, algorithm: str) -> Block:
-    """A block with another algorithm in the place of the guide's."""
+    """Replaces the guide's algorithm in a block."""
     text = re.sub(r"\bnode(?=\b|_zo)", algorithm, block.text)
     return Block(block.language, re.sub(r"\bNODE(?=_ZO)", algorithm.upper(), text), block.file)
 
@@ -89,7 +89,7 @@ def build_program(program: str, algorithm: str) -> None:
 
 
 def print_log(log: bytes) -> list[str]:
-    """A log as the example prints it, with lines that are written over by later ones."""
+    """Prints a log like the example, with lines that are overwritten by later ones."""
     pieces = [(at, log[at : at + 64]) for at in range(0, len(log), 64)]
     lines = [f"log {at} {bytes(len(piece)).hex()}" for at, piece in pieces[: len(pieces) // 2]]
     lines += [f"log {at} {piece.hex()}" for at, piece in reversed(pieces)]
@@ -97,7 +97,7 @@ def print_log(log: bytes) -> list[str]:
 
 
 def parts() -> tuple[list[Block], list[Block]]:
-    """The guide's blocks up to the generated folder, and those from its build on."""
+    """Returns the guide's blocks up to the generated folder, and those from its build on."""
     found = blocks(GUIDE)
     first = next(i for i, block in enumerate(found) if block.language == "cmake")
     return found[:first], found[first:]
@@ -105,7 +105,7 @@ def parts() -> tuple[list[Block], list[Block]]:
 
 @pytest.fixture(scope="module")
 def desktop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder after the guide's first part, followed for both algorithms."""
+    """Follows the guide's first part for both algorithms. Returns the folders."""
     pytest.importorskip("keras", reason="NO TensorFlow: THE GUIDE WAS NOT EXECUTED")
     require("tflm")
     folder = tmp_path_factory.mktemp("guide")
@@ -137,7 +137,7 @@ def accuracy(model: str) -> float:
 
 
 def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The guide's end: the device's output becomes a model."""
+    """Follows the guide's end: the device's output becomes a model."""
     names: dict[str, Any] = {}
     after = [
         of(b, algorithm)
@@ -344,7 +344,7 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
 
 
 def follow_link(algorithm: str, url: str) -> None:
-    """The guide's last commands, with a device at the end of another line than the guide's."""
+    """Runs the guide's last commands, with a device at the end of another line than the guide's."""
     for path in Path().glob(f"{algorithm}.collected.*"):
         path.unlink()
     linked = [of(block, algorithm) for block in parts()[1] if is_linked(block)]
@@ -362,7 +362,7 @@ def follow_link(algorithm: str, url: str) -> None:
 
 @needs_compiler
 def test_home_and_back(walk: str) -> None:
-    """The device is the generated folder, compiled for this machine. It has trained, as the desktop has."""
+    """Compiles the generated folder for this machine as the device, which has trained like the desktop."""
     files = {path.name: path.read_text() for path in Path(f"{walk}.firmware").iterdir() if path.is_file()}
     model = load_model(f"{walk}.zo.tflite")
     runtime = runtimes.load(model, "tflm")

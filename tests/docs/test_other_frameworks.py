@@ -23,7 +23,7 @@ pytest.importorskip(
 
 
 def python_of(variable: str, package: str) -> str:
-    """The Python that an environment variable names."""
+    """Returns the Python that an environment variable names."""
     python = os.environ.get(variable)
     if not python:
         pytest.skip(
@@ -53,7 +53,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(source: str) -> None:
-    """The guide's command lines for a float model; it learns."""
+    """Runs the guide's command lines for a float model, which learns."""
     (lines,) = (
         b.commands for b in blocks(PAGE, "bash") if any(f"convert {source}" in line for line in b.commands)
     )

@@ -32,7 +32,7 @@ def test_the_first_page_is_short() -> None:
 
 
 def test_architecture_is_an_overview() -> None:
-    """With three pictures; the design of a folder is in the folder."""
+    """Allows three pictures; the design of a folder is in the folder."""
     text = ARCHITECTURE.read_text(encoding="utf-8")
     assert len(text.encode()) <= 16384 and text.count("![") == 3
 
@@ -67,7 +67,7 @@ def test_pictures_can_be_read(scheme: int) -> None:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of all tables' rows."""
+    """Yields the cells of all tables' rows."""
     lines = re.findall(r"^\| (.*) \|$", text, re.MULTILINE)
     return [[cell.strip() for cell in line.split("|")] for line in lines if not line.startswith("---")]
 
@@ -89,7 +89,7 @@ def in_order(part: list[str], whole: list[str]) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_options_exist(page: Path) -> None:
-    """Those of tflm-zo: on its command lines, and in words between backticks."""
+    """Checks options of tflm-zo: on its command lines, and in words between backticks."""
     known = {
         name for command in COMMANDS.values() for p in command.params for name in (*p.opts, *p.secondary_opts)
     }
@@ -106,7 +106,7 @@ def test_options_exist(page: Path) -> None:
 
 
 def anchor(heading: str) -> str:
-    """As GitHub makes it of a heading."""
+    """Returns GitHub's anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -124,7 +124,7 @@ def test_links(page: Path) -> None:
 
 
 def test_every_page_is_in_an_index() -> None:
-    """In docs/index.md, or in an index that is in it."""
+    """Checks docs/index.md, and the indexes in it."""
     indices = [page for page in PAGES if page.name == "index.md" or page in (ALGORITHMS, ARCHITECTURE)]
     linked = {
         (page.parent / link).resolve()
@@ -144,7 +144,8 @@ def test_a_page_ends_with_a_way_on(page: Path) -> None:
 
 
 def test_files_between_backticks_exist() -> None:
-    """Paths that begin with a folder of this repository, and names of the core's files wherever they lie."""
+    """Checks paths that begin with a folder of this repository, and names of the core's files in any
+    folder."""
     path = re.compile(r"`((?:benchmarks|converters|docs|examples|ops|tests|tflm_zo)/[\w./-]+)`")
     sources = {source.name for source in (REPOSITORY / "ops").rglob("*") if source.is_file()}
     for page in PAGES:

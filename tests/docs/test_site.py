@@ -33,7 +33,7 @@ HEADERS = [
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as `make docs` builds it."""
+    """Builds the site like `make docs`."""
     folder = tmp_path_factory.mktemp("site")
     command = [
         sys.executable,
@@ -52,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def documented(site: Path) -> dict[str, set[str]]:
-    """The names that a reader can look up in the reference, by kind."""
+    """Lists the names that a reader can look up in the reference, by kind."""
     read = inventory.InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
     return {kind: set(names) for kind, names in read.data.items()}
 
@@ -82,7 +82,8 @@ def chromium() -> Iterator[Browser]:
     ],
 )
 def test_a_page(page: str, width: int, dark: bool, site: Path, chromium: Browser) -> None:
-    """It fits the window, asks for nothing of the network, and shows its pictures, which have words, too."""
+    """Checks that it fits the window, asks for nothing of the network, and shows its pictures, which have
+    words, too."""
     chromium.open(site / f"{page}.html", width=width, dark=dark)
     assert chromium.ask("return document.documentElement.scrollWidth <= window.innerWidth")
     assert [asked for asked in chromium.requests if not asked.startswith(("file:", "data:"))] == []
@@ -108,7 +109,8 @@ def packages() -> list[ModuleType]:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.__name__)
 def test_python(package: ModuleType, documented: dict[str, set[str]]) -> None:
-    """Each exported name, in this package or in another one that exports the same object by the same name."""
+    """Checks each exported name, in this package or in another one that exports the same object by the same
+    name."""
     names = {name for kind, found in documented.items() if kind.startswith("py:") for name in found}
     for name in package.__all__:
         value = getattr(package, name)
@@ -137,7 +139,7 @@ def test_commands(documented: dict[str, set[str]]) -> None:
 
 
 def functions(header: Path, folder: Path) -> set[str]:
-    """The functions that a header declares, as gcc says."""
+    """Lists the functions that a header declares, by gcc."""
     source, said = folder / "header.c", folder / "header.X"
     source.write_text(f'#include "{header}"\n')
     command = ["gcc", "-std=c99", f"-I{REPOSITORY}", "-fsyntax-only", "-aux-info", said, source]
@@ -156,7 +158,8 @@ def test_c(documented: dict[str, set[str]], tmp_path: Path) -> None:
 
 
 def test_what_the_guide_calls_of_c(documented: dict[str, set[str]]) -> None:
-    """Types, functions and constants of the program on the device, whose names begin with the model's."""
+    """Checks types, functions and constants of the program on the device, whose names begin with the
+    model's."""
     code = "\n".join(block.text for block in blocks(GUIDE, "cpp", "c"))
     used = {re.sub("^(node|NODE)_", "", name) for name in re.findall(r"\b(?:node_zo|NODE_ZO)_\w+\b", code)}
     used -= {"zo_trainer"}  # a header

@@ -19,7 +19,7 @@ def path_of(name: str) -> Path:
 
 
 def program(name: str) -> ModuleType:
-    """An example's module, with names that a test may change."""
+    """Imports an example's module, with names that a test may change."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", path_of(name))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -29,7 +29,7 @@ def program(name: str) -> ModuleType:
 
 
 def run(name: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The example as a process, without TFLM_ZO_DATA and TFLM_ZO_MODELS unless they are given."""
+    """Runs the example as a process, without TFLM_ZO_DATA and TFLM_ZO_MODELS unless they are given."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TFLM_ZO_")}
     return subprocess.run(
         [sys.executable, path_of(name), *map(str, words)],
@@ -41,18 +41,19 @@ def run(name: str, *words: object, **environment: str) -> subprocess.CompletedPr
 
 
 def table(output: str) -> dict[str, list[float]]:
-    """Means of a printed table, by the name of their row."""
+    """Reads means of a printed table, by the name of their row."""
     rows = re.findall(r"^│ (.*?) +│ (.*) │$", output, re.MULTILINE)
     return {name: [float(mean) for mean in re.findall(r"([\d.]+) ±", cells)] for name, cells in rows}
 
 
 def evaluated(model: str) -> float:
-    """Per cent of test.npz in the working directory that `tflm-zo evaluate` says a model gets right."""
+    """Measures a model's accuracy on test.npz in the working directory by `tflm-zo evaluate`, per cent."""
     return 100 * float(result_of("evaluate", model, "test.npz")["accuracy"])
 
 
 def data(variable: str, *files: str) -> Path:
-    """The folder that a variable of the environment names; skips loudly where one of the files is missing."""
+    """Returns the folder that a variable of the environment names; skips with a message if one of the files
+    is missing."""
     folder = Path(os.environ.get(variable, ""))
     if not os.environ.get(variable) or not all((folder / name).is_file() for name in files):
         pytest.skip(f"{variable} NAMES NO FOLDER WITH {', '.join(files)}: THE EXAMPLE WAS NOT RUN")

@@ -16,7 +16,7 @@ def example() -> ModuleType:
 
 
 def power(example: ModuleType, fault: str | None, low: float, high: float) -> float:
-    """Mean power between two frequencies of a healthy or faulty new fan, over 20 seconds."""
+    """Computes mean power between two frequencies of a healthy or faulty new fan, over 20 seconds."""
     random = np.random.default_rng(3)
     spectra = [np.fft.rfft(example.clip(example.NEW, random, fault)) for _ in range(20)]
     hertz = np.fft.rfftfreq(example.RATE, 1 / example.RATE)

@@ -52,7 +52,7 @@ def test_it_runs_from_top_to_bottom(notebook: Any, tmp_path: Path, monkeypatch: 
 
 
 def accuracy(path: Path) -> float:
-    """Per cent of the rotated test digits that the model gets right in LiteRT itself, one by one."""
+    """Measures the model's accuracy on the rotated test digits in LiteRT itself, one by one, per cent."""
     interpreter = Interpreter(
         str(path),
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,

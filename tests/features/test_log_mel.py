@@ -16,7 +16,7 @@ def tone(hertz: float, samples: int = 8000, amplitude: float = 1000.0) -> np.nda
 
 
 def written_out(signal: np.ndarray, n_mels: int, low: float, top_db: float) -> np.ndarray:
-    """The definition, term by term: a direct DFT, filters from the textbook's formula."""
+    """Computes the definition, term by term: a direct DFT, filters from the textbook's formula."""
 
     def mel(f: float) -> float:
         return 2595 * math.log10(1 + f / 700)

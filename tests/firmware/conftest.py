@@ -7,5 +7,5 @@ from helpers.firmware_folders import ALGORITHMS
 
 @pytest.fixture(params=ALGORITHMS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """The algorithm of a generated folder."""
+    """Returns the algorithm of a generated folder."""
     return str(request.param)

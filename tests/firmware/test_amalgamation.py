@@ -100,7 +100,8 @@ def test_a_source_that_is_in_no_file_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
-    """But for the run's own settings, conditions of which a part is known, and functions made static."""
+    """Compares all lines but the run's own settings, conditions of which a part is known, and functions made
+    static."""
     made = firmware("cmake", name)
     sources = of_model(op_pack_sources(), "small")
     parts = ("ops.h", "ops_internal.h", "ops.c", "trainer.h", "trainer.cc", "tflm.cc")
@@ -128,7 +129,7 @@ def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
 @needs_gcc
 @pytest.mark.parametrize("flag", slow_but(["-Os"], ["-O0", "-DZO_PORTABLE", "-DZO_FEATURES=0", "-Os"]))
 def test_the_whole_core_compiles_as_one_source(flag: str, tmp_path: Path) -> None:
-    """With every feature, on this machine: no two statics, macros or types of the core share a name."""
+    """Compiles every feature on this machine: no two statics, macros or types of the core share a name."""
     sources = {p: t for p, t in op_pack_sources().items() if p.startswith("ops/core/")}
     everything = [
         Unit(

@@ -79,14 +79,14 @@ ARDUINO_H += "".join(
 
 @cache
 def newlib() -> tuple[str, ...]:
-    """The C library's headers of the Arm compiler, for another one."""
+    """Returns the C library's headers of the Arm compiler, for another one."""
     said = subprocess.run([f"{ARM}gcc", "-E", "-Wp,-v", "-xc", "/dev/null"], capture_output=True, text=True)
     paths = [Path(line.strip()).resolve() for line in said.stderr.splitlines() if line.startswith(" /")]
     return tuple(f"-isystem{path}" for path in paths if "gcc" not in path.parts)
 
 
 def tool(compiler: str, core: str | None) -> list[str]:
-    """The compiler's command for C, of this machine or of a core; skips where there is none."""
+    """Returns the compiler's command for C, of this machine or of a core; skips if there is none."""
     toolchain = CORTEX_M if core is None else CORES[core].toolchain
     if shutil.which(compiler) is None or (core is not None and missing(toolchain) is not None):
         pytest.skip(f"NO {compiler} FOR {core or 'THIS MACHINE'}: NO SOURCE WAS COMPILED WITH IT")
@@ -98,7 +98,7 @@ def tool(compiler: str, core: str | None) -> list[str]:
 
 
 def tools() -> list[tuple[str, str | None]]:
-    """Compilers with cores; clang has no headers for RISC-V."""
+    """Lists compilers with cores; clang has no headers for RISC-V."""
     crossed = [("gcc", core) for core in LOOPS] + [("clang", core) for core in LOOPS[:-1]]
     return [*((name, None) for name in HOST.values()), *crossed]
 

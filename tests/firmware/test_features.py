@@ -75,7 +75,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
 
 
 def part(made: Firmware, name: str) -> str:
-    """A header of the op pack, as it lies in the joined files."""
+    """Returns a header of the op pack from the joined files."""
     whole = "".join(made.files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c"))
     found = re.search(rf"/\* --- ops/core/{name} -+ \*/(.*?)/\* --- ops/", whole, re.DOTALL)
     assert found is not None, name
@@ -122,7 +122,8 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
 )
 @pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
 def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
-    """With the loops of each core: all functions of a folder are in one file, where names meet."""
+    """Compiles with the loops of each core: all functions of a folder are in one file, in which names
+    meet."""
     compiled = CORES[core]
     if reason := missing(compiled.toolchain):
         pytest.skip(reason)

@@ -203,7 +203,7 @@ write_folder("out", files | {CHECKSUMS: checksums(files)}, ["main.cc"], force=Tr
 def test_what_a_kill_leaves_goes_with_the_next_folder(
     moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the old folder has lost its name, and before the new one has it."""
+    """Kills before the old folder has lost its name, and before the new one has it."""
     monkeypatch.chdir(tmp_path)
     sources = {"zo.h": "old", "main.cc": "old"}
     files = sources | {CHECKSUMS: checksums(sources)}

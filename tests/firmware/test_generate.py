@@ -133,7 +133,7 @@ def test_settings_are_the_runs(name: str) -> None:
 
 
 def test_the_header_of_a_weight_runs_log_is_a_constant() -> None:
-    """As `ops/core/log/zo_log.h` says, with the fingerprint that the tables point to."""
+    """Follows `ops/core/log/zo_log.h`, with the fingerprint that the tables point to."""
     settings = Settings(tasks=(Weights(queries=3),), batch_size=4, seed=77)
     model = zo_model("weight")
     made = generate_firmware(model, settings, steps=12, samples=20, name="small")

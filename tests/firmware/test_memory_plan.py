@@ -19,7 +19,7 @@ from tflm_zo.firmware.cmsis_nn import Extra, extra_memory
 
 
 def scratch_of_mean(op: Operator) -> int:
-    """Bytes of TFLM's MEAN: a sum for each output, a position of the input and the axes, all int32."""
+    """Counts bytes of TFLM's MEAN: a sum for each output, a position of the input and the axes, all int32."""
     source, axes = op.inputs
     assert source is not None and axes is not None
     counts = op.outputs[0].size, len(source.shape), axes.size

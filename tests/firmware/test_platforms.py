@@ -75,7 +75,8 @@ def test_same_sources_everywhere(platform: str, kind: str) -> None:
 
 
 def is_switched_off(text: str, header: str, root: Path) -> bool:
-    """Whether a header of a paper's variant is included where its switch is on, and the switch is off."""
+    """Returns True if a header of a paper's variant is only included if its switch is on, and the switch is
+    off."""
     guard = re.search(rf'#if (\w+_WITH_\w+)\n(?:#include .*\n)*?#include "{re.escape(header)}"', text)
     op_pack = "".join(path.read_text() for path in root.glob("*_zo_ops.[hc]"))
     return guard is not None and f"#define {guard[1]} 0\n" in op_pack

@@ -36,7 +36,7 @@ def made(kind: str) -> Firmware:
 
 
 def op_pack(kind: str) -> list[str]:
-    """The public header, the internal one, the source."""
+    """Returns the public header, the internal one, the source."""
     return [made(kind).files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c")]
 
 
@@ -192,7 +192,7 @@ def test_macros_that_follow_from_others_are_known() -> None:
 @pytest.mark.parametrize("name", slow_but(("node",), ALGORITHMS))
 def test_a_platform_without_arm_cores_has_no_code_for_them(name: str, tmp_path: Path) -> None:
     def lines(platform: str) -> list[str]:
-        """The C source as this machine's compiler reads it, which knows no Arm, either."""
+        """Returns the C source as this machine's compiler reads it, which knows no Arm, either."""
         (tmp_path / platform).mkdir()
         files = {Path(path).name: text for path, text in firmware(platform, name).files.items()}
         for part in ("small_zo_ops.c", "small_zo_ops.h", "small_zo_ops_internal.h"):

@@ -96,7 +96,7 @@ class Traffic:
         self.packets += 1 + (1 if length < 128 else 2) + length
 
     def per(self, count: int) -> str:
-        """Of one of so many."""
+        """Returns the share of one of so many."""
         return (
             f"{self.messages / count:.1f} messages, {self.frames / count:.0f} B of frames, "
             f"{self.packets / count:.0f} B of MQTT"
@@ -111,7 +111,8 @@ def broker(folder: Path) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def locked_broker(folder: Path, user: str, password: str) -> Iterator[tuple[Broker, Path]]:
-    """A broker that speaks TLS and asks for a password; with its certificate, which nobody knows yet."""
+    """Starts a broker that speaks TLS and asks for a password; with its certificate, which nobody knows
+    yet."""
     passwords, certificate, key = (folder / name for name in ("passwords", "own.crt", "own.key"))
     subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, user, password], check=True)
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")

@@ -98,13 +98,13 @@ class Fleet:
             self.ports[name] = FleetPort(Device(firmware, model, data, own), seed=number, **options)
 
     def gateway(self, **options: Any) -> Gateway:
-        """One for all devices."""
+        """Makes one for all devices."""
         lines = {name: (lambda port=port: port) for name, port in self.ports.items()}
         options.setdefault("log", self.folder / "gateway.zolog")
         return Gateway(self.model, self.server.header, lines, **options)
 
     def replicas(self) -> list[Replica]:
-        """Desktop clients."""
+        """Makes desktop clients."""
         return [Replica(self.model, self.server.header, d.inputs[0], d.labels) for d in self.data]
 
     @property

@@ -52,7 +52,7 @@ app = server_app(strategy)
 
 
 def write_app(folder: Path, *, model: Path, log: Path, steps: int, samples: int, devices: int) -> None:
-    """An app whose server does the run of `device.runs`' weights."""
+    """Writes an app whose server does the run of `device.runs`' weights."""
     (folder / "cohort").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(_PROJECT)
     (folder / "cohort" / "__init__.py").write_text("")
@@ -99,5 +99,5 @@ def gateway_command(
 
 
 def mqtt_lines(url: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Options that name devices at a broker."""
+    """Returns options that name devices at a broker."""
     return ("--mqtt", url, "--devices", ",".join(names))

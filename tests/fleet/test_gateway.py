@@ -231,7 +231,7 @@ def test_a_bad_device_is_left_out_by_name(name: str, tmp_path: Path) -> None:
 
 
 def test_records_that_do_not_follow_are_refused(tmp_path: Path) -> None:
-    """By the gateway, and by a device that is sent them all the same."""
+    """Refuses them in the gateway, and in a device that is sent them all the same."""
     with fleet(tmp_path, "weight", 1) as made, made.gateway() as gateway:
         do_steps(made, gateway, 3)
         gateway.update()
@@ -272,7 +272,7 @@ def test_records_that_do_not_follow_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_coefficient_out_of_range(tmp_path: Path) -> None:
-    """With a checksum that is right."""
+    """Sends one with a right checksum."""
     with fleet(tmp_path, "weight", 1) as made, made.gateway() as gateway:
         do_steps(made, gateway, 2)
         gateway.update()

@@ -23,7 +23,7 @@ RUN, STEPS, NAMES = "weight", 12, "ab"
 
 @contextlib.contextmanager
 def cohort(folder: Path) -> Iterator[tuple[OwnBroker, dict[str, Board]]]:
-    """A broker, and devices with data of their own."""
+    """Starts a broker, and devices with data of their own."""
     with contextlib.ExitStack() as stack:
         made, boards = stack.enter_context(broker(folder)), {}
         for seed, name in enumerate(NAMES, 1):
@@ -53,12 +53,12 @@ def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
         own = stack.enter_context(gateway(lines, server, tmp_path, deadline=30))
 
         def power_fails() -> None:
-            """While the device evaluates."""
+            """Lets power fail while the device evaluates."""
             boards["b"].cut_power()
             boards["b"].begin()
 
         def broker_vanishes() -> None:
-            """And comes back."""
+            """Stops the broker, and starts it again."""
             made.kill()
             time.sleep(1)
             made.begin()
@@ -149,7 +149,7 @@ def test_a_broker_that_asks_for_a_password_and_speaks_tls(
 
 
 def check_is_refused(url: str, reason: str) -> None:
-    """It is said why, as soon as the broker has had the time to say so."""
+    """Checks that the reason is printed, once the broker has had the time for it."""
     lines = MqttLines(url)
     for _ in range(20):
         with pytest.raises(ConnectionError) as found:

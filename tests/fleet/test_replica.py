@@ -65,7 +65,7 @@ def fleet_of(name: str, folder: Path) -> tuple[FleetLog, list[Replica], np.ndarr
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_fleet_does_the_run_of_all_data_in_one_place(name: str, tmp_path: Path) -> None:
-    """Minibatches are all samples of a client, so that one run's minibatch is all samples."""
+    """Uses all samples of a client as a minibatch, so that one run's minibatch is all samples."""
     log, clients, x, y = fleet_of(name, tmp_path)
     while log.step < log.steps:
         record = log.decide([c.answer() for c in clients])

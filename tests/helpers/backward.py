@@ -52,14 +52,15 @@ def _passed(
 
 
 def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int16]) -> NDArray[np.int16]:
-    """The errors, 0 where outputs are clamped."""
+    """Masks errors with 0 for clamped outputs."""
     masked = values.copy()
     call("zo_mask_errors", values.size, address("outputs", outputs, np.int8), low, high, masked.ctypes.data)
     return masked
 
 
 def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) -> Errors:
-    """Errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16 bits."""
+    """Computes errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16
+    bits."""
     values = errors[0]
     data = address("errors", values, np.int16)
     factors = _factors(mantissas, exponent)
@@ -67,7 +68,7 @@ def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) ->
 
 
 def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_so_far: Errors) -> Errors:
-    """The sum of an error tensor and another one that is scaled."""
+    """Adds another, scaled error tensor."""
     result, exponent_so_far = sum_so_far[0].copy(), sum_so_far[1]
     data = address("errors", errors[0], np.int16)
     factors = _factors(mantissas, exponent)
@@ -77,7 +78,7 @@ def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_
 def slice_blocks(
     values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int
 ) -> NDArray[np.int16]:
-    """int16 [blocks, length] of flat errors."""
+    """Reads int16 [blocks, length] of flat errors."""
     result = np.empty((blocks, length), np.int16)
     data = address("errors", values, np.int16)
     call("zo_slice_errors", blocks, pitch, offset, length, data, result.ctypes.data)
@@ -87,7 +88,7 @@ def slice_blocks(
 def place_blocks(
     values: NDArray[np.int16], count: int, blocks: int, pitch: int, offset: int, length: int
 ) -> NDArray[np.int16]:
-    """int16 [count], of which the errors are blocks."""
+    """Places the errors as blocks of int16 [count]."""
     result = np.full(count, 77, np.int16)
     data = address("errors", values, np.int16)
     call("zo_place_errors", blocks, pitch, offset, length, data, count, result.ctypes.data)
@@ -95,7 +96,7 @@ def place_blocks(
 
 
 def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8], errors: Errors) -> Errors:
-    """Errors times the factor of each value's level."""
+    """Multiplies errors by the factor of each value's level."""
     factors, data = address("mantissas", mantissas, np.int16), address("errors", errors[0], np.int16)
     read = address("levels", values, np.int8)
     result = np.empty_like(errors[0])
@@ -105,7 +106,7 @@ def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8]
 def product(
     sizes: dict[str, int], factor: tuple[int, int], other: NDArray[np.int8] | None, errors: Errors
 ) -> Errors:
-    """Errors [length] of a factor; ``sizes`` are the fields of ``zo_error_product``."""
+    """Computes errors [length] of a factor; ``sizes`` are the fields of ``zo_error_product``."""
     scale = _factors(np.array([factor[0]], np.int16), factor[1])
     read = None if other is None else address("other", other, np.int8)
     data, count = address("errors", errors[0], np.int16), errors[0].size
@@ -115,7 +116,7 @@ def product(
 
 
 def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
-    """Errors of a MAX_POOL_2D's inputs."""
+    """Computes errors of a MAX_POOL_2D's inputs."""
     read = address("inputs", inputs, np.int8)
     data = address("errors", errors[0], np.int16)
     result = np.empty(pool.inputs, np.int16)
@@ -123,7 +124,7 @@ def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
 
 
 def average_pool(pool: Pool, errors: Errors) -> Errors:
-    """Errors of an AVERAGE_POOL_2D's inputs."""
+    """Computes errors of an AVERAGE_POOL_2D's inputs."""
     scratch = library().zo_pool_scratch_values(pool.struct)
     data = address("errors", errors[0], np.int16)
     result = np.empty(pool.inputs, np.int16)
@@ -131,7 +132,7 @@ def average_pool(pool: Pool, errors: Errors) -> Errors:
 
 
 def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
-    """The norm of a layer's weights, int8 in TFLite's layout."""
+    """Computes the norm of a layer's weights, int8 in TFLite's layout."""
     scratch = np.empty(library().zo_conv_backprop_scratch_values(layer.struct), np.int32)
     norm = ctypes.c_uint32()
     data = address("weights", weights, np.int8)
@@ -142,7 +143,7 @@ def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
 def conv(
     layer: NodeLayer, weights: NDArray[np.int8], scales: NDArray[np.int16] | None, errors: Errors
 ) -> Errors:
-    """Errors of a convolution's inputs, [in_h, in_w, in_c]."""
+    """Computes errors of a convolution's inputs, [in_h, in_w, in_c]."""
     result, norm = np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16), conv_norm(layer, weights)
     factors = None if scales is None else address("scales", scales, np.int16)
     given = (weights.ctypes.data, norm, factors, address("errors", errors[0], np.int16), errors[1])

@@ -14,13 +14,13 @@ COMMAND = typer.main.get_command(app)
 
 
 def invoke(*arguments: Any) -> Any:
-    """``tflm-zo ARGUMENTS``, however it ends."""
+    """Runs ``tflm-zo ARGUMENTS``, with any end."""
     # Typer's own `invoke` builds the command each time; that of its base class takes one.
     return super(CliRunner, CliRunner()).invoke(COMMAND, [str(argument) for argument in arguments])
 
 
 def run(*arguments: Any, code: int = 0) -> Any:
-    """``tflm-zo ARGUMENTS``, which ends with an exit code."""
+    """Runs ``tflm-zo ARGUMENTS``, which ends with an exit code."""
     done = invoke(*arguments)
     assert done.exit_code == code, done.output
     return done
@@ -38,18 +38,18 @@ def parsed(done: Any) -> Any:
 
 
 def files_of(name: str, folder: Path = Path()) -> list[bytes]:
-    """Trained model, log and ZO model of a run."""
+    """Returns trained model, log and ZO model of a run."""
     return [(folder / f"{name}{end}").read_bytes() for end in (".tflite", ".zolog", ".zo.tflite")]
 
 
 def initial_export(model: str) -> bytes:
-    """The plain model, of batch 1, that a ZO model in the working directory begins with."""
+    """Exports the plain model, of batch 1, of a ZO model's initial state in the working directory."""
     run("export", model, "-o", "initial.tflite", "--batch", 1, "--force")
     return Path("initial.tflite").read_bytes()
 
 
 def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> str:
-    """The command fails as it should, and the folder is as it was. Returns its last line.
+    """Runs a command that fails and leaves the folder unchanged. Returns its last line.
 
     `last`: a progress bar was on the screen before.
     """
@@ -63,7 +63,7 @@ def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> str
 
 
 def wrong_usage(folder: Path, *arguments: Any, said: str) -> None:
-    """The command line itself is wrong: exit code 2, and the folder is as it was."""
+    """Runs a wrong command line: exit code 2, and the folder is unchanged."""
     done = _without_a_trace(folder, arguments)
     assert done.exit_code == 2, done.output
     text = " ".join(done.stderr.replace("│", " ").split())

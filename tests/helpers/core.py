@@ -20,7 +20,7 @@ from tflm_zo.core.loader import call
 def direction(
     distribution: Distribution, seed: int, stream: int, count: int, begin: int = 0
 ) -> NDArray[np.int8]:
-    """int8 [count]: z of a seed for the weights from `begin` on, a multiple of `STREAM_BLOCK`."""
+    """Computes int8 [count]: z of a seed for the weights from `begin` on, a multiple of `STREAM_BLOCK`."""
     z = np.zeros(count, np.int8)
     call("zo_direction", distribution.struct, seed, stream, begin, count, z.ctypes.data)
     return z
@@ -62,7 +62,7 @@ def update(
     mask: NDArray[np.uint8] | None = None,
     int16: bool = False,
 ) -> int:
-    """One optimization step, in place (``zo_update.h``); the number of weights that were clipped.
+    """Applies one optimization step, in place (``zo_update.h``). Returns the number of clipped weights.
 
     `restore_k` and `restore` are perturbations that are added before the step.
     """
@@ -87,7 +87,7 @@ def update_bits(
     direction: int,
     bits: int,
 ) -> int:
-    """``zo_update_bits_s8``: the number of weights that were clipped."""
+    """Calls ``zo_update_bits_s8``. Returns the number of clipped weights."""
     tensor = make_tensor(weights, None, None, 1, 1, stream, limit)
     saturated = ctypes.c_uint32(0)
     call("zo_update_bits_s8", tensor, distribution.struct, seed, direction, bits, ctypes.byref(saturated))
@@ -106,40 +106,41 @@ def _losses(
 
 
 def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int32]:
-    """int32 [samples], unit 2^-16 nat; 0 where the label is -1."""
+    """Computes int32 [samples], unit 2^-16 nat; 0 if the label is -1."""
     return _losses("zo_cross_entropy_s8", logits, labels, scale, errors=False)
 
 
 def cross_entropy_error(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
 ) -> NDArray[np.int16]:
-    """int16 [samples, classes], unit 2^-15: softmax minus one-hot label."""
+    """Computes int16 [samples, classes], unit 2^-15: softmax minus one-hot label."""
     return _losses("zo_cross_entropy_error_s8", logits, labels, scale, errors=True)
 
 
 def binary_cross_entropy(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int = 0
 ) -> NDArray[np.int32]:
-    """int32 [samples], unit 2^-16 nat, summed over outputs."""
+    """Computes int32 [samples], unit 2^-16 nat, summed over outputs."""
     return _losses("zo_binary_cross_entropy_s8", logits, labels, scale, zero_point, errors=False)
 
 
 def binary_cross_entropy_error(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
 ) -> NDArray[np.int16]:
-    """Derivative of `binary_cross_entropy` by the scaled logits, int16 [samples, outputs], unit 2^-15."""
+    """Computes the derivative of `binary_cross_entropy` by the scaled logits, int16 [samples, outputs], unit
+    2^-15."""
     return _losses("zo_binary_cross_entropy_error_s8", logits, labels, scale, zero_point, errors=True)
 
 
 def floor_log2_loss(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int32]:
-    """int32 [samples], unit 2^-16."""
+    """Computes int32 [samples], unit 2^-16."""
     return _losses("zo_floor_log2_loss_s8", logits, labels, scale, errors=False)
 
 
 def mean_squared_error(
     outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float
 ) -> NDArray[np.int32]:
-    """int32 [samples], unit 2^-16, saturated to 2^31-1."""
+    """Computes int32 [samples], unit 2^-16, saturated to 2^31-1."""
     samples, elements = outputs.shape
     # scale^2 / elements * 2^16 = multiplier * 2^-shift
     mantissa, exponent = math.frexp(scale**2 / elements * 2**16)
@@ -155,5 +156,5 @@ def mean_squared_error(
 
 
 def command_steps(words: NDArray[np.int32]) -> int:
-    """Number of steps that a checked command applies: one per update, and those of its replays."""
+    """Counts the steps that a checked command applies: one per update, and those of its replays."""
     return sum(library().zo_command_steps(address("words", words, np.int32), opcode) for opcode in (2, 3))

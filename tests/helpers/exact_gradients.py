@@ -11,7 +11,7 @@ from tflm_zo.training import Exact, Settings, Trainer, inject_for
 
 
 def samples(model, count, seed, loss="cross_entropy"):
-    """Random samples with labels as a loss takes them."""
+    """Draws random samples with labels in a loss's form."""
     graph, rng = model.subgraphs[0], np.random.default_rng(seed)
     x = rng.integers(-128, 128, (count, *graph.inputs[0].shape[1:])).astype(np.int8)
     output = graph.outputs[0].shape
@@ -43,7 +43,7 @@ def cosine(a, b):
 
 
 def check_gradients(source, last, monkeypatch, loss="cross_entropy", count=4, seed=5):
-    """Errors of every layer and sample, from those of the head, whose unit is 2^-15."""
+    """Compares errors of every layer and sample, from those of the head, whose unit is 2^-15."""
     plain = load_model(source)
     x, y = samples(plain, count, seed, loss)
     settings = Settings(tasks=(Exact(last=last),), batch_size=count, learning_rate=1.0, seed=3)
@@ -69,7 +69,7 @@ _FUSED = (*_LAYERS, "ADD", "SUB", "MUL", "CONCATENATION", "AVERAGE_POOL_2D", "MA
 
 
 def int8_activations(model: bytes, x: NDArray[np.int8]) -> list[dict[str, NDArray[np.int8]]]:
-    """The activations of each sample by tensor name, of a model of batch 1."""
+    """Computes the activations of each sample by tensor name, of a model of batch 1."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
@@ -116,7 +116,8 @@ _SLOPES = {
 
 
 def _spread(kernel, dilations):
-    """The dilated filter, zeros between its elements: TensorFlow has no gradient of the dilation itself."""
+    """Dilates the filter with zeros between its elements: TensorFlow has no gradient of the dilation
+    itself."""
     sizes = [(n - 1) * d + 1 for n, d in zip(kernel.shape, dilations, strict=False)]
     result = np.zeros((*sizes, *kernel.shape[2:]))
     result[:: dilations[0], :: dilations[1]] = kernel
@@ -124,7 +125,7 @@ def _spread(kernel, dilations):
 
 
 def _first_largest(x, axes: list[int], shape):
-    """Of axes side by side."""
+    """Finds the first largest value along adjacent axes."""
     import tensorflow as tf
 
     axis, end = min(axes), max(axes) + 1
@@ -134,7 +135,8 @@ def _first_largest(x, axes: list[int], shape):
 
 
 def _compute(op: Operator, read, levels):
-    """The operator in real numbers; `read` gives the real value of an input, `levels` a tensor's integers."""
+    """Computes the operator in real numbers; `read` gives the real value of an input, `levels` a tensor's
+    integers."""
     import tensorflow as tf
 
     name, output = op.code.name, op.outputs[0]
@@ -190,8 +192,8 @@ def _compute(op: Operator, read, levels):
 def layer_gradients(
     model: Model, x: NDArray[np.int8], errors: NDArray[np.float64]
 ) -> dict[str, NDArray[np.float64]]:
-    """dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by the name of
-    its filter, by errors dL/dz of the logits z, [samples, classes].
+    """Computes dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by
+    the name of its filter, by errors dL/dz of the logits z, [samples, classes].
     """
     import tensorflow as tf
 

@@ -14,7 +14,7 @@ def examples(count: int) -> int:
 
 
 def slow_but(kept: Collection[Any], values: Iterable[Any]) -> list[Any]:
-    """Parameters of a test that takes long for all of them: those not kept are slow, which `.ci/run` does."""
+    """Makes parameters of a test that takes long for all of them: those not kept are slow, for `.ci/run`."""
     values = list(values)
     assert all(value in values for value in kept), (kept, values)
     return [value if value in kept else pytest.param(value, marks=pytest.mark.slow) for value in values]

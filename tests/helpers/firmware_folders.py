@@ -22,14 +22,14 @@ COMMAND = "tflm-zo firmware small.zo.tflite -o small"
 
 @cache
 def zo_model(name: str, network: str = "small_cnn", batch: int = 1) -> Model:
-    """A network injected for an algorithm."""
+    """Injects a network for an algorithm."""
     settings = inject_settings(algorithm(name), batch=batch)
     return load_model(inject(MODELS[network](), settings).to_bytes())
 
 
 @cache
 def firmware(platform: str, name: str = "node", network: str = "small_cnn") -> Firmware:
-    """A folder as it is generated, with the arena's bound: nothing is measured, which takes a second."""
+    """Generates a folder, with the arena's bound: measuring takes a second."""
     assert platform in PLATFORMS
     with mock.patch.object(arena, "_recorded", return_value=None):
         return generate_firmware(
@@ -44,7 +44,7 @@ def write(folder: Path, platform: str, name: str = "node") -> Path:
 
 
 def compiled(folder: Path, *, below: str = ".") -> set[str]:
-    """C and C++ sources of a folder that are not of its example."""
+    """Lists C and C++ sources of a folder that are not of its example."""
     found = {p.relative_to(folder).as_posix() for p in (folder / below).rglob("*") if p.is_file()}
     sources = {p for p in found if p.endswith((".c", ".cc", ".cpp"))}
     return {p for p in sources if not p.startswith(("examples/", "samples/", "main.cc", "small_zo_samples."))}

@@ -83,7 +83,7 @@ class Fleet:
         self.start_server()
 
     def start_server(self) -> None:
-        """A server that has started anew; it goes on from the log where `resume` is set."""
+        """Starts a server anew; it resumes from the log if `resume` is set."""
         path = self.folder / "fleet.zolog"
         self.log = FleetLog(
             self.model, replace(self.settings, batch_size=OWN), self.steps, OWN, path, resume=self.resume
@@ -94,18 +94,18 @@ class Fleet:
         return self.x[self.parts[part]], self.y[self.parts[part]]
 
     def round(self) -> None:
-        """One round, without an evaluation."""
+        """Runs one round, without an evaluation."""
         self.strategy.aggregate_train(1, self.ask())
 
     def run(self) -> Any:
         return self.strategy.run(self.grid)
 
     def states(self) -> list[bytes]:
-        """The clients' snapshots."""
+        """Returns the clients' snapshots."""
         return [self.grid.contexts[node].state[KEPT]["snapshot"] for node in self.nodes]
 
     def replicas(self) -> list[Replica]:
-        """Clients of the same data that know nothing of Flower."""
+        """Makes clients of the same data without Flower."""
         return [Replica(self.model, self.log.header, *self.data_of(i)) for i in range(self.clients)]
 
     @property
@@ -113,17 +113,17 @@ class Fleet:
         return [refusal.reason for refusal in self.strategy.refusals]
 
     def check_all_equal_but_the_last(self) -> None:
-        """All clients have the same, which is the server's before its last step."""
+        """Checks that all clients have the same state, the server's before its last step."""
         states = self.states()
         assert states == states[:1] * self.clients
         assert int.from_bytes(states[0][:4], "little") == self.log.step - 1
 
     def check_all_equal(self) -> None:
-        """All clients have the server's step, weights, fractions, and checksum of the log."""
+        """Checks that all clients have the server's step, weights, fractions, and checksum of the log."""
         assert self.states() == [self.log.snapshot()] * self.clients
 
     def ask(self) -> list[Message]:
-        """A round's replies."""
+        """Returns a round's replies."""
         return self.grid.send_and_receive(
             self.strategy.configure_train(1, ArrayRecord(), ConfigRecord(), self.grid)
         )

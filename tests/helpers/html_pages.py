@@ -28,7 +28,7 @@ class Node:
     own_text: list[str] = field(default_factory=list)
 
     def all(self, tag: str) -> list[Node]:
-        """Elements of that tag in it, in order."""
+        """Returns elements of that tag in it, in order."""
         return [node for node in self.walk() if node.tag == tag]
 
     def walk(self) -> Iterator[Node]:
@@ -47,7 +47,7 @@ class Node:
         return "".join(self.own_text) + "".join(child.text for child in self.children)
 
     def get(self, name: str) -> str:
-        """An attribute; "" where there is none."""
+        """Returns an attribute; "" if there is none."""
         return self.attributes.get(name) or ""
 
 
@@ -75,7 +75,7 @@ class _Parser(HTMLParser):
 
 
 def parsed_page(text: str) -> Node:
-    """A page, every element of which is closed where it should be."""
+    """Parses a page, every element of which is closed in its parent."""
     parser = _Parser()
     parser.feed(text)
     parser.close()
@@ -84,14 +84,14 @@ def parsed_page(text: str) -> Node:
 
 
 def data_of(page: Node) -> Any:
-    """The JSON in a page."""
+    """Reads the JSON in a page."""
     (script,) = (node for node in page.all("script"))
     assert script.attributes == {"type": "application/json", "id": "report"}
     return json.loads(script.text)
 
 
 def colours(css: str) -> dict[str, dict[str, str]]:
-    """Colours by the names of their variables, in light and in dark."""
+    """Reads colours by the names of their variables, in light and in dark."""
     light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in _blocks(css))
     return {"light": light, "dark": {**light, **dark}}
 
@@ -102,7 +102,7 @@ def _blocks(css: str) -> tuple[str, str]:
 
 
 def contrast(one: str, other: str) -> float:
-    """Contrast of two colours, 1 to 21, as WCAG 2.2 defines it."""
+    """Computes the contrast of two colours, 1 to 21, by WCAG 2.2."""
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
@@ -167,7 +167,7 @@ class Browser:
         path.write_bytes(base64.b64decode(found["data"]))
 
     def printed(self) -> bytes:
-        """The page as a PDF."""
+        """Prints the page as a PDF."""
         self.do("Emulation.setEmulatedMedia", media="print")
         return base64.b64decode(self.do("Page.printToPDF", printBackground=True)["data"])
 

@@ -9,7 +9,8 @@ ALL_WEIGHTS: Final[dict[str, Any]] = {"trainable": "all", "nodes": (), "headroom
 
 
 def inject_all(model: Model | str | os.PathLike[str] | bytes, **given: Any) -> Model:
-    """A ZO model that can do all: every weight is trainable, moves by 2 LSB and is replayed from seeds.
+    """Makes a ZO model with every feature: every weight is trainable, moves by 2 LSB and is replayed from
+    seeds.
 
     Args:
         model: as for `inject`.

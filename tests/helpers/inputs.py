@@ -18,7 +18,7 @@ SAMPLES = 9
 
 
 def pixel_model() -> bytes:
-    """An int8 input that covers 0..1, and three classes."""
+    """Builds an int8 input that covers 0..1, and three classes."""
     g = GraphBuilder(40)
     x = g.flatten(g.input("image", [1, 6, 6, 1], 1 / 255, -128), "flatten")
     return g.build([g.softmax(g.dense(x, "fc", 3, Activation.NONE), "softmax")])

@@ -24,7 +24,7 @@ def require(name: str) -> None:
 
 
 def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[NDArray[Any]]:
-    """Inputs over the whole range of int8 or uint8 (floating point: standard normal)."""
+    """Draws inputs over the whole range of int8 or uint8 (floating point: standard normal)."""
     rng = np.random.default_rng(seed)
     return [
         rng.integers(-128, 128, shape).astype(dtype)  # wraps to 0..255
@@ -37,7 +37,7 @@ def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[N
 def run_plain(
     model: bytes, name: str, inputs: list[NDArray[Any]], kernels: str | None = None
 ) -> list[NDArray[Any]]:
-    """Outputs of a model without custom ops, in the interpreter of the runtime `name`.
+    """Runs a model without custom ops, in the interpreter of the runtime `name`.
 
     "litert-builtin-ref" is LiteRT's reference kernels and nothing else. Kernels, one of `KERNELS`, are those
     of the delegate; the test is skipped where the machine cannot run them.
@@ -65,12 +65,12 @@ def run_plain(
 
 
 def run(model: bytes, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Outputs of a model in LiteRT's reference kernels."""
+    """Runs a model in LiteRT's reference kernels."""
     return run_plain(model, "litert-builtin-ref", list(inputs))
 
 
 def inputs_of(model: bytes, seed: int = 0) -> list[NDArray[Any]]:
-    """Random data for every input of a model."""
+    """Draws random data for every input of a model."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = Interpreter(model_content=model).get_input_details()

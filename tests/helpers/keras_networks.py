@@ -134,7 +134,7 @@ FORMS: Final[dict[str, Callable[[Any], Any]]] = {
 
 @functools.cache
 def sequence_network(name: str, end: str | None = "softmax") -> bytes:
-    """An int8 model of batch 1 with random weights, calibrated on normal noise."""
+    """Makes an int8 model of batch 1 with random weights, calibrated on normal noise."""
     keras.utils.set_random_seed(3)
     inputs = keras.Input((TIME, CHANNELS), name="window")
     outputs = L.Dense(CLASSES, activation=end, name="fc")(FORMS[name](inputs))

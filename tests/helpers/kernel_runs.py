@@ -59,7 +59,7 @@ class KernelRuns:
 
 
 def _inputs(model: bytes, value: int) -> list[NDArray[np.generic]]:
-    """Activations; shapes, axes and truth values are 0 or 1."""
+    """Draws activations; shapes, axes and truth values are 0 or 1."""
     from tflm_zo.converters import load_model
     from tflm_zo.converters.model.schema import DTYPES
 

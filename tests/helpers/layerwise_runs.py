@@ -16,7 +16,7 @@ Y = RNG.integers(0, 10, 40)
 
 
 def mixed(**options: Any) -> Model:
-    """LeNet-5; conv1 alone carries no nodes."""
+    """Injects LeNet-5; conv1 alone carries no nodes."""
     return inject(lenet5(), inject_settings(algorithm("poor-mans-training"), batch=8), **options)
 
 

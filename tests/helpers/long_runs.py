@@ -16,7 +16,7 @@ from tflm_zo.training.lowering import weight_integers
 
 
 def seed_log(model: Model, steps: int) -> tuple[bytes, list[float]]:
-    """Bytes of a seed log of so many steps, and the losses in it, nats."""
+    """Writes a seed log of so many steps. Returns its bytes and its losses, nats."""
     settings = Settings(tasks=(Weights(),), batch_size=8)
     own = weight_integers(settings, steps=steps, samples=1000, batch=8, weights=1, blocks=1)
     header = SeedLogHeader(own, fingerprint(model), 0).to_bytes()

@@ -34,7 +34,7 @@ def interrupt(*_: Any) -> None:
 def interrupt_at_call(
     patch: pytest.MonkeyPatch, owner: type, name: str, call: int, when: Literal["before", "after"]
 ) -> list[int]:
-    """Has a method raise KeyboardInterrupt before or after its given call.
+    """Lets a method raise KeyboardInterrupt before or after its given call.
 
     Returns:
         How many calls are left until then, which each call changes.
@@ -55,7 +55,7 @@ def interrupt_at_call(
 
 
 def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: tuple[str, ...]) -> list[int]:
-    """Has a method raise KeyboardInterrupt before a line of Python that it comes to in files with such ends.
+    """Lets a method raise KeyboardInterrupt before a line of Python that it comes to in files with such ends.
 
     Returns:
         How many lines are left until then, which each line changes; at first so many that none is reached.
@@ -104,7 +104,7 @@ class Disk:
 
 
 def fail_to_sync(patch: pytest.MonkeyPatch, good: int, error: int) -> None:
-    """Has fsync fail after `good` calls."""
+    """Lets fsync fail after `good` calls."""
     calls, real = [0], os.fsync
 
     def fsync(handle: int) -> None:

@@ -30,7 +30,8 @@ KINDS = list(SETTINGS_OF)
 
 @cache
 def model_of(kind: str = "whole") -> Model:
-    """Both layers with fractions; or one of 8 bit with the prefix run once, its head exact."""
+    """Makes a model with both layers with fractions; or one of 8 bit with the prefix run once, its head
+    exact."""
     if kind == "whole":
         return inject_all(MODELS["small_cnn"](), nodes="*", batch=4)
     return inject_all(MODELS["small_cnn"](), nodes="fc", batch=8, update_bits=8)
@@ -51,7 +52,7 @@ def train(log: Path, kind: str = "whole", **more: Any) -> Trainer:
 
 
 def snapshot(trainer: Trainer) -> bytes:
-    """The trained weights and fractions as a snapshot has them."""
+    """Returns the trained weights and fractions in a snapshot's form."""
     metadata = trainer.runtime.metadata
     views = [trainer.runtime.weight_views(metadata.trainable[n.trainable].name) for n in metadata.nodes]
     return b"".join(v.tobytes() for v in [*(w for w, _ in views), *(f for _, f in views if f is not None)])
@@ -59,7 +60,7 @@ def snapshot(trainer: Trainer) -> bytes:
 
 @cache
 def layout(kind: str = "whole") -> tuple[int, int]:
-    """Where slots and records of the log begin."""
+    """Returns the offsets of slots and records of the log."""
     trainer = make(kind)
     tasks = len(trainer.runtime.metadata.nodes)
     header = 164 + 32 * tasks
@@ -87,7 +88,7 @@ def uninterrupted(kind: str = "whole") -> Ended:
 
 
 def check_resumed(log: Path, kind: str = "whole") -> None:
-    """Going on ends with the bits of the run that was not interrupted, and without a word."""
+    """Checks that resuming ends with the bits of the uninterrupted run, without a message."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trainer = train(log, kind, resume=True)
@@ -95,7 +96,8 @@ def check_resumed(log: Path, kind: str = "whole") -> None:
 
 
 def check_interrupted(trainer: Trainer, log: Path, kind: str = "whole") -> int:
-    """An interrupted run's weights are those of its last whole step, as are those of its log; it can go on.
+    """Checks that an interrupted run's weights are those of its last complete step, as are those of its log;
+    it can resume.
 
     Returns:
         Its steps.

@@ -30,7 +30,8 @@ class NodeRule(IntEnum):
 
 
 def route_nodes(layer: NodeLayer, outputs: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """uint8 [samples, route_bytes]: where the credit of each node goes, from outputs before any pooling."""
+    """Computes uint8 [samples, route_bytes]: the target of each node's credit, from outputs before any
+    pooling."""
     routes = np.empty((len(outputs), layer.route_bytes), np.uint8)
     read = address("outputs", outputs, np.int8)
     call("zo_route_nodes_s8", layer.struct, len(outputs), read, routes.ctypes.data)
@@ -40,7 +41,7 @@ def route_nodes(layer: NodeLayer, outputs: NDArray[np.int8]) -> NDArray[np.uint8
 def perturb_nodes(
     layer: NodeLayer, nodes: NDArray[np.int8], seed: int, k: int, first_sample: int = 0
 ) -> NDArray[np.int8]:
-    """Nodes [samples, ...] moved by k z, z = +1 or -1 from the seed, another one for every sample."""
+    """Moves nodes [samples, ...] by k z, z = +1 or -1 from the seed, another one for every sample."""
     perturbed, read = np.empty_like(nodes), address("nodes", nodes, np.int8)
     given = (layer.struct, len(nodes), first_sample, read, seed, k)
     call("zo_perturb_nodes_s8", *given, perturbed.ctypes.data)
@@ -121,7 +122,7 @@ def fc_backprop(
     errors: NDArray[np.int16],
     routes: NDArray[np.uint8] | None,
 ) -> NDArray[np.int16]:
-    """int16 [samples, inputs], errors of a dense layer's inputs (``zo_fc_backprop_s8``)."""
+    """Computes int16 [samples, inputs], errors of a dense layer's inputs (``zo_fc_backprop_s8``)."""
     (outputs, inputs), samples = weights.shape, len(errors)
     result, scratch = np.empty((samples, inputs), np.int16), np.empty(inputs, np.int32)
     call(
@@ -138,7 +139,7 @@ ONE = 65536
 
 
 def dense(inputs, errors, weights, rule, *, fraction=None, zero_point=0, **arguments):
-    """An update of a dense layer by given errors."""
+    """Updates a dense layer by given errors."""
     layer = NodeLayer(in_c=inputs.shape[1], out_c=weights.shape[0], input_zero_point=zero_point)
     defaults = {"rate": ONE, "clip": 2**24, "seed": 0, "errors": errors.astype(np.int16)}
     read = inputs.astype(np.int8)

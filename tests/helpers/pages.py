@@ -23,7 +23,7 @@ HOW_TO = DOCS / "how-to"
 
 
 def pages() -> list[Path]:
-    """Every page that git knows or would add, so that no new one is forgotten."""
+    """Lists every page that git knows or would add, so that no new one is forgotten."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     return [REPOSITORY / name for name in sorted(found.splitlines()) if (REPOSITORY / name).exists()]
@@ -46,7 +46,7 @@ class Block:
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
-    """The fenced blocks of a page, in order; those of some languages alone, if any are named."""
+    """Returns the fenced blocks of a page, in order; those of some languages alone, if any are named."""
     text = page.read_text(encoding="utf-8")
     found = re.finditer(r"(?:`([\w.-]+)`:\n\n)?^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     every = [Block(language, text, file) for file, language, text in (m.groups() for m in found)]

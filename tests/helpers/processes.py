@@ -21,7 +21,7 @@ RUN = "import sys; from tflm_zo.cli import main; sys.argv[0] = 'tflm-zo'; "
 
 
 def command(*arguments: Any, before: str = "") -> list[str]:
-    """``tflm-zo ARGUMENTS``; `before`: Python that runs first."""
+    """Returns ``tflm-zo ARGUMENTS``; `before`: Python that runs first."""
     return [sys.executable, "-c", f"{RUN}{before}main()", *map(str, arguments)]
 
 
@@ -41,7 +41,8 @@ class Ended(NamedTuple):
 
 
 def run(*arguments: Any) -> Ended:
-    """``tflm-zo ARGUMENTS`` to its end in a process of its own, which corrupted memory would end by a signal.
+    """Runs ``tflm-zo ARGUMENTS`` to its end in a process of its own, which corrupted memory would end by a
+    signal.
 
     It is forked off one that has imported the package already.
     """

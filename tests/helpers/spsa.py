@@ -20,7 +20,7 @@ def spsa_commands(
     distribution: Distribution | None = None,
     record: list[list[tuple[int, int]]] | None = None,
 ) -> Iterator[NDArray[np.int32]]:
-    """Antithetic SPSA on the inputs and labels that are set; yields after every invoke, with its command.
+    """Yields antithetic SPSA on the set inputs and labels, after every invoke, with its command.
 
     Two invokes per query and nothing else: restoring one query and perturbing for the next share a pass, and
     the update of a step rides on the first invoke of the next one. The last invoke only updates.

@@ -13,7 +13,8 @@ SHAPE = (49, 20, 1)
 
 
 def test_embedding_narrows_the_last_convolution_alone() -> None:
-    """Weights by hand: 10 x 4 and 3 x 3 filters, pointwise ones, and the dense layer on the embedding."""
+    """Counts weights by hand: 10 x 4 and 3 x 3 filters, pointwise ones, and the dense layer on the
+    embedding."""
     from tflm_zo.keras_models import ds_cnn
 
     model = ds_cnn(SHAPE, 10, filters=12, blocks=3, stride=(4, 2), embedding=5)
@@ -40,7 +41,7 @@ def test_embedding_none_is_as_wide_as_the_rest() -> None:
 
 @pytest.mark.slow
 def test_embedding_carries_nodes_and_is_trained() -> None:
-    """Converted to int8, a node for each channel of the embedding and each class, both layers moving."""
+    """Converts to int8: a node for each channel of the embedding and each class, both layers moving."""
     from tflm_zo.conversion.keras import convert
     from tflm_zo.converters import read_metadata
     from tflm_zo.keras_models import ds_cnn

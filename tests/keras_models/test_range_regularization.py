@@ -31,7 +31,7 @@ def network() -> Any:
 
 
 def largest(model: Any, x: np.ndarray) -> list[float]:
-    """Of "first" and "second", in NumPy."""
+    """Computes the largest values of "first" and "second", in NumPy."""
     weights = {layer.name: layer.get_weights() for layer in model.layers}
     a = np.maximum(x @ weights["first"][0] + weights["first"][1], 0)
     b = np.maximum(a @ weights["linear"][0] + weights["linear"][1], 0)
@@ -61,7 +61,7 @@ def test_the_largest_magnitude_counts() -> None:
 
 
 def test_fit_pays_for_it_inside_the_block_only() -> None:
-    """Also where fit and evaluate were compiled before."""
+    """Covers fit and evaluate that were compiled before."""
     model = network()
     model.compile(optimizer=keras.optimizers.SGD(0.0), loss="sparse_categorical_crossentropy")
 

@@ -22,7 +22,7 @@ def tensorflow() -> None:
 
 @pytest.fixture
 def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Modules of the benchmark, as its script imports them."""
+    """Imports modules of the benchmark as its script does."""
     monkeypatch.syspath_prepend(str(FOLDER))
     return type("Learning", (), {name: importlib.import_module(name) for name in ("tasks", "methods")})
 
@@ -39,7 +39,8 @@ def adapted(learning: Any, task: str, method: str, budget: float, folder: Path) 
 
 
 def test_digits(tmp_path: Path) -> None:
-    """scikit-learn's digits, which are everywhere. Five pre-trainings: 21.6 % before, 95.3 ± 1.1 % after."""
+    """Trains on scikit-learn's digits, which need no download. Five pre-trainings: 21.6 % before, 95.3 ± 1.1
+    % after."""
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     from tflm_zo.demo.scenarios import SCENARIOS
     from tflm_zo.demo.story import _pretrained
@@ -54,8 +55,8 @@ def test_digits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("method", "least"), [("node", 93.0), ("node-exact", 91.5), ("weight", 68.0)])
 def test_rotated_digits(learning: Any, method: str, least: float, tmp_path: Path) -> None:
-    """LeNet-5, 10^5 forward equivalents. Three pre-trainings: 45.3 % before, 95.3 ± 0.4, 94.6 ± 0.7 and
-    75.9 ± 2.1 % after; least is about four standard deviations less.
+    """Trains LeNet-5 with 10^5 forward equivalents. Three pre-trainings: 45.3 % before, 95.3 ± 0.4, 94.6 ±
+    0.7 and 75.9 ± 2.1 % after; least is about four standard deviations less.
     """
     need("mnist10k.npz")
     found = adapted(learning, "rotated", method, 1e5, tmp_path)
@@ -67,9 +68,9 @@ def test_rotated_digits(learning: Any, method: str, least: float, tmp_path: Path
 def test_a_speaker_never_heard_before(
     learning: Any, speaker: int, before: float, least: float, tmp_path: Path
 ) -> None:
-    """DS-CNN, 128 utterances, 10^4 forward equivalents. Three pre-trainings: 85.8 ± 4.4 % before and
-    99.0 ± 0.3 % after for one speaker, 66.8 ± 4.1 % and 89.0 ± 2.9 % for another, of whom the last layer
-    alone learns 77.8 %.
+    """Trains a DS-CNN on 128 utterances with 10^4 forward equivalents. Three pre-trainings: 85.8 ± 4.4 %
+    before and 99.0 ± 0.3 % after for one speaker, 66.8 ± 4.1 % and 89.0 ± 2.9 % for another, of whom the last
+    layer alone learns 77.8 %.
     """
     need("fsdd.npz")
     found = adapted(learning, f"speaker-{speaker}", "node", 1e4, tmp_path)

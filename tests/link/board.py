@@ -29,7 +29,7 @@ class Board:
         self.begin()
 
     def begin(self, *options: Any) -> None:
-        """Power comes on."""
+        """Switches the power on."""
         command = [str(word) for word in (*self._command, "--port", self.port, *options)]
         self._process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
@@ -38,7 +38,7 @@ class Board:
         self.port = int(line)
 
     def cut_power(self) -> None:
-        """Power fails, at any moment."""
+        """Switches the power off, at any moment."""
         assert self._process is not None
         assert self._process.poll() is None, "the device has ended by itself"
         self._process.kill()
@@ -54,7 +54,7 @@ class Board:
 
 @contextlib.contextmanager
 def board(folder: Path, run: str, *options: Any) -> Iterator[Board]:
-    """A device, until the end of the test."""
+    """Starts a device, until the end of the test."""
     made = Board(folder, run, *options)
     try:
         yield made
@@ -66,6 +66,6 @@ def board(folder: Path, run: str, *options: Any) -> Iterator[Board]:
 def board_on_line(
     folder: Path, run: str, *options: Any, share: float = 0.0, seed: int = 0
 ) -> Iterator[tuple[Board, BadLine]]:
-    """A device and the line to it, of whose bytes a share is damaged."""
+    """Starts a device and its line, which damages a share of the bytes."""
     with board(folder, run, *options) as made, BadLine(made.port, share, seed) as line:
         yield made, line

@@ -36,7 +36,7 @@ class FileStore(Store):
 
 @cache
 def firmware_device(run: str, steps: int, data: int = 1) -> Device:
-    """The device of a run, which has not begun."""
+    """Makes the device of a run, which has not begun."""
     model = zo_model(run)
     made = Device(generated(model, RUNS[run][1], samples(), steps=steps), model, samples(data))
     assert made.init() == OK

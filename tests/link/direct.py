@@ -79,7 +79,7 @@ class DirectPort:
         self._sent += data
 
     def train(self) -> None:
-        """A part of a step, in which power may fail."""
+        """Trains a part of a step, in which power may fail."""
         if self._device.step < self._until:
             status, _ = self._device.train_slice()
             assert status in (OK, STORE)
@@ -92,11 +92,11 @@ class DirectPort:
             self.boot()
 
     def fail_read_at(self, read: int) -> None:
-        """The device's read of this number from now on fails, counted from 1."""
+        """Lets the device's read of this number from now on fail, counted from 1."""
         self._store.fail_read_at(read)
 
     def calm(self) -> None:
-        """Power does not fail until the next request."""
+        """Keeps the power until the next request."""
         self._store.fail_at(0)
 
     # --- as serial.Serial ------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
 
 
 def content(store: Store, count: int) -> bytes:
-    """The first bytes of the log in a store, without its padding."""
+    """Returns the first bytes of the log in a store, without its padding."""
     return unpadded(store.content(len(store.bytes)))[:count]
 
 
@@ -201,7 +201,7 @@ def test_there_is_no_log(tmp_path: Path, quiet: Any) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_store_that_ends_where_its_log_does(unit: int, tmp_path: Path, quiet: Any) -> None:
-    """A file of the device's: to read beyond its end fails."""
+    """Uses a file of the device's: to read beyond its end fails."""
     for name in ("weight", "node"):
         wanted = desktop(name).log
         stored = padded(wanted, unit) if unit > 1 else wanted

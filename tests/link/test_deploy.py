@@ -35,7 +35,7 @@ UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
 
 
 def store_for(made: Device, unit: int = 1) -> Store:
-    """With two places, each with room for weights and a log."""
+    """Makes a store with two places, each with room for weights and a log."""
     store = Store(size=1 << 15, unit=unit)
     store.c.tell = type(store.c.tell)()  # no journal
     assert made.init() == OK
@@ -103,7 +103,7 @@ def test_there_and_back(name: str, unit: int) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_is_gone_on_with(name: str, unit: int, tmp_path: Path) -> None:
-    """The device's own run, with the samples that it has, from where the desktop has left it."""
+    """Resumes the device's own run, with its samples, from the desktop's state."""
     made, wanted, path = device(name), desktop(name), tmp_path / "run.zolog"
     cut = len(wanted.log) - (wanted.log[12] if name == "weight" else 0)  # a record
     path.write_bytes(wanted.log[:cut])
@@ -179,7 +179,7 @@ def test_what_a_device_does_not_take(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_of_files(name: str, tmp_path: Path) -> None:
-    """A log, a trained model and an export lead to the same weights, but for fractions of the latter."""
+    """Compares a log, a trained model and an export: the same weights, but for fractions of the latter."""
     model, wanted = zo_model(name), desktop(name)
     zo, log, plain, raw = (tmp_path / n for n in ("m.zo.tflite", "r.zolog", "t.tflite", "w.bin"))
     zo.write_bytes(model.to_bytes())
@@ -210,7 +210,7 @@ def test_weights_of_files(name: str, tmp_path: Path) -> None:
 def attempt(
     port: DirectPort, host: random.Random, action: Callable[[Link], Any], *, kills: list[int]
 ) -> None:
-    """An action that a host does again until it succeeds, killed now and then."""
+    """Repeats an action of a host until it succeeds, killed now and then."""
     for _ in range(1000):
         port.writes_left = host.randrange(3, 40) if host.randrange(3) else -1
         try:

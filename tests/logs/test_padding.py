@@ -76,7 +76,7 @@ def same(a: Any, b: Any) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("name", "every"), LOGS)
 def test_reading(name: str, every: int, unit: int, tmp_path: Path) -> None:
-    """A padded log is read as one without padding, from wherever it ends."""
+    """Reads a padded log like one without padding, from any end."""
     log = desktop(name, measure_every=every).log
     data, paths = padded(log, unit), (tmp_path / "plain.zolog", tmp_path / "padded.zolog")
     assert unpadded(data) == log and unpadded(log) == log
@@ -131,7 +131,8 @@ def test_a_live_log(log_of: tuple[str, int], unit: int, sizes: list[int]) -> Non
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("name", "every"), LOGS[:4])
 def test_replay_and_resume(name: str, every: int, unit: int, tmp_path: Path) -> None:
-    """The model of a padded log; a run that goes on from one ends with the log of an undisturbed run."""
+    """Makes the model of a padded log; a run that resumes from one ends with the log of an undisturbed
+    run."""
     expected, path = desktop(name, measure_every=every), tmp_path / "run.zolog"
     path.write_bytes(padded(expected.log, unit))
     weights, fractions = replay_log(zo_model(name), path)
@@ -155,7 +156,7 @@ def test_replay_and_resume(name: str, every: int, unit: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("name", "every"), LOGS)
 def test_every_bit_of_the_mark(name: str, every: int, tmp_path: Path) -> None:
-    """A bit of the byte that says how a log is padded is damaged: no log of either kind."""
+    """Refuses logs of either kind if a bit of the byte with the padding is damaged."""
     log, path = desktop(name, measure_every=every).log, tmp_path / "run.zolog"
     for unit in (1, *UNITS):
         data = bytearray(padded(log, unit) if unit > 1 else log)

@@ -52,7 +52,8 @@ def write(path, steps, start=0, **changes):
 
 
 def record_bytes(records, before):
-    """Each with a checksum that continues the one before it, the first one's the last of these bytes."""
+    """Returns the bytes of records, each with a checksum that continues the one before it, the first one's
+    the last of these bytes."""
     data = b""
     for record in records:
         body = struct.pack(f"<Iiq{len(record) - 3}i", *record)
@@ -75,7 +76,7 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("word", [127, 1 << 24 | 255 << 16 | 127, 2 << 24 | 65535, 3 << 24 | 1])
 def test_the_distribution_of_a_header(word):
-    """Kind, share of zeros and size, in the bits that the header has for them."""
+    """Reads kind, share of zeros and size, in their bits of the header."""
     settings = tuple(word if value is None else value for value in SETTINGS)
     found = SeedLogHeader.from_bytes(header_bytes(settings=settings))
     assert found is not None
@@ -166,7 +167,7 @@ def test_records_out_of_order_are_not_of_this_run(path):
     "at, value", [(8, 4), (10, 134), (12, 36), (14, 4)], ids=["version", "header", "record", "queries"]
 )
 def test_other_formats(path, at, value):
-    """With a correct checksum."""
+    """Refuses them with a correct checksum."""
     data = bytearray(header_bytes())
     struct.pack_into("<H", data, at, value)
     struct.pack_into("<I", data, 128, zlib.crc32(data[:128]))
@@ -177,7 +178,7 @@ def test_other_formats(path, at, value):
 
 @pytest.mark.parametrize("queries", [0, 33, 1000, 16000])
 def test_impossible_queries(path, queries):
-    """A header that checks out but that no run can have written."""
+    """Refuses a header with a right checksum that no run can have written."""
     words = [queries if i == 5 else value for i, value in enumerate(SETTINGS)]
     path.write_bytes(header_bytes(queries, words) + bytes(4 * queries + 1000))
     with pytest.raises(LogError):
@@ -328,7 +329,7 @@ def test_measurements_stand_among_the_steps(path, every):
     [("chain", 33), ("steps", 0), ("rate", 2**31), ("sharpness", 7), ("stage_p_zero", (0, 2**12))],
 )
 def test_settings_that_no_run_has_are_refused(path, field, value):
-    """With a correct checksum: somebody may have written it to nonsense."""
+    """Refuses them with a correct checksum: somebody may have written it to nonsense."""
     data = SeedLogHeader(integers(**{field: value}), MARK, 0).to_bytes()
     path.write_bytes(data + bytes(400))
     with pytest.raises(LogError, match="no seed log of this version, or its header is damaged"):

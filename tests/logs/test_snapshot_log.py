@@ -98,7 +98,8 @@ def slot_bytes(owner: int, number: int, step: int) -> bytes:
 @pytest.mark.parametrize("every", [0, 3])
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, STEPS])
 def test_bytes(steps: int, every: int, tmp_path: Path) -> None:
-    """Slots of the last snapshots, and of the best state where the run measures; records in their order."""
+    """Checks slots of the last snapshots, and of the best state if the run measures; records in their
+    order."""
     write(tmp_path / "log", steps, every)
     data = (tmp_path / "log").read_bytes()
     owner = zlib.crc32(data[: HEADER - 4])

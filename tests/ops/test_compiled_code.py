@@ -92,7 +92,7 @@ def compile_core(compiler, folder, *flags):
 
 
 def symbols(nm, objects):
-    """(type, name) of every symbol; U is undefined."""
+    """Yields (type, name) of every symbol; U is undefined."""
     lines = run(nm, "-A", *objects).splitlines()
     return {tuple(line.rsplit(maxsplit=2)[-2:]) for line in lines}
 
@@ -105,7 +105,7 @@ def foreign(nm, objects):
 
 
 def assert_no_state(nm, objects):
-    """No writable data, initialized or not, and nothing that runs before main."""
+    """Checks for no writable data, initialized or not, and nothing that runs before main."""
     assert not {(kind, name) for kind, name in symbols(nm, objects) if kind in "dDbBCsSgG"}
 
 
@@ -133,7 +133,7 @@ def test_host_uses_general_registers_only(tmp_path, level):
 @needs_gcc
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="knows the mnemonics of x86-64 only")
 def test_host_as_it_ships(tmp_path):
-    """With the host's vector instructions: those for integers."""
+    """Allows the host's vector instructions for integers."""
     objects = compile_core("gcc", tmp_path, "-O3", "-fPIC")
     assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memset"}
     assert_no_state("nm", objects)

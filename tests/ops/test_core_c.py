@@ -54,7 +54,7 @@ def test_portable_kernels(tmp_path):
 
 
 def test_the_same_bits_on_every_path(tmp_path):
-    """Under sanitizers the portable one; `make test-c` has the host's."""
+    """Runs the portable path under sanitizers; `make test-c` has the host's."""
     flags = {name: SANITIZERS if name == "portable" else [] for name in PATHS}
     results = {
         name: run([build(tmp_path / name, "core/*.c", *path, flags=flags[name])])

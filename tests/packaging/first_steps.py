@@ -25,7 +25,7 @@ CLASSES = 4
 
 
 def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures float32 [count, 8, 8, 1] and the quarters that are bright in them."""
+    """Draws pictures float32 [count, 8, 8, 1] and their bright quarters."""
     rng = np.random.default_rng(seed)
     y = np.arange(count, dtype=np.int32) % CLASSES
     x = rng.normal(0, 0.3, (count, 2, 4, 2, 4)).astype(np.float32)
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def convert() -> None:
-    """A Keras model to int8, and its answers."""
+    """Converts a Keras model to int8. Returns also its answers."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
 

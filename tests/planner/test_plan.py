@@ -182,7 +182,8 @@ def test_what_a_block_takes_is_what_firmware_says(blocks: int) -> None:
 
 
 def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
-    """Instructions, forward equivalents and log of each block's own run, of which the largest count."""
+    """Compares instructions, forward equivalents and log of each block's own run, of which the largest
+    count."""
     model = MODELS["lenet5"]()
     blocks = zo.plan(model, search=BlockSearch(blocks=4))
     cost = next(c for c in blocks.costs if c.way.search is not None)
@@ -208,7 +209,7 @@ def test_more_blocks_than_layers_are_refused() -> None:
     [("lenet5", 2_000_000), pytest.param("vww_96_int8.tflite", 4_500_000, marks=pytest.mark.slow)],
 )
 def test_what_a_plan_costs(name: str, most: int) -> None:
-    """In calls: that of MLPerf Tiny's largest network has half again as many as today, at most."""
+    """Counts calls: MLPerf Tiny's largest network takes at most half again as many as today."""
     if name in MODELS:
         calls = calls_of(lambda: zo.plan(MODELS[name](), board="nano-33-ble"))
     else:

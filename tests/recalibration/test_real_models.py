@@ -82,7 +82,7 @@ CORRUPTIONS: dict[str, Callable[[Any], Any]] = {
     ("name", "gain"), [("fog", 0.14), ("dark", -0.01), ("turned", 0.0), ("clean", -0.01)]
 )
 def test_resnet_8_gains_from_16_images_or_is_left_as_it_was(resnet: Any, name: str, gain: float) -> None:
-    """On validation images, which the test data of benchmarks have nothing of."""
+    """Measures on validation images, which are not among the benchmarks' test data."""
     plain, x, y = resnet
     corrupt, source, validation = CORRUPTIONS[name], levels(x[2000:2400]), slice(3000, 3500)
     found: Recalibration = recalibrate(plain, levels(corrupt(x[:16])), source=source)

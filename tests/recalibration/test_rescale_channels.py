@@ -15,7 +15,7 @@ from tflm_zo.converters.rescale_channels import layers_with_filters, rescale_cha
 
 
 def layer(kind: str, seed: int, *, bias: bool, per_channel: bool = True) -> bytes:
-    """A layer as a model; LiteRT's convolutions demand a bias."""
+    """Builds a layer as a model; LiteRT's convolutions demand a bias."""
     g = GraphBuilder(seed)
     x = g.input("x", [1, 4, 4, 3] if kind != "dense" else [1, 9])
     if kind == "conv":

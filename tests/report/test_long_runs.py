@@ -13,7 +13,7 @@ from tflm_zo.report.document import Classes, Evaluated, Evaluation, Measured, Mi
 
 
 def test_a_hundred_thousand_steps(runs: Path, tmp_path: Path) -> None:
-    """Of LeNet-5, 61,470 weights."""
+    """Reports a run of LeNet-5, 61,470 weights."""
     output = tmp_path / "long.html"
     run("report", runs / "long.zolog", "-o", output)
     assert "100,000" in output.read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_what_a_step_costs(runs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_largest_pages(runs: Path) -> None:
-    """As many runs as there can be, of a network with 60 layers and 1,000 classes."""
+    """Reports the maximum of runs, of a network with 60 layers and 1,000 classes."""
     (found,) = report_runs([read_run(runs / "long.zolog", [])]).runs
     change = next(c for c in found.layers if c.histogram is not None and len(c.histogram.counts) > 35)
     layers = tuple(dataclasses.replace(change, layer=f"block_{i}/depthwise") for i in range(60))

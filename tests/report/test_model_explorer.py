@@ -36,7 +36,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def nodes(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `report` writes of the two runs."""
+    """Returns `report`'s folder of the two runs."""
     folder = tmp_path_factory.mktemp("explorer") / "nodes"
     logs = [str(runs / f"{name}.zolog") for name in ("node", "weight")]
     page = str(folder.with_name("page.html"))
@@ -46,7 +46,7 @@ def nodes(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def values(path: Path) -> dict[tuple[str, int], float]:
-    """Values by graph and operator."""
+    """Returns values by graph and operator."""
     found: dict[str, Any] = json.loads(path.read_text())
     return {(g, int(i)): r["value"] for g, d in found.items() for i, r in d["results"].items()}
 
@@ -64,7 +64,7 @@ def test_the_files_are_those_that_the_page_names(nodes: Path) -> None:
 
 
 def weights_of(model: Model) -> list[tuple[int, Any]]:
-    """Number and filter of the operators that have one."""
+    """Returns number and filter of the operators that have one."""
     kinds = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.FULLY_CONNECTED)
     operators = list(enumerate(model.subgraphs[0].operators))
     return [(i, op.inputs[1].numpy()) for i, op in operators if op.builtin in kinds and op.inputs[1]]
@@ -91,7 +91,7 @@ def test_moves_are_those_of_the_exported_models(name: str, runs: Path, nodes: Pa
 
 
 def test_costs_add_up_to_the_runs(runs: Path, nodes: Path) -> None:
-    """All tasks and the forward passes from the first trained layer on."""
+    """Adds up all tasks and the forward passes from the first trained layer on."""
     run = read_run(runs / "node.zolog", [])
     training = values(nodes / "node.training.json")
     forward = 1.0  # of a sample, once, as far as nothing in it is trained

@@ -80,7 +80,7 @@ def test_the_json_is_the_report(runs: Path, pages: dict[str, str]) -> None:
 
 
 def as_data_as_json(value: object) -> object:
-    """Tuples are lists there."""
+    """Converts tuples to lists, as JSON does."""
     if isinstance(value, dict):
         return {name: as_data_as_json(v) for name, v in value.items()}
     return [as_data_as_json(v) for v in value] if isinstance(value, list | tuple) else value
@@ -131,7 +131,7 @@ def test_every_variable_has_a_colour() -> None:
 
 
 def test_lines_differ_by_more_than_their_colours(pages: dict[str, str]) -> None:
-    """Each run has a dash and a marker of its own."""
+    """Gives each run a dash and a marker of its own."""
     found = parsed_page(pages["several"])
     (figure,) = [f for f in found.all("figure") if f.get("id") == "measured-loss"]
     lines = [n.get("class") for n in figure.all("polyline")]
@@ -145,7 +145,7 @@ def test_lines_differ_by_more_than_their_colours(pages: dict[str, str]) -> None:
 
 
 def test_a_line_is_drawn_where_its_numbers_are(pages: dict[str, str]) -> None:
-    """The points of the picture, led back through its ticks, are the measurements of the JSON."""
+    """Converts the picture's points back through its ticks to the measurements of the JSON."""
     found = parsed_page(pages["one"])
     (figure,) = [f for f in found.all("figure") if f.get("id") == "measured-accuracy"]
     (line,) = figure.all("polyline")

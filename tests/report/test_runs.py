@@ -139,7 +139,7 @@ def test_measurements_are_the_trainers(name: str, tmp_path: Path) -> None:
 
 
 def test_accuracy_before_and_after(tmp_path: Path) -> None:
-    """Against the predictions of the trainer itself, counted one by one."""
+    """Counts the predictions of the trainer itself, one by one."""
     trainer, _, run = trained(tmp_path, SETTINGS["weight"], name="small_cnn", steps=40)
     labels = Y.copy()
     labels[::7] = -1  # samples without a label count nowhere
@@ -214,7 +214,7 @@ def test_the_same_report_every_time(tmp_path: Path) -> None:
 
 
 def test_models_that_are_named(tmp_path: Path) -> None:
-    """In any order, the one with the log's fingerprint is taken, wherever it lies."""
+    """Takes the model with the log's fingerprint, in any order and any folder."""
     trainer, _, _ = trained(tmp_path, SETTINGS["weight"], name="small_cnn")
     other = tmp_path / "other.zo.tflite"
     inject_all(MODELS["small_cnn"](), batch=4).save(other)

@@ -233,7 +233,7 @@ def test_not_a_zo_model(tmp_path: Any) -> None:
 
 
 def test_a_model_that_the_runtime_does_not_take() -> None:
-    """Its own words, in one line."""
+    """Raises the runtime's own words, in one line."""
     model = inject_all(MODELS["small_cnn"]())
     flat = next(op for op in model.subgraphs[0].operators if op.code.name == "RESHAPE")
     assert flat.inputs[1] is not None

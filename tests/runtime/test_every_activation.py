@@ -24,7 +24,7 @@ ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + RE
 
 
 def possible_kernels() -> list[str]:
-    """The kernel sets that this machine can run."""
+    """Lists the kernel sets that this machine can run."""
     found = []
     for name in KERNELS:
         try:
@@ -44,7 +44,7 @@ def with_every_output(data: bytes) -> Model:
 
 
 def with_saturating_biases(model: Model) -> Model:
-    """A copy whose biases are the ends of int32, every other one of each kind, so that sums wrap."""
+    """Copies a model with the ends of int32 as biases, every other one of each kind, so that sums wrap."""
     result = model.copy()
     for op in result.subgraphs[0].operators:
         if op.code.name in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(op.inputs) > 2:
@@ -56,7 +56,7 @@ def with_saturating_biases(model: Model) -> Model:
 
 
 def extreme_inputs(graph: Any, number: int) -> list[NDArray[Any]]:
-    """All low, all high, or each value one of the two ends."""
+    """Yields inputs all low, all high, or each value one of the two ends."""
     rng = np.random.default_rng(number)
     result = []
     for tensor in graph.inputs:

@@ -58,7 +58,7 @@ def test_without_fractions_the_layer_is_the_plain_one(layers: str, name: str) ->
 
 
 def set_fractions(runtime: Runtime, seed: int) -> dict[str, Any]:
-    """Random ones; as they are in the interpreter's memory."""
+    """Sets random fractions in the interpreter's memory."""
     rng = np.random.default_rng(seed)
     for name, fraction in runtime.all_weight_views()[1].items():
         fraction[:] = rng.integers(-128, 128, fraction.size)
@@ -69,7 +69,7 @@ def set_fractions(runtime: Runtime, seed: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", RUNTIMES)
 @pytest.mark.parametrize("model", ["dense_per_tensor", "autoencoder"])
 def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
-    """The first layer of an MLP, whose input is the model's: segments show its output."""
+    """Measures the first layer of an MLP, whose input is the model's: segments show its output."""
     require(name)
     original = load_model(MODELS[model]())
     op = original.subgraphs[0].operators[0]
@@ -192,7 +192,7 @@ def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_perturbations_leave_no_trace(name: str) -> None:
-    """A rate too small for any step."""
+    """Sets a rate too small for any step."""
     model, settings = variant(name)
     injection, changes = VARIANTS[name]
     small = {"batch_size": 4, "perturbation": GAUSSIAN, **changes, "learning_rate": 2.0**-16}
@@ -216,7 +216,7 @@ def test_perturbations_below_half_an_lsb_are_seen_by_an_int16_layer_alone() -> N
 
 
 def test_sharpness_needs_room_for_what_is_not_rounded() -> None:
-    """Reaches of 1.45 LSB each: two LSB rounded, 2.9 as they are."""
+    """Sets reaches of 1.45 LSB each: two LSB rounded, 2.9 without rounding."""
     settings = Settings(tasks=(Weights(sharpness=True, perturbation=Gaussian(0.5)),), batch_size=4)
     Trainer(inject_all(MODELS["small_cnn"](), batch=4), settings).fit(X, Y, steps=1, keep="last")
     model = inject_all(MODELS["small_cnn"](), batch=4, int16=Last(1))

@@ -46,7 +46,7 @@ def _check_same(one: Runtime, other: Runtime) -> None:
 @pytest.mark.parametrize("update_bits", [8, 16])
 @pytest.mark.parametrize("make", ALL_MODELS)
 def test_threads_share_weights(make: Any, update_bits: int) -> None:
-    """Commands, their status, activations and losses, also with more threads than samples."""
+    """Compares commands, their status, activations and losses, also with more threads than samples."""
     model = inject_all(make(), batch=BATCH, update_bits=update_bits)
     for threads in (2, 3, 7):
         one, other = _fed(model, 1), _fed(model, 1, threads)
@@ -73,7 +73,7 @@ def test_threads_share_weights(make: Any, update_bits: int) -> None:
 @pytest.mark.parametrize("nodes", ["auto", ()])
 @pytest.mark.parametrize("name", ["small_cnn", "residual", "depthwise_separable", "autoencoder"])
 def test_more_samples_than_a_batch(name: str, nodes: Any, threads: int) -> None:
-    """From every segment on: three times a batch, the last one changed, as queries are run."""
+    """Runs from every segment on: three times a batch, the last one changed, as queries are run."""
     model = inject_all(MODELS[name](), nodes=nodes, batch=BATCH)
     whole, runtime = _fed(model, 2), _fed(model, 2, threads)
     whole.invoke()

@@ -15,7 +15,7 @@ from tflm_zo.runtime import Runtime, load
 
 
 def _within(model: bytes, limit: int) -> Model:
-    """The model with every filter clipped to +-limit, so that headroom has nothing to requantize."""
+    """Clips every filter of the model to +-limit, so that headroom has nothing to requantize."""
     clipped = load_model(model)
     for tensor in clipped.subgraphs[0].tensors:
         if tensor.type_name == "INT8" and tensor.is_constant:
@@ -24,7 +24,7 @@ def _within(model: bytes, limit: int) -> Model:
 
 
 def _with_weights(model: Model, batch: int, weights: dict[str, Any]) -> bytes:
-    """The plain model with other constant weights."""
+    """Replaces the constant weights of a plain model."""
     plain = set_batch(model, batch)
     for tensor in plain.subgraphs[0].tensors:
         if tensor.name in weights:
@@ -128,7 +128,7 @@ def test_runtimes_do_not_share_weights() -> None:
 
 
 def test_delegate_in_tensorflows_own_interpreter() -> None:
-    """The same library, the same outputs, in TensorFlow's interpreter."""
+    """Loads the same library in TensorFlow's interpreter: the same outputs."""
     lite = pytest.importorskip("tensorflow", reason="TensorFlow is not installed").lite
     model = inject_all(MODELS["small_cnn"](), batch=2).to_bytes()
     runtime = load(model, "litert")

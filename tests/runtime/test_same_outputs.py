@@ -78,7 +78,8 @@ def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
 @pytest.mark.parametrize("make", ALL_MODELS)
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_litert_computes_what_tflm_computes(make: Any, kernels: str) -> None:
-    """Every int8 activation of the model, on many samples, in LiteRT with each kernel set and in TFLM."""
+    """Compares every int8 activation of the model, on many samples, in LiteRT with each kernel set and in
+    TFLM."""
     require("tflm")
     model = set_batch(load_model(make()), 16)
     graph = model.subgraphs[0]
@@ -92,7 +93,7 @@ def test_litert_computes_what_tflm_computes(make: Any, kernels: str) -> None:
 
 
 def _cuts(model: bytes, segments: int, limit: int) -> list[tuple[str, ...]]:
-    """All ways to cut into so many segments, thinned out evenly where there are more than the limit."""
+    """Yields all ways to cut into so many segments, thinned out evenly if there are more than the limit."""
     ways = list(combinations(possible_cuts(load_model(model)), segments - 1))
     step = max(1, len(ways) // limit)
     return ways[::step]

@@ -40,7 +40,7 @@ def _runtime(name: str, update_bits: int, model: str = "small_cnn", **settings: 
 
 
 def _train(runtime: Runtime, steps: int = STEPS, **settings: Any) -> tuple[list[Any], Any, list[Any]]:
-    """Every loss and status of a run, the final weights and fractions, and the recorded steps."""
+    """Returns every loss and status of a run, the final weights and fractions, and the recorded steps."""
     record: list[list[tuple[int, int]]] = []
     trace = [
         (runtime.losses().tolist(), runtime.status())
@@ -122,7 +122,7 @@ def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
     "model", ["depthwise_separable", "residual", "autoencoder", "logistic_head", "two_inputs"]
 )
 def test_other_architectures_and_losses(name: str, model: str) -> None:
-    """One step on each kind of layer and loss: every runtime as LiteRT."""
+    """Compares one step on each kind of layer and loss: every runtime with LiteRT."""
     require(name)
     traces = []
     for runtime_name in ("litert", name):
@@ -144,7 +144,8 @@ def test_other_architectures_and_losses(name: str, model: str) -> None:
 
 
 def test_layer_by_layer_with_suffix_runs() -> None:
-    """Blocks and segments together: perturbing one layer and re-running from it equals a full run."""
+    """Compares blocks and segments together: perturbing one layer and re-running from it equals a full
+    run."""
     model = MODELS["lenet5"]()
     from tflm_zo import load_model
     from tflm_zo.converters import possible_cuts

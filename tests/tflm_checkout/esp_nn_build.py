@@ -37,7 +37,7 @@ class EspNnLibrary:
         return {name: Path(os.environ.get(name) or "none").resolve() for name in names}
 
     def why_not(self) -> str | None:
-        """Why nothing can be tested with it; None where everything is there."""
+        """Returns the reason to skip its tests, or None."""
         for name, checkout in self._checkouts.items():
             if not (checkout / "CMakeLists.txt").is_file():
                 return f"{name} NAMES NO CHECKOUT: NO FIRMWARE WAS RUN WITH ESP-NN"
@@ -50,7 +50,7 @@ class EspNnLibrary:
         return [*cmake_options(CORES[self.core], *link), *checkouts]
 
     def _built(self) -> list[Path]:
-        """The libraries, which takes minutes and is done once for all tests."""
+        """Builds the libraries, which takes minutes and is done once for all tests."""
         named = hashlib.sha256(repr(self._checkouts).encode()).hexdigest()[:16]
         build = REPOSITORY / "build" / f"esp-nn-{named}"
         build.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ class Library:
         )
 
     def why_not(self) -> str | None:
-        """Why nothing can be tested with it; None where everything is there."""
+        """Returns the reason to skip its tests, or None."""
         if TFLM_DIR is None:
             return "TFLM_DIR IS NOT SET: NO FIRMWARE WAS BUILT (a checkout of tflite-micro is needed)"
         if not self.path.is_file():
@@ -139,7 +139,7 @@ def replace_main(folder: Path, program: str) -> None:
 
 
 def cmake_options(core: Core, *link: object) -> list[str]:
-    """CMake's options for a core.
+    """Returns CMake's options for a core.
 
     Args:
         core: that is built for.

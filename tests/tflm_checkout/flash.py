@@ -58,12 +58,12 @@ class Flash:
         return Flash({n: d for n, d in differences.items() if d})
 
     def of(self, part: str) -> int:
-        """Bytes of a part."""
+        """Returns the bytes of a part."""
         return sum(size for (own, _), size in self.symbols.items() if own == part)
 
 
 def _part(origin: str) -> str | None:
-    """The part that an object file belongs to; None for a program's own."""
+    """Returns the part of an object file; None for a program's own."""
     found = re.search(r"([\w.+-]+)\.(?:o|obj)\)?$", origin)
     member = found[1] if found else origin
     if "main.cc" in member or "startup" in member or "samples" in member:
@@ -126,7 +126,7 @@ def inferring(model: Model, library: Library, folder: Path) -> Flash:
 
 
 def zo_model(model: Model, settings: Settings) -> Model:
-    """The ZO model that a program trains."""
+    """Makes the ZO model that a program trains."""
     return inject(model, inject_settings(settings, batch=1))
 
 

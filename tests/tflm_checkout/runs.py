@@ -13,7 +13,7 @@ from tflm_zo.training import Settings, Trainer
 
 
 def checksum_of(trainer: Trainer) -> int:
-    """The checksum of the weights that the trainer's model has."""
+    """Computes the checksum of the weights in the trainer's model."""
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     return int(trainer.runtime.status().checksum)
 

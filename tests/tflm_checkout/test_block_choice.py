@@ -75,7 +75,7 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
 
 
 def small() -> Firmware:
-    """Three blocks of a small network on noise."""
+    """Makes three blocks of a small network on noise."""
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (12, 8, 8, 1)).astype(np.int8)
     data = Data([x], rng.integers(0, 4, 12).astype(np.int32))

@@ -27,7 +27,7 @@ SAMPLES = 40
 
 
 def ds_cnn() -> bytes:
-    """A DS-CNN as for keyword spotting, 24 filters, on 24 x 24 images."""
+    """Builds a DS-CNN as for keyword spotting, 24 filters, on 24 x 24 images."""
     g = GraphBuilder(3)
     x = g.input("features", [1, 24, 24, 1])
     x = g.conv(x, "conv", 24, (10, 4), stride=2)
@@ -40,7 +40,7 @@ def ds_cnn() -> bytes:
 
 
 def wide() -> bytes:
-    """Many channels of few values: to prepare the layer takes more memory than to run it."""
+    """Builds many channels of few values: to prepare the layer takes more memory than to run it."""
     g = GraphBuilder(4)
     x = g.conv(g.input("image", [1, 24, 24, 1]), "conv", 256, (1, 1), stride=24)
     return g.build([g.softmax(g.dense(g.flatten(x, "flatten"), "fc", 10, Activation.NONE), "softmax")])
@@ -60,7 +60,7 @@ CASES = [(n, a) for n in ("lenet5", "ds_cnn") for a in ("weight", "node")] + [("
 
 @cache
 def samples(side: int) -> Data:
-    """Handwritten digits, enlarged."""
+    """Returns handwritten digits, enlarged."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -99,7 +99,7 @@ def desktop(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def log_of(lines: list[str]) -> bytes:
-    """The log, from the lines that the example prints."""
+    """Reads the log from the lines that the example prints."""
     found = bytearray()
     for line in lines:
         if line.startswith("log "):

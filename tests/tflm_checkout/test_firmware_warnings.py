@@ -46,7 +46,7 @@ def tflm_includes() -> list[str]:
 
 @cache
 def library_includes(core: str) -> list[str]:
-    """Headers of the C and C++ libraries of a core's GCC, for another compiler."""
+    """Lists headers of the C and C++ libraries of a core's GCC, for another compiler."""
     tool = [*tool_of(core), "-E", "-Wp,-v", "-xc++", "/dev/null"]
     said = subprocess.run(tool, capture_output=True, text=True).stderr
     paths = [Path(line.strip()).resolve() for line in said.splitlines() if line.startswith(" /")]

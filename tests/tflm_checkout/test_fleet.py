@@ -32,7 +32,7 @@ SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=4, seed=3, learning_
 
 
 def data() -> Data:
-    """Of all devices, noise."""
+    """Makes noise for all devices."""
     rng = np.random.default_rng(4)
     count = len(DEVICES) * OWN
     x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
@@ -40,13 +40,13 @@ def data() -> Data:
 
 
 def power_on(folder: Path, elf: Path, number: int) -> contextlib.AbstractContextManager[EmulatedBoard]:
-    """A board whose flash knows the number of the device."""
+    """Starts a board whose flash knows the number of the device."""
     folder.mkdir()
     return emulated(CORES[LIBRARY.core], elf, folder, bytes([number]))
 
 
 def firmware_of(folder: Path) -> Path:
-    """The boards' program."""
+    """Builds the boards' program."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
     samples = data()
@@ -124,7 +124,7 @@ def test_four_boards_train_one_model(tmp_path: Path) -> None:
 @needs_broker
 @pytest.mark.skipif(find_spec("flwr") is None, reason="NO flwr: FLOWER WITH EMULATED BOARDS WAS NOT TESTED")
 def test_four_boards_are_one_client_of_flower(tmp_path: Path) -> None:
-    """A SuperLink, and a SuperNode that `tflm-zo gateway` starts; a board loses its power in the middle."""
+    """Starts a SuperLink, and a SuperNode by `tflm-zo gateway`; a board loses its power in the middle."""
     elf, count = firmware_of(tmp_path), len(data())
     model, log, app = tmp_path / "small.zo.tflite", tmp_path / "server.zolog", tmp_path / "app"
     model.write_bytes(zo_model("weight").to_bytes())

@@ -41,7 +41,7 @@ class Ring:
         self.slots, self.labels, self.by_class = slots, list[int](), dict[int, list[int]]()
 
     def add(self, label: int) -> int:
-        """The slot that a sample goes to."""
+        """Returns the slot of a sample."""
         if len(self.labels) < self.slots:
             slot = len(self.labels)
             self.labels.append(label)
@@ -56,14 +56,14 @@ class Ring:
 
 @pytest.fixture(scope="module")
 def library() -> None:
-    """Asked for before the folder, whose making takes longest."""
+    """Requests the library before the folder, which takes longest."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
 
 
 @pytest.fixture(params=["gcc", "clang"])
 def compiler(request: pytest.FixtureRequest) -> str:
-    """Asked for before the folder, too."""
+    """Requests the compiler before the folder, too."""
     if TFLM_DIR is None:
         pytest.skip("TFLM_DIR IS NOT SET: THE EXAMPLE WAS NOT COMPILED (tflite-micro's headers are needed)")
     for name in ("arm-none-eabi-g++", "clang++" if request.param == "clang" else "arm-none-eabi-g++"):
@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples(folder: Path, name: str) -> Samples:
-    """An array of digits_zo_samples.cc."""
+    """Reads an array of digits_zo_samples.cc."""
     text = (folder / "firmware" / "digits_zo_samples.cc").read_text()
     body = re.search(rf"const Sample {name}\[\w*\] = {{(.*?)\n}};", text, re.S)
     assert body is not None
@@ -166,7 +166,8 @@ int main() {{
 
 
 def desktop(folder: Path) -> tuple[list[list[int]], int]:
-    """The same run: right held-out samples (old classes, each new one) at each report; the checksum."""
+    """Runs the same on the desktop: right held-out samples (old classes, each new one) at each report; the
+    checksum."""
     runtime = load(load_model(folder / "digits.zo.tflite"), "tflm")
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
     settings = Settings(

@@ -47,7 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ram_of(program: Path) -> int:
-    """Bytes of .data and .bss, by the linker."""
+    """Counts bytes of .data and .bss, by the linker."""
     listed = subprocess.run(
         [f"{ARM.prefix}size", "-A", str(program)], capture_output=True, text=True, check=True
     ).stdout

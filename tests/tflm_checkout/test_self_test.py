@@ -104,7 +104,8 @@ _RUNS: dict[str, tuple[Callable[[], bytes], dict[str, Any], Settings]] = {
 
 
 def wraps(resolver: str, cmsis_nn: bool) -> tuple[str, list[str]]:
-    """C++ that registers each of TFLM's kernels with another `invoke`, and the linker's options for it."""
+    """Writes C++ that registers each of TFLM's kernels with another `invoke`, and returns the linker's
+    options for it."""
     calls = re.findall(r"\.Add(\w+)\((?:tflite::Register_(\w+)\(\))?\);", resolver)
     names = [given or re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", called).upper() for called, given in calls]
     if not cmsis_nn:

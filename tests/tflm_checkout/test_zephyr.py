@@ -37,7 +37,7 @@ SECONDS = 120.0
 
 
 def why_not() -> str | None:
-    """Why nothing can be built."""
+    """Returns the reason why nothing can be built."""
     if not ZEPHYR_BASE or not TFLM_DIR:
         return "NO ZEPHYR_BASE OR NO TFLM_DIR: NOTHING WAS BUILT OR RUN UNDER ZEPHYR"
     if None in (shutil.which("cmake"), shutil.which("ninja")):
@@ -51,7 +51,7 @@ def environment() -> dict[str, str]:
 
 
 def configure(sample: Path, build: Path) -> list[str]:
-    """The command that Zephyr's CMake is called with."""
+    """Returns the command that calls Zephyr's CMake."""
     command = ["cmake", "-GNinja", "-S", str(sample), "-B", str(build), "-DBOARD=mps2/an386"]
     if "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ:
         # Debian's C library has locks of its own, which nothing here needs, and does not say that it has
@@ -68,7 +68,7 @@ def run(command: list[str]) -> None:
 
 
 def printed(program: Path) -> list[str]:
-    """Lines of a program up to the one with its checksum."""
+    """Returns lines of a program up to the one with its checksum."""
     command = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-kernel", str(program)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
@@ -88,7 +88,7 @@ def printed(program: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of both runs: Zephyr is compiled once."""
+    """Makes a folder for both runs: Zephyr is compiled once."""
     if reason := why_not():
         pytest.skip(reason)
     return tmp_path_factory.mktemp("zephyr")

@@ -61,7 +61,7 @@ def best_index(measurements: list[dict[str, float]]) -> int:
 
 
 def _leads(logits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How far the logit of each class is above the largest of the others, [samples, classes]."""
+    """Computes the lead of each class's logit over the largest of the others, [samples, classes]."""
     others = [np.delete(logits, i, 1).max(1) for i in range(logits.shape[1])]
     return logits - np.stack(others, 1)
 
@@ -153,7 +153,7 @@ def test_ten_thousand_samples_are_measured_by_all() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path) -> None:
-    """It learns the opposite of its own guesses, which it is measured on."""
+    """Trains on the opposite of its own guesses, on which it is measured."""
     plain = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
     before, y = state(plain), plain.predict(X).reshape(len(X), -1).argmax(1)
     exported, opposite = plain.export().to_bytes(), (y + 1) % 4
@@ -191,7 +191,7 @@ def test_a_smaller_loss_with_fewer_right_outputs_is_no_better(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_states_that_are_as_good_the_first_is_kept(kind: str) -> None:
-    """At a rate at which no weight leaves its place."""
+    """Sets a rate at which no weight leaves its place."""
     still = dataclasses.replace(SETTINGS[kind], learning_rate=2.0**-16)
     history = Trainer(MODELS_OF[kind], still, runtime="litert").fit(X, Y, steps=STEPS)
     assert len(history.measurements) == 5 and len({m["loss"] for m in history.measurements}) == 1
@@ -207,7 +207,7 @@ class Watch(Callback):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The weights are the best ones that were measured, though no copy of them was made."""
+    """Restores the best measured weights, even if no copy of them was made."""
     trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert"), []
     watch = Watch()
     module = {"weight": executors, "node": node_run}[kind]

@@ -48,7 +48,7 @@ def of(parameters: str, *tasks: Any, **given: Any) -> Settings:
 
 
 def moved(trainer: Trainer, start: Any) -> dict[str, set[bool]]:
-    """Kinds of tensors, True: biases, that have moved and that have not."""
+    """Returns kinds of tensors, True: biases, that have moved and that have not."""
     now, known = trainer.runtime.read_weights(), {t.name: t for t in trainer.runtime.metadata.trainable}
     found: dict[str, set[bool]] = {"moved": set(), "still": set()}
     for name, before in start.items():
@@ -57,7 +57,7 @@ def moved(trainer: Trainer, start: Any) -> dict[str, set[bool]]:
 
 
 def check_replay(zo: Model, log: Path, trainer: Trainer, steps: int) -> None:
-    """The log leads to the weights and fractions that the trainer has."""
+    """Checks that the log leads to the trainer's weights and fractions."""
     weights, fractions = replay_log(zo, log, steps)
     for name, now in trainer.runtime.read_weights().items():
         np.testing.assert_array_equal(weights[name], now)

@@ -127,7 +127,7 @@ def test_a_trainer_stays_as_it_is() -> None:
     ],
 )
 def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
-    """Scored by minus the sum of losses."""
+    """Scores by minus the sum of losses."""
     model = inject_all(MODELS[name](), nodes="*", batch=4)
     settings = Settings(batch_size=4, seed=9)
     loss = read_metadata(model).loss
@@ -213,7 +213,7 @@ def test_refused_settings() -> None:
 
 
 def test_budget() -> None:
-    """By hand: a step of the dearest block and the probes must fit."""
+    """Computes by hand: a step of the dearest block and the probes must fit."""
     model = mixed()
     probes = BlockProbes(model, poor_mans(), X, Y, BlockSearch(5))
     # conv1's: 8 samples through the whole network, once as it is and once for each of two queries.

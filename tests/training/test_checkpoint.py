@@ -67,7 +67,7 @@ def test_every(every: int, run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", [stop, interrupt])
 @pytest.mark.parametrize("step", [1, 2, 5, 6, 10, 14, 17, 22, 23])
 def test_interruptions_change_nothing(step: int, action: Any, run: Any, tmp_path: Path) -> None:
-    """Stopped after any step, after an epoch's last one before or after its checkpoint."""
+    """Stops after any step, after an epoch's last one before or after its checkpoint."""
     fit(tmp_path / "once.log", Checkpoint(tmp_path / "once", every=2))
     expected = (tmp_path / "once").read_bytes()
     fit(tmp_path / "log", Checkpoint(tmp_path / "kept", every=2), At(step, action))
@@ -86,7 +86,7 @@ def test_a_run_goes_on_from_a_checkpoint(run: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [1, 4, 5, 9])
 def test_the_history_of_a_resumed_run_is_the_rest(step: int, run: Any, tmp_path: Path) -> None:
-    """Means over an epoch that was cut short are those of the whole epoch, and a .csv has every line."""
+    """Averages the whole of an epoch that was cut short, and a .csv has every line."""
     fit(tmp_path / "once.log", CSVLogger(tmp_path / "once.csv"))
     fit(tmp_path / "log", CSVLogger(tmp_path / "a.csv"), At(step, interrupt))
     with open(tmp_path / "a.csv", "a") as file:
@@ -135,7 +135,7 @@ def test_refusals(run: Any, tmp_path: Path) -> None:
 
 
 def test_full_disk(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checkpoint before stays, the log is whole, and the run goes on when there is room."""
+    """Keeps the last checkpoint and a complete log, and the run resumes when there is room."""
     log, kept, calls = tmp_path / "log", tmp_path / "kept", [0]
     real = os.replace
 
@@ -162,7 +162,7 @@ def test_full_disk(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("step", [1, 4, 5, 9])
 def test_a_resumed_history_is_the_rest(step: int, tmp_path: Path) -> None:
-    """Three steps are an epoch; means over one that was cut short are those of the whole epoch."""
+    """Takes three steps an epoch; means over one that was cut short are those of the whole epoch."""
     expected = node_runs.fit(make(), validation_data=node_runs.VALIDATION).history
     log, csv_log = tmp_path / "log", tmp_path / "a.csv"
     train(log, validation_data=node_runs.VALIDATION, callbacks=[CSVLogger(csv_log), At(step, interrupt)])
@@ -180,7 +180,7 @@ def test_a_resumed_history_is_the_rest(step: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", [stop, interrupt])
 @pytest.mark.parametrize("step", [2, 3, 8, node_runs.STEPS - 1])
 def test_checkpoints(step: int, action: Any, tmp_path: Path) -> None:
-    """An interruption changes neither the checkpoint nor the log; one can be gone on from."""
+    """Changes neither the checkpoint nor the log by an interruption; a run resumes from one."""
 
     def run(log: str, kept: str, *more: Callback, **options: Any) -> None:
         callbacks = [Checkpoint(tmp_path / kept, every=2), *more]
@@ -197,7 +197,7 @@ def test_checkpoints(step: int, action: Any, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    """Also one that is ahead of the run, which is of another future."""
+    """Refuses also one that is ahead of the run, which is of another future."""
     log, kept = tmp_path / "log", tmp_path / "kept"
     train(log, callbacks=[At(4, stop)])
     data = log.read_bytes()

@@ -21,7 +21,7 @@ SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks"
 
 
 def rates(settings: Settings, steps: int) -> np.ndarray[Any, Any]:
-    """Of every step, LSB, from the control unit."""
+    """Reads the rate of every step, LSB, from the control unit."""
     integers = weight_integers(settings, steps=steps, **SIZES)
     control = Control(integers, 64, [0] * (3 if settings.weights.scope == "blocks" else 1))
     return np.array([control.rate(t) for t in range(steps)])
@@ -52,7 +52,7 @@ def test_the_noise_of_a_long_run_adds_up_to_the_same_walk(
 
 
 def test_of_the_defaults() -> None:
-    """min(2, 80 / sqrt(steps)), as the help says."""
+    """Compares with min(2, 80 / sqrt(steps)), as in the help."""
     for steps in (1, 100, 781, 1580, 1600, 2500, 7812, 39062, 10**6):
         assert Settings(tasks=(Weights(),), batch_size=64).chosen_rate(steps) == pytest.approx(
             min(2, 80 / math.sqrt(steps)), rel=5e-3

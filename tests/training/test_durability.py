@@ -38,7 +38,7 @@ def train(log: Path, *, sync_every: float | None = 1.0, **more: Any) -> Trainer:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The log of an uninterrupted run."""
+    """Returns the log of an uninterrupted run."""
     log = tmp_path_factory.mktemp("whole") / "log"
     train(log)
     data = log.read_bytes()
@@ -86,7 +86,7 @@ def test_the_log_alone_ends_with_a_whole_record(tmp_path: Path, monkeypatch: pyt
 
 
 def test_full_again_and_again(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time there is room for one record and a half."""
+    """Leaves room for one record and a half each time."""
     log, times = tmp_path / "log", 0
     disk = Disk(monkeypatch, HEADER + RECORD)
     while True:
@@ -114,7 +114,7 @@ def test_a_disk_that_takes_a_few_bytes_at_once(
 def test_full_before_the_first_step(
     free: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No log is left behind; one that was to be replaced stays."""
+    """Leaves no log behind; a log that would have been replaced stays."""
     log = tmp_path / "log"
     if exists:
         log.write_bytes(b"precious")
@@ -194,7 +194,8 @@ def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_ctrl_c_at_the_record(
     when: Any, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C between a step's last loss and the record that makes it count: all agree on the step before."""
+    """Interrupts with Ctrl-C between a step's last loss and the record that makes it count: all agree on the
+    step before."""
     log = tmp_path / "log"
     with monkeypatch.context() as patch:
         interrupt_at_call(patch, LogWriter, "append", 5, when)
@@ -285,7 +286,7 @@ def test_replace(whole: bytes, tmp_path: Path) -> None:
 
 
 def test_first_steps(whole: bytes, tmp_path: Path) -> None:
-    """The log after n steps is that of a run that was cut short."""
+    """Compares the log after n steps with that of a run that was cut short."""
     (tmp_path / "log").write_bytes(whole)
     log = Log.read(tmp_path / "log")
     for steps in (0, 1, 5, STEPS):

@@ -24,13 +24,13 @@ NODE_STEP = 8 * (0.1 + 0.1)
 
 
 def node_cost(steps):
-    """In forward equivalents; conv is run once for each of the 24 samples that is used."""
+    """Computes forward equivalents; conv is run once for each of the 24 samples in use."""
     return min(24, 8 * steps) * 0.9 + steps * NODE_STEP
 
 
 @pytest.mark.parametrize("name", ["weight", "node", "blocks"])
 def test_budget(name):
-    """As many steps as it is good for, and not one more."""
+    """Takes as many steps as it allows, and not one more."""
     if name == "node":
         trainer = Trainer(zo_model(nodes="auto"), Settings(batch_size=8, learning_rate=1.0))
         cost = node_cost
@@ -101,7 +101,8 @@ def test_what_measuring_the_rate_takes_is_counted(
     forgets_half_after: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every segment that runs, for measuring and for steps, and every update of fc: to the last product."""
+    """Counts every segment that runs, for measuring and for steps, and every update of fc: to the last
+    product."""
     trainer = Trainer(zo_model(**model), Settings(tasks=(task,), batch_size=8))
     # fc's input, its output and the loss are where segments begin, or pool's output.
     macs = [CONV, FC, 0][: trainer.runtime.segment_count]

@@ -29,14 +29,14 @@ def requantized_logits(seed: int = 20) -> bytes:
 
 
 def float_logits(seed: int = 21) -> bytes:
-    """The same, leaving the model as float32."""
+    """Builds the same, leaving the model as float32."""
     g = GraphBuilder(seed)
     x = g.dense(g.input("features", [1, 8]), "fc", 3, Activation.NONE)
     return g.build([g.dequantize(x, "logits")])
 
 
 def data(built: bytes, seed: int = 0) -> list[Any]:
-    """Int8 samples for every input (float32 for floating point)."""
+    """Draws int8 samples for every input (float32 for floating point)."""
     rng = np.random.default_rng(seed)
     result = []
     for tensor in load_model(built).subgraphs[0].inputs:
@@ -48,7 +48,7 @@ def data(built: bytes, seed: int = 0) -> list[Any]:
 
 
 def plain_outputs(built: bytes, inputs: list[Any], index: int) -> Any:
-    """Real values of an output for each sample, from the plain model, one sample at a time."""
+    """Computes real values of an output for each sample, from the plain model, one sample at a time."""
     tensor = load_model(built).subgraphs[0].outputs[index]
     outputs = [run_plain(built, "litert", [x[i : i + 1] for x in inputs])[index] for i in range(SAMPLES)]
     value = np.concatenate(outputs).astype(np.float64)
@@ -96,7 +96,7 @@ def test_older_metadata() -> None:
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_either_output(index: int) -> None:
-    """Of two outputs, the one that the loss belongs to is evaluated and predicted."""
+    """Evaluates and predicts the loss's output of two."""
     built = MODELS["two_outputs"]()
     inputs = data(built)
     real = plain_outputs(built, inputs, index)
@@ -166,7 +166,7 @@ def test_cross_entropy_of_the_labelled() -> None:
 
 @pytest.mark.parametrize("given", ["int8", "float", "nothing"])
 def test_mean_squared_error(given: str) -> None:
-    """With targets, or without: then they are the samples."""
+    """Evaluates with targets, or without: then they are the samples."""
     built = MODELS["autoencoder"]()
     graph = load_model(built).subgraphs[0]
     entry, exit_ = graph.inputs[0].quantization, graph.outputs[0].quantization
@@ -192,7 +192,7 @@ def test_mean_squared_error(given: str) -> None:
 
 @pytest.mark.parametrize(("name", "at_once"), [("litert", 32), ("tflm", 4)])
 def test_watching(name: str, at_once: int) -> None:
-    """Batch by batch, or so many samples at once where the runtime passes any number on."""
+    """Evaluates batch by batch, or so many samples at once if the runtime passes any number on."""
     require(name)
     built = MODELS["small_cnn"]()
     runtime = load(inject_all(built, batch=4), name)
@@ -214,7 +214,7 @@ def test_watching(name: str, at_once: int) -> None:
 
 
 def test_two_inputs() -> None:
-    """Both are fed, in their order."""
+    """Feeds both, in their order."""
     built = MODELS["two_inputs"]()
     inputs = data(built)
     real = plain_outputs(built, inputs, 0)

@@ -109,7 +109,8 @@ def test_the_same_bits_in_tflm(name, tmp_path):
 
 
 def test_the_batch_of_the_model_changes_nothing(tmp_path):
-    """Parts of a minibatch: samples are led back one by one, and kept errors lie one behind the other."""
+    """Splits a minibatch into parts: samples are led back one by one, and kept errors lie one behind the
+    other."""
     settings = Settings(tasks=(Exact(last=ResidualBlocks()),), batch_size=8, seed=1)
     x, y = samples_of(load_model(SOURCES["residual"]()))
     weights = []
@@ -122,7 +123,7 @@ def test_the_batch_of_the_model_changes_nothing(tmp_path):
 
 
 def test_fewer_layers_than_the_tail_has():
-    """A run takes the last ones, and leads errors back no further than they ask for."""
+    """Takes the last ones, and leads errors back no further than they need."""
     zo = inject(SOURCES["residual"](), nodes=(), tail=ResidualBlocks(2), batch=4)
     metadata = read_metadata(zo)
     steps = {}
@@ -138,7 +139,7 @@ def test_fewer_layers_than_the_tail_has():
 
 
 def test_errors_begin_at_the_last_layer():
-    """Through other layers they are led whether those are trained or not."""
+    """Leads errors through other layers whether those are trained or not."""
     zo = inject(SOURCES["residual"](), nodes=(), tail=ResidualBlocks(2), batch=4)
     names = [zo_layer.layer for zo_layer in read_metadata(zo).trainable]
     settings = Settings(tasks=(Exact(last=ResidualBlocks(2)),), batch_size=4, layers=(names[1], names[-1]))

@@ -53,7 +53,7 @@ assert not any(name.startswith("tflm_zo") for name in sys.modules)
 
 
 def samples(trainer: Trainer) -> list[Any]:
-    """Random samples over the whole range of every input."""
+    """Draws random samples over the whole range of every input."""
     rng, result = np.random.default_rng(11), []
     for i in range(len(trainer.runtime.metadata.original.inputs)):
         shape, dtype, _, _ = trainer.runtime.input_details(i)
@@ -63,7 +63,7 @@ def samples(trainer: Trainer) -> list[Any]:
 
 
 def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
-    """A few large steps, so that every layer has other weights than before."""
+    """Takes a few large steps, so that every layer has other weights than before."""
     zo = inject_all(MODELS[name](), batch=BATCH, cuts=CUTS.get(name, ()))
     settings = Settings(
         tasks=(Weights(rule="sign"),), batch_size=BATCH, learning_rate=40.0, schedule=Linear(40.0)
@@ -82,7 +82,7 @@ def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
 
 
 def trained_outputs(trainer: Trainer, x: list[Any]) -> list[Any]:
-    """All original outputs of the trained ZO model."""
+    """Returns all original outputs of the trained ZO model."""
     results = []
     for at in range(0, SAMPLES, BATCH):
         trainer.runtime.set_inputs(*(values[at : at + BATCH] for values in x))
@@ -97,7 +97,7 @@ def test_there_are_classifiers() -> None:
 
 @pytest.fixture(scope="module")
 def in_plain_litert(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[Any], list[Any]]]:
-    """Outputs of each trained ZO model, and of the exported one in a process without this package."""
+    """Returns outputs of each trained ZO model, and of the exported one in a process without this package."""
     folder, expected = tmp_path_factory.mktemp("exported"), {}
     for name in CLASSIFIERS:
         trainer, x = train(name, "litert")
@@ -127,7 +127,7 @@ def test_same_outputs_in_plain_litert(name: str, in_plain_litert: Any) -> None:
 
 @pytest.mark.parametrize("name", slow_but(list(CLASSIFIERS)[::3], CLASSIFIERS))
 def test_same_outputs_in_plain_tflm(name: str) -> None:
-    """TFLM's own interpreter, without custom operators: the same bits."""
+    """Compares in TFLM's own interpreter, without custom operators: the same bits."""
     require("tflm")
     from tflite_micro import runtime
 

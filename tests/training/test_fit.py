@@ -98,14 +98,15 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def trained(*callbacks: Callback, log: Path, own: Any = None, **more: Any) -> tuple[Any, Any]:
-    """Trainer and history of a run."""
+    """Returns trainer and history of a run."""
     own = own or make()
     given = {"steps": len(LOSSES), "keep": "last", "log": log, "callbacks": callbacks, **more}
     return own, own.fit(X, Y, **given)
 
 
 def test_epochs_have_the_mean_of_their_steps(events: list[Any], tmp_path: Path) -> None:
-    """The last one, too, which has a single step; a new log is opened when nobody has refused the run."""
+    """Averages the last one, too, which has a single step; a new log is opened when nobody has refused the
+    run."""
     own, history = trained(Tell(events), log=tmp_path / "log")
     epochs = [(0, 3.0, 24.0), (1, 14 / 3, 48.0), (2, 7.0, 56.0)]
     assert events == [
@@ -123,7 +124,7 @@ def test_epochs_have_the_mean_of_their_steps(events: list[Any], tmp_path: Path) 
 def test_an_epoch_that_was_cut_short_has_the_mean_of_all_its_steps(
     events: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Resumed after its second step: the log is open before callbacks look at it."""
+    """Resumes after its second step: the log is open before callbacks look at it."""
     monkeypatch.setattr(ScriptedRun, "resumed", 5)
     _, history = trained(Tell(events), log=tmp_path / "log", resume=True)
     assert events[:4] == ["log opened", "begins, 7 steps", 6, (1, 14 / 3, 48.0)]

@@ -63,7 +63,7 @@ def test_evaluation_is_a_classifiers() -> None:
 
 
 def test_the_exact_head_is_the_one_of_the_cross_entropy() -> None:
-    """Has softmax minus one-hot as its error vector, with any loss of the layers before it."""
+    """Computes softmax minus one-hot as its error vector, with any loss of the layers before it."""
     weights = {}
     for kind in ("cross_entropy", "floor_log2"):
         settings = inject_settings(algorithm("node"), nodes=("fc",), batch=4, loss=kind)
@@ -80,7 +80,7 @@ def test_the_exact_head_is_the_one_of_the_cross_entropy() -> None:
 
 @pytest.mark.parametrize("method", ["node", "weight"])
 def test_trains(method: str) -> None:
-    """Four classes of images by where their bright half is."""
+    """Trains four classes of images by their bright half."""
     rng = np.random.default_rng(3)
     y = rng.integers(0, CLASSES, 300)
     x = rng.integers(-128, 0, (300, 8, 8, 1))

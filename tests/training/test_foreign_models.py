@@ -96,7 +96,7 @@ def test_every_file_is_in_the_table() -> None:
 
 
 def samples(runtime: Runtime, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
-    """Four of each input over its range, and labels or targets of the loss."""
+    """Draws four samples of each input over its range, and labels or targets of the loss."""
     inputs = []
     for i in range(len(runtime.metadata.original.inputs)):
         shape, dtype, _, _ = runtime.input_details(i)

@@ -44,7 +44,7 @@ def factors(task: LoweredTask, given: Any) -> list[Any]:
 
 
 def filter_scales(trainable: int) -> Any:
-    """Of the ZO model: headroom changes them."""
+    """Returns filter scales of the ZO model: headroom changes them."""
     t = METADATA.trainable[trainable]
     tensors = ZO.subgraphs[t.segment].all_tensors()
     tensor = next(x for x in tensors if x.name == t.name and x.is_variable)
@@ -67,7 +67,8 @@ def entering_and_leaving(trainable: int) -> tuple[float, float]:
 @pytest.mark.parametrize("aware", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 def test_nodes(estimator: str, sides: int, aware: bool, norm: bool) -> None:
-    """dL/dw = dL/dy s s_a / s_y, a mean over samples, queries and sides of perturbations of mu LSB."""
+    """Compares dL/dw = dL/dy s s_a / s_y, a mean over samples, queries and sides of perturbations of mu
+    LSB."""
     given = settings(estimator=estimator, quantization_aware=aware, gradient_norm=norm)
     for number, nodes in enumerate(METADATA.nodes):
         task = node_task(number, 3)
@@ -87,7 +88,7 @@ def test_nodes(estimator: str, sides: int, aware: bool, norm: bool) -> None:
 @pytest.mark.parametrize("aware", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 def test_weights(aware: bool, norm: bool) -> None:
-    """Tensors that are perturbed together have one factor, and 1 / s^2 of each of their channels."""
+    """Gives tensors that are perturbed together one factor, and 1 / s^2 of each of their channels."""
     tensors = tuple(range(len(METADATA.trainable)))
     weights = sum(METADATA.trainable[i].trained for i in tensors)
     task = weight_task(tensors, METADATA, 5)

@@ -125,12 +125,12 @@ Run = dict[str, bytes]
 
 
 def rule_of_then() -> Any:
-    """The first measurement with the smallest loss is the best, however many outputs are right."""
+    """Selects the first measurement with the smallest loss, for any number of right outputs."""
     return mock.patch.object(library(), "zo_measurement_is_better", lambda m, best, _: m.loss < best.loss)
 
 
 def made(name: str, folder: Path) -> Run:
-    """The files of a run of that kind."""
+    """Makes the files of a run of that kind."""
     method, settings, keep = GOLDEN[name]
     chosen = changed(algorithm(method), {**settings, "batch_size": 8, "seed": 5})
     model = inject(MODELS["small_cnn"](), inject_settings(chosen, batch=4))
@@ -167,7 +167,7 @@ def test_a_run_is_what_it_was(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_stored_files_are_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log and a model of then make the model that they made."""
+    """Replays a stored log on its model: the result equals the stored one."""
     monkeypatch.chdir(tmp_path)
     for file, content in stored()[name].items():
         Path(file).write_bytes(content)

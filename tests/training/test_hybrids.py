@@ -130,7 +130,7 @@ def test_same_bits_in_tflm_and_after_an_interruption(name: str, tmp_path: Any) -
 
 
 def test_costs() -> None:
-    """By counting forwards: each pass through a segment has the share that Costs says."""
+    """Counts forwards: each pass through a segment has its share in Costs."""
     trainer, _ = run("each layer, nodes and weights", "litert", rate=1.0)
     metadata = read_metadata(inject_all(lenet5(), batch=4, **HYBRIDS["each layer, nodes and weights"][0]))
     # conv1 alone carries no nodes: its queries run the whole network, those of nodes the suffix.
@@ -144,8 +144,8 @@ def test_costs() -> None:
 
 
 def gradient_of_the_paper(fresh: Runtime, zero_point: int) -> NDArray[np.float64]:
-    """Equation 11 in float64, in LSB, for fc3 and the first step of a run with seed 3: of the run's eight
-    samples, along the directions of its four queries.
+    """Computes equation 11 in float64, in LSB, for fc3 and the first step of a run with seed 3: of the run's
+    eight samples, along the directions of its four queries.
 
     Args:
         fresh: has the initial weights.
@@ -177,7 +177,7 @@ def gradient_of_the_paper(fresh: Runtime, zero_point: int) -> NDArray[np.float64
 
 
 def test_gradients_are_those_of_the_paper() -> None:
-    """Rule "gradient": a step of one dense layer against equation 11 in float64."""
+    """Compares rule "gradient", a step of one dense layer, with equation 11 in float64."""
     model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
     task = Nodes(rule="gradient", perturbation=2, queries=4, gradient_norm=True, quantization_aware=True)
     settings_ = Settings(

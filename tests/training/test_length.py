@@ -39,7 +39,7 @@ X, Y = random_samples(2, 16)
     ],
 )
 def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int) -> None:
-    """Ten epochs, or as many whole ones as take 300 steps."""
+    """Trains ten epochs, or as many complete ones as take 300 steps."""
     assert usual_epochs(samples, batch_size) == epochs
     assert epochs == 10 or (epochs - 1) * -(-samples // batch_size) < 300 <= epochs * -(
         -samples // batch_size
@@ -60,7 +60,7 @@ def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int
     ],
 )
 def test_how_many_steps_a_budget_is_good_for(tasks: Any, samples: int, most: int) -> None:
-    """Sixty passes over the samples or 2,000 steps; weight perturbation learns less in each."""
+    """Takes sixty passes over the samples or 2,000 steps; weight perturbation learns less in each."""
     assert most_budget_steps(Settings(tasks=tasks, batch_size=32), samples) == most
 
 

@@ -46,7 +46,7 @@ class Layer:
         self.bias = bias.numpy().reshape(-1) * bias.quantization.scale
 
     def gradient(self, kind: str, x: Any, y: Any, weights: Any) -> Any:
-        """Of the mean loss with respect to the weights in LSB, [OUTPUTS, INPUTS]."""
+        """Computes the gradient of the mean loss with respect to the weights in LSB, [OUTPUTS, INPUTS]."""
         inputs = (x.astype(np.float64) - self.entry.zero_point) * self.entry.scale
         outputs = inputs @ (weights.astype(np.float64) * self.scale).T + self.bias
         if kind == "cross_entropy":
@@ -68,7 +68,7 @@ class Layer:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: Any) -> None:
-    """d = L(w + mu z) - L(w - mu z) = 2 mu <g, z>, for every query of every step."""
+    """Compares d = L(w + mu z) - L(w - mu z) with 2 mu <g, z>, for every query of every step."""
     mu = 4  # large, since the outputs are rounded to 8 bits
     zo = inject_all(one_layer(), batch=8, loss=kind, headroom=mu, max_queries=32)
     layer = Layer(zo)
@@ -130,7 +130,7 @@ def test_an_exact_step_is_the_gradient(kind: str) -> None:
 
 
 def in_other_units(factor: float) -> bytes:
-    """The layer whose outputs are in a unit that is smaller by a factor: its integers are the same."""
+    """Rescales the layer's outputs to a unit that is smaller by a factor: its integers are the same."""
     model = load_model(one_layer())
     (op,) = model.subgraphs[0].operators
     for tensor in (op.inputs[1], op.inputs[2], op.outputs[0]):
@@ -142,7 +142,8 @@ def in_other_units(factor: float) -> bytes:
 
 @pytest.mark.parametrize("settings", UNITLESS, ids=["weight", "weight, gradient", "node", "exact"])
 def test_the_unit_of_a_regression_changes_nothing(settings: Settings) -> None:
-    """Volts or microvolts: the same steps to the same weights, and losses in the square of the unit."""
+    """Trains in volts or microvolts: the same steps to the same weights, and losses in the square of the
+    unit."""
     found = {}
     rng = np.random.default_rng(9)
     x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)

@@ -22,7 +22,8 @@ def plan(model: Model, *tasks: Any, **given: Any) -> LoweredRun:
 
 
 def test_tasks_of_nodes_and_weights() -> None:
-    """LeNet-5's dense layers by nodes, its convolutions together by weights, which start from the image."""
+    """Trains LeNet-5's dense layers by nodes, its convolutions together by weights, which start from the
+    image."""
     model = inject_all(lenet5(), nodes=("fc*",), batch=4)
     found = plan(model, Nodes(queries=3, perturbation=5), Weights(queries=2))
     names = [[read_metadata(model).trainable[i].layer for i in task.tensors] for task in found.tasks]
@@ -40,7 +41,7 @@ def test_tasks_of_nodes_and_weights() -> None:
 
 
 def test_weights_behind_a_cut_keep_what_enters_them() -> None:
-    """A sample's pooled image, 4 x 4 x 4 bytes, for fc; nothing for conv, which reads the input."""
+    """Keeps a sample's pooled image, 4 x 4 x 4 bytes, for fc; nothing for conv, which reads the input."""
     model = inject_all(MODELS["small_cnn"](), cuts=("layers",), headroom=8, batch=4)
     found = plan(model, Weights(scope="layers", queries=2, learning_rate=0.25), learning_rate=0.5)
     assert [t.boundary_bytes for t in found.tasks] == [0, 64]
@@ -60,7 +61,7 @@ def test_rules() -> None:
 
 
 def test_errors_of_exact_layers_are_weighed_by_their_filters() -> None:
-    """Q15 of the largest channel's scale, which the file has."""
+    """Compares Q15 of the largest channel's scale, which the file has."""
     model = inject_all(lenet5(), nodes=("fc2", "fc3"), batch=4)
     scales = next(
         np.asarray(t.quantization.scales, float)
@@ -84,7 +85,7 @@ def test_clamped_nodes_are_masked_where_the_settings_say_so(masked: bool) -> Non
 
 @pytest.mark.parametrize("name", ["small_cnn", "logistic_head", "autoencoder"])
 def test_the_loss_is_that_of_its_operator(name: str) -> None:
-    """The derivative is that of the loss that is reported: kind, zero point and scale of its options."""
+    """Takes the derivative of the reported loss: kind, zero point and scale of its options."""
     model = inject_all(MODELS[name](), nodes="*")
     (op,) = [op for s in model.subgraphs for op in s.operators if op.code.custom == "TFLM_ZO_LOSS"]
     kind, zero_point, log2e, scale = struct.unpack("<xBxx4xiII", op.custom_options)
@@ -104,7 +105,8 @@ def test_logs_have_the_perturbation_of_nodes_for_exact_layers() -> None:
 
 
 def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
-    """dL/dw = dL/dy s s_a / s_y of each summand, by the queries of the sum: 3 of 8 samples, twice 5 LSB."""
+    """Computes dL/dw = dL/dy s s_a / s_y of each summand, by the queries of the sum: 3 of 8 samples, twice 5
+    LSB."""
     plain = load_model(MODELS["residual"]()).subgraphs[0]
     scales = {t.name: np.asarray(t.quantization.scales, float) for t in plain.tensors if t.quantization}
     model = inject_all(MODELS["residual"](), nodes=("block1/conv1", "projection"), batch=4)
@@ -121,7 +123,7 @@ def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
 
 
 def _filter_scales(model: Model, name: str) -> Any:
-    """Of the ZO model: headroom changes them."""
+    """Returns filter scales of the ZO model: headroom changes them."""
     tensors = [
         t for graph in model.subgraphs for t in graph.all_tensors() if t.name == name and t.is_variable
     ]

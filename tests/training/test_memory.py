@@ -24,7 +24,7 @@ Y = RNG.integers(0, 4, len(X))
 
 @pytest.mark.parametrize("kind", slow_but(["node"], ["weight", "node"]))
 def test_a_step_leaves_its_loss_alone(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 bytes, in an array that is extended by an eighth; any object more would take 32."""
+    """Takes 8 bytes, in an array that is extended by an eighth; any object more would take 32."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 64)
     if kind == "weight":
         trainer = Trainer(inject_all(MODELS["small_cnn"]()), Settings(tasks=(Weights(),), batch_size=1))

@@ -32,7 +32,7 @@ def tasks_of(model: Model, settings: Settings) -> list[LoweredTask]:
 
 
 def queries_of(model: Model, settings: Settings) -> list[int]:
-    """Queries that each layer with nodes asks for."""
+    """Returns queries of each layer with nodes."""
     tasks = tasks_of(model, settings)
     return [next(t.queries for t in tasks if t.nodes == nodes) for nodes in read_metadata(model).nodes]
 
@@ -82,7 +82,7 @@ def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
 
 
 def test_the_whole_network() -> None:
-    """Without a prefix; a mean credits all outputs of the layer."""
+    """Runs without a prefix; a mean credits all outputs of the layer."""
     g = GraphBuilder(41)
     x = g.conv(g.input("image", [1, 6, 4, 2]), "conv", 5)
     model = inject_all(
@@ -152,7 +152,7 @@ TASKS: dict[str, Any] = {
 def test_what_the_runtime_runs(
     model: Model, prefix: int, head: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Segments are watched as they run: `equivalents` is their multiply-accumulates and those of updates."""
+    """Watches segments as they run: `equivalents` is their multiply-accumulates and those of updates."""
     trainer = Trainer(model, Settings(tasks=TASKS[head], batch_size=8, learning_rate=1.0))
     conv, fc = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
     of_segment = {2: [conv, fc, 0], 4: [conv, 0, fc, 0]}
@@ -185,7 +185,7 @@ def test_what_the_runtime_runs(
 def test_the_prefix_runs_for_samples_that_are_used(
     steps: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them once: few steps on many samples take no longer than on few."""
+    """Runs it once for each of them: few steps on many samples take no longer than on few."""
     x, y = np.tile(X, (5, 1, 1, 1))[:51], np.tile(Y, 5)[:51]
     trainer = Trainer(HEAD, Settings(tasks=(Nodes(queries=1),), batch_size=8, learning_rate=1.0))
     original, prefixes = type(trainer.runtime).invoke, [0]

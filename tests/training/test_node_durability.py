@@ -69,7 +69,7 @@ def test_both_snapshots_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("record, expected", [(0, 0), (3, 0), (11, 0), (12, 12), (13, 12)])
 def test_damaged_records(record: int, expected: int, tmp_path: Path) -> None:
-    """A snapshot whose steps have lost their records is not used: the log would keep a hole."""
+    """Skips a snapshot whose steps have lost their records: the log would keep a hole."""
     log = tmp_path / "log"
     log.write_bytes(damaged(uninterrupted().log, RECORDS + RECORD * record + 5))
     read = Log.read(log)
@@ -141,7 +141,7 @@ def test_full_disk(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_full_before_the_first_step(
     room: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No log is left behind; one that was to be replaced stays."""
+    """Leaves no log behind; a log that would have been replaced stays."""
     log = tmp_path / "log"
     if exists:
         log.write_bytes(b"precious")

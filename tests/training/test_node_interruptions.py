@@ -88,7 +88,7 @@ def test_interrupted_around_any_call(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C before random lines of Python that a step consists of."""
+    """Interrupts with Ctrl-C before random lines of Python of a step."""
     files = ("node_run.py", "writer.py", "node_control.py")
     left = interrupt_at_line(monkeypatch, NodeRun, "advance", files)
     train(tmp_path / "whole", kind)
@@ -108,7 +108,7 @@ def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_interrupted_again_and_again(tmp_path: Path) -> None:
-    """After every single step."""
+    """Interrupts after every single step."""
     for step in range(STEPS):
         trainer = train(tmp_path / "log", callbacks=[At(step, interrupt)], resume=step > 0)
         assert trainer.step == step + 1
@@ -150,7 +150,7 @@ def test_an_interruption_without_a_log_leaves_the_last_whole_step(monkeypatch: p
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("runtimes", [("litert", "tflm"), ("tflm", "litert"), ("tflm", "tflm")])
 def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], tmp_path: Path) -> None:
-    """In the exact ones, with the same bits."""
+    """Resumes in the exact ones, with the same bits."""
     for name in runtimes:
         require(name)
     first, second, once = (
@@ -173,7 +173,7 @@ def test_an_error_of_a_callback(tmp_path: Path) -> None:
 
 
 def test_early_stopping(tmp_path: Path) -> None:
-    """The log it leaves has the weights that training stopped with."""
+    """Leaves a log with the weights at the end of training."""
     stopping = EarlyStopping("loss", patience=2, min_delta=100.0)
     trainer = train(tmp_path / "log", callbacks=[stopping])
     assert check_interrupted(trainer, tmp_path / "log") == 9

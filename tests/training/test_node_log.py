@@ -37,7 +37,7 @@ BY_WEIGHTS = Settings(tasks=(Weights(),), batch_size=8)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_are_as_specified(kind: str) -> None:
-    """Field by field, from the text of zo_snapshot_log.h."""
+    """Compares field by field with the text of zo_snapshot_log.h."""
     whole, settings = uninterrupted(kind), SETTINGS_OF[kind]
     data = whole.log
     trainer = make(kind)
@@ -134,7 +134,7 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 9])
 def test_a_seed_log_is_not_overwritten(steps: int, tmp_path: Path) -> None:
-    """However short it is."""
+    """Refuses a seed log of any length."""
     log = tmp_path / "log"
     fit(Trainer(model_of(), BY_WEIGHTS), steps=steps, log=log)
     data = log.read_bytes()

@@ -59,7 +59,7 @@ def test_out_of_range(changes: dict[str, Any], message: str) -> None:
 
 
 def mean_head() -> bytes:
-    """A classifier whose logits are the mean of a convolution over the image."""
+    """Builds a classifier whose logits are the mean of a convolution over the image."""
     g = GraphBuilder(51)
     x = g.conv(g.input("image", [1, 5, 5, 2]), "conv", 4, activation=Activation.NONE)
     return g.build([g.softmax(g.mean(x, "mean", [1, 2]), "softmax")])
@@ -128,7 +128,7 @@ def test_a_layer_with_nodes_is_trained_whole() -> None:
 
 
 def test_the_largest_minibatch_has_an_update() -> None:
-    """One sample more, and the core would refuse it after all of its forward passes."""
+    """Refuses one sample more, before its forward passes: the core would refuse it after them."""
     from helpers.nodes import update_from_nodes
     from tflm_zo.core import NativeError, NodeLayer, NodeState
 

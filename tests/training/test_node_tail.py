@@ -44,7 +44,7 @@ class Dense:
 
 
 def float_errors(trainer, tail):
-    """dL/dy of each layer of the tail, [samples, nodes], and the layers' inputs, [samples, inputs].
+    """Computes dL/dy of each layer of the tail, [samples, nodes], and the layers' inputs, [samples, inputs].
 
     From the int8 activations that the runtime computes, with real weights and in float64.
     """
@@ -127,7 +127,8 @@ def test_a_resumed_run_ends_alike(tmp_path):
 
 
 def test_costs():
-    """LeNet-5 by hand: the prefix is kept; errors come back through all of the tail but its first layer."""
+    """Computes LeNet-5 by hand: the prefix is kept; errors come back through all of the tail but its first
+    layer."""
     fc1, fc2, fc3, whole = 48_000, 10_080, 840, 416_520
     forward = update = fc1 + fc2 + fc3
     back = {1: 0, 2: fc3, 3: fc3 + fc2}

@@ -27,7 +27,7 @@ SAMPLES = 20
 
 
 def mean_cnn() -> bytes:
-    """Two convolutions, MEAN over the image, one dense layer; softmax over 4."""
+    """Builds two convolutions, MEAN over the image, one dense layer; softmax over 4."""
     g = GraphBuilder(31)
     x = g.conv(g.input("image", [1, 7, 6, 2]), "conv1", 5, stride=2)
     x = g.conv(x, "conv2", 6, (2, 3))
@@ -35,7 +35,7 @@ def mean_cnn() -> bytes:
 
 
 def positions() -> bytes:
-    """A 1 x 1 convolution and a dense layer on every position of its image."""
+    """Builds a 1 x 1 convolution and a dense layer on every position of its image."""
     g = GraphBuilder(33)
     x = g.conv(g.input("image", [1, 3, 4, 5]), "conv", 6, (1, 1))
     inputs, rms = g.weighted(x, "token", [4, 6], 0, 6, True, True)
@@ -46,7 +46,7 @@ def positions() -> bytes:
 
 
 def clamped_head() -> bytes:
-    """Logits behind a RELU: half of them do not move the loss."""
+    """Builds logits behind a RELU: half of them do not move the loss."""
     g = GraphBuilder(32)
     x = g.dense(g.input("features", [1, 20]), "fc1", 12)
     return g.build([g.softmax(g.dense(x, "fc2", 6, Activation.RELU), "softmax")])
@@ -190,7 +190,8 @@ def test_the_models_batch_does_not_matter(name: str) -> None:
 
 
 def test_lenet_in_tflm() -> None:
-    """The defaults: fewer nodes than weights, as many queries as cost a tenth of a forward pass."""
+    """Trains with the defaults: fewer nodes than weights, as many queries as cost a tenth of a forward
+    pass."""
     results = []
     for runtime in ("litert", "tflm"):
         require(runtime)
@@ -221,7 +222,7 @@ def test_a_fit_from_the_initial_weights_starts_again(case: Case) -> None:
 
 
 def test_looking_does_not_change_the_run() -> None:
-    """Evaluation, prediction and export between steps, on other data and with the weights of that step."""
+    """Evaluates, predicts and exports between steps, on other data and with the weights of that step."""
     case = CASES["global mean, behind a prefix"]
     plain = Trainer(case.build(), case.settings)
     x, y = data_of(plain.runtime.metadata, case.model())
@@ -255,7 +256,7 @@ def test_looking_does_not_change_the_run() -> None:
 
 
 def task_of(trainer: Trainer, model: bytes, classes: int) -> tuple[Any, Any]:
-    """A prototype per class, with noise."""
+    """Draws a prototype per class, with noise."""
     x, _ = data_of(trainer.runtime.metadata, model, classes)
     rng = np.random.default_rng(8)
     y = np.arange(64) % classes
@@ -296,7 +297,7 @@ def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
 
 
 def test_learns_a_regression() -> None:
-    """The mean squared error of an autoencoder, whose output is cut off for its last layer."""
+    """Trains the mean squared error of an autoencoder, whose output is cut off for its last layer."""
     model = inject_all(MODELS["autoencoder"](), nodes="*", batch=8)
     trainer = Trainer(model, Settings(tasks=(Nodes(queries=4),), batch_size=8))
     x = np.random.default_rng(9).integers(-128, 128, (8, 24)).astype(np.int8)
@@ -331,7 +332,7 @@ def test_unlabelled_samples_teach_nothing() -> None:
 
 
 def test_two_inputs() -> None:
-    """The second input is read behind the prefix, which is run once for all samples."""
+    """Reads the second input behind the prefix, which is run once for all samples."""
     model = inject_all(MODELS["two_inputs"](), nodes="auto", batch=4)
     rng = np.random.default_rng(11)
     x = [rng.integers(-128, 128, (12, *shape)).astype(np.int8) for shape in ((8, 8, 1), (10,))]

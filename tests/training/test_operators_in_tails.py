@@ -18,7 +18,8 @@ from tflm_zo.converters.model.schema import OPERATOR_NAMES, TensorType
 
 
 def between_layers(name: str) -> Model:
-    """Dense layers make the inputs of the operator, and a convolution reads its first output."""
+    """Builds dense layers that make the inputs of the operator, and a convolution that reads its first
+    output."""
     single = load_model(SINGLE_OPERATORS[name]).subgraphs[0]
     (op,) = single.operators
     read, written = list(dict.fromkeys(single.inputs)), op.outputs[0]
@@ -50,7 +51,7 @@ def between_layers(name: str) -> Model:
 
 
 def maps_activations(name: str) -> bool:
-    """Whether an operator makes int8 values of int8 values, and is no layer itself."""
+    """Returns True if an operator makes int8 values of int8 values, and is no layer itself."""
     graph = load_model(SINGLE_OPERATORS[name]).subgraphs[0]
     same = bool(graph.inputs) and graph.operators[0].outputs[0].type == TensorType.INT8
     return same and name not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")

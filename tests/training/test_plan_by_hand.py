@@ -114,7 +114,7 @@ def shape(t: LoweredTask) -> object:
 
 
 def test_boundaries_are_kept_one_after_the_other() -> None:
-    """Multiples of 8: conv [4, 4, 2] 32, pool [2, 2, 2] 8, fc1 [3] 8, fc2 [2] 8."""
+    """Compares multiples of 8: conv [4, 4, 2] 32, pool [2, 2, 2] 8, fc1 [3] 8, fc2 [2] 8."""
     model = with_nodes()
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
     kept = Boundaries(model, read_metadata(model), plan)
@@ -177,7 +177,7 @@ def test_costs_of_nodes() -> None:
 
 
 def test_costs_where_a_prefix_does_not_change() -> None:
-    """fc2 alone: conv and fc1 are run once for each training sample, then only the head's 6."""
+    """Trains fc2 alone: conv and fc1 are run once for each training sample, then only the head's 6."""
     model = with_nodes()
     metadata = read_metadata(model)
     settings = Settings(tasks=(Nodes(queries=2),), batch_size=4, layers=("fc2",))

@@ -369,7 +369,7 @@ def test_sparsity_is_the_papers_within_a_256th() -> None:
 
 
 def test_momentum_and_sharpness_are_off_as_in_the_plain_algorithm() -> None:
-    """QZO-FF, sec. 3.4: enhancements that are asked for by name."""
+    """Requires names for enhancements (QZO-FF, sec. 3.4)."""
     run = algorithm("qzo-ff")
     assert (run.weights.momentum, run.weights.sharpness) == (0.0, False)
 

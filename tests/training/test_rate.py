@@ -74,7 +74,7 @@ def test_a_share_that_jumps_is_crossed_between_the_walks_that_were_tried() -> No
 
 
 def test_the_share_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against its definition, the mean over walks, with a spread that NumPy computes."""
+    """Compares with its definition, the mean over walks, with a spread that NumPy computes."""
     own = trainer()
     x, y = data()
     walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))
@@ -143,7 +143,7 @@ def test_a_walk_of_weight_perturbation_is_as_long_as_it_says(distribution: Any, 
 def test_weight_perturbation_takes_a_share_of_the_usual_rate(
     monkeypatch: pytest.MonkeyPatch, kind: str, queries: int, walk: float, share: float
 ) -> None:
-    """W / 24 LSB of it, where W is less."""
+    """Takes W / 24 LSB of it, if W is less."""
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.5 * (found / walk) ** 2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     settings = getattr(algorithms, kind)(batch_size=BATCH, queries=queries)
@@ -154,7 +154,7 @@ def test_weight_perturbation_takes_a_share_of_the_usual_rate(
 
 @pytest.mark.parametrize("kind", [algorithms.node, algorithms.weight])
 def test_an_interrupted_measurement_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
-    """Weights are those before, and no step was done."""
+    """Restores the weights, and no step was done."""
     own = Trainer(MODELS["small_cnn"](), kind(batch_size=BATCH), "litert")
     before, whole, asked = weights_of(own), RandomWalks._outputs, []
 
@@ -196,7 +196,7 @@ def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.
 
 
 def test_a_measured_run_is_the_run_of_that_rate(tmp_path: Path) -> None:
-    """Measuring leaves no trace but the rate: logs are equal to the byte."""
+    """Leaves no trace but the rate: logs are equal to the byte."""
     own = trainer()
     own.fit(*data(), steps=12, log=tmp_path / "measured.zolog", keep="last")
     assert own.measured_rate is not None
@@ -326,7 +326,7 @@ def test_a_network_whose_outputs_hardly_differ_has_nothing_to_forget(
 
 
 def test_firmware_has_the_rate_that_training_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its samples; a device whose samples are not known takes 1 LSB."""
+    """Measures with its samples; a device whose samples are not known takes 1 LSB."""
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, walk: 0.5 * (walk / 0.6) ** 2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     own = trainer("litert")

@@ -37,7 +37,7 @@ POOLED = {
 
 
 def pooled(outputs: np.ndarray, geometry: dict[str, int]) -> np.ndarray:
-    """Largest values of the windows that a layer's geometry names, of outputs [out_h, out_w, out_c]."""
+    """Computes largest values of the windows in a layer's geometry, of outputs [out_h, out_w, out_c]."""
     g = geometry
     nodes = np.full((g["node_h"], g["node_w"], g["out_c"]), -128)
     for h, w, i, j in np.ndindex(g["node_h"], g["node_w"], g["pool_h"], g["pool_w"]):
@@ -92,7 +92,7 @@ ENDS = {"cross_entropy": "softmax", "binary_cross_entropy": "sigmoid", "mse": No
 
 @pytest.mark.parametrize("loss", ["binary_cross_entropy", "mse"])
 def test_errors_of_another_loss(loss, monkeypatch):
-    """Several labels at once, and a regression."""
+    """Trains several labels at once, and a regression."""
     model = sequence_network("squeeze and excitation", ENDS[loss])
     count = len(read_metadata(inject(model, trainable="all")).trainable)
     check_gradients(model, count, monkeypatch, loss)
@@ -143,7 +143,8 @@ def test_time_is_a_side_of_the_image():
 @pytest.mark.parametrize("side", [1, 2])
 @pytest.mark.parametrize("reduction", ["MEAN", "REDUCE_MAX", "AVERAGE_POOL_2D"])
 def test_other_converters_forms(reshape, side, reduction):
-    """Time along either side of an image, reshaped in any of three ways; an axis that counts from the end."""
+    """Places time along either side of an image, reshaped in any of three ways; an axis that counts from the
+    end."""
     g = GraphBuilder(6)
     image = [1, TIME, 1, 3] if side == 1 else [1, 1, TIME, 3]
     x = g.conv(g.input("window", image), "conv", 6, kernel=(3, 1) if side == 1 else (1, 3))

@@ -128,7 +128,7 @@ def trainer_of(model: str, is_layerwise: bool) -> Trainer:
 
 
 def outcome(trainer: Trainer, settings: Settings) -> tuple[dict[str, bytes], list[float]]:
-    """Weights, fractions and losses of a run."""
+    """Returns weights, fractions and losses of a run."""
     trainer.settings = settings
     first = _initial(trainer)
     # Measuring a rate makes settings of these, and would refuse the unchecked ones.
@@ -145,7 +145,7 @@ def _initial(trainer: Trainer) -> Any:
 
 
 def forced(settings: Settings, name: str, value: Any) -> Settings:
-    """The settings with a value that is not checked."""
+    """Sets a value without a check."""
     changed = copy.deepcopy(settings)
     owner, _, field = name.rpartition(".")
     own = next(t for t in changed.tasks if isinstance(t, TASKS[owner])) if owner else changed

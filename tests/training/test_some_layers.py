@@ -62,7 +62,7 @@ def test_only_these_layers_are_trained(
 
 
 def test_a_trained_layer_is_estimated_as_beside_others() -> None:
-    """All layers are estimated at the same weights: after one step a layer is where it would be with all."""
+    """Estimates all layers at the same weights: after one step a layer equals its result with all layers."""
     model, first, second = mixed(), {}, {}
     for only, weights in ((None, first), (("fc3", "fc2"), second)):
         # The seeds of a task's directions go by its number, which others before it would change.
@@ -78,8 +78,8 @@ def test_a_trained_layer_is_estimated_as_beside_others() -> None:
 
 
 def test_what_is_not_trained_costs_nothing() -> None:
-    """By hand: fc2's input is kept of the 16 samples that two steps use; fc2's queries run fc3, its update is
-    its products.
+    """Computes by hand: fc2's input is kept of the 16 samples that two steps use; fc2's queries run fc3, its
+    update is its products.
     """
     trainer = Trainer(mixed(), poor_mans(layers=("fc2",)))
     trainer.fit(X, Y, steps=2, keep="last")
@@ -163,7 +163,7 @@ def test_bad_only(only: Any, message: str) -> None:
 
 
 def test_a_name_is_no_pattern() -> None:
-    """Of layers called a? and ab, a? is the first one alone."""
+    """Selects the first alone of layers called a? and ab, by a?."""
     metadata = read_metadata(mixed())
     renamed = [
         dataclasses.replace(t, layer=name)

@@ -18,7 +18,7 @@ X, Y = random_samples(5, 40)
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's checksum, bit by bit, masked as records have it."""
+    """Computes Castagnoli's checksum, bit by bit, masked as records have it."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -43,7 +43,7 @@ def records(path: Path) -> Iterator[bytes]:
 
 
 def scalars(folder: Path) -> dict[str, dict[int, float]]:
-    """Values by name and step."""
+    """Returns values by name and step."""
     from tensorboardX.proto.event_pb2 import Event
 
     found: dict[str, dict[int, float]] = {}

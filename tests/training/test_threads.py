@@ -35,7 +35,7 @@ def _data(trainer: Trainer) -> tuple[Any, Any]:
 
 
 def _run(model: bytes, settings: Any, log: Path, threads: int, steps: int) -> tuple[Any, ...]:
-    """Everything that a run leads to."""
+    """Returns all results of a run."""
     trainer = Trainer(model, settings, threads=threads)
     x, y = _data(trainer)
     history = trainer.fit(x, y, steps=steps, log=log)

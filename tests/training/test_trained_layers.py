@@ -50,7 +50,7 @@ def test_sentence(options: dict[str, Any], settings: Any, sentence: str) -> None
 
 
 def test_values() -> None:
-    """small_cnn has 36 weights in a convolution and 256 in a dense layer."""
+    """Counts 36 weights of small_cnn in a convolution and 256 in a dense layer."""
     found = trained_layers(inject_all(MODELS["small_cnn"](), nodes="fc", trainable="nodes"), Settings())
     assert found == TrainedLayers(("fc",), 2, 256, 292, found.sentence)
 

@@ -48,7 +48,8 @@ def uninterrupted(kind: str = "16") -> tuple[bytes, dict[str, bytes]]:
 
 
 def check_interrupted(trainer: Trainer, log: Path, kind: str = "16") -> int:
-    """The weights are those of the log, which has whole steps only; going on ends where it should."""
+    """Checks that the weights are those of the log, which has complete steps only, and that resuming leads to
+    the same end."""
     read = Log.read(log)
     assert read.torn_bytes == 0
     assert uninterrupted(kind)[0].startswith(log.read_bytes())

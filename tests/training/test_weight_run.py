@@ -83,7 +83,7 @@ def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
 def test_parts_are_fed_anew_where_they_share_memory(
     of_step: int, of_invoke: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts of a minibatch one by one or at once, all of them kept for a step or none."""
+    """Feeds parts of a minibatch one by one or at once, all of them kept for a step or none."""
     settings = weight_settings(batch_size=12, queries=2)
     Trainer(zo_model("16"), settings).fit(X, Y, steps=9, log=tmp_path / "usual", keep="last")
     monkeypatch.setattr(executors, "_MOST_BYTES", of_step)
@@ -93,7 +93,7 @@ def test_parts_are_fed_anew_where_they_share_memory(
 
 
 def test_suffixes_are_what_whole_passes_are() -> None:
-    """A cut model's block runs, which skip the prefix, and the uncut model's, which do not."""
+    """Compares a cut model's block runs, which skip the prefix, with the uncut model's, which do not."""
     _, settings = RUNS["blocks, suffix"]
     a, b = Trainer(zo_model("cut"), settings, "litert"), Trainer(zo_model("16"), settings, "litert")
     losses = [t.fit(X, Y, steps=40, keep="last").steps for t in (a, b)]

@@ -51,7 +51,7 @@ def made(name: str) -> tuple[Model, Settings]:
 
 @pytest.mark.parametrize("name", slow_but(list(VARIANTS)[::3], VARIANTS))
 def test_resumed_at_any_step(name: str, tmp_path: Path) -> None:
-    """The same weights and the same bytes as those of a run that was never interrupted."""
+    """Ends with the same weights and the same bytes as an uninterrupted run."""
     model, changes = made(name)
     whole, expected = Trainer(model, changes), tmp_path / "whole.zolog"
     whole.fit(X, Y, steps=STEPS, log=expected, keep="last")
@@ -91,7 +91,7 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
     }
 
     def look(_: Any) -> None:
-        """Perturbations of the next step may be in force."""
+        """Looks while perturbations of the next step may be in force."""
         for k, v in trainer.runtime.read_weights().items():
             assert np.array_equal(v[~trained[k]], start[k][~trained[k]])
 
@@ -102,7 +102,7 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
 
 
 def test_gradient_norm_counts_what_is_trained() -> None:
-    """N Q / (N Q + d - 1) with d the weights that directions have."""
+    """Computes N Q / (N Q + d - 1) with d the weights that directions have."""
     model = inject_all(MODELS["small_cnn"](), batch=4, sparse=TopK(0.25))
     rates = [
         Trainer(
@@ -119,7 +119,7 @@ def test_gradient_norm_counts_what_is_trained() -> None:
 @given(st.sampled_from(sorted(VARIANTS)), st.integers(0, 2**32 - 1), st.integers(0, 12))
 @settings(max_examples=25, deadline=None)
 def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
-    """A run whose rate is too small for any step but whose directions are as large as ever."""
+    """Runs at a rate too small for any step but with directions as large as ever."""
     model, changes = made(name)
     injection, own = VARIANTS[name]
     trainer = Trainer(

@@ -69,7 +69,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """One for all tests: it takes seconds to start."""
+    """Starts one for all tests: it takes seconds."""
     before = signal.getsignal(signal.SIGTERM)  # Ray leaves a handler of its own
     ray.init("local", num_cpus=5, include_dashboard=False, log_to_driver=False, logging_level="error")
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
@@ -95,7 +95,7 @@ def samples(trainer: Trainer) -> tuple[Any, Any]:
 def outcome(
     name: str, log: Path, workers: int, callbacks: tuple[Callback, ...] = (), **fit: Any
 ) -> tuple[Any, ...]:
-    """Everything that a run leads to."""
+    """Returns all results of a run."""
     model, settings = made(name)
     trainer = Trainer(model, settings, workers=workers)
     x, y = samples(trainer)
@@ -165,7 +165,7 @@ class Die(Callback):
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3)])
 def test_the_run_goes_on_from_its_log(before: int, after: int, tmp_path: Path) -> None:
-    """With other workers, or without any."""
+    """Resumes with other workers, or without any."""
     alone, log = outcome("chain", tmp_path / "0.zolog", 0), tmp_path / "1.zolog"
     with pytest.raises(MemoryError):
         outcome("chain", log, before, (Die(),))
@@ -175,7 +175,7 @@ def test_the_run_goes_on_from_its_log(before: int, after: int, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C before random lines of Python that a step consists of. The workers, which may have got half a
+    """Interrupts with Ctrl-C before random lines of Python of a step. The workers, which may have got half a
     message or have answers that nobody wants any more, then evaluate the weights of the last whole step.
     """
     files = ("executors.py", "training/workers.py", "weight_run.py")
@@ -338,8 +338,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     "ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]), ids=lambda s: s.name
 )
 def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None:
-    """As without workers: the last whole step is on the disk, and the same command goes on from there. SIGINT
-    goes to all processes of a terminal.
+    """Resumes like a run without workers: the last complete step is on the disk, and the same command
+    continues. SIGINT goes to all processes of a terminal.
     """
     (tmp_path / "model.tflite").write_bytes(MODELS["small_cnn"]())
     x, y = samples(Trainer(MODELS["small_cnn"](), algorithms.weight(batch_size=8)))

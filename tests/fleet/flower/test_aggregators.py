@@ -21,7 +21,7 @@ def trimmed(d: np.ndarray) -> np.ndarray:
 
 
 def krum(d: np.ndarray, count: int = 1) -> np.ndarray:
-    """The answers that are nearest to their len(d) - 3 nearest ones."""
+    """Selects the answers that are nearest to their len(d) - 3 nearest ones."""
     distances = np.sort(((d[:, None] - d) ** 2).sum(-1), axis=1)[:, 1 : len(d) - 2]
     return d[np.argsort(distances.sum(1))[:count]].mean(0)
 

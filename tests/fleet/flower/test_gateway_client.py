@@ -18,7 +18,7 @@ RUN, STEPS = "weight", 30
 
 
 def alone(path: Path) -> bytes:
-    """Three desktop clients."""
+    """Makes three desktop clients."""
     server = FleetLog(zo_model(RUN), RUNS[RUN][1], STEPS, SAMPLES, path)
     data = [samples(seed) for seed in (1, 2, 3)]
     replicas = [Replica(zo_model(RUN), server.header, d.inputs[0], d.labels) for d in data]

@@ -21,7 +21,7 @@ RUN, STEPS, NAMES = "weight", 4, "ab"
 
 
 def alone(path: Path) -> None:
-    """The same run in this process, on the desktop."""
+    """Runs the same in this process, on the desktop."""
     data = [samples(seed) for seed in range(1, len(NAMES) + 1)]
     server = FleetLog(zo_model(RUN), RUNS[RUN][1], STEPS, SAMPLES, path)
     replicas = [Replica(zo_model(RUN), server.header, d.inputs[0], d.labels) for d in data]

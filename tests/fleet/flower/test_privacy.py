@@ -108,7 +108,8 @@ def test_the_accountant_counts_rounds_and_ends_the_run(tmp_path: Path) -> None:
     assert rounds == accountant.num_releases
 
     def bound(count: int) -> float:
-        """Of count Gaussian releases: rho + 2 sqrt(rho ln(1 / delta)), rho = count / (2 noise^2)."""
+        """Computes the bound of count Gaussian releases: rho + 2 sqrt(rho ln(1 / delta)), rho = count / (2
+        noise^2)."""
         rho = count / (2 * noise**2)
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))
 

@@ -18,7 +18,7 @@ STEPS = 3
 
 
 def alone(folder: Path, path: Path) -> None:
-    """The same run in this process."""
+    """Runs the same in this process."""
 
     def client(context: Context) -> FleetClient:
         return FleetClient(model, folder / f"client-{context.node_config['part']}.npz")

@@ -39,7 +39,7 @@ def grid_of(network: str, new: np.ndarray, forgets: bool = False, **options: Any
     app, seen = make(), [0]
 
     def passed(message: Message, context: Context) -> Message:
-        """A process for each message, or one for all."""
+        """Passes a message to a process of its own, or to one for all."""
         seen[0] += 1
         return (make() if forgets and seen[0] > 3 else app)(message, context)
 

@@ -188,7 +188,7 @@ def test_a_message_that_does_not_fit(name: str, tmp_path: Path) -> None:
 
 
 def test_an_old_message_that_comes_again_changes_nothing(tmp_path: Path) -> None:
-    """The first message, which has the header, and a later one."""
+    """Sends the first message, which has the header, and a later one."""
     kept: list[RecordDict] = []
 
     def before(node: int, content: RecordDict) -> RecordDict:

@@ -16,8 +16,8 @@ from tflm_zo.training import Trainer
 
 
 def test_with_the_mean_a_fleet_does_the_run_of_all_data_in_one_place(tmp_path: Path) -> None:
-    """Equals the run on all data: a client's minibatch is all its samples, so the other run's minibatch is
-    all samples."""
+    """Compares with the run on all data: a client's minibatch is all its samples, so the other run's
+    minibatch is all samples."""
     fleet = Fleet(tmp_path)
     result = fleet.run()
     fleet.log.close()
@@ -146,7 +146,7 @@ def _made(folder: Path) -> dict[str, Any]:
 
 
 def test_a_server_that_has_lost_steps_takes_its_clients_back(tmp_path: Path) -> None:
-    """As after a power failure: the clients have steps that are no longer in the log."""
+    """Restarts as after a power failure: the clients have steps that are no longer in the log."""
     fleet = Fleet(tmp_path, resume=True)
     for _ in range(4):
         fleet.round()

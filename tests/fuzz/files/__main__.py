@@ -27,7 +27,7 @@ KEPT_OF_A_KIND = 3  # findings of one signature whose files are written
 
 
 def main() -> int:
-    """Exit code 1 where a fault is the package's."""
+    """Returns exit code 1 if a fault is the package's."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.files", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the campaign; the same seed, the same cases")
     parser.add_argument("--count", type=int, default=2000, help="number of cases")
@@ -88,7 +88,8 @@ def signature(outcome: Outcome) -> str:
 
 
 def runtimes_fault(case: Case) -> bool:
-    """Whether the bare runtime dies of the same network, without our operators, delegate and package."""
+    """Returns True if the bare runtime dies of the same network, without our operators, delegate and
+    package."""
     if "model.tflite" not in case.files:
         return False
     # A write past a kernel's tensor may be seen long after, or never: the C library looks, too.

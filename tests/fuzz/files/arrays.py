@@ -16,7 +16,7 @@ TYPES = (
 
 
 def mutated(rng: Random, arrays: dict[str, Any]) -> bytes:
-    """An .npz (or .npy) file; ``arrays`` are valid ones."""
+    """Changes an .npz (or .npy) file; ``arrays`` are valid ones."""
     kind = rng.random()
     if kind < 0.1:
         return damaged(rng, saved(arrays))
@@ -42,7 +42,7 @@ def saved(arrays: dict[str, Any]) -> bytes:
 
 
 def archive(rng: Random, arrays: dict[str, Any]) -> bytes:
-    """Members of a zip archive by hand: damaged headers, other methods, the same name twice."""
+    """Writes members of a zip archive by hand: damaged headers, other methods, the same name twice."""
     file = io.BytesIO()
     method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
     with zipfile.ZipFile(file, "w", method) as z:

@@ -36,7 +36,7 @@ class FaultError(Exception):
 
 
 def attempt(case: Case, name: str, function: Callable[[], Any]) -> Any:
-    """Its result, or None where it refused as documented."""
+    """Returns its result, or None after a documented refusal."""
     case.used.append(name)
     try:
         return function()
@@ -55,12 +55,12 @@ def check(error: BaseException) -> None:
 
 
 def described(error: BaseException) -> str:
-    """Its type, and its traceback."""
+    """Describes its type, and its traceback."""
     return "\n".join((type(error).__name__, *traceback.format_exception(error)))
 
 
 def meant(error: BaseException) -> bool:
-    """Whether a `raise` in our own code says it, not NumPy or a conversion that nobody thought of."""
+    """Returns True for a `raise` in our own code, False for NumPy or an unexpected conversion."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     ours = frame.filename.startswith((PACKAGE, CONVERTERS))
     line = linecache.getline(frame.filename, frame.lineno or 0).strip()

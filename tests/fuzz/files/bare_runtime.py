@@ -18,7 +18,7 @@ def values(rng: np.random.Generator, details: dict[str, Any]) -> Any:
 
 
 def run(path: str, name: str) -> None:
-    """Three inferences by LiteRT's ``builtin`` (optimized) or ``reference`` kernels."""
+    """Runs three inferences by LiteRT's ``builtin`` (optimized) or ``reference`` kernels."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     kinds = {

@@ -94,7 +94,7 @@ def drive_data(bases: Bases, case: Case, rng: Random) -> bool:
 
 
 def clean() -> None:
-    """Empties the current folder."""
+    """Clears the current folder."""
     for entry in os.scandir():
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

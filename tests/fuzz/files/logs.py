@@ -8,7 +8,7 @@ from .values import damaged, integer, near
 
 
 def mutated(rng: Random, data: bytes) -> bytes:
-    """A log with fields of its header, its slots or its records changed."""
+    """Changes fields of a log's header, its slots or its records."""
     kind = rng.random()
     if kind < 0.2:
         return damaged(rng, data)

@@ -94,7 +94,7 @@ def operator_code(rng: Random, raw: Any) -> None:
 
 
 def rewired(rng: Random, raw: Any) -> None:
-    """An operator becomes another one with the same operands and the options that belong to it."""
+    """Replaces an operator by another one with the same operands and its own options."""
     g = graph(rng, raw)
     op = rng.choice(g.operators)
     code = schema.OperatorCodeT()

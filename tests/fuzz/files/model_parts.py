@@ -11,7 +11,7 @@ from .values import text
 
 
 def name(rng: Random) -> Any:
-    """As a field of the schema takes it; strings of a file need not be UTF-8."""
+    """Converts a name to a field of the schema; strings of a file need not be UTF-8."""
     return rng.randbytes(rng.randrange(1, 9)) if rng.random() < 0.3 else text(rng)
 
 
@@ -32,7 +32,7 @@ def list_of(values: Any) -> list[Any]:
 
 
 def edited(rng: Random, values: Any, new: Callable[[], Any]) -> list[Any]:
-    """A list with an item changed, added, removed, repeated or moved."""
+    """Changes, adds, removes, repeats or moves an item of a list."""
     items = list_of(values)
     kind = rng.randrange(6)
     at = rng.randrange(len(items)) if items else 0

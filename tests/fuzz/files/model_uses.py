@@ -63,7 +63,7 @@ def data_file(bases: Bases, case: Case, rng: Random) -> str:
 
 
 def chosen(rng: Random) -> dict[str, Any]:
-    """Settings of inject."""
+    """Draws settings of inject."""
     settings: dict[str, Any] = {"batch": rng.choice((1, 1, 2, 3, 8))}
     for name, values in {
         "trainable": ("all", "all", Last(1), Last(9), "none", "nodes", "*", "conv"),
@@ -187,7 +187,7 @@ def use_replay(bases: Bases, case: Case, rng: Random, model: Model) -> None:
 
 
 def use_firmware(bases: Bases, case: Case, rng: Random, model: Model) -> None:
-    """Its arena is the bound: to measure it takes a second, in a runtime that may fall over the model."""
+    """Uses the arena's bound: measuring takes a second, in a runtime that may fail with the model."""
 
     def generate() -> None:
         made = generate_firmware(model, steps=3, samples=8, name="net", platform=rng.choice(list(PLATFORMS)))

@@ -18,7 +18,7 @@ Mutation = Callable[[Random, Any], None]
 
 
 def mutated(rng: Random, data: bytes) -> bytes:
-    """A model with one to three things changed."""
+    """Changes one to three things of a model."""
     for _ in range(8):
         raw = schema.ModelT.InitFromPackedBuf(data, 0)
         try:
@@ -52,7 +52,7 @@ def ports(rng: Random, raw: Any) -> None:
 
 
 def port_for_port(rng: Random, raw: Any) -> None:
-    """An output that is an input, and the like: valid indices in unusual places."""
+    """Makes an output an input, and the like: valid indices in unusual places."""
     g = graph(rng, raw)
     source = rng.choice((list_of(g.inputs), list_of(g.outputs), list(range(len(g.tensors)))))
     target = rng.choice(("inputs", "outputs"))

@@ -21,7 +21,7 @@ def integer(rng: Random, bits: int = 64) -> int:
 
 
 def near(rng: Random, value: int, bits: int = 32) -> int:
-    """Something else than a value, mostly not far from it."""
+    """Draws another value, mostly not far from this one."""
     choice = rng.random()
     if choice < 0.5:
         return value + rng.choice((-2, -1, 1, 2))
@@ -35,7 +35,7 @@ def text(rng: Random) -> str:
 
 
 def pick(rng: Random, items: Any) -> Any:
-    """One of them, or None where there is none."""
+    """Picks one of them, or None if there is none."""
     return rng.choice(items) if len(items) else None
 
 

@@ -159,7 +159,7 @@ def _last_call(log: str) -> str:
 
 
 def campaign(bases: Bases, seed: int, count: int, jobs: int, first: int = 0) -> Iterator[Outcome]:
-    """Outcomes of the cases ``first .. first + count - 1``, in the order in which they are known."""
+    """Yields outcomes of the cases ``first .. first + count - 1``, in the order in which they are known."""
     memory = Path("/dev/shm")
     parent = Path(
         tempfile.mkdtemp(prefix="tflm_zo-fuzz-", dir=memory if os.access(memory, os.W_OK) else None)

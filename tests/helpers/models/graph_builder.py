@@ -145,7 +145,8 @@ class GraphFile:
         metadata: dict[str, bytes] | None = None,
         description: str = "tflm_zo test model",
     ) -> bytes:
-        """The model's bytes; `signature`: key of one over all inputs ``in_<i>``, and outputs, ``out_<i>``."""
+        """Returns the model's bytes; `signature`: key of one over all inputs ``in_<i>``, and outputs,
+        ``out_<i>``."""
         indices = [o.index if isinstance(o, Value) else o for o in outputs]
         graph = schema.SubGraphT()
         graph.name = "main"
@@ -339,7 +340,7 @@ class GraphBuilder(GraphFile):
 
     @staticmethod
     def _window(x: Value, kernel: tuple[int, int], stride: int, padding: int) -> tuple[int, int, int]:
-        """Batch, height and width of an output."""
+        """Computes batch, height and width of an output."""
         batch, height, width, _ = x.shape
         if padding == Padding.SAME:
             return batch, -(-height // stride), -(-width // stride)
@@ -354,7 +355,7 @@ class GraphBuilder(GraphFile):
         bias: bool = True,
         per_channel: bool = True,
     ) -> Value:
-        """FULLY_CONNECTED; a 4-D input is flattened by the operator itself, as TFLite allows."""
+        """Adds FULLY_CONNECTED; a 4-D input is flattened by the operator itself, as TFLite allows."""
         fan_in = math.prod(x.shape[1:])
         inputs, rms = self.weighted(x, name, [units, fan_in], 0, fan_in, bias, per_channel)
         y = self._activated(name, [x.shape[0], units], rms, activation)
@@ -426,7 +427,7 @@ class GraphBuilder(GraphFile):
         return y
 
     def mean(self, x: Value, name: str, axes: Sequence[int], keep_dims: bool = False) -> Value:
-        """MEAN over ``axes``."""
+        """Adds MEAN over ``axes``."""
         shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep_dims or i not in axes]
         y = self.value(name, shape, x.scale, x.zero_point, x.rms)
         inputs = [x.index, self.int32(f"{name}/axes", axes)]

@@ -18,7 +18,8 @@ def network(build: Callable[..., bytes]) -> Callable[..., bytes]:
 
 @network
 def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
-    """LeNet-5 on 28 x 28 x 1: two convolutions with max pooling, three dense layers, softmax over 10."""
+    """Builds LeNet-5 on 28 x 28 x 1: two convolutions with max pooling, three dense layers, softmax over
+    10."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 28, 28, 1])
     x = g.conv(x, "conv1", 6, (5, 5), padding=Padding.SAME)
@@ -36,7 +37,7 @@ def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
 
 @network
 def small_cnn(seed: int = 2) -> bytes:
-    """One convolution, pooling and one dense layer on 8 x 8 x 1, logits of 4 classes, no softmax, no
+    """Builds one convolution, pooling and one dense layer on 8 x 8 x 1, logits of 4 classes, no softmax, no
     signature: small enough for exhaustive tests."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 8, 8, 1])
@@ -48,7 +49,7 @@ def small_cnn(seed: int = 2) -> bytes:
 
 @network
 def depthwise_separable(seed: int = 3) -> bytes:
-    """Depthwise-separable network on 12 x 12 x 2 (a keyword spotter in small), softmax over 5."""
+    """Builds a depthwise-separable network on 12 x 12 x 2 (a keyword spotter in small), softmax over 5."""
     g = GraphBuilder(seed)
     x = g.input("features", [1, 12, 12, 2])
     x = g.conv(x, "conv", 8, (3, 3), stride=2)
@@ -63,7 +64,8 @@ def depthwise_separable(seed: int = 3) -> bytes:
 
 @network
 def depth_multiplier(seed: int = 4) -> bytes:
-    """Depthwise convolution with a multiplier of 3, valid padding and stride 2; MEAN over the image."""
+    """Builds a depthwise convolution with a multiplier of 3, valid padding and stride 2; MEAN over the
+    image."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 9, 9, 2])
     x = g.depthwise(x, "depthwise", stride=2, padding=Padding.VALID, multiplier=3)
@@ -73,7 +75,7 @@ def depth_multiplier(seed: int = 4) -> bytes:
 
 @network
 def residual(seed: int = 5, channels: int = 3, classes: int = 6) -> bytes:
-    """Residual network on 8 x 8: two blocks with ADD, one of them with a projection; softmax."""
+    """Builds a residual network on 8 x 8: two blocks with ADD, one of them with a projection; softmax."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 8, 8, channels])
     x = g.conv(x, "stem", 8)
@@ -92,7 +94,7 @@ def residual(seed: int = 5, channels: int = 3, classes: int = 6) -> bytes:
 
 @network
 def dense_per_tensor(seed: int = 6) -> bytes:
-    """Per-tensor quantized dense layers, the second and third without a bias; logits of 5 classes."""
+    """Builds per-tensor quantized dense layers, the second and third without a bias; logits of 5 classes."""
     g = GraphBuilder(seed)
     x = g.input("features", [1, 20])
     x = g.dense(x, "fc1", 16, per_channel=False)
@@ -102,7 +104,8 @@ def dense_per_tensor(seed: int = 6) -> bytes:
 
 @network
 def two_inputs(seed: int = 7) -> bytes:
-    """An image and a feature vector, the latter read late in the graph; softmax over 4."""
+    """Builds a network of an image and a feature vector, the latter read late in the graph; softmax over
+    4."""
     g = GraphBuilder(seed)
     image = g.input("image", [1, 8, 8, 1])
     features = g.input("features", [1, 10], 1 / 32, -5)
@@ -118,7 +121,7 @@ def two_inputs(seed: int = 7) -> bytes:
 
 @network
 def autoencoder(seed: int = 8) -> bytes:
-    """Dense autoencoder, 24 inputs, 4 in the middle; output shaped like the input."""
+    """Builds a dense autoencoder, 24 inputs, 4 in the middle; output shaped like the input."""
     g = GraphBuilder(seed)
     x = g.input("window", [1, 24])
     x = g.dense(x, "encoder1", 12, per_channel=False)
@@ -129,7 +132,7 @@ def autoencoder(seed: int = 8) -> bytes:
 
 @network
 def logistic_head(seed: int = 9) -> bytes:
-    """Three independent sigmoid outputs."""
+    """Builds three independent sigmoid outputs."""
     g = GraphBuilder(seed)
     x = g.input("features", [1, 6, 6, 2])
     x = g.conv(x, "conv", 4)
@@ -139,7 +142,7 @@ def logistic_head(seed: int = 9) -> bytes:
 
 @network
 def dense_after_4d(seed: int = 10) -> bytes:
-    """A FULLY_CONNECTED straight after a 4-D tensor; softmax with beta 2 over 4."""
+    """Builds a FULLY_CONNECTED straight after a 4-D tensor; softmax with beta 2 over 4."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 6, 6, 1])
     x = g.conv(x, "conv", 4, stride=2)
@@ -150,7 +153,7 @@ def dense_after_4d(seed: int = 10) -> bytes:
 
 @network
 def float_edges(seed: int = 11) -> bytes:
-    """float32 input and output around an int8 network: QUANTIZE first, SOFTMAX and DEQUANTIZE last."""
+    """Builds float32 input and output around an int8 network: QUANTIZE first, SOFTMAX and DEQUANTIZE last."""
     g = GraphBuilder(seed)
     x = g.quantize(g.float_input("input", [1, 16]), "input_int8", [1, 16])
     x = g.dense(x, "fc1", 12)
@@ -160,7 +163,7 @@ def float_edges(seed: int = 11) -> bytes:
 
 @network
 def uint8_edges(seed: int = 13) -> bytes:
-    """uint8 image and uint8 scores around an int8 network, as TensorFlow's converter makes them for
+    """Builds uint8 image and uint8 scores around an int8 network, as TensorFlow's converter makes them for
     ``inference_input_type=tf.uint8``: QUANTIZE first and last.
     """
     g = GraphBuilder(seed)
@@ -176,7 +179,7 @@ def uint8_edges(seed: int = 13) -> bytes:
 
 @network
 def two_outputs(seed: int = 12) -> bytes:
-    """A classifier (softmax over 4) and a detector (one sigmoid) on a common trunk."""
+    """Builds a classifier (softmax over 4) and a detector (one sigmoid) on a common trunk."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 6, 6, 1])
     x = g.conv(x, "trunk", 4, stride=2)
@@ -187,7 +190,7 @@ def two_outputs(seed: int = 12) -> bytes:
 
 
 def shared_filters(share_tensor: bool) -> bytes:
-    """Two layers whose filters share a buffer and whose biases share a buffer, or even the tensor."""
+    """Builds two layers whose filters share a buffer and whose biases share a buffer, or even the tensor."""
     g = GraphBuilder(3)
     x = g.input("x", [1, 8])
     y = g.dense(x, "a", 8, Activation.NONE)

@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 
 
 def sizes(x: Value, kernel: Pair, stride: Pair, dilation: Pair, padding: int) -> Pair:
-    """Outputs of a window, as TFLite defines them."""
+    """Computes outputs of a window by TFLite's definition."""
     if padding == Padding.SAME:
         found = [-(-n // s) for n, s in zip(x.shape[1:3], stride, strict=True)]
     else:
@@ -37,7 +37,7 @@ def conv(
     activation: int = Activation.RELU,
     rms: float = 1.0,
 ) -> Value:
-    """A convolution with sides of their own, whose outputs have about this rms."""
+    """Makes a convolution with sides of their own, whose outputs have about this rms."""
     x = dataclasses.replace(x, rms=x.rms / rms)
     fan_in = kernel[0] * kernel[1] * x.shape[3]
     inputs, _ = g.weighted(x, name, [channels, *kernel, x.shape[3]], 0, fan_in, True, True)
@@ -103,7 +103,7 @@ def global_mean(operator: bool, keep: bool = False) -> bytes:
 
 
 def sequence(merged: bool = False) -> bytes:
-    """A dense layer on every one of five positions, or on five samples into which they are merged."""
+    """Builds a dense layer on every one of five positions, or on five samples into which they are merged."""
     g = GraphBuilder(28)
     x = g.input("sequence", [1, 5, 8])
     if merged:
@@ -116,8 +116,8 @@ def sequence(merged: bool = False) -> bytes:
 
 
 def mixer(channels: int = 8) -> bytes:
-    """A network that adds its own input to the outputs of a layer along time, on [6, channels]: behind a cut
-    at that layer, a second segment reads the input.
+    """Builds a network that adds its own input to the outputs of a layer along time, on [6, channels]: behind
+    a cut at that layer, a second segment reads the input.
     """
     g = GraphBuilder(29)
     x = g.input("sequence", [1, 6, channels])
@@ -131,14 +131,14 @@ def mixer(channels: int = 8) -> bytes:
 
 
 def transpose(g: GraphBuilder, x: Value, name: str) -> Value:
-    """Exchanges time and channels of [batch, time, channels]."""
+    """Transposes time and channels of [batch, time, channels]."""
     y = g.value(name, [x.shape[0], x.shape[2], x.shape[1]], x.scale, x.zero_point, x.rms)
     g.operator("TRANSPOSE", [x.index, g.int32(f"{name}/order", [0, 2, 1])], [y.index], "Transpose")
     return y
 
 
 def other_operators() -> bytes:
-    """A tensor with three readers, MUL by factors of channels, SUB, a separate RELU6, QUANTIZE,
+    """Builds a tensor with three readers, MUL by factors of channels, SUB, a separate RELU6, QUANTIZE,
     CONCATENATION, PAD, MAX_POOL with overlaps, MEAN, a sum of a tensor with itself.
     """
     g = GraphBuilder(21)
@@ -172,8 +172,8 @@ def other_operators() -> bytes:
 
 
 def parts() -> bytes:
-    """A tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION join;
-    one part is read by two operators, another one by none.
+    """Builds a tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION
+    join; one part is read by two operators, another one by none.
     """
     g = GraphBuilder(22)
     x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
@@ -209,8 +209,8 @@ def parts() -> bytes:
 
 
 def attention() -> bytes:
-    """Products of activations: channels by a gate of them, the image by a map, a tensor by itself; sums with
-    a map and with channels, functions of single values, a maximum over channels.
+    """Builds products of activations: channels by a gate of them, the image by a map, a tensor by itself;
+    sums with a map and with channels, functions of single values, a maximum over channels.
     """
     g = GraphBuilder(23)
     x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)

@@ -25,7 +25,8 @@ class _Specimen:
         self.code = code
 
     def x(self, *shape: int, scale: float = _SCALE, zero_point: int = -128) -> int:
-        """An input; with this zero point its real values are not negative, as RSQRT and others ask for."""
+        """Adds an input; with this zero point its real values are not negative, as RSQRT and others
+        require."""
         return self.g.input("x", shape, scale, zero_point).index
 
     def c(
@@ -73,7 +74,7 @@ def _pool(s: _Specimen) -> bytes:
 
 
 def _logical(options: str, count: int) -> Callable[[_Specimen], bytes]:
-    """On truth values, which comparisons of int8 values give."""
+    """Builds an operator on truth values, from comparisons of int8 values."""
 
     def build(s: _Specimen) -> bytes:
         operands = [s.c([[True, False] * 4], T.BOOL) for _ in range(count)]
@@ -83,7 +84,7 @@ def _logical(options: str, count: int) -> Callable[[_Specimen], bytes]:
 
 
 def _fixed(scale: float, zero_point: int) -> Callable[[_Specimen], bytes]:
-    """The output has the quantization that the operator demands."""
+    """Builds an operator whose output has the quantization that it demands."""
     return lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=scale, zero_point=zero_point)])
 
 
@@ -139,7 +140,7 @@ def _of(
     dtype: int = T.INT8,
     **fields: Any,
 ) -> Callable[[_Specimen], bytes]:
-    """One activation, then int32 constants."""
+    """Builds an operator of one activation, then int32 constants."""
     return lambda s: s.build(
         [s.x(*shape), *(s.c(c) for c in constants)], [s.y(*output, dtype=dtype)], options, **fields
     )

@@ -24,7 +24,7 @@ def half_up(value: int | Fraction, bits: int = 0) -> int:
 
 
 def least_shift(largest: int) -> int:
-    """The smallest shift that makes an error of a number."""
+    """Computes the smallest shift that makes an error of a number."""
     return next(bits for bits in itertools.count() if half_up(largest, bits) <= MOST)
 
 
@@ -42,7 +42,7 @@ def largest(values: Array) -> int:
 
 
 def shifted(values: Array, bits: int) -> Array:
-    """Half up."""
+    """Shifts, half up."""
     return np.array([half_up(int(v), bits) for v in values.ravel()], np.int64).reshape(values.shape)
 
 
@@ -79,7 +79,7 @@ def levels(mantissas: Array, exponent: int, values: NDArray[np.int8], errors: Er
 
 
 def product(jacobian: Array, mantissa: int, exponent: int, errors: Errors) -> Errors:
-    """`jacobian`: output by factor, [outputs, values], in units of the other's scale."""
+    """Multiplies errors by `jacobian`: output by factor, [outputs, values], in units of the other's scale."""
     sums = errors[0].astype(object).ravel() @ jacobian.astype(object) * mantissa
     bits = least_shift(max(map(abs, sums)))
     return shifted(sums, bits), exponent_of(errors[1] + bits - 15 + exponent)
@@ -91,7 +91,7 @@ def product(jacobian: Array, mantissa: int, exponent: int, errors: Errors) -> Er
 def reads(
     outputs: int, inputs: int, window: int, stride: int, dilation: int, pad: int
 ) -> Iterator[tuple[int, int, int]]:
-    """(output, element of its window, input that this is) along one side."""
+    """Yields (output, element of its window, index of the input) along one side."""
     for output in range(outputs):
         for i in range(window):
             position = output * stride + i * dilation - pad
@@ -115,7 +115,7 @@ def _sides(
 
 
 def max_pool(pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
-    """`pool` is a helpers.backward.Pool."""
+    """Computes errors of the inputs. `pool` is a helpers.backward.Pool."""
     rows, columns = _sides(pool.inputs, pool.outputs, pool.window, pool.stride, (1, 1), pool.pad)
     sums = np.zeros(pool.inputs, np.int64)
     for h, w, c in np.ndindex(*errors[0].shape):
@@ -127,7 +127,7 @@ def max_pool(pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
 
 
 def average_pool(pool, errors: Errors) -> Errors:
-    """`pool` is a helpers.backward.Pool."""
+    """Computes errors of the inputs. `pool` is a helpers.backward.Pool."""
     rows, columns = _sides(pool.inputs, pool.outputs, pool.window, pool.stride, (1, 1), pool.pad)
     counts = np.outer(
         [sum(o == h for o, *_ in rows) for h in range(pool.outputs[0])],
@@ -153,7 +153,7 @@ def average_pool(pool, errors: Errors) -> Errors:
 
 
 def jacobian(layer: Layer, weights: Array) -> Array:
-    """d output / d input before scales, [outputs, inputs], of weights [out_c, k_h, k_w, depth]."""
+    """Computes d output / d input before scales, [outputs, inputs], of weights [out_c, k_h, k_w, depth]."""
     rows, columns = _sides(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.dilation, layer.pad)
     result = np.zeros((*layer.outputs, *layer.inputs), np.int64)
     for h, i, y in rows:
@@ -172,7 +172,7 @@ def conv_norm(layer: Layer, weights: Array) -> int:
 
 
 def conv_bound(layer: Layer, norm: int, factors: Array) -> int:
-    """N, of f [out_h, out_w, out_c]."""
+    """Computes N, of f [out_h, out_w, out_c]."""
     rows, columns = _sides(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.dilation, layer.pad)
     together = layer.outputs[2] // layer.inputs[2] if layer.depthwise else layer.outputs[2]
     squares = (factors.astype(object) ** 2).reshape(-1, together).sum(1).max()

@@ -22,7 +22,7 @@ def _half_away(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.in
 
 
 def _perturbation(dist: Dist, seeds: list[int], momentum: int, stream: int, size: int) -> NDArray[np.int64]:
-    """In LSB of the bias."""
+    """Computes perturbations in LSB of the bias."""
     z = direction(dist, seeds[0], stream, size).astype(np.int64)
     if len(seeds) > 1:
         shares = chain.shares(momentum, len(seeds))
@@ -36,7 +36,7 @@ def _perturbation(dist: Dist, seeds: list[int], momentum: int, stream: int, size
 
 
 def perturb(biases: Int32, terms: Pairs, dist: Dist, stream: int, momentum: int = 0) -> Int32:
-    """zo_perturb_s8."""
+    """Computes zo_perturb_s8."""
     total = biases.astype(np.int64)
     for k, seeds in grouped(terms):
         total += k * _perturbation(dist, seeds, momentum, stream, biases.size)
@@ -78,7 +78,7 @@ def update(
 def update_bits(
     biases: Int32, dist: Dist, seed: int, stream: int, sign: int, bits_of_step: int
 ) -> tuple[Int32, int]:
-    """zo_update_bits_s8."""
+    """Computes zo_update_bits_s8."""
     shift = max(0, dist.z_max.bit_length() - bits_of_step)
     z = direction(dist, seed, stream, biases.size)
     moves = [-UNIT * pseudo_stochastic(sign * int(v), shift) for v in z]

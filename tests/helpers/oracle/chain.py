@@ -10,7 +10,7 @@ from .stream import Dist, direction
 
 
 def shares(momentum: int, count: int) -> list[int]:
-    """a_j, unit 2^-15."""
+    """Computes a_j, unit 2^-15."""
     powers = [2**16]
     while len(powers) < count:
         powers.append(powers[-1] * momentum // 2**16)
@@ -21,7 +21,7 @@ def shares(momentum: int, count: int) -> list[int]:
 def perturbation(
     dist: Dist, seeds: Sequence[int], momentum: int, stream: int, size: int
 ) -> NDArray[np.int64]:
-    """In LSB, int64 [size]."""
+    """Computes perturbations in LSB, int64 [size]."""
     v = np.zeros(size, np.int64)
     for seed, share in zip(seeds, shares(momentum, len(seeds)), strict=True):
         v += share * direction(dist, seed, stream, size)
@@ -30,7 +30,7 @@ def perturbation(
 
 
 def items(coefficient: int, seeds: Sequence[int], momentum: int) -> list[tuple[int, int]]:
-    """Queries of an update that move the weights along such a direction."""
+    """Returns queries of an update that move the weights along such a direction."""
     result = []
     for seed, share in zip(seeds, shares(momentum, len(seeds)), strict=True):
         magnitude = (abs(coefficient) * share + 2**14) // 2**15

@@ -46,7 +46,7 @@ def perturb(terms: Pairs, dist: Dist, block: int | None = None, momentum: int = 
 
 
 def chains_fit(factors: Sequence[int], dist: Dist, momentum: int) -> bool:
-    """Whether directions made of several seeds are as zo_types.h allows them."""
+    """Returns True if zo_types.h allows these directions made of several seeds."""
     length = 0
     for k in factors:
         length = length + 1 if k == 0 else 1
@@ -61,7 +61,7 @@ def command(instructions: Sequence[list[int]], loss: bool = True, checksum: bool
 
 
 def acceptable(words: Sequence[int], headroom: int, max_queries: int, blocks: int) -> bool:
-    """Whether a model with these limits accepts a command, by its specification."""
+    """Returns True if a model with these limits accepts a command, by its specification."""
     if words[0] == 0:
         return True
     if words[0] & ~3 != 0x5A4F0000 or not 0 <= words[1] <= len(words) - 2:

@@ -61,7 +61,7 @@ class Settings:
 
 
 def sample_at(run_seed: int, samples: int, position: int) -> int:
-    """Number of the training sample at a position."""
+    """Returns the number of the training sample at a position."""
     epoch, value = divmod(position, samples)
     key = fmix(run_seed ^ fmix(0x3C6EF372 + epoch & MASK))
     h = next(h for h in range(1, 17) if 4**h >= samples or h == 16)
@@ -75,7 +75,7 @@ def sample_at(run_seed: int, samples: int, position: int) -> int:
 
 
 def rate(s: Settings, step: int) -> float:
-    """Rate of a step, unit 2^-16, before any rounding."""
+    """Computes the rate of a step, unit 2^-16, before any rounding."""
     at = min(1.0, step / max(1, s.steps - 1))
     value = float(s.rate)
     if s.schedule == LINEAR:
@@ -93,7 +93,7 @@ def rate(s: Settings, step: int) -> float:
 
 
 def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[float, float]:
-    """The coefficient of a mean loss difference, and how far rounding may move it. All units 2^-16."""
+    """Computes the coefficient of a mean loss difference, and the bound of its rounding. All units 2^-16."""
     r, mu = step_rate / ONE, s.dist.mu
     if s.rule == GRADIENT:
         if s.clip:
@@ -154,7 +154,7 @@ class Control:
         return query_seed(self.settings.run_seed, self.step if step is None else step, query)
 
     def seeds(self, query: int) -> tuple[int, ...]:
-        """Of the query's direction: those of the steps that moved the same weights."""
+        """Returns seeds of the query's direction: those of the steps that moved the same weights."""
         steps = range(self.step, -1, -max(1, len(self.settings.segments)))[: self.settings.chain]
         return tuple(self.seed(query, step) for step in steps)
 
@@ -201,7 +201,8 @@ class Control:
         return changes
 
     def invokes(self) -> Iterator[Invoke]:
-        """The whole step's, in order; the losses of each are appended to `losses` before the next."""
+        """Yields invokes of the whole step, in order; the losses of each are appended to `losses` before the
+        next."""
         s, block = self.settings, self.block(self.step)
         self.losses = []
         for e, wanted in enumerate(self.wanted()):
@@ -228,12 +229,12 @@ class Control:
                 )
 
     def sums(self) -> list[int]:
-        """Of the losses of each evaluation so far."""
+        """Sums the losses of each evaluation so far."""
         p = self.settings.parts
         return [sum(map(sum, self.losses[i : i + p])) for i in range(0, len(self.losses), p)]
 
     def differences(self) -> list[int]:
-        """d of each query as the sum over the minibatch."""
+        """Computes d of each query as the sum over the minibatch."""
         sums = self.sums()
         if self.settings.one_sided:
             return [plus - sums[0] for plus in sums[1:]]

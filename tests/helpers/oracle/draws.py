@@ -32,7 +32,7 @@ def native(dist: Dist) -> core.Distribution:
 
 
 def distribution_of(distribution: core.Distribution) -> Dist:
-    """The other way round."""
+    """Converts the other way round."""
     return Dist(distribution.kind, distribution.mu, distribution.p_zero)
 
 
@@ -59,7 +59,7 @@ class Step:
         return self.multiplier, self.channels, self.inner, self.stream, self.limit
 
     def arrays(self) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
-        """Weights within the limit, and a fraction where the update is the 16-bit one."""
+        """Draws weights within the limit, and a fraction for the 16-bit update."""
         rng = np.random.default_rng(self.size + self.limit)
         total = rng.integers(-256 * self.limit, 256 * self.limit + 1, self.size)
         whole = (total + 128) // 256
@@ -72,7 +72,7 @@ factors = st.sampled_from([-2, -1, 1])
 
 @st.composite
 def perturbations(draw, dist: Dist, least: int = 1) -> tuple[list[tuple[int, int]], int]:
-    """Terms and their momentum: with some of several seeds where the distribution may have them."""
+    """Draws terms and their momentum: with some of several seeds if the distribution may have them."""
     if dist.kind != 2 or draw(st.booleans()):
         return draw(st.lists(st.tuples(seeds, factors), min_size=least, max_size=3)), 0
     terms: list[tuple[int, int]] = []
@@ -84,7 +84,7 @@ def perturbations(draw, dist: Dist, least: int = 1) -> tuple[list[tuple[int, int
 
 @st.composite
 def masks(draw, size: int) -> NDArray[np.uint8] | None:
-    """None, or bits of any density; those beyond the last weight mean nothing."""
+    """Draws None, or bits of any density; those beyond the last weight mean nothing."""
     density = draw(st.sampled_from([None, 0.0, 0.1, 0.5, 1.0]))
     if density is None:
         return None
@@ -94,7 +94,7 @@ def masks(draw, size: int) -> NDArray[np.uint8] | None:
 
 @st.composite
 def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
-    """Any update that the core accepts, of small and of the largest coefficients."""
+    """Draws any update that the core accepts, of small and of the largest coefficients."""
     dist, count = draw(distributions), draw(st.integers(1, max_queries))
     largest = 2**30 // (dist.z_max * count)
     coefficient = st.one_of(

@@ -14,7 +14,7 @@ def rounded(value: Decimal) -> int:
 
 
 def tables() -> tuple[list[int], list[int], int, Decimal]:
-    """Powers of two, logarithms, ln 2 in units of 2^-32, and log2(e)."""
+    """Computes powers of two, logarithms, ln 2 in units of 2^-32, and log2(e)."""
     with localcontext() as context:
         context.prec = DIGITS
         ln2 = Decimal(2).ln()
@@ -41,7 +41,7 @@ def log2(x: int) -> int:
 
 
 def logit_scale(scale: float) -> tuple[int, int]:
-    """zo_logit_scale: scale_log2e, scale."""
+    """Computes zo_logit_scale: scale_log2e, scale."""
     with localcontext() as context:
         context.prec = DIGITS
         exact = Decimal(scale) * 2**24
@@ -49,13 +49,13 @@ def logit_scale(scale: float) -> tuple[int, int]:
 
 
 def exponentials(logits: list[int], scale_log2e: int) -> list[int]:
-    """E_j."""
+    """Computes E_j."""
     arguments = [(max(logits) - z) * scale_log2e for z in logits]
     return [exp2_negative(x) if x < 31 * 2**24 else 0 for x in arguments]
 
 
 def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int32]:
-    """int32 [samples], unit 2^-16."""
+    """Computes int32 [samples], unit 2^-16."""
     scale_log2e, s = logit_scale(scale)
     losses = []
     for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
@@ -67,7 +67,7 @@ def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: fl
 def binary_cross_entropy_error(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
 ) -> NDArray[np.int16]:
-    """int16 [samples, outputs], unit 2^-15."""
+    """Computes int16 [samples, outputs], unit 2^-15."""
     scale_log2e, _ = logit_scale(scale)
     errors = []
     for z, label in zip(logits.ravel().tolist(), labels.ravel().tolist(), strict=True):
@@ -81,7 +81,7 @@ def binary_cross_entropy_error(
 def cross_entropy_error(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
 ) -> NDArray[np.int16]:
-    """int16 [samples, classes], unit 2^-15."""
+    """Computes int16 [samples, classes], unit 2^-15."""
     scale_log2e, _ = logit_scale(scale)
     errors = np.zeros(logits.shape, np.int16)
     for i, (row, label) in enumerate(zip(logits.tolist(), labels.tolist(), strict=True)):

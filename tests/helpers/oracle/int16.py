@@ -19,7 +19,7 @@ def joined(whole: Int8, fraction: Int8) -> list[int]:
 
 
 def split(values: list[int]) -> tuple[Int8, Int8]:
-    """Modulo 2^16, the whole part rounded half up."""
+    """Splits modulo 2^16, the whole part rounded half up."""
     whole = [((v + 128) // 256 + 128) % 256 - 128 for v in values]
     fraction = [(v + 128) % 256 - 128 for v in values]
     return np.array(whole, np.int8), np.array(fraction, np.int8)
@@ -58,7 +58,7 @@ def perturb(
 
 
 def requantize(total: int, value: int, shift: int) -> int:
-    """Accumulator in units of 1/256, times value * 2^(shift - 31), with TFLite's two roundings."""
+    """Multiplies an accumulator in units of 1/256 by value * 2^(shift - 31), with TFLite's two roundings."""
     left, right = max(shift, 0), max(-shift, 0)
     high = Fraction(total * 2**left * value, 2**39)
     first = (high + Fraction(1, 2)).__floor__()
@@ -68,7 +68,8 @@ def requantize(total: int, value: int, shift: int) -> int:
 def fully_connected(
     x: Int8, whole: Int8, fraction: Int8, bias, multipliers, in_zero: int, out_zero: int, low: int, high: int
 ) -> Int8:
-    """x [samples, depth], whole and fraction [units, depth], multipliers: (value, shift) of each unit."""
+    """Computes x [samples, depth], whole and fraction [units, depth], multipliers: (value, shift) of each
+    unit."""
     result = np.empty((len(x), len(whole)), np.int8)
     for s, sample in enumerate(x):
         for u in range(len(whole)):

@@ -47,13 +47,13 @@ def mean_squared_error(
 
 
 def floor_log2_of_exponents(exponents: list[int], offset: int) -> int:
-    """floor(log2 of the sum of 2^a), each a at least the offset; in whole numbers of any size."""
+    """Computes floor(log2 of the sum of 2^a), each a at least the offset; in whole numbers of any size."""
     total = sum(1 << max(a - offset, 0) for a in exponents)
     return total.bit_length() - 1 + offset
 
 
 def floor_log2(logits: list[int], label: int, scale_log2e: int) -> int:
-    """zo_floor_log2_loss.h in powers of two; 0 where there is no label."""
+    """Computes zo_floor_log2_loss.h in powers of two; 0 without a label."""
     if label < 0:
         return 0
     exponents = [(z - logits[label]) * scale_log2e // 2**24 for z in logits]

@@ -10,7 +10,8 @@ from .nodes import MAX_POOL, MEAN, PLAIN, Layer, errors
 
 @st.composite
 def layers(draw):
-    """Any small convolution, with padding, strides, dilation, depthwise or not, and any form of nodes."""
+    """Draws any small convolution, with padding, strides, dilation, depthwise or not, and any form of
+    nodes."""
     small = st.integers(1, 3)
     kernel = draw(st.tuples(small, small))
     stride, dilation = draw(st.tuples(small, small)), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
@@ -87,25 +88,25 @@ def native(layer: Layer) -> NodeLayer:
 
 
 def stored(layer: Layer, rows: np.ndarray) -> np.ndarray:
-    """Weights [out_c, ...] as TFLite stores them: flat, of a depthwise layer a channel's apart."""
+    """Stores weights [out_c, ...] in TFLite's layout: flat, of a depthwise layer a channel's apart."""
     flat = rows.reshape(layer.outputs[2], -1)
     return np.ascontiguousarray(flat.T if layer.depthwise else flat).ravel()
 
 
 def rows_of(layer: Layer, weights: np.ndarray) -> np.ndarray:
-    """Stored weights as [out_c, weights of a channel]."""
+    """Returns stored weights as [out_c, weights of a channel]."""
     channels = layer.outputs[2]
     return weights.reshape(-1, channels).T if layer.depthwise else weights.reshape(channels, -1)
 
 
 def whole_of(layer: Layer, weights: np.ndarray, fraction: np.ndarray | None) -> np.ndarray:
-    """Stored weights times 256, with their fractions, as [out_c, weights of a channel]."""
+    """Returns stored weights times 256, with their fractions, as [out_c, weights of a channel]."""
     whole = 256 * rows_of(layer, weights).astype(np.int64)
     return whole if fraction is None else whole + rows_of(layer, fraction)
 
 
 def outputs_of(layer: Layer, samples: int, rng: np.random.Generator) -> np.ndarray:
-    """With many clamped ones and many ties."""
+    """Draws outputs with many clamped ones and many ties."""
     values = rng.integers(-128, 128, (samples, *layer.outputs))
     coarse = rng.integers(0, 2) * 31 + 1
     return np.clip(values // coarse * coarse, -128, 127).astype(np.int8)
@@ -114,7 +115,8 @@ def outputs_of(layer: Layer, samples: int, rng: np.random.Generator) -> np.ndarr
 def random_evidence(
     layer: Layer, samples: int, queries: int, bits: int, rng: np.random.Generator
 ) -> tuple[dict[str, np.ndarray], np.ndarray, int]:
-    """Arguments of an update, of errors where there are no queries; and e before clamping, with its shift."""
+    """Draws arguments of an update, of errors if there are no queries; and e before clamping, with its
+    shift."""
     if queries:
         differences = rng.integers(-(2**bits), 2**bits + 1, (queries, samples)).astype(np.int32)
         seeds = rng.integers(0, 2**32, queries, dtype=np.uint32)

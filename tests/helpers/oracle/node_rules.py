@@ -36,26 +36,26 @@ def sums_of_errors(layer: Layer, e: Array, outputs: Array) -> list[int]:
 
 
 def bias_steps(steps: Array, seed: int, stream: int, channels: list[int], all_channels: int) -> Array:
-    """Whole LSB that biases of the updated channels move by, from the steps of their v."""
+    """Computes whole LSB that biases of the updated channels move by, from the steps of their v."""
     r = rounding_terms(seed, stream, 1, all_channels)[channels, 0]
     return (32 * steps + r) // 65536
 
 
 def move_biases(biases: Array, steps: Array) -> tuple[Array, int]:
-    """New biases, and how many were clipped."""
+    """Returns new biases and the number of clipped ones."""
     most = np.maximum(2**30, np.abs(biases))
     moved = biases + steps
     return np.clip(moved, -most, most), int((np.abs(moved) > most).sum())
 
 
 def updated(sums: list[int], rows: int) -> list[int]:
-    """Numbers of the updated channels, ascending."""
+    """Returns numbers of the updated channels, ascending."""
     order = sorted(range(len(sums)), key=lambda c: (-sums[c], c))
     return sorted(order[: rows or len(sums)])
 
 
 def first_bits(value: int) -> int:
-    """The 32 highest bits of a number, in place."""
+    """Returns the 32 highest bits of a number, in place."""
     drop = max(0, value.bit_length() - 32)
     return value >> drop << drop
 
@@ -72,13 +72,13 @@ def to_steps(values: list[Fraction], clip: int, slack: Fraction) -> tuple[list[i
 def fixed(
     g: list[int], shift: int, gain: tuple[int, int], rate: int, clip: int
 ) -> tuple[list[int], list[int]]:
-    """Exact: gain is mantissa and exponent."""
+    """Computes exact steps: gain is mantissa and exponent."""
     factor = Fraction(first_bits(gain[0] * rate)) * Fraction(2) ** (gain[1] + shift - 16)
     return to_steps([-v * factor for v in g], clip, Fraction(0))
 
 
 def standardized(g: list[int], rate: int, clip: int) -> tuple[list[int], list[int]] | None:
-    """None: no step."""
+    """Computes the range of steps; None: no step."""
     count, total = len(g), sum(g)
     spread = count * sum(v * v for v in g) - total * total
     if spread == 0:
@@ -96,7 +96,7 @@ def standardized(g: list[int], rate: int, clip: int) -> tuple[list[int], list[in
 def rms(
     g: list[int], shift: int, mean_square: float, rate: int, clip: int
 ) -> tuple[list[int], list[int]] | None:
-    """None: no step."""
+    """Computes the range of steps; None: no step."""
     if mean_square == 0:
         return None
     factor = Fraction(rate) * Fraction(2) ** shift / Fraction(float(np.sqrt(mean_square)))
@@ -104,14 +104,14 @@ def rms(
 
 
 def bits(g: list[int], most: int) -> tuple[list[int], list[int]]:
-    """Exact: whole LSB, the largest of so many bits; no rounding changes them."""
+    """Computes exact steps: whole LSB, the largest of so many bits; no rounding changes them."""
     drop = max(0, max(abs(v) for v in g).bit_length() - most)
     steps = [-65536 * pseudo_stochastic(v, drop) for v in g]
     return steps, steps
 
 
 def apply_16(weights: Array, fraction: Array, steps: Array, limit: int) -> tuple[Array, int]:
-    """New 256 w + fraction, and how many were clipped."""
+    """Returns new 256 w + fraction and the number of clipped ones."""
     moved = 256 * weights + fraction + (steps + 128) // 256
     clipped = np.clip(moved, -256 * limit, 256 * limit)
     return clipped, int((moved != clipped).sum())
@@ -120,7 +120,7 @@ def apply_16(weights: Array, fraction: Array, steps: Array, limit: int) -> tuple
 def apply_8(
     weights: Array, steps: Array, limit: int, seed: int, stream: int, channels: list[int], all_channels: int
 ) -> tuple[Array, int]:
-    """New weights of the updated channels [channels, row], and how many were clipped."""
+    """Returns new weights of the updated channels [channels, row] and the number of clipped ones."""
     r = rounding_terms(seed, stream, steps.shape[1], all_channels)[channels]
     moved = weights + (steps + r) // 65536
     clipped = np.clip(moved, -limit, limit)
@@ -140,7 +140,7 @@ def times(multiplier: NDArray[np.int32] | None, channels: list[int]) -> Callable
 
 
 def pseudo_stochastic(value: int, shift: int) -> int:
-    """value / 2^shift, rounded by its own low bits."""
+    """Computes value / 2^shift, rounded by its own low bits."""
     quotient, dropped = divmod(abs(value), 2**shift)
     probability, random = divmod(dropped, 2 ** (shift // 2))
     if shift % 2 == 1:
@@ -150,7 +150,7 @@ def pseudo_stochastic(value: int, shift: int) -> int:
 
 
 def subtract(weights: list[int], values: list[int], shift: int, limit: int) -> tuple[list[int], int]:
-    """New weights and how many were clipped."""
+    """Returns new weights and the number of clipped ones."""
     moved = [w - pseudo_stochastic(v, shift) for w, v in zip(weights, values, strict=True)]
     clipped = [max(-limit, min(limit, w)) for w in moved]
     return clipped, sum(a != b for a, b in zip(moved, clipped, strict=True))
@@ -159,7 +159,7 @@ def subtract(weights: list[int], values: list[int], shift: int, limit: int) -> t
 def update_bits(
     weights: list[int], dist: Dist, seed: int, stream: int, sign: int, bits: int, limit: int
 ) -> tuple[list[int], int]:
-    """zo_update_bits_s8."""
+    """Computes zo_update_bits_s8."""
     z = direction(dist.kind, dist.mu, dist.p_zero, seed, stream, len(weights))
     shift = max(0, dist.z_max.bit_length() - bits)
     return subtract(weights, [sign * v for v in z], shift, limit)

@@ -58,7 +58,7 @@ class Settings:
         return self.seed(step, task, MAX_QUERIES - 1)
 
     def rate_at(self, step: int) -> int:
-        """Rate of a step, unit 2^-16."""
+        """Computes the rate of a step, unit 2^-16."""
         last = max(1, self.steps - 1)
         rate = self.rate
         if self.schedule == LINEAR:
@@ -87,7 +87,7 @@ class Request:
 
 
 def requests(s: Settings, first_step: int = 0) -> Iterator[Request]:
-    """All of a run from a step on."""
+    """Yields all requests of a run from a step on."""
     for step in range(first_step, s.steps):
         for part in range(s.parts):
             yield Request(FORWARD, step, part, start_segment=s.first_segment)
@@ -117,7 +117,7 @@ class Scale:
         return cls(value >> shift if shift > 0 else value << -shift, exponent + shift)
 
     def blend(self, value: Scale, bits: int) -> Scale:
-        """self + (value - self) / 2^bits."""
+        """Computes self + (value - self) / 2^bits."""
         a = Scale.of(self.mantissa * (2**bits - 1), self.exponent - bits)
         b = Scale(value.mantissa, value.exponent - bits)
         if 0 in (a.mantissa, b.mantissa):
@@ -137,7 +137,7 @@ class Scale:
 
 
 def rounded(value: int, scale: Scale) -> int:
-    """value * scale, half up."""
+    """Computes value * scale, half up."""
     product = value * scale.mantissa
     if scale.exponent >= 0:
         return product << scale.exponent

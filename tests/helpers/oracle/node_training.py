@@ -145,7 +145,7 @@ class NodeTraining:
         )
 
     def _differences(self, step: int, part: int, t: int, node: Array) -> Array:
-        """L(y + mu z) - L(y - mu z), [queries, batch]."""
+        """Computes L(y + mu z) - L(y - mu z), [queries, batch]."""
         s, layer, task = self.s, self.layers[t], self.s.tasks[t]
         result = np.zeros((task.queries, s.batch), np.int64)
         flat = node.reshape(s.batch, layer.positions, -1)

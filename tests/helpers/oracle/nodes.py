@@ -51,13 +51,13 @@ class Layer:
         return 1 if self.depthwise else self.inputs[2]
 
     def read_by(self, channel: int) -> slice:
-        """The input channels that an output channel reads."""
+        """Returns the input channels that an output channel reads."""
         first = channel * self.inputs[2] // self.outputs[2] if self.depthwise else 0
         return slice(first, first + self.depth)
 
 
 def window(layer: Layer, h: int, w: int) -> list[tuple[int, int, int]]:
-    """(number in the window, row, column) of the outputs behind a pooled node."""
+    """Yields (number in the window, row, column) of the outputs behind a pooled node."""
     cells = []
     for i in range(layer.pool[0]):
         for j in range(layer.pool[1]):
@@ -69,7 +69,7 @@ def window(layer: Layer, h: int, w: int) -> list[tuple[int, int, int]]:
 
 
 def route(layer: Layer, outputs: Array) -> Array:
-    """Route of one sample, outputs [h, w, c]."""
+    """Computes the route of one sample, outputs [h, w, c]."""
     height, width, channels = layer.outputs
     if layer.form == PLAIN:
         return np.array([CLAMPED if layer.clamped(v) else 0 for v in outputs.reshape(-1)])
@@ -94,14 +94,14 @@ def route(layer: Layer, outputs: Array) -> Array:
 
 
 def signs(layer: Layer, seed: int, sample: int) -> Array:
-    """z of one sample's nodes, [positions, channels]."""
+    """Draws z of one sample's nodes, [positions, channels]."""
     channels = layer.outputs[2]
     flat = direction(Dist(0, 1), seed, 0x40000000 + sample, layer.positions * channels)
     return flat.reshape(channels, layer.positions).T
 
 
 def perturb(layer: Layer, nodes: Array, seed: int, sample: int, k: int) -> Array:
-    """Perturbed nodes of one sample, [positions, channels]."""
+    """Computes perturbed nodes of one sample, [positions, channels]."""
     moved = nodes + k * signs(layer, seed, sample)
     if layer.form == MEAN:
         return np.clip(moved, -128, 127)
@@ -127,7 +127,7 @@ def errors(
     samples: int,
     exponents: list[int] | None = None,
 ) -> tuple[Array, int]:
-    """e before clamping, [samples, positions, channels], and the shift that it has undergone."""
+    """Computes e before clamping, [samples, positions, channels], and its shift."""
     shape = (samples, layer.positions, layer.outputs[2])
     if given is not None:
         raw = given.reshape(shape).astype(np.int64)
@@ -160,7 +160,7 @@ def _with_exponents(layer: Layer, raw: Array, exponents: list[int]) -> tuple[Arr
 
 
 def gradient(layer: Layer, e: Array, inputs: Array, outputs: Array) -> Array:
-    """G, [out_c, k_h, k_w, depth], from the outputs themselves, not from routes."""
+    """Computes G, [out_c, k_h, k_w, depth], from the outputs themselves, not from routes."""
     height, width, channels = layer.outputs
     result = np.zeros((channels, *layer.kernel, layer.depth), np.int64)
     image = inputs - layer.zero_point
@@ -190,18 +190,18 @@ def gradient(layer: Layer, e: Array, inputs: Array, outputs: Array) -> Array:
 
 
 def mean_square(g: Array, shift: int) -> float:
-    """Mean of G^2 as the core measures it, in the unit of errors before their shift."""
+    """Computes the mean of G^2 like the core, in the unit of errors before their shift."""
     coarse = np.clip(g // 256, -(2**21), 2**21).astype(float)
     return float((coarse**2).mean()) * 4.0 ** (8 + shift)
 
 
 def step(g: Array, shift: int, mean: float, rate: int, clip: int) -> NDArray[np.float64]:
-    """The step before any rounding, unit 2^-16 LSB, of the shape of `g`."""
+    """Computes the step before any rounding, unit 2^-16 LSB, of the shape of `g`."""
     return np.clip(-g * 2.0**shift * rate / np.sqrt(mean), -clip, clip)
 
 
 def rounding_terms(seed: int, stream: int, row: int, channels: int) -> Array:
-    """r of the 8-bit update, [channels, row]: tile c of the rounding stream for channel c."""
+    """Draws r of the 8-bit update, [channels, row]: tile c of the rounding stream for channel c."""
     padded = -(-row // 32) * 32
     words = rounding(seed, stream, 1024 * channels).reshape(channels, 1024)
     assert padded <= 1024

@@ -32,7 +32,7 @@ def next_state(state: int) -> int:
 
 
 def query_seed(run_seed: int, step: int, query: int) -> int:
-    """Seed of a query of a run."""
+    """Computes the seed of a query of a run."""
     return fmix(fmix(run_seed + 0x9E3779B9 * (step + 1) & MASK) + 0x85EBCA6B * query & MASK)
 
 
@@ -45,7 +45,7 @@ QUANTILES = quantiles()
 
 
 def draw(kind: int, mu: int, p_zero: int, word: int, j: int) -> int:
-    """z of the j-th weight that a word serves."""
+    """Draws z of the j-th weight of a word."""
     if kind == RADEMACHER:
         return -1 if word >> j & 1 else 1
     if kind == GAUSSIAN:
@@ -86,7 +86,7 @@ def direction(kind: int, mu: int, p_zero: int, seed: int, tensor: int, count: in
 
 
 def rounding(seed: int, tensor: int, count: int) -> list[int]:
-    """The random 16-bit numbers of the 8-bit update."""
+    """Draws the random 16-bit numbers of the 8-bit update."""
     r: list[int] = []
     for begin in range(0, count, TILE):
         stream = words(seed, tensor + 0x80000000, begin // TILE)

@@ -46,7 +46,7 @@ def fmix(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def block_words(seed: int, tensor: int, size: int, per_word: int) -> NDArray[np.uint32]:
-    """The words of a tensor, uint32 [tiles, words of a tile]."""
+    """Draws the words of a tensor, uint32 [tiles, words of a tile]."""
     tiles = np.arange(-(-size // TILE), dtype=U32)
     state = fmix(U32(scalar.key(seed, tensor)) ^ fmix(U32(0x6A09E667) + tiles))
     state[state == 0] = 0x6C8E9CF5
@@ -63,7 +63,7 @@ def block_words(seed: int, tensor: int, size: int, per_word: int) -> NDArray[np.
 def direction(
     dist: Dist, seed: int, tensor: int, size: int, selected: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int64]:
-    """z, int64 [size]; `selected` weights are trained, which matters to a coordinate."""
+    """Draws z, int64 [size]; `selected` weights are trained, which matters to a coordinate."""
     if dist.kind == COORDINATE:
         first = scalar.key(seed, tensor) % size
         order = [*range(first, size), *range(first)]
@@ -85,7 +85,7 @@ def direction(
 
 
 def rounding(seed: int, tensor: int, size: int) -> NDArray[np.int64]:
-    """r of the 8-bit update, int64 [size]."""
+    """Draws r of the 8-bit update, int64 [size]."""
     words = block_words(seed, tensor + 0x80000000, size, 4).astype(np.uint64)[..., None]
     turns = np.arange(0, 32, 8, dtype=np.uint64)
     rotated = (words >> turns) | (words << (np.uint64(32) - turns))
@@ -93,7 +93,7 @@ def rounding(seed: int, tensor: int, size: int) -> NDArray[np.int64]:
 
 
 def perturbation(dist: Dist, z: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Perturbation of z in LSB."""
+    """Computes the perturbation of z in LSB."""
     if dist.kind in (RADEMACHER, COORDINATE):
         return dist.mu * z
     if dist.kind == SPARSE_UNIFORM:

@@ -18,7 +18,8 @@ Pairs: TypeAlias = Sequence[tuple[int, int]]
 
 
 def grouped(terms: Pairs) -> list[tuple[int, list[int]]]:
-    """(k, seeds) of each direction: the seeds of terms with k = 0 belong to the one before."""
+    """Groups terms to (k, seeds) of each direction: the seeds of terms with k = 0 belong to the one
+    before."""
     groups: list[tuple[int, list[int]]] = []
     for seed, k in terms:
         if k:
@@ -29,7 +30,7 @@ def grouped(terms: Pairs) -> list[tuple[int, list[int]]]:
 
 
 def bits(mask: NDArray[np.uint8] | None, size: int) -> NDArray[np.bool_]:
-    """zo_mask.h"""
+    """Reads zo_mask.h's bits."""
     if mask is None:
         return np.ones(size, bool)
     return np.array([mask[i // 8] >> (i % 8) & 1 for i in range(size)], bool)
@@ -68,7 +69,7 @@ def update(
     momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
 ) -> tuple[Int8, Int8 | None, int]:
-    """New weights, new fraction, number of clipped weights."""
+    """Returns new weights, new fraction, number of clipped weights."""
     size = weights.size
     weights = perturb(weights, restore, dist, stream, momentum, mask)
     delta = np.zeros(size, np.int64)
