@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from tflm_zo import Exact, Nodes, Settings, Trainer, Weights
+from tflm_zo import Bits, Exact, Gradient, Momentum, Nodes, Settings, Step, Trainer, Weights
 from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
 from tflm_zo.logs import Log, is_snapshot_log
 from tflm_zo.training import ALGORITHMS, trained_layers
 from tflm_zo.training.algorithms import DEFAULT, summary
-from tflm_zo.training.schedules import Step
-from tflm_zo.training.setting_names import PARTS, resolve, value_of
-from tflm_zo.training.setting_texts import written, written_settings
+from tflm_zo.training.setting_texts import PARTS, Part, resolve, value_of, written, written_settings
 
 DOCS = Path(__file__).parent
 MADE = "<!-- Made by docs/generate_algorithms.py: change docstrings in tflm_zo/training and run it again. -->"
@@ -48,7 +46,8 @@ SETTINGS = """
 
 A run has the settings of `Settings` and of its tasks. Each of them is a class in Python. `--set NAME=VALUE`
 of `train` and `firmware` changes a setting. Omit the task's name and the dot if the setting's name is unique
-in the run. `auto` on the command line is `None` in Python.
+in the run. `auto` on the command line is `None` in Python. A rule or schedule is an object in Python. On the
+command line it has the name of its class in lower case, and its fields are settings of the run.
 """
 PAGE = """# {name}
 
@@ -206,17 +205,8 @@ def table(section: str, begins: list[str]) -> str:
 
 def differs(settings: Settings, name: str) -> bool:
     """Returns True if a setting, named as on the command line, differs from the default of its class."""
-    owner, field = resolve(settings, name.replace("-", "_"))
-    if not owner:
-        return bool(value_of(settings, field) != value_of(Settings(), field))
-    kind = KINDS[owner]
-    return bool(getattr(getattr(settings, owner), field) != default_of(kind, field))
-
-
-def default_of(kind: type[Any], name: str) -> Any:
-    """Returns the default of a field."""
-    field = next(field for field in dataclasses.fields(kind) if field.name == name)
-    return field.default_factory() if callable(field.default_factory) else field.default
+    full = ".".join(filter(None, resolve(settings, name.replace("-", "_"))))
+    return bool(value_of(settings, full) != value_of(Settings(), full))
 
 
 def settings_section(task: str, kind: type[Any]) -> str:
@@ -228,15 +218,20 @@ def settings_section(task: str, kind: type[Any]) -> str:
     for field in dataclasses.fields(kind):
         if field.name not in NOT_SET:
             name = f"{task}.{field.name}".lstrip(".").replace("_", "-")
-            is_schedule = field.name == "schedule"
-            value = value_of(Settings(), name) if is_schedule else written(default_of(kind, field.name))
+            value = written(value_of(Settings(), name.replace("-", "_")), name)
             rows.append(f"| `{name}` | {value} | {described[field.name]} |\n")
-            if is_schedule:
-                of_step = attributes((inspect.getdoc(Step) or "").partition("Attributes:\n")[2])
-                for part, own in PARTS.items():
-                    value = written(getattr(Step(), own))
-                    rows.append(f"| `{part.replace('_', '-')}` | {value} | {of_step[own]} |\n")
+            for part in PARTS:
+                if (part.owner, part.whole) == (task, field.name) and part.name != part.whole:
+                    name = f"{task}.{part.name}".lstrip(".").replace("_", "-")
+                    value = written(part.default)
+                    rows.append(f"| `{name}` | {value} | {of_part(part)} |\n")
     return "".join(rows)
+
+
+def of_part(part: Part) -> str:
+    """Returns the description of a field of a rule, schedule or momentum."""
+    kind = next(k for k in (Step, Gradient, Bits, Momentum) if part.field in k.__dataclass_fields__)
+    return attributes((inspect.getdoc(kind) or "").partition("Attributes:\n")[2])[part.field]
 
 
 def paragraphs(text: str) -> str:

@@ -145,7 +145,7 @@ def test_what_is_misspelt_is_refused() -> None:
     """Refuses in mypy, too: ``make lint`` checks this file, in which an ignore that ignores nothing is an
     error."""
     with pytest.raises(zo.SettingsError, match="rule"):
-        zo.Weights(rule="normalised")  # type: ignore[arg-type]
+        zo.Weights(rule="normalized")  # type: ignore[arg-type]
     with pytest.raises(zo.SettingsError, match="rule"):
         zo.Exact(rule="norm")  # type: ignore[arg-type]
     with pytest.raises(zo.SettingsError, match="schedule"):

@@ -168,7 +168,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
     from tflm_zo import inject, recalibrate
     from tflm_zo.training import Trainer, algorithm, choose_block, inject_settings
-    from tflm_zo.training.setting_names import changed
+    from tflm_zo.training.setting_texts import changed
 
     run, probes = changed(algorithm(method.algorithm), {"seed": seed, **method.settings}), 0.0
     if not method.exact:

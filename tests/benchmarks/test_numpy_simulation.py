@@ -26,7 +26,7 @@ from helpers.oracle.stream import direction
 from helpers.runs import weight_settings
 from tflm_zo.converters import Model, export_model, load_model, set_batch
 from tflm_zo.logs import Log
-from tflm_zo.training import Settings, Trainer
+from tflm_zo.training import Normalized, Settings, Trainer
 
 BATCH = 4
 
@@ -185,8 +185,10 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
             for t in metadata.trainable
         }
 
+    rule = chosen.weights.rule
+    assert isinstance(rule, Normalized)
     simulation = Simulation(
-        Network(export_model(zo)), headroom=2, clip=chosen.weights.clip, batch=8, directions=directions
+        Network(export_model(zo)), headroom=2, clip=rule.clip, batch=8, directions=directions
     )
     coefficients = []
     for _ in range(steps):

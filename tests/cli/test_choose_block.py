@@ -30,7 +30,7 @@ from tflm_zo.training import (
 )
 from tflm_zo.training.block_choice import BlockSearch
 from tflm_zo.training.injection import inject_for
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 BATCH = 8
 GIVEN = (

@@ -19,8 +19,7 @@ from tflm_zo.converters import read_metadata
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import ALGORITHMS, algorithm
 from tflm_zo.training.algorithms import algorithm_for, usual_settings
-from tflm_zo.training.setting_names import changed
-from tflm_zo.training.setting_texts import with_run
+from tflm_zo.training.setting_texts import changed, with_run
 
 RNG = np.random.default_rng(0)
 
@@ -159,7 +158,7 @@ def test_settings_come_back_as_they_were(name: str) -> None:
     settings = algorithm(name)
     model = zo.inject("model.tflite")
     changes: dict[str, Any] = {"seed": 4_000_000_001, "batch_size": 24, "layers": ("conv*", "fc1")}
-    if "schedule" not in settings.without_effect():
+    if "schedule" not in settings.unused():
         changes |= {"schedule": "step", "decay": 1 / 3, "learning_rate": 0.1 + 0.2}
     wanted = changed(settings, changes)
     metadata = read_metadata(with_run(model, wanted, settings, {"steps": 3, "epochs": None}))

@@ -6,14 +6,44 @@ import dataclasses
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.runs import settings_of
 from tflm_zo.cli.set_option import parse_injection, split_set
-from tflm_zo.converters import Last, Random
+from tflm_zo.converters import Last, Random, ResidualBlocks
 from tflm_zo.core import Gaussian, SparseUniform
-from tflm_zo.training import ALGORITHMS, Exact, Nodes, SettingsError, Weights, algorithm
-from tflm_zo.training.setting_names import PARTS, changed, names, resolve, value_of
-from tflm_zo.training.setting_texts import parse_set, written, written_settings
+from tflm_zo.training import (
+    ALGORITHMS,
+    Bits,
+    Constant,
+    Cosine,
+    Exact,
+    Gradient,
+    Momentum,
+    Nodes,
+    Normalized,
+    Rms,
+    Settings,
+    SettingsError,
+    Sign,
+    Standardized,
+    Step,
+    Weights,
+    algorithm,
+    algorithms,
+)
+from tflm_zo.training.setting_texts import (
+    PARTS,
+    changed,
+    names,
+    parse_set,
+    resolve,
+    value_of,
+    without_effect,
+    written,
+    written_settings,
+)
 
 
 def made(name: str, *given: str) -> Any:
@@ -79,14 +109,14 @@ def test_every_field_has_one_name(name: str) -> None:
     found = [resolve(settings, setting) for setting in names(settings)]
     owners: list[tuple[str, Any]] = [("", settings)]
     owners += [(type(task).__name__.lower(), task) for task in settings.tasks]
-    of_schedule = [("", name) for name in PARTS]
-    expected = [
+    expected = {
         (owner, f.name)
         for owner, own in owners
         for f in dataclasses.fields(own)
         if f.name not in ("tasks", "algorithm")
-    ]
-    assert sorted(found) == sorted(expected + of_schedule)
+    }
+    expected |= {(p.owner, p.name) for p in PARTS if p.owner in dict(owners)}
+    assert sorted(found) == sorted(expected)
 
 
 def test_a_name_with_a_task_adds_it() -> None:
@@ -94,11 +124,78 @@ def test_a_name_with_a_task_adds_it() -> None:
     assert made("weight", "nodes.queries=3").tasks == (*algorithm("weight").tasks, Nodes(queries=3))
     both = made("node", "weights.scope=layers", "weights.rule=gradient", "exact.rule=standardized")
     tasks = {type(task): task for task in both.tasks}
-    assert tasks[Weights] == Weights(scope="layers", rule="gradient", clip=3.0)
-    assert tasks[Exact] == Exact(rule="standardized")
+    assert tasks[Weights] == Weights(scope="layers", rule=Gradient(clip=3.0))
+    assert tasks[Exact] == Exact(rule=Standardized())
     # Where the algorithm has the task, its own values stay.
     assert made("fqt", "exact.last=1") == settings_of("fqt", {"last": 1})
-    assert made("fqt", "exact.last=1").exact.rule == "standardized"
+    assert made("fqt", "exact.last=1").exact.rule == Standardized()
+
+
+FULL = {
+    "node": ("gradient-norm", "rule=rms"),
+    "weight": ("bits", "rule=normalized"),
+    "mezo": ("clip", "rule=sign"),
+    "qzo-ff": ("momentum-terms", "momentum=0"),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_a_part_that_a_value_lacks_is_no_setting(name: str) -> None:
+    """It isn't listed, other values of it are refused, and its default, as old models keep it, is read."""
+    part, whole = FULL[name]
+    settings = made(name, whole)
+    assert part not in written_settings(settings)
+    assert without_effect(settings, part.replace("-", "_")).endswith("has none")
+    default = written(value_of(settings, part.replace("-", "_")))
+    assert made(name, whole, f"{part}={default}") == settings
+    other = {"false": "true", "1": "2", "3": "4", "8": "2"}[default]
+    with pytest.raises(SettingsError, match=f"{part.replace('-', '_')}` must be left out, since .* has none"):
+        made(name, whole, f"{part}={other}")
+
+
+def test_rules_keep_the_parts_that_both_have() -> None:
+    given = made("mezo", "gradient-norm=true", "clip=2", "rule=normalized")
+    assert given.weights.rule == Normalized(clip=2.0, gradient_norm=True)
+    assert made("qzo-ff", "rule=gradient").weights.rule == Gradient(clip=3.0)
+    assert made("qzo-ff", "momentum=0.5").weights.momentum == Momentum(0.5, 8)
+    assert made("qzo-ff", "momentum=0.5", "momentum-terms=3").weights.momentum == Momentum(0.5, 3)
+
+
+numbers = st.floats(0.0, 2.0**14)
+SCHEDULED = st.one_of(
+    st.builds(Constant, warmup=st.integers(0, 2**31)),
+    st.builds(Cosine, st.floats(0.0, 0.5)),
+    st.builds(Step, st.floats(0.0, 1.0), st.integers(1, 2**31), final=st.floats(0.0, 0.5)),
+)
+RULES = st.one_of(
+    st.builds(Gradient, clip=numbers, gradient_norm=st.booleans()),
+    st.builds(Normalized, clip=numbers, gradient_norm=st.booleans()),
+    st.builds(Sign, gradient_norm=st.booleans()),
+)
+LAYERS = st.one_of(st.none(), st.builds(Last, st.integers(1, 99)), st.just(("conv*", "fc1")))
+RUNS = st.builds(
+    lambda rule, **run: changed(algorithms.qzo_ff(learning_rate=0.5, **run), {"rule": rule}),
+    RULES,
+    momentum=st.one_of(st.none(), st.builds(Momentum, st.floats(2.0**-16, 1 - 2.0**-16), st.integers(2, 8))),
+    schedule=SCHEDULED,
+    layers=LAYERS,
+)
+NODE_RUNS = st.builds(
+    lambda rule, last, bits, schedule: Settings(
+        tasks=(Nodes(rule=rule), Exact(last=last, rule=bits)), learning_rate=0.5, schedule=schedule
+    ),
+    st.one_of(st.just(Rms()), st.builds(Gradient, gradient_norm=st.booleans())),
+    st.one_of(st.integers(1, 64), st.builds(ResidualBlocks, st.integers(1, 9))),
+    st.one_of(st.just(Rms()), st.builds(Bits, st.tuples(*[st.integers(1, 7)] * 3)), st.just(Standardized())),
+    SCHEDULED,
+)
+
+
+@given(st.one_of(RUNS, NODE_RUNS))
+def test_settings_come_back_from_their_texts(settings: Settings) -> None:
+    usual = Settings(tasks=tuple(type(task)() for task in settings.tasks), algorithm=settings.algorithm)
+    texts = {name.replace("-", "_"): text for name, text in written_settings(settings).items()}
+    assert changed(usual, parse_set(usual, texts)) == settings
 
 
 REFUSED: list[tuple[str, tuple[str, ...], str]] = [
@@ -187,13 +284,13 @@ def test_settings_of_inject() -> None:
         "sparse": Random(0.1, 3),
     }
     assert parse_injection({"nodes": "last:2"}) == {"nodes": Last(2)}
-    for given, said in (
+    for texts, said in (
         ({"update_bits": "many"}, r"`--set update-bits` must be an integer\. Received: 'many'"),
         ({"nodes": "fc1,"}, "`nodes` must be names of layers. Received: 'fc1,'"),
         ({"nodes": "auto,fc1"}, "`nodes` must have auto or last:N alone"),
     ):
         with pytest.raises(ValueError, match=said):
-            parse_injection(given)
+            parse_injection(texts)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from helpers.models import MODELS
 from helpers.moments import Disk
 from tflm_zo.runtime import RUNTIMES
 from tflm_zo.training import ALGORITHMS
+from tflm_zo.training.rules import WEIGHT_RULES
 from tflm_zo.training.schedules import SCHEDULES
 from tflm_zo.training.settings import ESTIMATORS
-from tflm_zo.training.tasks import SCOPES, WEIGHT_RULES
+from tflm_zo.training.tasks import SCOPES
 from tflm_zo.training.trainer import KEEPS
 
 RNG = np.random.default_rng(0)
@@ -105,7 +106,7 @@ def test_files_that_are_no_model(model: str, said: str, files: Path) -> None:
     ("name", "value", "choices"),
     [
         ("estimator", "central", ESTIMATORS),
-        ("rule", "adam", WEIGHT_RULES),
+        ("rule", "adam", tuple(WEIGHT_RULES)),
         ("schedule", "exponential", tuple(SCHEDULES)),
         ("scope", "channels", SCOPES),
         ("perturbation", "cauchy:2", ("rademacher", "sparse-uniform", "gaussian", "coordinate")),

@@ -18,6 +18,7 @@ from tflm_zo.core import Control, SparseUniform
 from tflm_zo.logs import Log
 from tflm_zo.training import Settings, Step, Weights
 from tflm_zo.training.lowering import weight_integers
+from tflm_zo.training.rules import Gradient
 
 
 @pytest.fixture
@@ -137,11 +138,9 @@ def test_every_option_reaches_the_run(files: Path) -> None:
         tasks=(
             Weights(
                 perturbation=SparseUniform(2, 0.5),
-                clip=1.5,
-                rule="gradient",
+                rule=Gradient(clip=1.5, gradient_norm=True),
                 queries=2,
                 scope="blocks",
-                gradient_norm=True,
             ),
         ),
         schedule=Step(0.25, 4, final=0.25, warmup=3),

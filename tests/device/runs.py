@@ -31,13 +31,14 @@ from tflm_zo.training import (
     algorithm,
     inject_settings,
 )
+from tflm_zo.training.rules import Momentum
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
 _LAYERWISE = algorithm("poor-mans-training")
 _PROBE = dataclasses.replace(algorithm("qzo-ff-probe"), batch_size=4, seed=5)
 _MOMENTUM = Settings(
-    tasks=(Weights(queries=2, perturbation=Gaussian(0.6), momentum=0.7, momentum_terms=3),),
+    tasks=(Weights(queries=2, perturbation=Gaussian(0.6), momentum=Momentum(0.7, 3)),),
     batch_size=4,
     seed=6,
     learning_rate=20.0,

@@ -15,7 +15,7 @@ from helpers.pages import DOCS, README, REPOSITORY, blocks, pages, run_command
 from tflm_zo.cli.app import app
 from tflm_zo.cli.option_names import OF_INJECT
 from tflm_zo.firmware import PLATFORMS, arena
-from tflm_zo.training.setting_names import every_name
+from tflm_zo.training.setting_texts import every_name
 
 PAGES = pages()
 ALGORITHMS = DOCS / "algorithms.md"

@@ -19,10 +19,13 @@ from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.firmware.op_pack import op_pack_sources
 from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, Weights, algorithms, inject_settings
+from tflm_zo.training.rules import Bits, Gradient, Momentum, Normalized
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
-BITS = Settings(tasks=(Nodes(), Exact(rule="bits"), Weights(rule="bits", perturbation=SPARSE)), batch_size=1)
+BITS = Settings(
+    tasks=(Nodes(), Exact(rule=Bits((5, 4, 3))), Weights(rule=Bits(), perturbation=SPARSE)), batch_size=1
+)
 
 #: Injection, settings and their features besides random signs.
 RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
@@ -35,7 +38,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     ),
     "momentum": (
         {"headroom": 5, "command_words": 58},
-        Settings(tasks=(Weights(perturbation=Gaussian(0.5), momentum=0.5),), batch_size=1),
+        Settings(tasks=(Weights(perturbation=Gaussian(0.5), momentum=Momentum(0.5)),), batch_size=1),
         {"GAUSSIAN", "CHAINS"},
     ),
     "bits": (
@@ -45,7 +48,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     ),
     "fixed gain": (
         {},
-        Settings(tasks=(Weights(rule="gradient"),), batch_size=1, learning_rate=1.0),
+        Settings(tasks=(Weights(rule=Gradient(clip=3.0)),), batch_size=1, learning_rate=1.0),
         {"STEP_RULES"},
     ),
     "one-sided": ({}, Settings(tasks=(Weights(),), batch_size=1, estimator="one-sided"), {"ONE_SIDED"}),
@@ -69,7 +72,11 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "sharpness": ({}, Settings(tasks=(Weights(sharpness=True),), batch_size=1), {"SHARPNESS"}),
     "blocks": ({}, Settings(tasks=(Weights(scope="blocks"),), batch_size=1), {"BLOCKS"}),
     "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Cosine()), {"SCHEDULES"}),
-    "norm": ({}, Settings(tasks=(Weights(gradient_norm=True),), batch_size=1), {"SCHEDULES"}),
+    "norm": (
+        {},
+        Settings(tasks=(Weights(rule=Normalized(gradient_norm=True)),), batch_size=1),
+        {"SCHEDULES"},
+    ),
     "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Constant()), set()),
 }
 

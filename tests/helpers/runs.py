@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflm_zo.training import Settings, Trainer, Weights, algorithm
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 
 def random_samples(

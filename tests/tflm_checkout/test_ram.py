@@ -16,7 +16,7 @@ from tflm_checkout.test_firmware import log_of
 from tflm_zo import load_model
 from tflm_zo.data import Inputs, prepare
 from tflm_zo.training import Trainer, algorithm, choose_block
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 VWW = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "vww_96_int8.tflite"

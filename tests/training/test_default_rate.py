@@ -16,6 +16,7 @@ from tflm_zo.core import Control
 from tflm_zo.logs import Log
 from tflm_zo.training import Linear, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.lowering import weight_integers
+from tflm_zo.training.rules import Gradient, Normalized, Sign
 
 SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks": 3}
 
@@ -71,9 +72,9 @@ def test_of_blocks() -> None:
 
 
 def test_what_is_given_counts() -> None:
-    for rule in ("normalized", "sign", "gradient"):
+    for rule in (Normalized(), Sign(), Gradient()):
         assert rates(Settings(tasks=(Weights(rule=rule),), batch_size=64, learning_rate=3.5), 10**5)[0] == 3.5
-    assert rates(Settings(tasks=(Weights(rule="gradient"),), batch_size=64), 10**5)[0] == 2
+    assert rates(Settings(tasks=(Weights(rule=Gradient()),), batch_size=64), 10**5)[0] == 2
 
 
 def test_a_final_rate_above_it() -> None:

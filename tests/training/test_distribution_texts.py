@@ -6,7 +6,7 @@ import pytest
 
 from tflm_zo.core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import SettingsError
-from tflm_zo.training.distribution_texts import parse_distribution
+from tflm_zo.training.setting_texts import parse_distribution
 
 
 @pytest.mark.parametrize(

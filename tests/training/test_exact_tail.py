@@ -26,6 +26,7 @@ from tflm_zo.training import (
     inject_settings,
 )
 from tflm_zo.training.lowering import lower
+from tflm_zo.training.rules import Bits
 
 SOURCES = {
     **{name: MODELS[name] for name in ("residual", "depthwise_separable", "lenet5")},
@@ -96,7 +97,7 @@ WHOLE_RUNS = {
     ),
     "parted and joined": ("parts", Settings(tasks=(Exact(last=4),), batch_size=8, seed=5)),
     "squeeze and excitation": ("attention", Settings(tasks=(Exact(last=6),), batch_size=8, seed=6)),
-    "in few bits": ("other", Settings(tasks=(Exact(last=3, rule="bits"),), batch_size=8, seed=4)),
+    "in few bits": ("other", Settings(tasks=(Exact(last=3, rule=Bits((5, 4, 3))),), batch_size=8, seed=4)),
 }
 
 

@@ -18,6 +18,7 @@ from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo.converters import export_model, load_model, read_metadata
 from tflm_zo.training import Linear, Settings, Trainer, Weights
+from tflm_zo.training.rules import Sign
 
 BATCH, SAMPLES = 20, 1000
 CLASSIFIERS = [n for n in MODELS if read_metadata(inject_all(MODELS[n]())).loss.kind != "mse"]  # type: ignore
@@ -66,7 +67,7 @@ def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
     """Takes a few large steps, so that every layer has other weights than before."""
     zo = inject_all(MODELS[name](), batch=BATCH, cuts=CUTS.get(name, ()))
     settings = Settings(
-        tasks=(Weights(rule="sign"),), batch_size=BATCH, learning_rate=40.0, schedule=Linear(40.0)
+        tasks=(Weights(rule=Sign()),), batch_size=BATCH, learning_rate=40.0, schedule=Linear(40.0)
     )
     trainer = Trainer(zo, settings, runtime)
     loss = trainer.runtime.metadata.loss

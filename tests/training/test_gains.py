@@ -15,6 +15,7 @@ from tflm_zo.training import Nodes, Settings, Weights
 from tflm_zo.training.gains import task_gain
 from tflm_zo.training.plan import LoweredTask, weight_task
 from tflm_zo.training.plan import node_task as lowered
+from tflm_zo.training.rules import Gradient
 
 PLAIN = load_model(MODELS["small_cnn"]())
 ZO = inject_all(MODELS["small_cnn"](), nodes="*")
@@ -22,8 +23,8 @@ METADATA = read_metadata(ZO)
 
 
 def settings(*, estimator: Any = "antithetic", **factors: bool) -> Settings:
-    nodes = Nodes(rule="gradient", perturbation=2, **factors)
-    weights = Weights(rule="gradient", scope="layers", **factors)
+    nodes = Nodes(rule=Gradient(**factors), perturbation=2)
+    weights = Weights(rule=Gradient(**factors), scope="layers")
     return Settings(tasks=(nodes, weights), batch_size=6, estimator=estimator)
 
 

@@ -27,7 +27,7 @@ from tflm_zo.converters import export_model, load_model
 from tflm_zo.core import Rademacher
 from tflm_zo.core.loader import library
 from tflm_zo.training import Trainer, algorithm, inject_settings
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 STEPS = 6
 STORED = Path(__file__).with_name("golden_runs.tar.xz")

@@ -23,6 +23,7 @@ from tflm_zo.core import Coordinate, Rademacher, SparseUniform
 from tflm_zo.runtime import Runtime
 from tflm_zo.training import Constant, Nodes, Settings, Trainer
 from tflm_zo.training.plan import node_layer
+from tflm_zo.training.rules import Gradient
 from tflm_zo.training.settings import SettingsError
 
 RNG = np.random.default_rng(7)
@@ -179,7 +180,7 @@ def gradient_of_the_paper(fresh: Runtime, zero_point: int) -> NDArray[np.float64
 def test_gradients_are_those_of_the_paper() -> None:
     """Compares rule "gradient", a step of one dense layer, with equation 11 in float64."""
     model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
-    task = Nodes(rule="gradient", perturbation=2, queries=4, gradient_norm=True, quantization_aware=True)
+    task = Nodes(rule=Gradient(gradient_norm=True, quantization_aware=True), perturbation=2, queries=4)
     settings_ = Settings(
         tasks=(task,), batch_size=8, learning_rate=0.02, schedule=Constant(), seed=3, step_clip=200.0
     )
@@ -251,12 +252,12 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
             r"`weights\.perturbation` must be SparseUniform where later stages have other shares of zeros",
         ),
         ({"exact.rows": (0.5, 0.1)}, "least share"),
-        ({"exact.bits": (5, 4)}, "three numbers|three stages"),
+        ({"exact.rule": "bits", "exact.bits": (5, 4)}, "three stages"),
         (
             {"weights.rule": "bits", "weights.perturbation": Coordinate(2)},
-            r"`weights\.perturbation` must move all weights by rule 'bits'\. Received: Coordinate\(2\)",
+            r"`weights\.perturbation` must move all weights by rule bits\. Received: Coordinate\(2\)",
         ),
-        ({"weights.bits": 8}, r"`weights\.bits` must be an integer in 1\.\.7"),
+        ({"weights.rule": "bits", "weights.bits": 8}, r"`weights\.bits` must be an integer in 1\.\.7"),
         ({"weights.scope": "some"}, r"`scope` must be one of model, blocks, layers\. Received: 'some'"),
         ({"nodes.rule": "sign"}, r"`nodes\.rule` must be one of rms, gradient\. Received: 'sign'"),
     ],

@@ -17,12 +17,13 @@ from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
 from tflm_zo.logs import Log
 from tflm_zo.training import Exact, Linear, Settings, Trainer, Weights
+from tflm_zo.training.rules import Gradient
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
 KINDS = ("cross_entropy", "binary_cross_entropy", "mse")
 UNITLESS = (
     Settings(tasks=(Weights(queries=4),), batch_size=8),
-    Settings(tasks=(Weights(rule="gradient", queries=4),), batch_size=8, learning_rate=20.0),
+    Settings(tasks=(Weights(rule=Gradient(clip=3.0), queries=4),), batch_size=8, learning_rate=20.0),
     Settings(batch_size=8),
     Settings(tasks=(Exact(),), batch_size=8),
 )
@@ -79,7 +80,7 @@ def test_differences_are_the_gradient_along_the_direction(kind: str, tmp_path: A
     assert loss is not None
     rate, steps, queries = 500.0 * loss.unit, 6, 32
     settings = Settings(
-        tasks=(Weights(rule="gradient", clip=0, queries=queries, perturbation=Rademacher(mu)),),
+        tasks=(Weights(rule=Gradient(), queries=queries, perturbation=Rademacher(mu)),),
         batch_size=SAMPLES,
         learning_rate=rate,
         schedule=Linear(rate),

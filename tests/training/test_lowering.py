@@ -14,6 +14,7 @@ from tflm_zo.converters import Model, load_model, read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.lowering import LoweredRun, lower
 from tflm_zo.training.plan import model_loss
+from tflm_zo.training.rules import Bits, Gradient, Normalized, Standardized
 
 
 def plan(model: Model, *tasks: Any, **given: Any) -> LoweredRun:
@@ -52,12 +53,14 @@ def test_weights_behind_a_cut_keep_what_enters_them() -> None:
 def test_rules() -> None:
     model = inject_all(lenet5(), nodes=("fc2", "fc3"), update_bits=8, batch=4, headroom=15)
     given: Any = {"stages": (0.3, 0.6)}
-    by_bits = plan(model, Exact(last=2, rule="bits", bits=(5, 4, 3)), **given).rules
+    by_bits = plan(model, Exact(last=2, rule=Bits((5, 4, 3))), **given).rules
     assert (by_bits.rule, by_bits.exact_rule, tuple(by_bits.exact_bits)) == (0, 2, (5, 4, 3))
     assert (by_bits.rows_least, by_bits.rows_most) == (0, 0)  # every row
-    some = plan(model, Exact(last=2, rule="standardized", rows=(0.1, 0.5))).rules
+    some = plan(model, Exact(last=2, rule=Standardized(), rows=(0.1, 0.5))).rules
     assert (some.exact_rule, some.rows_least, some.rows_most) == (3, round(6553.5), round(32767.5))
-    assert plan(model, Nodes(), Weights(scope="layers", clip=1.5)).rules.weight_clip == 3 << 15
+    assert (
+        plan(model, Nodes(), Weights(scope="layers", rule=Normalized(clip=1.5))).rules.weight_clip == 3 << 15
+    )
 
 
 def test_errors_of_exact_layers_are_weighed_by_their_filters() -> None:
@@ -110,8 +113,7 @@ def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
     plain = load_model(MODELS["residual"]()).subgraphs[0]
     scales = {t.name: np.asarray(t.quantization.scales, float) for t in plain.tensors if t.quantization}
     model = inject_all(MODELS["residual"](), nodes=("block1/conv1", "projection"), batch=4)
-    rule: Any = {"rule": "gradient", "gradient_norm": False, "quantization_aware": False}
-    found = plan(model, Nodes(queries=3, perturbation=5, **rule))
+    found = plan(model, Nodes(queries=3, perturbation=5, rule=Gradient()))
     assert [(t.queries, t.shared) for t in found.tasks] == [(3, False), (0, True)]
     entering = {"block1/conv1": "block1/conv0", "projection": "block0/add"}
     for task in found.tasks:

@@ -16,6 +16,7 @@ from helpers.moments import At, stop
 from tflm_zo.core import Gaussian
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, weight_run
+from tflm_zo.training.rules import Momentum
 
 RNG = np.random.default_rng(5)
 X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)
@@ -60,7 +61,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
     model, log = inject_all(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
     settings = Settings(
-        tasks=(Weights(queries=2, momentum=0.9, momentum_terms=4, perturbation=Gaussian(1.0)),),
+        tasks=(Weights(queries=2, momentum=Momentum(0.9, 4), perturbation=Gaussian(1.0)),),
         batch_size=4,
     )
     Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")

@@ -35,7 +35,7 @@ from tflm_zo.core import NodeControl
 from tflm_zo.logs import Log, LogWriter
 from tflm_zo.training import EarlyStopping, Trainer
 from tflm_zo.training.node_run import NodeRun
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 
 @pytest.mark.parametrize("kind", KINDS)

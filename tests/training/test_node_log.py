@@ -30,7 +30,7 @@ from helpers.node_runs import (
 from tflm_zo.logs import LogError
 from tflm_zo.training import Exact, Settings, Trainer, Weights
 from tflm_zo.training.lowering import layerwise_integers
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 BY_WEIGHTS = Settings(tasks=(Weights(),), batch_size=8)
 

@@ -21,7 +21,7 @@ from helpers.runs import state
 from tflm_zo.converters import Model, ZoMetadata, initial_weights, load_model
 from tflm_zo.converters.model.schema import TensorType
 from tflm_zo.training import Callback, Exact, Nodes, RunProgress, Settings, Trainer
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 SAMPLES = 20
 

@@ -12,6 +12,7 @@ from helpers.models import MODELS
 from tflm_zo.converters import read_metadata
 from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Weights
 from tflm_zo.training.plan import credited, exact_tail, plan_tasks, trained_tensors
+from tflm_zo.training.rules import Bits, Sign
 
 METADATA = read_metadata(inject_all(MODELS["lenet5"](), nodes="fc3"))
 LAYERS = [t.layer for t in METADATA.trainable]
@@ -34,8 +35,8 @@ def plan(**changes: Any) -> list[Any]:
 
 def test_what_makes_a_run_layer_wise() -> None:
     """Its log has snapshots then; weights that are perturbed together can be replayed from seeds alone."""
-    together = (Weights(), Weights(scope="blocks"), Weights(rule="sign"))
-    one_by_one = (Nodes(), Exact(), Weights(scope="layers"), Weights(rule="bits"))
+    together = (Weights(), Weights(scope="blocks"), Weights(rule=Sign()))
+    one_by_one = (Nodes(), Exact(), Weights(scope="layers"), Weights(rule=Bits()))
     assert not any(Settings(tasks=(task,)).is_layerwise for task in together)
     assert all(Settings(tasks=(task,)).is_layerwise for task in one_by_one)
     assert Settings(tasks=(Nodes(), Weights())).is_layerwise

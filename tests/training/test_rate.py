@@ -31,6 +31,7 @@ from tflm_zo.training import (
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.random_walks import NodeWalks, RandomWalks, WeightWalks
 from tflm_zo.training.rate import _bearable
+from tflm_zo.training.rules import Gradient
 
 SAMPLES, BATCH = 40, 8
 
@@ -292,9 +293,9 @@ def test_a_run_of_a_few_steps_measures_its_rate_too(monkeypatch: pytest.MonkeyPa
         (algorithms.qzo_ff(), True),
         (algorithms.mezo(), False),
         (algorithms.deepzero(), False),
-        (Settings(tasks=(Weights(rule="gradient"),)), False),
+        (Settings(tasks=(Weights(rule=Gradient()),)), False),
         (Settings(tasks=(Weights(perturbation=Coordinate(2)),)), False),
-        (Settings(tasks=(Nodes(rule="gradient"),)), False),
+        (Settings(tasks=(Nodes(rule=Gradient()),)), False),
         (Settings(tasks=(Weights(scope="layers"),)), True),
     ],
 )

@@ -47,7 +47,7 @@ BAD_SETTINGS = [
     ({"schedule": "step", "decay_steps": 0}, "decay_steps"),
     ({"clip": -1.0}, "clip"),
     ({"warmup_steps": -1}, "warmup_steps"),
-    ({"momentum": 1.0}, r"`momentum` must be in 0\.\.0\.999985"),
+    ({"momentum": 1.0}, r"`weights\.momentum` must be in 0\.\.0\.999985"),
     (
         {"momentum": 0.5},
         r"`weights\.perturbation` must be Gaussian in directions with momentum\. Received: Rademacher\(1\)",
@@ -105,3 +105,12 @@ def test_bad_settings(changes, message):
 def test_settings_that_the_model_does_not_fit(changes, message):
     with pytest.raises(SettingsError, match=message):
         Trainer(zo_model(), weight_settings(**{"batch_size": 8, **changes}))
+
+
+@pytest.mark.parametrize(
+    "given", [{"epochs": 1, "steps": 5}, {"epochs": 2, "budget": 100}, {"steps": 3, "budget": 100}]
+)
+def test_the_length_of_a_run_is_given_once(given, tmp_path):
+    with pytest.raises(ValueError, match="must be the only length of the run"):
+        Trainer(zo_model(), SETTINGS).fit(X, Y, log=tmp_path / "log", **given)
+    assert not (tmp_path / "log").exists()

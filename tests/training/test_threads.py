@@ -14,7 +14,7 @@ from tflm_zo import recalibrate
 from tflm_zo.converters import load_model
 from tflm_zo.data import Inputs
 from tflm_zo.training import ALGORITHMS, Trainer, algorithm
-from tflm_zo.training.setting_names import changed
+from tflm_zo.training.setting_texts import changed
 
 THREADS = (2, 3, 7)
 SAMPLES = 23

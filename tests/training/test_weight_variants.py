@@ -20,6 +20,7 @@ from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.runtime import load
 from tflm_zo.training import Settings, Trainer, Weights
+from tflm_zo.training.rules import Normalized
 
 X, Y = random_samples(4)
 STEPS = 23
@@ -106,7 +107,12 @@ def test_gradient_norm_counts_what_is_trained() -> None:
     model = inject_all(MODELS["small_cnn"](), batch=4, sparse=TopK(0.25))
     rates = [
         Trainer(
-            model, Settings(tasks=(Weights(queries=2, gradient_norm=on),), batch_size=8, learning_rate=8.0)
+            model,
+            Settings(
+                tasks=(Weights(queries=2, rule=Normalized(gradient_norm=on)),),
+                batch_size=8,
+                learning_rate=8.0,
+            ),
         )
         .fit(X, Y, steps=1, keep="last")
         .history["rate"][0]

@@ -10,8 +10,7 @@ from typing import Any, Final
 from typer.models import OptionInfo
 
 from ..io.errors import Shown
-from ..training.setting_names import every_name
-from ..training.setting_texts import written
+from ..training.setting_texts import every_name, written
 
 __all__ = ["OF_INJECT", "in_option_syntax", "options_of"]
 

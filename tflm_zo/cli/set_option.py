@@ -15,8 +15,7 @@ from ..converters.settings import InjectChanges
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
-from ..training.setting_names import changed, full_name
-from ..training.setting_texts import parse_number, parse_set
+from ..training.setting_texts import TASKS, changed, parse_number, parse_set, resolve, without_effect
 from .injection import parse_loss_output, parse_selection, parse_sparse, split_names
 from .option_names import OF_INJECT
 
@@ -125,13 +124,14 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     if "batch_size" not in given:
         size = fitting_batch_size(settings, metadata.batch)
         settings = dataclasses.replace(settings, batch_size=size)
-    kinds = None
-    if settings.is_layerwise:
-        # A model without anything to train is refused later, with what is wrong with it.
-        kinds = {task.setting for task in plan_tasks(settings, metadata, lambda _: 1.0)} or None
-    inert = settings.without_effect(kinds)
+    planned = (
+        {t.setting for t in plan_tasks(settings, metadata, lambda _: 1.0)} if settings.is_layerwise else ()
+    )
     for name in given:
-        reason = inert.get(full_name(settings, name))
-        if reason is not None:
-            raise SettingsError(name, f"be left out, since it would have no effect: {reason}")
+        reason, (task, _) = without_effect(settings, name), resolve(settings, name)
+        # A model without anything to train is refused later, with what is wrong with it.
+        if task and planned and TASKS[task] not in planned:
+            reason = f"it would have no effect: no layer of the model is left for task {task}"
+        if reason:
+            raise SettingsError(name, f"be left out, since {reason}")
     return settings

@@ -20,9 +20,9 @@ from ..data import Labels, Samples, prepare
 from ..firmware.sizes import device_memory
 from ..logs import fingerprint
 from ..training.algorithms import algorithm_of
+from ..training.rules import WEIGHT_RULES
 from ..training.schedules import SCHEDULES
 from ..training.settings import ESTIMATORS
-from ..training.tasks import WEIGHT_RULES
 from .document import (
     Curve,
     Evaluation,
@@ -186,7 +186,6 @@ def _replayed(run: RecordedRun) -> Replayed:
 
 
 _NAMED: Final = 4  # layers that a line names
-_UNITS: Final = {"gradient": "LSB² per nat"}
 
 
 def facts_of(run: RecordedRun) -> tuple[Fact, ...]:
@@ -240,7 +239,8 @@ def _ways(run: RecordedRun) -> list[str]:
 
 def _rate(run: RecordedRun) -> str:
     settings = run.settings
-    unit = "LSB" if run.log.is_layerwise else _UNITS.get(WEIGHT_RULES[int(settings.rule)], "LSB")
+    gradient = list(WEIGHT_RULES)[int(settings.rule)] == "gradient"
+    unit = "LSB" if run.log.is_layerwise else "LSB² per nat" if gradient else "LSB"
     rate, final = int(settings.rate) / 65536, int(settings.final_rate) / 65536
     schedule = list(SCHEDULES)[int(settings.schedule)]
     if schedule == "constant":

@@ -10,6 +10,7 @@ from .callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping, ProgressB
 from .checks import SettingsError
 from .injection import TrainingWarning, inject_for, inject_settings
 from .progress import History, RunProgress
+from .rules import Bits, Gradient, Momentum, Normalized, Rms, Sign, Standardized
 from .schedules import Constant, Cosine, Linear, Step
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
@@ -20,6 +21,7 @@ from .workers import Workers, WorkersError
 
 __all__ = [
     "ALGORITHMS",
+    "Bits",
     "BlockChoice",
     "BlockProbes",
     "CSVLogger",
@@ -29,17 +31,23 @@ __all__ = [
     "Cosine",
     "EarlyStopping",
     "Exact",
+    "Gradient",
     "History",
     "Linear",
+    "Momentum",
     "Nodes",
+    "Normalized",
     "ProgressBar",
+    "Rms",
     "RunProgress",
     "RuntimeRun",
     "Settings",
     "SettingsError",
+    "Sign",
+    "Standardized",
     "Step",
-    "TrainedLayers",
     "TensorBoard",
+    "TrainedLayers",
     "Trainer",
     "TrainingWarning",
     "Weights",

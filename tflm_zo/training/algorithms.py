@@ -18,9 +18,9 @@ from ..converters.selections import Last
 from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
+from .rules import Bits, Gradient, Momentum, Sign, Standardized
 from .schedules import Constant, Cosine, Schedule
-from .setting_names import changed
-from .setting_texts import BESIDES, parse_set, run_of
+from .setting_texts import BESIDES, changed, parse_set, run_of
 from .settings import Estimator, Settings
 from .tasks import Exact, Nodes, Weights
 
@@ -109,17 +109,15 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
     References:
         Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873
     """
+    rule = Gradient(gradient_norm=True, quantization_aware=True)
     return _settings(
         "poor-mans-training",
-        Nodes(queries=queries, perturbation=1, rule="gradient", gradient_norm=True, quantization_aware=True),
+        Nodes(queries=queries, perturbation=1, rule=rule),
         Weights(
             queries=queries,
             perturbation=Rademacher(1),
-            rule="gradient",
-            clip=0.0,
+            rule=rule,
             scope="layers",
-            gradient_norm=True,
-            quantization_aware=True,
             headroom=1,
         ),
         run=run,
@@ -132,7 +130,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
 
 
 def qzo_ff(
-    *, momentum: float = 0.0, momentum_terms: int = 8, sharpness: bool = False, **run: Unpack[RunSettings]
+    *, momentum: Momentum | None = None, sharpness: bool = False, **run: Unpack[RunSettings]
 ) -> Settings:
     """All weights, which have 16 bits, move by the signs of loss differences along 8-bit Gaussian directions
     (QZO-FF: sign-m-SPSA).
@@ -144,9 +142,8 @@ def qzo_ff(
     """
     task = Weights(
         perturbation=Gaussian(1.0),
-        rule="sign",
+        rule=Sign(),
         momentum=momentum,
-        momentum_terms=momentum_terms,
         sharpness=sharpness,
         headroom=4,
     )
@@ -178,8 +175,8 @@ def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     References:
         K. Sugiura, H. Matsutani: ElasticZO, 2025. arXiv 2501.04287
     """
-    weights = Weights(perturbation=SparseUniform(15, 0.33), rule="bits", stage_p_zero=(0.5, 0.9))
-    exact = Exact(last=last, rule="bits")
+    weights = Weights(perturbation=SparseUniform(15, 0.33), rule=Bits(1), stage_p_zero=(0.5, 0.9))
+    exact = Exact(last=last, rule=Bits((5, 4, 3)))
     return _settings("elastic-zo-int8", weights, exact, run=run, batch_size=256, stages=(0.2, 0.5))
 
 
@@ -196,7 +193,7 @@ def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
         Networks on Cortex-M Microcontrollers, 2024. arXiv 2407.10734
     """
     return _settings(
-        "fqt", Exact(last=last, rule="standardized", rows=(0.1, 1.0)), run=run, learning_rate=0.1
+        "fqt", Exact(last=last, rule=Standardized(), rows=(0.1, 1.0)), run=run, learning_rate=0.1
     )
 
 
@@ -212,9 +209,7 @@ def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSett
     task = Weights(
         perturbation=Gaussian(1.0),
         queries=queries,
-        rule="gradient",
-        clip=0.0,
-        gradient_norm=gradient_norm,
+        rule=Gradient(gradient_norm=gradient_norm),
         headroom=4,
     )
     return _settings("mezo", task, run=run, batch_size=64, learning_rate=100.0, schedule=Constant())
@@ -246,7 +241,7 @@ def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
     References:
         C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
-    task = Weights(perturbation=Gaussian(0.5), rule="sign", int16=Last(1))
+    task = Weights(perturbation=Gaussian(0.5), rule=Sign(), int16=Last(1))
     return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers=Last(1))
 
 

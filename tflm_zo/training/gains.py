@@ -19,6 +19,7 @@ from ..converters import Model, WeightArray, ZoMetadata, initial_weights
 from ..converters.model import Operator, Tensor
 from ..core import NodeState
 from .plan import LoweredTask, credited
+from .rules import Gradient
 from .settings import Settings
 
 __all__ = ["Gain", "channel_scales", "task_gain"]
@@ -57,14 +58,15 @@ def task_gain(task: LoweredTask, settings: Settings, model: Model, metadata: ZoM
     ]
     samples, queries = settings.batch_size, task.estimates
     gain = 1.0
-    own = settings.weights if task.nodes is None else settings.nodes
-    if own.gradient_norm:
+    rule = settings.weights.rule if task.nodes is None else settings.nodes.rule
+    assert isinstance(rule, Gradient)
+    if rule.gradient_norm:
         gain = samples * queries / (samples * queries + task.dimensions - 1)
     if task.nodes is None:
-        powers = -2 if own.quantization_aware else 0
+        powers = -2 if rule.quantization_aware else 0
     else:
         # Of a channel s s_a / s_y, and 1 / s^2.
-        powers = -1 if own.quantization_aware else 1
+        powers = -1 if rule.quantization_aware else 1
         sides = 2 if settings.estimator == "antithetic" else 1
         gain *= _node_chain(task, model, metadata) / (samples * queries * sides * settings.nodes.perturbation)
     extreme = min if powers < 0 else max

@@ -13,6 +13,7 @@ from ..converters.settings import LAYERS, InjectChanges
 from . import algorithms
 from .checks import SettingsError
 from .lowering import weight_command_words
+from .rules import Bits
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
 
@@ -87,7 +88,7 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
             asked["trainable"] = settings.layers
         if settings.weights.int16:
             asked["int16"] = settings.weights.int16
-    if "bits" in (settings.weights.rule, settings.exact.rule):
+    if isinstance(settings.weights.rule, Bits) or isinstance(settings.exact.rule, Bits):
         asked["update_bits"] = 8
     return InjectSettings(**{**asked, **given})
 

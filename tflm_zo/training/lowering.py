@@ -26,9 +26,10 @@ from .checks import SettingsError
 from .costs import SampleCosts, block_segments, first_segment
 from .gains import channel_scales, task_gain
 from .plan import LoweredTask, backward_steps, node_layer, plan_tasks, recorded_tasks
+from .rules import NODE_RULES, WEIGHT_RULES, Bits, Gradient, Normalized, Rms, Standardized
 from .schedules import SCHEDULES, Step
 from .settings import ESTIMATORS, Settings
-from .tasks import NODE_RULES, WEIGHT_RULES, Weights
+from .tasks import Weights
 
 __all__ = [
     "Block",
@@ -115,9 +116,9 @@ def _q16(value: float) -> int:
 
 
 def _memory(weights: Weights) -> dict[str, int]:
-    if not weights.momentum > 0:
+    if weights.momentum is None:
         return {"chain": 0, "momentum": 0}
-    return {"chain": weights.momentum_terms, "momentum": max(1, _q16(weights.momentum))}
+    return {"chain": weights.momentum.terms, "momentum": max(1, _q16(weights.momentum.rho))}
 
 
 def weight_command_words(settings: Settings) -> int:
@@ -146,7 +147,7 @@ def _common(settings: Settings, rate: float, steps: int, samples: int, batch: in
         batch=batch,
         parts=settings.batch_size // batch,
         estimator=ESTIMATORS.index(settings.estimator),
-        rule=WEIGHT_RULES.index(settings.weights.rule),
+        rule=list(WEIGHT_RULES.values()).index(type(settings.weights.rule)),
         distribution=(settings.weights.perturbation if settings.has(Weights) else _UNUSED).struct,
         rate=max(1, _q16(rate)),
         final_rate=_q16(last_rate),
@@ -155,6 +156,11 @@ def _common(settings: Settings, rate: float, steps: int, samples: int, batch: in
         decay=_q16(step.decay),
         decay_steps=step.every,
     )
+
+
+def _weight_clip(task: Weights) -> int:
+    # A log of a rule without clip has the default clip, too.
+    return _q16(getattr(task.rule, "clip", Normalized().clip))
 
 
 def weight_integers(
@@ -168,8 +174,8 @@ def weight_integers(
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
     result = _common(settings, rate, steps, samples, batch)
     result.queries = task.queries_of(())
-    result.clip = _q16(task.clip)
-    result.gradient_norm = weights if task.gradient_norm else 0
+    result.clip = _weight_clip(task)
+    result.gradient_norm = weights if getattr(task.rule, "gradient_norm", False) else 0
     result.blocks = blocks if task.scope == "blocks" else 0
     result.sharpness = int(task.sharpness)
     for name, value in _memory(task).items():
@@ -241,11 +247,11 @@ def _rules(settings: Settings) -> NodeRules:
     all_rows = settings.exact.rows == (1.0, 1.0)
     least, most = (0 if all_rows else round(share * 65535) for share in settings.exact.rows)
     return NodeRules(
-        weight_clip=round(settings.weights.clip * 65536),
-        rule=NODE_RULES.index(settings.nodes.rule),
-        exact_rule={"rms": 0, "bits": 2, "standardized": 3}[settings.exact.rule],
-        exact_bits=settings.exact.bits,
-        weight_bits=settings.weights.bits,
+        weight_clip=_weight_clip(settings.weights),
+        rule=list(NODE_RULES.values()).index(type(settings.nodes.rule)),
+        exact_rule={Rms: 0, Bits: 2, Standardized: 3}[type(settings.exact.rule)],
+        exact_bits=getattr(settings.exact.rule, "bits", (5, 4, 3)),
+        weight_bits=getattr(settings.weights.rule, "bits", 1),
         rows_least=least,
         rows_most=most,
     )
@@ -296,7 +302,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
         if task.is_exact:
             scales = _relative_scales(channel_scales(model, metadata, task.tensors[0]))
             task = dataclasses.replace(task, scales=scales)
-        elif rule == "gradient":
+        elif isinstance(rule, Gradient):
             found = task_gain(task, settings, model, metadata)
             task = dataclasses.replace(task, gain=found.gain)
             names = (metadata.trainable[i].name for i in task.tensors)

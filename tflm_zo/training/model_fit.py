@@ -12,6 +12,7 @@ from ..core import Distribution, Gaussian
 from .checks import SettingsError
 from .lowering import weight_command_words
 from .plan import credited, exact_tail, trained_tensors
+from .rules import Bits
 from .settings import Settings
 from .tasks import Exact, Weights
 
@@ -88,7 +89,7 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
     """Raises SettingsError where the commands of weight perturbation do not fit the model."""
     task = settings.weights
     if task.items > metadata.max_queries:
-        terms = f" for {task.momentum_terms} steps of momentum" if task.momentum > 0 else ""
+        terms = f" for {task.momentum.terms} steps of momentum" if task.momentum else ""
         raise SettingsError(
             "weights.queries",
             f"fit the {metadata.max_queries} seeds of the model's commands{terms}",
@@ -118,19 +119,19 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
 
 def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
     """Raises SettingsError where a rule of bits cannot move the model's weights."""
-    bits = settings.has(Weights) and settings.weights.rule == "bits"
-    exact = settings.has(Exact) and settings.exact.rule == "bits"
+    bits = settings.has(Weights) and isinstance(settings.weights.rule, Bits)
+    exact = settings.has(Exact) and isinstance(settings.exact.rule, Bits)
     if (bits or exact) and metadata.update_bits != 8:
         raise SettingsError(
             "model",
-            "have updates of 8 bits, because rule 'bits' moves weights by whole LSB",
+            "have updates of 8 bits, because rule bits moves weights by whole LSB",
             metadata.update_bits,
             "Inject the original model with",
             inject={"update_bits": 8},
         )
     if bits and any(t.updated is not None for t in metadata.trainable):
         raise SettingsError(
-            "weights.rule", "not be 'bits' in a model of which some weights are trained", fix=_ALL_WEIGHTS
+            "weights.rule", "not be Bits in a model of which some weights are trained", fix=_ALL_WEIGHTS
         )
 
 

@@ -1,5 +1,4 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Settings as texts: how people write them, and how a ZO model keeps those of its run."""
+"""Settings by name and as texts: how people write them, and how a ZO model keeps those of its run."""
 
 from __future__ import annotations
 
@@ -8,31 +7,64 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..converters import Model, ZoMetadata, read_metadata
 from ..converters.metadata import with_metadata
 from ..converters.selections import Last, ResidualBlocks
-from ..core import Distribution
-from .checks import SettingsError
-from .distribution_texts import parse_distribution, written_distribution
-from .schedules import Step
-from .setting_names import PARTS, TASKS, full_name, has_part, names, resolve, value_of
+from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
+from .checks import SettingsError, check_choice
+from .rules import EXACT_RULES, NODE_RULES, WEIGHT_RULES, Momentum
+from .schedules import SCHEDULES
 from .settings import Settings
+from .tasks import Exact, Nodes, Task, Weights
 
-__all__ = [
-    "BESIDES",
-    "FOUND",
-    "parse_layers",
-    "parse_number",
-    "parse_set",
-    "parse_tail",
-    "run_of",
-    "with_found",
-    "with_run",
-    "written",
-    "written_settings",
-]
+TASKS: Final[Mapping[str, type[Task]]] = {"nodes": Nodes, "exact": Exact, "weights": Weights}
+_NOT_NAMED: Final = ("tasks", "algorithm")
+# Settings that are values of one of several classes, which have names.
+_KINDS: Final[Mapping[tuple[str, str], Mapping[str, type[Any]]]] = {
+    ("", "schedule"): SCHEDULES,
+    ("nodes", "rule"): NODE_RULES,
+    ("exact", "rule"): EXACT_RULES,
+    ("weights", "rule"): WEIGHT_RULES,
+}
+
+
+class Part(NamedTuple):
+    """A field of a value that is a setting of its own on the command line and in stored settings.
+
+    Attributes:
+        owner: task of the setting; "" for the run.
+        whole: setting whose value has the field.
+        name: name of the setting.
+        field: name of the field.
+        default: value where the whole before lacks the field.
+        after: setting behind which it is listed.
+    """
+
+    owner: str
+    whole: str
+    name: str
+    field: str
+    default: Any
+    after: str
+
+
+PARTS: Final = (
+    Part("", "schedule", "final_learning_rate", "final", 0.0, "learning_rate"),
+    Part("", "schedule", "warmup_steps", "warmup", 0, "schedule"),
+    Part("", "schedule", "decay", "decay", 0.5, "warmup_steps"),
+    Part("", "schedule", "decay_steps", "every", 1000, "decay"),
+    Part("nodes", "rule", "gradient_norm", "gradient_norm", False, "rule"),
+    Part("nodes", "rule", "quantization_aware", "quantization_aware", False, "gradient_norm"),
+    Part("exact", "rule", "bits", "bits", (5, 4, 3), "rule"),
+    Part("weights", "rule", "clip", "clip", 3.0, "rule"),
+    Part("weights", "rule", "gradient_norm", "gradient_norm", False, "scope"),
+    Part("weights", "rule", "quantization_aware", "quantization_aware", False, "gradient_norm"),
+    Part("weights", "rule", "bits", "bits", 1, "learning_rate"),
+    Part("weights", "momentum", "momentum", "rho", 0.0, "stage_p_zero"),
+    Part("weights", "momentum", "momentum_terms", "terms", 8, "momentum"),
+)
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 #: What a run finds before its first step: the layers of the block that it has chosen, and the learning rate
@@ -40,6 +72,178 @@ _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no":
 FOUND: Final = ("block", "measured-rate")
 #: What the metadata of a ZO model has of its run besides settings.
 BESIDES: Final = ("epochs", "steps", "choose-block", *FOUND)
+
+_FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
+_DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {
+    "rademacher": Rademacher,
+    "sparse-uniform": SparseUniform,
+    "gaussian": Gaussian,
+    "coordinate": Coordinate,
+}
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def _fields(owner: str) -> list[str]:
+    names = [f.name for f in dataclasses.fields(TASKS.get(owner, Settings)) if f.name not in _NOT_NAMED]
+    for part in PARTS:
+        if part.owner == owner and part.name not in names:
+            names.insert(names.index(part.after) + 1, part.name)
+    return names
+
+
+def _full(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if owner else name
+
+
+def _part(owner: str, name: str) -> Part | None:
+    return next((p for p in PARTS if (p.owner, p.name) == (owner, name)), None)
+
+
+def every_name() -> list[str]:
+    """Returns all names that a setting of any run may have."""
+    of_tasks = [(owner, name) for owner in TASKS for name in _fields(owner)]
+    return [*_fields(""), *(name for _, name in of_tasks), *(f"{owner}.{name}" for owner, name in of_tasks)]
+
+
+def names(settings: Settings) -> list[str]:
+    """Returns all names of a run's settings, the run's own first; a name that two tasks share has the task's
+    name before it.
+    """
+    own = _fields("")
+    of_tasks = [
+        (owner, name) for owner, kind in TASKS.items() if settings.has(kind) for name in _fields(owner)
+    ]
+    bare = [name for _, name in of_tasks]
+    return own + [
+        f"{owner}.{name}" if name in own or bare.count(name) > 1 else name for owner, name in of_tasks
+    ]
+
+
+def resolve(settings: Settings, name: str) -> tuple[str, str]:
+    """Returns the task ("" for the run) and the field that a name stands for.
+
+    Args:
+        settings: settings of the run.
+        name: name of the setting, with a task's name and a dot before it where two settings share a name.
+
+    Raises:
+        SettingsError: no setting has that name, or several have; the message lists them.
+    """
+    owner, dot, field = name.rpartition(".")
+    if dot:
+        if owner not in TASKS:
+            raise SettingsError(name, f"name a task of {', '.join(TASKS)}")
+        if field not in _fields(owner):
+            own = ", ".join(_fields(owner)).replace("_", "-")
+            raise SettingsError(name, f"be a setting of task {owner}: {own}")
+        return owner, field
+    if field in _fields(""):
+        return "", field
+    owners = [owner for owner, kind in TASKS.items() if settings.has(kind) and field in _fields(owner)]
+    if len(owners) == 1:
+        return owners[0], field
+    if owners:
+        which = [f"{owner}.{field}" for owner in owners]
+        raise SettingsError(name, "name one task", fix="Use", give=dict.fromkeys(which, ...))
+    run = f"algorithm {settings.algorithm}" if settings.algorithm else "the run"
+    own = ", ".join(names(settings)).replace("_", "-")
+    raise SettingsError(name, f"be a setting of {run}: {own}")
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """Returns the value of a setting: of a rule or schedule its name, of a part that it lacks the default."""
+    owner, field = resolve(settings, name)
+    own = getattr(settings, owner) if owner else settings
+    if part := _part(owner, field):
+        return getattr(getattr(own, part.whole), part.field, part.default)
+    value, kinds = getattr(own, field), _KINDS.get((owner, field))
+    return next(name for name, kind in kinds.items() if kind is type(value)) if kinds else value
+
+
+def _lacks(settings: Settings, owner: str, name: str) -> bool:
+    """Returns whether a setting is a part that the run's rule, schedule or momentum does not have."""
+    part, own = _part(owner, name), getattr(settings, owner) if owner else settings
+    return part is not None and part.name != part.whole and not hasattr(getattr(own, part.whole), part.field)
+
+
+def without_effect(settings: Settings, name: str) -> str:
+    """Returns the reason why a setting changes nothing beside the others, and "" for others."""
+    owner, field = resolve(settings, name)
+    part = _part(owner, field)
+    if part and _lacks(settings, owner, field):
+        return f"{part.whole} {written(value_of(settings, _full(owner, part.whole)))} has none"
+    unused = settings.unused()
+    reason = unused.get(_full(owner, field)) or unused.get(part.whole if part and not owner else "")
+    return f"it would have no effect: {reason}" if reason else ""
+
+
+def _whole(owner: str, whole: str, old: Any, wanted: Any, given: Mapping[str, Any]) -> Any:
+    """Returns a value that has parts, of the parts that are given and those of the old one.
+
+    Args:
+        owner: task of the setting; "" for the run.
+        whole: name of the setting.
+        old: value that it has.
+        wanted: name of the kind that it gets, a value whose parts take the place of the old one's, or None
+            for the old kind.
+        given: parts by name.
+    """
+    parts = [p for p in PARTS if (p.owner, p.whole) == (owner, whole)]
+    kinds = _KINDS.get((owner, whole))
+    if kinds is None:
+        kind: type[Any] = Momentum if given.get(whole, getattr(old, "rho", 0)) else type(None)
+    elif isinstance(wanted, str):
+        check_choice(_full(owner, whole), wanted, tuple(kinds))
+        kind = kinds[wanted]
+    else:
+        old = old if wanted is None else wanted
+        kind = type(old)
+    fields = getattr(kind, "__dataclass_fields__", {})
+    for part in parts:
+        if part.field not in fields and given.get(part.name, part.default) != part.default:
+            text = next(name for name, of in (kinds or {"0": kind}).items() if of is kind)
+            raise SettingsError(_full(owner, part.name), f"be left out, since {whole} {text} has none")
+    values = {
+        p.field: given.get(p.name, getattr(old, p.field, p.default)) for p in parts if p.field in fields
+    }
+    try:
+        return kind(**values)
+    except SettingsError as error:
+        name = next(p.name for p in parts if p.field == error.setting)
+        raise SettingsError(_full(owner, name), error.problem, error.got) from None
+
+
+def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Returns the settings with other values.
+
+    Args:
+        settings: settings of a run.
+        changes: values by name; a name with a task's name before it adds the task if the run lacks it. A rule
+            or schedule may have its name as value, and keeps the parts that both have.
+
+    Raises:
+        SettingsError: no setting has that name, or a value is out of range or would have no effect.
+    """
+    of: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        owner, field = resolve(settings, name)
+        of.setdefault(owner, {})[field] = value
+    tasks = {type(task): task for task in settings.tasks}
+    for owner, values in of.items():
+        own: Any = (tasks.get(TASKS[owner]) or TASKS[owner]()) if owner else settings
+        for whole in dict.fromkeys(p.whole for p in PARTS if p.owner == owner):
+            names = [p.name for p in PARTS if (p.owner, p.whole) == (owner, whole)]
+            parts = {name: values.pop(name) for name in names if name in values}
+            if parts or whole in values:
+                values[whole] = _whole(owner, whole, getattr(own, whole), values.get(whole), parts)
+        if owner:
+            tasks[TASKS[owner]] = dataclasses.replace(own, **values)
+    return dataclasses.replace(settings, tasks=tuple(tasks.values()), **of.get("", {}))
+
+
+# --- texts ------------------------------------------------------------------------------------------------
 
 
 def run_of(metadata: ZoMetadata) -> dict[str, str]:
@@ -114,14 +318,14 @@ def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
         if meant in known:
             raise SettingsError(name, f"be given once. It is the setting {known[meant]}")
         known[meant] = name
-        values[name] = _value(TASKS[owner] if owner else Settings, field, name, text)
+        values[name] = _value(owner, field, name, text)
     return values
 
 
-def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
+def _value(owner: str, field: str, name: str, text: str) -> Any:
     if field == "last":
         return parse_tail(name, text)
-    if field == "schedule":
+    if (owner, field) in _KINDS:
         return text
     if field == "queries":
         return _queries(name, text)
@@ -129,7 +333,10 @@ def _value(kind: type[Any], field: str, name: str, text: str) -> Any:
         return None if text == "auto" else parse_layers(name, text)
     if field == "int16":
         return () if text == "none" else Last(1) if text == "last" else parse_layers(name, text)
-    hint = typing.get_type_hints(Step if field in PARTS else kind)[PARTS.get(field, field)]
+    if part := _part(owner, field):
+        hint: Any = tuple[int, ...] if isinstance(part.default, tuple) else type(part.default)
+    else:
+        hint = typing.get_type_hints(TASKS.get(owner, Settings))[field]
     if hint is Distribution:
         return parse_distribution(text, name)
     arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
@@ -189,23 +396,19 @@ def _queries(name: str, text: str) -> int | dict[str, int] | None:
 
 def written_settings(settings: Settings) -> dict[str, str]:
     """Settings that have an effect, as one writes them after ``--set``."""
-    inert = settings.without_effect()
-    found = {}
-    for name in names(settings):
-        if full_name(settings, name) not in inert and has_part(settings.schedule, name):
-            found[name.replace("_", "-")] = written(value_of(settings, name), name)
-    return found
+    having = [name for name in names(settings) if not without_effect(settings, name)]
+    return {name.replace("_", "-"): written(value_of(settings, name), name) for name in having}
 
 
 def _written_changes(settings: Settings, usual: Settings) -> tuple[str, ...]:
     """Returns the minibatch and what differs from other settings of a run, as NAME=VALUE each, for
     `parse_set`; not `sync_every`, which changes no bit of a run.
     """
-    own = [("", name) for name in names(Settings()) if not resolve(Settings(), name)[0]]
-    own += [(t, f.name) for t, kind in TASKS.items() if settings.has(kind) for f in dataclasses.fields(kind)]
     found = []
+    own = [("", name) for name in _fields("")]
+    own += [(task, name) for task, kind in TASKS.items() if settings.has(kind) for name in _fields(task)]
     for owner, field in own:
-        name = f"{owner}.{field}" if owner else field
+        name = _full(owner, field)
         kept = name == "batch_size" or (owner and not usual.has(TASKS[owner]))
         if field != "sync_every" and (kept or value_of(settings, name) != value_of(usual, name)):
             found.append(f"{name.replace('_', '-')}={written(value_of(settings, name), name)}")
@@ -219,7 +422,7 @@ def written(value: Any, name: str = "") -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Distribution):
-        return written_distribution(value)
+        return _written_distribution(value)
     if isinstance(value, tuple):
         return ",".join(map(written, value)) or "none"
     if isinstance(value, Last):
@@ -229,3 +432,31 @@ def written(value: Any, name: str = "") -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{layer}={number}" for layer, number in value.items())
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def parse_distribution(text: str, name: str = "perturbation") -> Distribution:
+    """Reads e.g. "rademacher:2", "sparse-uniform:3:0.5" (half of the weights stay), "gaussian:0.6" or
+    "coordinate:4" (one weight of each layer).
+
+    Raises:
+        SettingsError: no distribution has that name (the message lists them), or a number is wrong.
+    """
+    kind, *numbers = text.split(":")
+    family = _DISTRIBUTIONS.get(kind)
+    if family is None or len(numbers) not in ((1, 2) if family is SparseUniform else (1,)):
+        raise SettingsError(name, _FORMS, text)
+    size, *zeros = numbers
+    try:
+        return family(float(size) if family is Gaussian else int(size), *map(float, zeros))
+    except ValueError as error:
+        raise SettingsError(name, f"have numbers in range ({error})", text) from None
+
+
+def _written_distribution(z: Distribution) -> str:
+    """A distribution as `parse_distribution` reads it."""
+    name = next(name for name, family in _DISTRIBUTIONS.items() if family is type(z))
+    size = repr(z.std).removesuffix(".0") if isinstance(z, Gaussian) else str(z.mu)
+    if not z.p_zero:
+        return f"{name}:{size}"
+    zeros = f"{z.p_zero / 256:.2g}"
+    return f"{name}:{size}:{zeros if round(float(zeros) * 256) == z.p_zero else z.p_zero / 256}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, get_args
 
 from ..converters.selections import Last
 from ..core import Coordinate
 from .checks import SettingsError, check_choice, check_integer, check_number
+from .rules import Bits, Gradient, Rms
 from .schedules import SCHEDULES, Linear, Schedule
 from .tasks import Exact, Nodes, Task, Weights
 
@@ -44,7 +44,7 @@ class Settings:
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
-        2                                 LSB^2 per nat, rule "gradient", which is not measured: a cautious
+        2                                 LSB^2 per nat, rule `Gradient`, which is not measured: a cautious
                                           beginning, since the right rate depends on the network (LeNet-5:
                                           about 100)
 
@@ -102,7 +102,7 @@ class Settings:
             ("seed", 0, 2**32 - 1),
         ):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
-        in_lsb = self.is_layerwise and self.nodes.rule == "rms"
+        in_lsb = self.is_layerwise and isinstance(self.nodes.rule, Rms)
         highest = 2.0**7 if in_lsb else 2.0**14
         for number, lower, upper in (
             *([] if self.learning_rate is None else [("learning_rate", 2.0**-16, highest)]),
@@ -115,7 +115,7 @@ class Settings:
             check_number("sync_every", self.sync_every, 0.0, 2.0**32)
         self._check_stages()
         self._check_layers()
-        for setting, reason in self.without_effect().items():
+        for setting, reason in self.unused().items():
             if self._differs(setting):
                 raise SettingsError(setting, f"be left out, since it would have no effect: {reason}")
 
@@ -170,11 +170,13 @@ class Settings:
             raise SettingsError("layers", "name at least one layer, or be None for all", self.layers)
 
     def _differs(self, setting: str) -> bool:
-        """Returns whether a setting, named as by `without_effect`, differs from its default."""
+        """Returns whether a setting, named as by `unused`, differs from its default."""
         owner, _, name = setting.rpartition(".")
         own: Settings | Task = getattr(self, owner) if owner else self
-        field = next(f for f in dataclasses.fields(own) if f.name == name)
-        return bool(getattr(own, name) != field.default)
+        fields = {f.name: f.default for f in dataclasses.fields(own)}
+        if name in fields:
+            return bool(getattr(own, name) != fields[name])
+        return bool(getattr(self.weights.rule, name, False))
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
@@ -206,55 +208,47 @@ class Settings:
         has the seeds of the steps, from which the weights are made anew.
         """
         return (
-            not self.perturbs_weights_alone or self.weights.scope == "layers" or self.weights.rule == "bits"
+            not self.perturbs_weights_alone
+            or self.weights.scope == "layers"
+            or isinstance(self.weights.rule, Bits)
         )
 
-    def without_effect(self, kinds: Collection[type[Task]] | None = None) -> dict[str, str]:
-        """Returns the settings that change nothing beside the others, each with the reason.
+    def unused(self) -> dict[str, str]:
+        """Returns settings that change nothing beside the others, by name, each with the reason.
 
-        Args:
-            kinds: kinds of the tasks that train any layer of a model; None stands for all tasks.
-
-        Returns:
-            Reasons by the setting's name; a task's setting has the task's name before it ("weights.clip").
+        A task's setting has the task's name before it, "weights.sharpness".
         """
-        kinds = tuple(type(task) for task in self.tasks if kinds is None or type(task) in kinds)
-        reasons: dict[str, str] = {}
-        for task in self.tasks:
-            name = type(task).__name__.lower()
-            if type(task) not in kinds:
-                why = f"no layer of the model is left for task {name}"
-                own = {f.name: why for f in dataclasses.fields(task)}
-            else:
-                own = task.without_effect()
-            reasons |= {f"{name}.{setting}": why for setting, why in own.items()}
-        nodes, weights, exact = (kind in kinds for kind in (Nodes, Weights, Exact))
-        if not nodes and not weights:
-            reasons["estimator"] = "no query is made where all layers have their exact gradients"
-        of_bits = exact and self.exact.rule == "bits"
-        if not (weights and self.weights.stage_p_zero) and not of_bits:
-            reasons["stages"] = (
-                "nothing changes between them without stage_p_zero or rule bits of exact gradients"
-            )
-        steps = nodes or (exact and not of_bits)
-        if not steps:
-            reasons["step_clip"] = "no step of a weight is clipped to it"
-        if not steps and not (weights and self.weights.rule != "bits"):
-            reasons |= dict.fromkeys(("learning_rate", "schedule"), "rules of bits have no rate")
-        if not self.is_layerwise:
-            reasons["snapshot_every"] = "the log of weight perturbation alone has no snapshots"
-            reasons["weights.quantization_aware"] = "weights that are perturbed together have one rate"
-            reasons["weights.learning_rate"] = "the run has no other rate"
-        else:
-            alone = ("momentum", "momentum_terms", "sharpness", "int16")
-            why = "it needs Weights as the only task, of scope model or blocks"
-            reasons |= {f"weights.{name}": why for name in alone if self.has(Weights)}
-            reasons["sync_every"] = "snapshots are brought to the disk when they are written"
-        if self.is_layerwise and self.has(Weights) and self.weights.rule != "gradient":
-            reasons.setdefault(
-                "weights.gradient_norm", "where layers are trained one by one, only rule gradient has it"
-            )
-        return reasons
+        of_bits = self.has(Exact) and isinstance(self.exact.rule, Bits)
+        steps = self.has(Nodes) or (self.has(Exact) and not of_bits)
+        weights = self.weights if self.has(Weights) else None
+        rated = steps or (weights is not None and not isinstance(weights.rule, Bits))
+        layerwise, plain = self.is_layerwise, weights and isinstance(weights.rule, Gradient)
+        rows = [
+            (
+                of_bits or (weights and weights.stage_p_zero),
+                "nothing changes between them without stage_p_zero or rule bits of exact gradients",
+                ("stages",),
+            ),
+            (self.has(Nodes) or weights, "exact gradients make no query", ("estimator",)),
+            (steps, "no step of a weight is clipped to it", ("step_clip",)),
+            (rated, "rules of bits have no rate", ("learning_rate", "schedule")),
+            (layerwise, "the log of weight perturbation alone has no snapshots", ("snapshot_every",)),
+            (not layerwise, "snapshots are brought to the disk when they are written", ("sync_every",)),
+        ]
+        if weights is not None:
+            alone = ("weights.momentum", "weights.momentum_terms", "weights.sharpness", "weights.int16")
+            rate, aware = "weights.learning_rate", "weights.quantization_aware"
+            rows += [
+                (not layerwise, "it needs Weights as the only task, of scope model or blocks", alone),
+                (layerwise and not isinstance(weights.rule, Bits), "the run has no other rate", (rate,)),
+                (layerwise, "weights that are perturbed together have one rate", (aware,)),
+                (
+                    plain or not layerwise,
+                    "where layers are trained one by one, only rule gradient has it",
+                    ("weights.gradient_norm",),
+                ),
+            ]
+        return {name: why for used, why, names in rows if not used for name in names}
 
     # --- what is derived ------------------------------------------------------------------------------------
 
@@ -284,7 +278,7 @@ class Settings:
             return _USUAL_RATE
         if self.is_layerwise and self.weights.learning_rate is not None:
             return self.weights.learning_rate
-        if self.weights.rule == "gradient":
+        if isinstance(self.weights.rule, Gradient):
             return _GRADIENT_RATE
         own = steps / blocks if self.weights.scope == "blocks" else steps
         walk = _WALK / math.sqrt(own * self.schedule.mean_square(steps))
@@ -298,10 +292,10 @@ class Settings:
     @property
     def measures_rate(self) -> bool:
         """True if a run measures the noise that its network bears, for its learning rate."""
-        if self.learning_rate is not None or "learning_rate" in self.without_effect():
+        if self.learning_rate is not None or "learning_rate" in self.unused():
             return False
         if self.perturbs_weights_alone:
             task = self.weights
-            told = task.learning_rate is not None or task.rule == "gradient"
+            told = task.learning_rate is not None or isinstance(task.rule, Gradient)
             return not told and not isinstance(task.perturbation, Coordinate)
-        return not self.has(Nodes) or self.nodes.rule == "rms"
+        return not self.has(Nodes) or isinstance(self.nodes.rule, Rms)

@@ -9,21 +9,32 @@ from typing import Final, Literal, get_args
 
 from ..converters.selections import Last, ResidualBlocks
 from ..converters.settings import PARAMETERS, Parameters
-from ..core import MAX_CHAIN, MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
+from ..core import MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
+from .rules import (
+    EXACT_RULES,
+    NODE_RULES,
+    WEIGHT_RULES,
+    Bits,
+    ExactRule,
+    Gradient,
+    Momentum,
+    NodeRule,
+    Normalized,
+    Rms,
+    WeightRule,
+)
 
 __all__ = ["Exact", "Nodes", "Task", "Weights"]
 
-NodeRule = Literal["rms", "gradient"]
-WeightRule = Literal["gradient", "normalized", "sign", "bits"]
-ExactRule = Literal["rms", "bits", "standardized"]
 Scope = Literal["model", "blocks", "layers"]
 
-#: Choices; rules of nodes and weights in the order of the control units' numbers.
-NODE_RULES: Final[tuple[str, ...]] = get_args(NodeRule)
-WEIGHT_RULES: Final[tuple[str, ...]] = get_args(WeightRule)
-EXACT_RULES: Final[tuple[str, ...]] = get_args(ExactRule)
 SCOPES: Final[tuple[str, ...]] = get_args(Scope)
+
+
+def _check_rule(name: str, rule: object, rules: Mapping[str, type[object]]) -> None:
+    if type(rule) not in rules.values():
+        raise SettingsError(name, f"be {' or '.join(kind.__name__ for kind in rules.values())}", rule)
 
 
 def _check_queries(name: str, queries: int | Mapping[str, int]) -> int | dict[str, int]:
@@ -49,14 +60,9 @@ class Nodes:
         queries: directions per sample and step, 1..32, of all layers or by layer name. A layer that is given
             none gets as many as cost a tenth of a forward pass, 2 at least and 32 at most.
         perturbation: size mu of the perturbation, 1..127 LSB.
-        rule: "rms": steps of a known size, W <- W - rate G / rms(G); "gradient": W <- W - rate F G_mean,
+        rule: `Rms`: steps of a known size, W <- W - rate G / rms(G); `Gradient`: W <- W - rate F G_mean,
             where G_mean is the estimate of the gradient of the mean loss with respect to W in LSB, and F is
-            the product of the factors that `gradient_norm` and `quantization_aware` switch on (Poor Man's
-            Training, eq. 11).
-        gradient_norm: True if F of rule "gradient" includes N Q / (N Q + d - 1), with N samples in the
-            minibatch, Q queries and d nodes.
-        quantization_aware: True if F of rule "gradient" includes 1 / s^2, with s the scale of the weight's
-            channel.
+            the product of the rule's factors (Poor Man's Training, eq. 11).
         masked: True if nodes at the clamp of an activation are left alone.
         parameters: what a step moves of a layer: "weights", "all" (its biases, too: a bias is a weight whose
             input is always 32 LSB, and moves by 32 times its step) or "biases" (these alone, which needs
@@ -68,27 +74,21 @@ class Nodes:
 
     queries: int | Mapping[str, int] | None = None
     perturbation: int = 1
-    rule: NodeRule = "rms"
-    gradient_norm: bool = False
-    quantization_aware: bool = False
+    rule: NodeRule = Rms()
     masked: bool = True
     parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
         """Checks every range."""
-        check_choice("nodes.rule", self.rule, NODE_RULES)
+        _check_rule("nodes.rule", self.rule, NODE_RULES)
+        if isinstance(self.rule, Gradient) and self.rule.clip:
+            raise SettingsError("nodes.rule", "be Gradient without clip", self.rule)
         check_choice("nodes.parameters", self.parameters, PARAMETERS)
         if self.queries is not None:
             object.__setattr__(self, "queries", _check_queries("nodes.queries", self.queries))
         object.__setattr__(
             self, "perturbation", check_integer("nodes.perturbation", self.perturbation, 1, 127)
         )
-
-    def without_effect(self) -> dict[str, str]:
-        """Returns the settings that change nothing beside the others, each with the reason."""
-        if self.rule == "gradient":
-            return {}
-        return dict.fromkeys(("gradient_norm", "quantization_aware"), "only rule gradient has such factors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +103,9 @@ class Exact:
 
     Attributes:
         last: number of layers, 1..64, or `ResidualBlocks(n)`.
-        rule: "rms": steps of a known size, W <- W - rate G / rms(G); "bits": W <- W - round(G), to `bits`
-            bits (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit update;
-            "standardized": W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
-        bits: bits of a step by rule "bits", 1..7, in the first, second and third stage of the run.
+        rule: `Rms`: steps of a known size, W <- W - rate G / rms(G); `Bits`: W <- W - round(G), to as many
+            bits in each stage (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit
+            update; `Standardized`: W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
         rows: (least, most), bounds of the share of a layer's outputs that a step updates. A step updates the
             outputs with the largest errors, a share of least + loss / largest loss so far * (most - least)
             (FQT: dynamic sparse gradients).
@@ -117,28 +116,22 @@ class Exact:
     """
 
     last: int | ResidualBlocks = 1
-    rule: ExactRule = "rms"
-    bits: tuple[int, int, int] = (5, 4, 3)
+    rule: ExactRule = Rms()
     rows: tuple[float, float] = (1.0, 1.0)
     parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
         """Checks every range."""
-        check_choice("exact.rule", self.rule, EXACT_RULES)
+        _check_rule("exact.rule", self.rule, EXACT_RULES)
         check_choice("exact.parameters", self.parameters, PARAMETERS)
         if not isinstance(self.last, ResidualBlocks):
             object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
-        object.__setattr__(self, "bits", tuple(check_integer("exact.bits", b, 1, 7) for b in self.bits))
-        if len(self.bits) != 3:
-            raise SettingsError("exact.bits", "be a number for each of three stages", self.bits)
+        if isinstance(self.rule, Bits) and (isinstance(self.rule.bits, int) or len(self.rule.bits) != 3):
+            raise SettingsError("exact.bits", "be a number for each of three stages", self.rule.bits)
         for share in self.rows:
             check_number("rows", share, 0.0, 1.0)
         if len(self.rows) != 2 or self.rows[0] > self.rows[1] or self.rows[1] == 0:
             raise SettingsError("rows", "be a least share and a most that is not less and not 0", self.rows)
-
-    def without_effect(self) -> dict[str, str]:
-        """Returns the settings that change nothing beside the others, each with the reason."""
-        return {} if self.rule == "bits" else {"bits": "only rule bits has them"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +150,8 @@ class Weights:
         normalized   c = -rate d / rms(d) / Q     rms: running over about 32 queries; rate: LSB
         sign         c = -rate sign(d) / Q        sign-m-SPSA (QZO-FF, Alg. 1); rate: LSB
 
-    where LSB counts per standard deviation of z (per unit of z for sparse uniform). Rule "bits" moves weights
-    by -sign(d) z, rounded to `bits` bits (ElasticZO-INT8, Alg. 2), which has no rate.
+    where LSB counts per standard deviation of z (per unit of z for sparse uniform). Rule `Bits` moves weights
+    by -sign(d) z, rounded to few bits (ElasticZO-INT8, Alg. 2), which has no rate.
 
     Where it is the only task of a run and perturbs more than single layers, steps are replayed from seeds:
     the log has no weights. The two settings that QZO-FF (sec. 3.4) adds need that:
@@ -183,22 +176,14 @@ class Weights:
         perturbation: distribution of z; its reach must be within the model's headroom.
         queries: number Q of directions per step, 1..32; with scope "layers" also by layer name, where a
             layer that is not named has 1.
-        rule: "normalized", "gradient", "sign" or "bits".
-        clip: largest |d| in nats, or in errors of 8 output levels (mean squared error), of rule "gradient",
-            or |d| / rms(d) of rule "normalized"; 0 clips nothing.
+        rule: `Normalized`, `Gradient`, `Sign` or `Bits`.
         scope: "model": a query perturbs all weights; "blocks": step t perturbs and moves block t modulo the
             number of blocks, and its queries re-run the network from that block on; "layers": each layer has
             queries of its own, which re-run the network from its inputs on.
-        gradient_norm: True if the rate is multiplied by N Q / (N Q + d - 1), with N samples in the minibatch
-            and d weights (Poor Man's Training, sec. 3.1.2).
-        quantization_aware: True if the rate of rule "gradient", beside other tasks or with scope "layers", is
-            multiplied by 1 / s^2, with s the scale of the weight's channel.
         learning_rate: rate at the first step of this task beside others; None: the run's rate.
-        bits: bits of a step by rule "bits", 1..7.
         stage_p_zero: shares of zeros of a sparse uniform perturbation in the later stages of the run
             (ElasticZO-INT8, sec. 5.1.1).
-        momentum: memory rho of directions, 0 (none) to 65535/65536; Gaussian perturbation only.
-        momentum_terms: number J of steps that directions remember, 2..8, and J Q <= 32.
+        momentum: memory of directions, `Momentum(rho, terms)`; Gaussian perturbation only. None: none.
         sharpness: True for sharpness-aware steps; estimator "antithetic" only.
         int16: FULLY_CONNECTED layers whose forward pass reads weights of 16 bits, so that perturbations of
             less than an LSB have an effect: `Last(n)`, names or patterns.
@@ -212,16 +197,11 @@ class Weights:
 
     perturbation: Distribution = Rademacher(1)
     queries: int | Mapping[str, int] = 1
-    rule: WeightRule = "normalized"
-    clip: float = 3.0
+    rule: WeightRule = Normalized()
     scope: Scope = "model"
-    gradient_norm: bool = False
-    quantization_aware: bool = False
     learning_rate: float | None = None
-    bits: int = 1
     stage_p_zero: tuple[float, ...] = ()
-    momentum: float = 0.0
-    momentum_terms: int = 8
+    momentum: Momentum | None = None
     sharpness: bool = False
     int16: Last | str | tuple[str, ...] = ()
     headroom: int = 2
@@ -229,22 +209,23 @@ class Weights:
 
     def __post_init__(self) -> None:
         """Checks every range."""
-        check_choice("weights.rule", self.rule, WEIGHT_RULES)
+        _check_rule("weights.rule", self.rule, WEIGHT_RULES)
         check_choice("scope", self.scope, SCOPES)
         check_choice("weights.parameters", self.parameters, PARAMETERS)
         object.__setattr__(self, "queries", _check_queries("weights.queries", self.queries))
-        for name, low, high in (("bits", 1, 7), ("momentum_terms", 2, MAX_CHAIN), ("headroom", 0, 112)):
-            object.__setattr__(self, name, check_integer(f"weights.{name}", getattr(self, name), low, high))
+        object.__setattr__(self, "headroom", check_integer("weights.headroom", self.headroom, 0, 112))
+        if isinstance(self.rule, Bits) and not isinstance(self.rule.bits, int):
+            raise SettingsError("weights.bits", "be one number", self.rule.bits)
+        if not isinstance(self.momentum, Momentum | None):
+            raise SettingsError("momentum", "be Momentum or None", self.momentum)
         if not isinstance(self.sharpness, bool):
             raise SettingsError("sharpness", "be True or False", self.sharpness)
-        check_number("weights.clip", self.clip, 0.0, 2.0**14)
-        check_number("momentum", self.momentum, 0.0, 1 - 2.0**-16)
         if self.learning_rate is not None:
             check_number("weights.learning_rate", self.learning_rate, 2.0**-32, 2.0**22)
         if not isinstance(self.perturbation, Distribution):
             raise SettingsError("weights.perturbation", "be a distribution", self.perturbation)
-        if self.rule == "bits" and isinstance(self.perturbation, Coordinate):
-            raise SettingsError("weights.perturbation", "move all weights by rule 'bits'", self.perturbation)
+        if isinstance(self.rule, Bits) and isinstance(self.perturbation, Coordinate):
+            raise SettingsError("weights.perturbation", "move all weights by rule bits", self.perturbation)
         for share in self.stage_p_zero:
             check_number("stage_p_zero", share, 0.0, 255 / 256)
         if self.stage_p_zero and not isinstance(self.perturbation, SparseUniform):
@@ -253,7 +234,7 @@ class Weights:
                 "be SparseUniform where later stages have other shares of zeros",
                 self.perturbation,
             )
-        if self.momentum > 0 and not isinstance(self.perturbation, Gaussian):
+        if self.momentum and not isinstance(self.perturbation, Gaussian):
             raise SettingsError(
                 "weights.perturbation", "be Gaussian in directions with momentum", self.perturbation
             )
@@ -261,23 +242,8 @@ class Weights:
             raise SettingsError(
                 "momentum_terms",
                 f"be at most {MAX_QUERIES} divided by the number of queries",
-                self.momentum_terms,
+                self.momentum and self.momentum.terms,
             )
-
-    def without_effect(self) -> dict[str, str]:
-        """Returns the settings that change nothing beside the others, each with the reason."""
-        reasons: dict[str, str] = {}
-        if self.rule in ("sign", "bits"):
-            reasons["clip"] = f"rule {self.rule} looks at the sign of a difference alone"
-        if self.rule == "bits":
-            reasons |= dict.fromkeys(("gradient_norm", "learning_rate"), "rule bits has no rate")
-        else:
-            reasons["bits"] = "only rule bits has them"
-        if self.rule != "gradient":
-            reasons["quantization_aware"] = "only rule gradient has such a factor"
-        if not self.momentum > 0:
-            reasons["momentum_terms"] = "directions have no memory without momentum"
-        return reasons
 
     @property
     def reach(self) -> int:
@@ -288,7 +254,7 @@ class Weights:
     def items(self) -> int:
         """Seeds in an update: what the model's max_queries must be at least."""
         queries = self.queries if isinstance(self.queries, int) else 1
-        return queries * (self.momentum_terms if self.momentum > 0 else 1)
+        return queries * (self.momentum.terms if self.momentum else 1)
 
     def queries_of(self, layers: tuple[str, ...]) -> int:
         """Returns the queries of layers that are perturbed together."""
