@@ -57,7 +57,7 @@ typedef struct TfLiteQuantization {
 
 enum { kTfLiteAffineQuantization = 1 };
 
-/* TfLiteQuantization.params where its type is kTfLiteAffineQuantization. */
+/* TfLiteQuantization.params if its type is kTfLiteAffineQuantization. */
 typedef struct TfLiteAffineQuantization {
   TfLiteFloatArray* scale;
   TfLiteIntArray* zero_point;

@@ -143,7 +143,7 @@
 #endif
 /* Faster loops for updates (zo_step_signs.h, zo_step_gaussian.h), replays (zo_replay_tile.h),
  * perturbations of two terms and Gaussian ones (zo_add_gaussian.h), beside the plain ones that
- * serve everything: some kilobytes, so a build for size (-Os) has them only where it asks for them.
+ * serve everything: some kilobytes, so a build for size (-Os) has them only if it asks for them.
  * Replays take 2 KiB of stack on cores without DSP, perturbations of two terms 1 KiB, on Cortex-M55
  * none, Gaussian directions 256 bytes. */
 #ifndef ZO_WITH_FAST_STEPS
@@ -177,7 +177,7 @@ static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
 
-/* Where a tensor's fractions are, in a build that has such tensors; whether it has any. */
+/* A tensor's fractions, in a build that has such tensors; whether it has any. */
 static inline int8_t* zo_fraction_of(const zo_tensor* tensor) {
   return ZO_WITH_16_BITS ? tensor->fraction : NULL;
 }

@@ -67,7 +67,7 @@ typedef struct zo_perturb_term {
 typedef struct zo_perturb_terms {
   const zo_perturb_term* terms; /* [count] */
   uint32_t count;               /* 0..ZO_MAX_TERMS, seeds of chains included */
-  uint32_t momentum;            /* rho of the chains, unit 2^-16; 0 where there are none */
+  uint32_t momentum;            /* rho of the chains, unit 2^-16; 0 if there are none */
 } zo_perturb_terms;
 
 /* One query of an update step: the weight moves by coefficient * z(seed).
@@ -130,8 +130,8 @@ typedef struct zo_tensor {
   const int32_t* multiplier; /* [channels] or null (= 1): Q31 factor of the
                                 step, 0..2^31-1, per output channel */
   uint32_t size;             /* bytes of `weights` */
-  uint32_t channels;         /* >= 1, read only where multiplier is given */
-  uint32_t inner;            /* >= 1, read only where multiplier is given */
+  uint32_t channels;         /* >= 1, read only if multiplier is given */
+  uint32_t inner;            /* >= 1, read only if multiplier is given */
   uint32_t stream;           /* number of the tensor in the model: its random stream */
   int32_t limit;             /* 127 - headroom: the update clips to +-limit */
   const uint8_t* mask; /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are

@@ -14,16 +14,16 @@
 extern "C" {
 #endif
 
-/* Where samples come from: flash, an SD card, a ring of recordings. A run visits each sample again
- * and again, so each must be there under its number for as long as it takes.
+/* The source of samples: flash, an SD card, a ring of recordings. A run reads each sample again and
+ * again, so each must keep its number until the run is over.
  *
  *   sample  0 to samples - 1
- *   inputs  int8, one pointer per input of the model; null: this one is not wanted
+ *   inputs  int8, one pointer per input of the model; null: not wanted
  *   label   like zo_label of one sample: int32 class, -1: unlabelled (cross-entropy), int32 of each
  *           output (binary cross-entropy), int8 of each output (mean squared error); null: not
  *           wanted
  *
- * Returns false where it cannot be had: the step is given up, and can be tried again. */
+ * Returns false if it is unavailable: the step is aborted, and can be tried again. */
 typedef struct zo_sample_source {
   bool (*read)(void* context, uint32_t sample, int8_t* const* inputs, void* label);
   void* context;
@@ -59,11 +59,11 @@ typedef struct zo_yardstick {
   uint32_t every; /* 0: the run measures nothing */
 } zo_yardstick;
 
-/* Weights that were exported between two steps of weight perturbation, from where a log may be gone
- * on with instead of from the first step. */
+/* Weights that were exported between two steps of weight perturbation. A run may resume its log
+ * from them instead of from the first step. */
 typedef struct zo_weight_snapshot {
   zo_log_store weights;
-  uint32_t step; /* whole steps done at that time */
+  uint32_t step; /* complete steps done at that time */
   uint32_t mark; /* from SnapshotMark */
 } zo_weight_snapshot;
 

@@ -33,7 +33,7 @@ struct BackwardTail {
   const BackwardInfo* info;
   const int8_t** sources;
 
-  // Takes the memory of a program, but for its scratch. Null where there is no memory.
+  // Takes the memory of a program, but for its scratch. Null if there is no memory.
   static BackwardTail* Take(const BackwardInfo& info, uint32_t samples, Carver* carver) {
     BackwardTail* tail = carver->Take<BackwardTail>(1);
     zo_error_field* fields = carver->Take<zo_error_field>(info.field_count);

@@ -112,7 +112,7 @@ zo_status BlockTrainer::Resume(const zo_block_choice& choice) {
       choice.best >= choice.blocks) {
     return ZO_ERROR_ARGUMENT;
   }
-  // The run in progress ends here, and its log stays as it is.
+  // The run in progress ends here, and its log stays unchanged.
   if (HasBegun()) SetLog(nullptr);
   const zo_block_choice before = choice_;
   choice_ = choice;

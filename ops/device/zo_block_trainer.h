@@ -61,7 +61,7 @@ class BlockTrainer : public NodeTrainer {
 
   // For a device that may lose its power between probes, or in the run after them: a state that was
   // kept. After Resume of one that is chosen, ImportLog goes on with the run. A run in progress is
-  // given up, and its log taken away.
+  // aborted, and its log taken away.
   //
   // Errors: ZO_ERROR_ARGUMENT: it is not of so many blocks, nothing has changed. ZO_ERROR_RUNTIME:
   // the choice has not changed, and all but Probe and Resume gives ZO_ERROR_ORDER, until a block is

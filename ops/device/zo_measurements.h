@@ -42,7 +42,7 @@ class Measurements {
            zo_measurement_number(yardstick_.every, step) == count_;
   }
 
-  // Whether the first measurement of a log, `at` which it is where it is whole, is of the same
+  // Whether the first measurement of a log, which is at `at` if it is complete, is of the same
   // samples. Errors: ZO_ERROR_LOG: it is not; ZO_ERROR_STORE.
   zo_status IsOwn(const LogStore& log, uint32_t at, uint32_t header_checksum) const {
     uint8_t bytes[ZO_MEASUREMENT_BYTES];

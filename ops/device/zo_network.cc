@@ -57,7 +57,7 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
   is_restoring_ = false;
   arena += before;
   arena_bytes -= before;
-  // TFLM itself does not check that its own objects fit, and where there is next to nothing left
+  // TFLM itself does not check that its own objects fit, and if there is next to nothing left
   // for its planner, the size of that wraps around.
   constexpr size_t kAlignment = 16;
   if (arena_bytes < info().least_arena ||

@@ -74,7 +74,7 @@ class Network {
   static const ModelInfo& info() { return kInfo; }
 #endif
 
-  // Bytes of the arena that are in use. An arena needs more where TFLM's notes, while it plans a
+  // Bytes of the arena that are in use. An arena needs more if TFLM's notes, while it plans a
   // segment, take more than the activations that lie there later.
   size_t arena_used_bytes() {
     if (!is_ready_) return 0;
@@ -90,14 +90,14 @@ class Network {
 
   // Runs the network from a segment to the end.
   //
-  //   feed    null: inputs and labels are left as they are
+  //   feed    null: inputs and labels are unchanged
   //   losses  whether they are computed
   //   start   its input is in entering(start); 0: the inputs
   //   keep    whether inputs of segments are kept. Segments read the kept inputs of boundaries
   //           before start
   //
-  // Errors: ZO_ERROR_ORDER: before Init, or where that has failed; ZO_ERROR_SAMPLE, ZO_ERROR_LABEL:
-  // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay as they are.
+  // Errors: ZO_ERROR_ORDER: before Init, or if that has failed; ZO_ERROR_SAMPLE, ZO_ERROR_LABEL:
+  // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay unchanged.
   zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
 
   // Sets the initial weights of the run again: the model's own, or those of ImportWeights. After an
@@ -112,7 +112,7 @@ class Network {
   // beyond the limit. The weights are the model's own then. ZO_ERROR_RUNTIME: as Restore.
   zo_status ImportWeights(const LogStore& store);
 
-  // Sets weights, and nothing else: where it fails, some of them.
+  // Sets weights, and nothing else: if it fails, some of them.
   zo_status ReadWeights(const LogStore& store);
 
   // Finishes a Restore that has failed. Called before weights are set: the next invoke would
@@ -154,7 +154,7 @@ class Network {
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
                      Evaluation* evaluation);
 
-  // Gives the weights of all tensors that the run trains, then, where there are any, their
+  // Gives the weights of all tensors that the run trains, then, if there are any, their
   // fractions, tensor by tensor.
   zo_status ExportWeights(const WeightSink& sink) const;
 

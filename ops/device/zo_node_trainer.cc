@@ -203,7 +203,7 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
     if (!IsExact(info) || IsHead(info) || info.following == ZO_NODE_TAIL) continue;
     const TaskInfo& following = infos_[info.following];
     zo_tensor filter = network_->tensor(following.first_tensor);
-    // It lies before the bias, where that alone is trained.
+    // It lies before the bias, if that alone is trained.
     if (filter.type == ZO_TENSOR_INT32) filter = network_->tensor(following.first_tensor - 1);
     status = zo_node_run_backpropagate(&run_, i, filter.weights, following.scales, scratch_);
   }

@@ -61,7 +61,7 @@ class NodeTrainer {
 
   // Does one step.
   //
-  //   report  of the step; step_done == 0 where the run is over
+  //   report  of the step; step_done == 0 if the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
   // complete step, and the next call begins the step anew; if step_done is 1, only the measurement
@@ -71,12 +71,12 @@ class NodeTrainer {
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
-  // For programs that cannot wait for a whole step: between two slices they feed a watchdog, sleep,
-  // or answer. Evaluate, ExportWeights and Trainer::Predict then use the weights in memory: those
-  // of the last whole step until the first update of the step in progress, from then on each
-  // layer's own; of some residual networks ZO_ERROR_ORDER, see Settle. All queries of perturbed
-  // weights are one slice. Slices lead to the same bits as steps do. A measurement and a snapshot
-  // are part of the slice that ends a step.
+  // For programs that cannot wait for a complete step: between two slices they feed a watchdog,
+  // sleep, or answer. Evaluate, ExportWeights and Trainer::Predict then use the weights in memory:
+  // those of the last complete step until the first update of the step in progress, from then on
+  // each layer's own; of some residual networks ZO_ERROR_ORDER, see Settle. All queries of
+  // perturbed weights are one slice. Slices lead to the same bits as steps do. A measurement and a
+  // snapshot are part of the slice that ends a step.
   //
   //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
   //
@@ -134,11 +134,11 @@ class NodeTrainer {
   // or the run has begun, and this is not its log. Those of TrainStep behind a step.
   zo_status ExportLog(const LogStore& log);
 
-  // Sets weights and state to the last whole snapshot of a log, or, where it has none, to those
+  // Sets weights and state to the last complete snapshot of a log, or, if it has none, to those
   // before the first step: step() says which. Steps after it are repeated by TrainStep, with the
-  // same bits where the samples are the same.
+  // same bits if the samples are the same.
   //
-  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or samples, or measured by
+  // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or samples, or measured by
   // other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store; ZO_ERROR_SAMPLE:
   // a sample cannot be read. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: the
   // weights are those of no step, and calls that need them return ZO_ERROR_ORDER until ImportLog or
@@ -195,7 +195,7 @@ class NodeTrainer {
   zo_status WriteSnapshot();
   bool IsMeasurementDue() const;
   zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }
-  // Where it is due.
+  // If it is due.
   zo_status Measure();
   zo_status ReadMeasurements(const LogStore& log);
   uint32_t RecordsAt(const LogStore& log) const;
@@ -213,9 +213,9 @@ class NodeTrainer {
   const LogStore* log_ = nullptr;
   zo_node_task* tasks_ = nullptr;
   zo_tensor* tensors_ = nullptr;  // of the weight task in progress
-  BackwardTail* tail_ = nullptr;  // where a program leads errors back
+  BackwardTail* tail_ = nullptr;  // if a program leads errors back
   int32_t* scratch_ = nullptr;
-  uint8_t* labels_ = nullptr;  // of a batch, where an exact head needs them
+  uint8_t* labels_ = nullptr;  // of a batch, if an exact head needs them
   StoreOfRun at_ = {};
   uint32_t interval_ = 0;
   uint32_t data_checksum_ = 0;

@@ -208,7 +208,7 @@ zo_status NodeTrainer::WriteRecord() {
     at_ = {};
     return ZO_OK;
   }
-  // The first one, where the log was given within its step.
+  // The first one, if the log was given within its step.
   const zo_status status = at_.Is(*log_) ? ZO_OK : WriteHeader(*log_);
   if (status != ZO_OK) return status;
   uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
@@ -221,7 +221,7 @@ zo_status NodeTrainer::WriteRecord() {
   return StoreWriter(*log_, at).WriteAll(record, sizeof record) ? ZO_OK : ZO_ERROR_STORE;
 }
 
-// Writes a snapshot of the weights after at least one step, where there is none of them.
+// Writes a snapshot of the weights after at least one step, if there is none of them.
 zo_status NodeTrainer::WriteSnapshot() {
   if (snapshot_step_ == run_.step) return ZO_OK;
   // One that is taken between two that are due has the number, and so the slot, of the next.
@@ -382,7 +382,7 @@ zo_status NodeTrainer::ImportLog(const LogStore& log) {
   return ZO_OK;
 }
 
-// Sets weights and state to the last whole snapshot, or to those before the first step.
+// Sets weights and state to the last complete snapshot, or to those before the first step.
 zo_status NodeTrainer::GoTo(const LogStore& log) {
   uint32_t number = 0, steps[2] = {0, 0};
   bool whole[2];

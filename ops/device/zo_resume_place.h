@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * A trainer goes on with the run of the active place (zo_places.h).
+ * Resumes the run of the active place (zo_places.h).
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_RESUME_PLACE_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_RESUME_PLACE_H_
@@ -9,15 +9,15 @@
 
 namespace tflm_zo {
 
-// Takes a trainer that Init has set up, and KeepBest where the run measures, to where the run of
-// the active place is: its weights are imported, then its log; steps go into that log from now on.
+// Sets a trainer to the state of the active place's run: imports its weights, then its log, which
+// then takes further steps. Call it after Init, and after KeepBest if the run measures.
 // A place without a log of this run begins one.
 //
 //   places  the caller keeps it where it is
 //
 // Errors: those of ImportWeights and ImportLog. ZO_ERROR_LOG only while a place with a log is made
 // active: the log is of other settings or samples than the trainer's run. The trainer is reset
-// then: no step is done that no log has, until Init and this succeed.
+// then, and does no step until Init and this succeed.
 template <typename Trainer>
 zo_status ResumePlace(Trainer* trainer, const zo_places& places) {
   zo_status status = ZO_OK;

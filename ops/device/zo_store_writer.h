@@ -30,7 +30,7 @@ class StoreWriter {
 };
 
 // Which store has all of a run so far: the one that its log goes into, or that it was taken from.
-// None, where steps were done without a log.
+// None, if steps were done without a log.
 class StoreOfRun {
  public:
   constexpr StoreOfRun() = default;

@@ -53,7 +53,7 @@ zo_status WeightTrainer::Move(const zo_moves& moves) {
   return ZO_OK;
 }
 
-// Leads the weights of a step in progress to those of the last whole step, or back.
+// Leads the weights of a step in progress to those of the last complete step, or back.
 zo_status WeightTrainer::Suspend(bool whole) {
   if (is_suspended_ == whole) return ZO_OK;
   zo_moves moves;
@@ -63,7 +63,8 @@ zo_status WeightTrainer::Suspend(bool whole) {
   return status;
 }
 
-// Leads them to those of the last whole step for good; `executed` as zo_control_abandon takes it.
+// Leads them to those of the last complete step for good; `executed` as zo_control_abandon takes
+// it.
 zo_status WeightTrainer::Abandon(uint32_t executed) {
   zo_moves moves;
   zo_control_abandon_moves(&control_, executed, &moves);
@@ -158,7 +159,7 @@ zo_status WeightTrainer::SetLog(const LogStore* log) {
 // Brings the log, if there is one, up to date.
 zo_status WeightTrainer::CatchUp() { return HasBegun() ? LogLastStep() : BeginLog(); }
 
-// Begins the chain of checksums, and the log, where there is one that has no header yet.
+// Begins the chain of checksums, and the log, if there is one that has no header yet.
 zo_status WeightTrainer::BeginLog() {
   after_ = HeaderChecksum();
   if (log_ == nullptr || at_.Is(*log_)) return ZO_OK;
@@ -204,7 +205,7 @@ zo_status WeightTrainer::WriteRecord(const uint8_t* record, uint32_t step) {
   return Append(RecordAt(*log_, step), bytes, size, step + 1, false);
 }
 
-// Writes the record of the last step, where that has not been done.
+// Writes the record of the last step, if that has not been done.
 zo_status WeightTrainer::LogLastStep() {
   if (!is_unlogged_) return ZO_OK;
   uint8_t record[kRecordBytes];
@@ -213,7 +214,7 @@ zo_status WeightTrainer::LogLastStep() {
   if (log_ == nullptr) {
     at_ = {};
   } else {
-    // The first one, where the log was given within its step.
+    // The first one, if the log was given within its step.
     if (!at_.Is(*log_)) status = BeginLog();
     if (status == ZO_OK) status = WriteRecord(record, control_.step - 1);
   }
@@ -319,7 +320,7 @@ zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
   if (settled != ZO_OK) return settled;
   const zo_measurement found = measurements_.best();
   WeightTrainer replay = *this;
-  // Nothing has changed where the log does not lead there.
+  // Nothing has changed if the log does not lead there.
   for (const bool moves : {false, true}) {
     replay.Rewind(HeaderChecksum());
     if (moves) is_ready_ = false;
@@ -354,7 +355,7 @@ zo_status WeightTrainer::ReadRecord(const LogStore& log, uint32_t step, zo_log_r
   return ZO_OK;
 }
 
-// `after`: checksum that the log's next record goes on from.
+// `after`: checksum that the log's next record continues from.
 uint32_t WeightTrainer::MarkOfWeights(uint32_t after) const {
   uint8_t bytes[4];
   zo_write_u32(bytes, network_->checksum());
@@ -368,7 +369,7 @@ zo_status WeightTrainer::SnapshotMark(uint32_t* mark) {
 }
 
 // Sets the weights of a snapshot. The records before it are read, not replayed: with them comes the
-// checksum that its mark goes on from.
+// checksum that its mark continues from.
 bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
                          int64_t* mean_square) {
   zo_log_record record;

@@ -2,7 +2,7 @@
  *
  * Weight perturbation on a device: the control unit (zo_control.h) and a network, in the memory of
  * inference plus the trainable weights. Every decision is the control unit's, so a run on a desktop
- * with the same model, settings and samples gives the same log and weights where both runtimes
+ * with the same model, settings and samples gives the same log and weights if both runtimes
  * compute the same losses.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_WEIGHT_TRAINER_H_
@@ -34,7 +34,7 @@ class WeightTrainer {
 
   // Does one step.
   //
-  //   report  of the step; step_done == 0 where the run is over
+  //   report  of the step; step_done == 0 if the run is over
   //
   // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
   // complete step, and the next call begins the step anew; if step_done is 1, only the measurement
@@ -45,16 +45,16 @@ class WeightTrainer {
 
   // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole
   // step: between two slices they feed a watchdog, sleep, or answer; Evaluate, ExportWeights and
-  // Trainer::Predict then use the weights of the last whole step, for which those of the step in
-  // progress are led there and back: two passes over them more. Slices lead to the same bits as
-  // steps do. A measurement is part of the slice that ends a step.
+  // Trainer::Predict then use the weights of the last complete step, which takes two more passes
+  // over the weights. Slices lead to the same bits as steps do. A measurement is part of the slice
+  // that ends a step.
   //
   //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
   //
   // Errors: those of TrainStep.
   zo_status TrainSlice(zo_report* report);
 
-  // Whole steps done.
+  // Complete steps done.
   uint32_t step() const { return control_.step; }
   bool done() const { return control_.step == Settings()->steps; }
   // Whether the weights are the initial ones of the run.
@@ -69,9 +69,9 @@ class WeightTrainer {
   zo_status ImportWeights(const LogStore& store);
 
   // The run keeps its best state: the first of those with the smallest loss that it has measured,
-  // of those with at least as many right outputs as before the first step. Each measurement takes a
-  // forward pass of every sample and a record of 28 bytes in the log. Before the first step, and
-  // before ImportLog, which takes a log that measures by the same samples as often.
+  // among states with at least as many right outputs as before the first step. Each measurement
+  // takes a forward pass of every sample and a record of 28 bytes in the log. Before the first
+  // step, and before ImportLog, which takes a log that measures by the same samples as often.
   //
   // A program that calls it takes 1.8 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
   // included, and no more RAM; of one that does not, the linker leaves all of it out.
@@ -109,7 +109,7 @@ class WeightTrainer {
   //   snapshot  spares the passes over the weights for the steps before it; null: none. One that
   //             does not belong to this log, or is damaged, is left out: the result is the same.
   //
-  // Errors: ZO_ERROR_LOG: it is none, or of another model, settings or first weights, or measured
+  // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or first weights, or measured
   // by other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store. Nothing has
   // changed then. ZO_ERROR_STORE: the log, or imported weights, cannot be read: the end of the log
   // is unknown, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
@@ -127,11 +127,11 @@ class WeightTrainer {
 
   // Makes the trainer a member of a fleet: steps are evaluated here, and decided elsewhere. The log
   // that SetLog was given keeps the fleet's records; without one, a device that has lost its power
-  // begins with the first step. A run that measures itself is none of a fleet.
+  // begins with the first step. A run that measures itself cannot join a fleet.
   //
   //   fleet  of zo_link_add_fleet; the trainer stays where it is for as long as that is used
   //
-  // A program that calls it takes 1.7 KiB of flash more than one that serves its log and goes on
+  // A program that calls it takes 1.7 KiB of flash more than one that serves its log and resumes
   // from it (Cortex-M4, -O2); of any other, the linker leaves all of it out.
   void JoinFleet(zo_fleet* fleet);
 
@@ -145,19 +145,19 @@ class WeightTrainer {
   zo_status AnswerSlice(zo_fleet_answer* answer);
 
   // Takes the record of a step that the fleet has decided: it goes into the log, then moves the
-  // weights. An evaluation in progress is given up. One that is known does nothing.
+  // weights. An evaluation in progress is aborted. A known record does nothing.
   //
   //   record  [count], as the log has it
   //
   // Errors: ZO_ERROR_ARGUMENT: no record of this run has so many bytes. ZO_ERROR_ORDER: it is of a
   // later step than the next, or the run measures itself. ZO_ERROR_LOG: it is damaged, or does not
-  // go on from the log. ZO_ERROR_STORE: it could not be logged. Nothing has changed then.
+  // continue the log. ZO_ERROR_STORE: it could not be logged. Nothing has changed then.
   zo_status TakeRecord(const uint8_t* record, uint32_t count);
 
-  // Whole steps, and the checksum that the log's next record goes on from.
+  // Complete steps, and the checksum that the log's next record continues from.
   zo_fleet_state FleetState() const;
 
-  // Makes the weights in memory those of the last whole step: an update rides on the invoke that
+  // Makes the weights in memory those of the last complete step: an update rides on the invoke that
   // follows it, and within a step they are a query's. Before weights are read or used for anything
   // but TrainStep and TrainSlice; changes no later bit.
   //
@@ -193,7 +193,7 @@ class WeightTrainer {
   zo_status TakeKnown(const uint8_t* record, uint32_t count) const;
   bool IsMeasurementDue(uint32_t step) const;
   zo_status MeasureWhereDue() { return measuring_ != nullptr ? measuring_->measure(this) : ZO_OK; }
-  // Where it is due.
+  // If it is due.
   zo_status Measure();
   zo_status ReadMeasurement(const LogStore& log, uint32_t step);
   zo_status ReadRecord(const LogStore& log, uint32_t step, zo_log_record* record);
@@ -207,7 +207,7 @@ class WeightTrainer {
   StoreOfRun at_ = {};
   int32_t mean_loss_ = 0;      // of the last step
   uint32_t before_ = 0;        // checksum of the log before the last step's record
-  uint32_t after_ = 0;         // that its next record goes on from, once the run has begun
+  uint32_t after_ = 0;         // that its next record continues from, once the run has begun
   bool is_ready_ = false;      // weights are those of a step, or of one of its queries
   bool is_unlogged_ = false;   // the last step's record is still to be written
   bool is_best_ = false;       // weights are those of RestoreBest

@@ -62,7 +62,7 @@ zo_status WeightTrainer::AnswerSlice(zo_fleet_answer* answer) {
   return ZO_OK;
 }
 
-// Weights and state become those of the last whole step.
+// Weights and state become those of the last complete step.
 zo_status WeightTrainer::GiveUp() {
   const zo_status status = Settle();
   if (status != ZO_OK || zo_control_is_in_step(&control_) == 0) return status;
@@ -72,7 +72,7 @@ zo_status WeightTrainer::GiveUp() {
   return ZO_OK;
 }
 
-// A record of a step that is over: the one that the log has, where there is a log.
+// A record of a step that is over: the one that the log has, if there is a log.
 zo_status WeightTrainer::TakeKnown(const uint8_t* record, uint32_t count) const {
   if (log_ == nullptr) return ZO_OK;
   uint8_t known[20 + 4 * ZO_MAX_QUERIES];

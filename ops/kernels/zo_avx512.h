@@ -70,7 +70,7 @@ static inline zo_avx512_output zo_avx512_output_of(const zo_output* output, int3
   return result;
 }
 
-/* Outputs of lifted sums, not yet clamped. With h the high product, n = 1 where it is negative and
+/* Outputs of lifted sums, not yet clamped. With h the high product, n = 1 if it is negative and
  * r the shift, TFLM's division half away from zero is floor((h - n + 2^(r-1)) / 2^r), which is
  *
  *   floor((floor((h - n) / 2^(r-1)) + 1) / 2)

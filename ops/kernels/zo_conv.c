@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a call at least, where there are so many: several samples of small images. */
+/* Rows of a call at least, if there are so many: several samples of small images. */
 enum { kRows = 96 };
 
 struct zo_conv {

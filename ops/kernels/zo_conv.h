@@ -10,7 +10,7 @@
 
 typedef struct zo_conv zo_conv;
 
-/* Null where the layer is too large for 32-bit distances, or there is no memory. */
+/* Null if the layer is too large for 32-bit distances, or there is no memory. */
 zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer);
 
 /* Takes filters and bias of the next runs.

@@ -51,7 +51,7 @@ static inline __m512i four_channels(__m512i a, __m512i b, __m512i c, __m512i d,
   return _mm512_shuffle_epi8(clamped, order);
 }
 
-/* Outputs of vectors of sums where some channel shifts left or not at all. */
+/* Outputs of vectors of sums if some channel shifts left or not at all. */
 static __attribute__((noinline)) void finish_slowly(const zo_dense* d, int32_t first,
                                                     const __m512i* lifted, int32_t valid,
                                                     int blocks) {

@@ -2,7 +2,7 @@
  *
  * Sums of taps, channel by channel: the inner loops of DEPTHWISE_CONV_2D.
  *
- * Outputs come in runs of neighbours: a row of the image where its columns follow one another
+ * Outputs come in runs of neighbours: a row of the image if its columns follow one another
  * without gaps, else the channels of one position. Every output of a run has its taps at the same
  * distances from its own place in the run. Filters and channels repeat after so many blocks of
  * `lanes` outputs.

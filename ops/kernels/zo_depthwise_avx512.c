@@ -5,7 +5,7 @@
 
 enum { kLanes = 32, kMostRuns = 4 };
 
-/* Outputs of a block where some channel shifts left or not at all. */
+/* Outputs of a block if some channel shifts left or not at all. */
 static void finish_slowly(const zo_output* output, int32_t first, __m512i low, __m512i high,
                           int8_t* y, int32_t valid) {
   int32_t places[kLanes];

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs of a call at least, where there are so many: several samples of small images. */
+/* Runs of a call at least, if there are so many: several samples of small images. */
 enum { kRuns = 16 };
 
 struct zo_depthwise_conv {

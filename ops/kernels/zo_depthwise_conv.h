@@ -8,7 +8,7 @@
 /* DEPTHWISE_CONV_2D. */
 typedef struct zo_depthwise_conv zo_depthwise_conv;
 
-/* The layer's channels are a multiple of its window's. Null where it is too large for 32-bit
+/* The layer's channels are a multiple of its window's. Null if it is too large for 32-bit
  * distances, or there is no memory. */
 zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const zo_layer* layer);
 

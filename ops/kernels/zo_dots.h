@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * FULLY_CONNECTED of one sample with filters as they lie: where they may change between invokes,
+ * FULLY_CONNECTED of one sample with filters as they lie: if they may change between invokes,
  * packing them, or only looking whether they have changed, takes as long as using them.
  */
 #ifndef TFLM_ZO_OPS_KERNELS_ZO_DOTS_H_
@@ -15,7 +15,7 @@ typedef struct zo_dots {
   int32_t depth;
   const int8_t* filters; /* [channels, depth] */
   int32_t channels;
-  int32_t correction; /* of a sum, for each unit of the sum of its filter; 0 where rows are int16 */
+  int32_t correction; /* of a sum, for each unit of the sum of its filter; 0 if rows are int16 */
   const zo_output* output; /* starts without the correction */
   int8_t* y;               /* [channels] */
 } zo_dots;

@@ -20,7 +20,7 @@ enum { kZoColumns = 16 };
 typedef struct zo_gemm_layout {
   int32_t step; /* values of a row in a step: 4 bytes or 2 of int16 */
   bool wide;    /* rows are int16, x - zero point; else bytes, x ^ flip */
-  uint8_t flip; /* 0x80 where a kernel takes unsigned bytes, x + 128 */
+  uint8_t flip; /* 0x80 if a kernel takes unsigned bytes, x + 128 */
 } zo_gemm_layout;
 
 typedef struct zo_gemm {

@@ -7,7 +7,7 @@
 #define MAX_BLOCKS 4
 #define MAX_SUMS 24
 
-/* Outputs of vectors of sums where some channel shifts left or not at all. */
+/* Outputs of vectors of sums if some channel shifts left or not at all. */
 static __attribute__((noinline)) void finish_slowly(const zo_output* output, int32_t first,
                                                     const __m512i* lifted, int rows, int blocks,
                                                     int8_t* const* y, int32_t valid) {
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
     for (int r = 0; r < rows; ++r) sums[r][b] = zo_avx512_scaled(sums[r][b], &o);
   }
   const __mmask64 mask = valid >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << valid) - 1u;
-  /* Four vectors at a time, along rows first; where fewer are left the last one stands in. */
+  /* Four vectors at a time, along rows first; if fewer are left the last one stands in. */
   const int vectors = rows * blocks, last = vectors - 1;
 #pragma GCC unroll 6
   for (int i = 0; i < vectors; i += 4) {
@@ -95,7 +95,7 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
   }
 }
 
-/* All rows, with so many blocks at a time. Where fewer rows are left than a tile has, the last one
+/* All rows, with so many blocks at a time. If fewer rows are left than a tile has, the last one
  * stands in for the missing ones. */
 #define TILES(name, blocks, most, half)                     \
   static void name(const zo_gemm* g, int32_t block) {       \

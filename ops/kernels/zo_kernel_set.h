@@ -29,7 +29,7 @@ typedef struct zo_kernel_set {
   const zo_weight_loops* weights; /* null: the core's portable ones */
 } zo_kernel_set;
 
-/* The set of this name, or the best of this machine where name is null; null where there is none of
+/* The set of this name, or the best of this machine if name is null; null if there is none of
  * this name, or the machine cannot run it. Names: zo_kernel_set_names. */
 const zo_kernel_set* zo_kernel_set_of(const char* name);
 

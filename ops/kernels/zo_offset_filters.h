@@ -10,7 +10,7 @@
 
 typedef struct zo_offset_filters zo_offset_filters;
 
-/* The layer's window is one of a pixel. Null where there is no memory. */
+/* The layer's window is one of a pixel. Null if there is no memory. */
 zo_offset_filters* zo_offset_filters_create(const zo_layer* layer, int32_t filter_zero_point);
 
 /* As zo_conv_begin. */

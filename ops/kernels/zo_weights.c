@@ -109,7 +109,7 @@ static int has_bytes(zo_distribution distribution) {
   return distribution.kind == ZO_GAUSSIAN || distribution.kind == ZO_SPARSE_UNIFORM;
 }
 
-/* Draws two bytes a weight, where the distribution takes two, and one otherwise. */
+/* Draws two bytes a weight, if the distribution takes two, and one otherwise. */
 static void draw_bytes(const zo_weight_loops* loops, uint32_t* words, zo_distribution distribution,
                        uint32_t state) {
   loops->draw(words, state);

@@ -9,10 +9,9 @@
 #include "ops/core/kernels/zo_weight_loops.h"
 
 enum {
-  kZoWeights = 64, /* every count of a loop is a multiple of these */
-  kZoSigns = 16,   /* streams of signs whose words lie next to each other */
-  kZoTileWords =
-      256, /* of a tile, where a weight has a byte, and of its rounding; two bytes: twice */
+  kZoWeights = 64,    /* every count of a loop is a multiple of these */
+  kZoSigns = 16,      /* streams of signs whose words lie next to each other */
+  kZoTileWords = 256, /* of a tile, if a weight has a byte, and of its rounding; two bytes: twice */
 };
 
 /* `signs` are words of streams: word w of the first one at 16 w, of the next one at 16 w + 1. A bit
@@ -24,7 +23,7 @@ struct zo_weight_loops {
   void (*draw_signs)(uint32_t* signs, uint32_t count, const uint32_t* states);
   /* weights += +-delta, modulo 256. */
   void (*add_signs)(int8_t* weights, uint32_t count, const uint32_t* signs, int32_t delta);
-  /* weights += +-table[byte % 128], modulo 256, minus where bit 7 of the byte is set; the bytes are
+  /* weights += +-table[byte % 128], modulo 256, minus if bit 7 of the byte is set; the bytes are
    * those of words, table is [128]. */
   void (*add_bytes)(int8_t* weights, uint32_t count, const uint32_t* words, const uint8_t* table);
   /* weights += k z, modulo 256, with the sparse uniform z of zo_stream.h, of `count` / 2 words. */

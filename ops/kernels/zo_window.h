@@ -45,7 +45,7 @@ typedef struct zo_image {
                       the end */
 } zo_image;
 
-/* Room for so many samples of each thread; false where it would be too large for 32-bit distances,
+/* Room for so many samples of each thread; false if it would be too large for 32-bit distances,
  * or there is no memory. */
 bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format,
                    int32_t held, int32_t threads);

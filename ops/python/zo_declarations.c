@@ -46,7 +46,7 @@ typedef struct zo_declaration {
   uint32_t size;    /* of a struct or field; a constant's value */
 } zo_declaration;
 
-/* 0; does not compile where the types differ. */
+/* 0; does not compile if the types differ. */
 #define SAME(a, b) (0u * sizeof(char[__builtin_types_compatible_p(a, b) ? 1 : -1]))
 #define MEMBER(name) (((S*)0)->name)
 

@@ -9,7 +9,7 @@
 
 struct TfLiteDelegate;
 
-/* Returns null, after reporting why, where an option is unknown or has no valid value. */
+/* Returns null, after reporting why, if an option is unknown or has no valid value. */
 struct TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys,
                                                      const char* const* values, size_t count,
                                                      void (*report_error)(const char*));

@@ -128,7 +128,7 @@ bool zo_exact_fully_connected_supports(const zo_node* node) {
          t.output->bytes == t.input->bytes / depth * units;
 }
 
-/* The layer, but for its window; false where memory is short. */
+/* The layer, but for its window; false if memory is short. */
 static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int32_t channels,
                      int32_t threads, zo_multiplier** multipliers, zo_layer* layer) {
   const tensors t = tensors_of(node);

@@ -21,14 +21,14 @@ const char* zo_exact_op_name(int builtin);
 /* Whether these kernels compute the operator. */
 bool zo_exact_op_supports(const zo_node* node);
 
-/* An operator that is supported; null where it no longer is, or memory is short. */
+/* An operator that is supported; null if it no longer is, or memory is short. */
 zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
 
 /* Parts of the tensors, of equal size and in their order, each of which depends on none of the
  * others: samples, or rows. */
 int32_t zo_exact_op_samples(const zo_exact_op* op);
 
-/* Takes filters and biases for the runs to come; false where a tensor has no data. */
+/* Takes filters and biases for the runs to come; false if a tensor has no data. */
 bool zo_exact_op_begin(const zo_exact_op* op, const zo_node* node);
 
 /* Computes a share of the node's output, of `of` samples, a divisor of zo_exact_op_samples.

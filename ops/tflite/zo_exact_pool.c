@@ -15,7 +15,7 @@ typedef struct exact_pool {
   uint8_t* scratch;
 } exact_pool;
 
-/* The window of a pooling; false where there is none that fits. */
+/* The window of a pooling; false if there is none that fits. */
 static bool window_of(const zo_node* node, zo_window* window) {
   const TfLitePoolParams* params = (const TfLitePoolParams*)node->params;
   const zo_moves moves = {params->padding,

@@ -8,7 +8,7 @@
 
 enum { kInput = 0, kAxes = 1 };
 
-/* Dimensions and axes; false where they do not lead to the output. */
+/* Dimensions and axes; false if they do not lead to the output. */
 static bool shape_of(const zo_node* node, zo_reduce* reduce) {
   const TfLiteTensor *input = zo_node_input(node, kInput), *axes = zo_node_input(node, kAxes);
   const TfLiteTensor* output = zo_node_output(node, 0);

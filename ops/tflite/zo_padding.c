@@ -4,7 +4,7 @@
 /* Sizes from here on are taken for damage: products of two stay in 64 bits, sums in 32. */
 #define SIZE_END (INT32_C(1) << 20)
 
-/* One dimension: its padding before the first input, or -1 where sizes do not fit. */
+/* One dimension: its padding before the first input, or -1 if sizes do not fit. */
 static int32_t padding_before(int padding, int32_t input, int32_t output, int taps, int stride,
                               int dilation) {
   if (taps < 1 || taps >= SIZE_END || stride < 1 || stride >= SIZE_END || dilation < 1 ||

@@ -14,7 +14,7 @@ typedef struct zo_moves {
 } zo_moves;
 
 /* The window that leads from these tensors' shapes to one another, with TFLite's paddings; false
- * where none does. Channels of the output are not looked at. */
+ * if none does. Channels of the output are not looked at. */
 bool zo_window_of(const TfLiteTensor* input, const TfLiteTensor* output, const zo_moves* moves,
                   zo_window* window);
 

@@ -18,14 +18,14 @@ typedef struct zo_node {
   int builtin;
 } zo_node;
 
-/* Tensor of this place in a list; null where there is none. */
+/* Tensor of this place in a list; null if there is none. */
 static inline const TfLiteTensor* zo_tensor_at(const TfLiteContext* context,
                                                const TfLiteIntArray* list, int number) {
   const int index = list != NULL && number < list->size ? list->data[number] : -1;
   return index >= 0 && (size_t)index < context->tensors_size ? &context->tensors[index] : NULL;
 }
 
-/* Input or output of this number; null where there is none. Inlined in loops over operators alone:
+/* Input or output of this number; null if there is none. Inlined in loops over operators alone:
  * checks look at many tensors, once. */
 const TfLiteTensor* zo_node_input(const zo_node* node, int number);
 const TfLiteTensor* zo_node_output(const zo_node* node, int number);
@@ -39,7 +39,7 @@ bool zo_is_int8(const TfLiteTensor* tensor);
 /* One positive, finite scale. */
 bool zo_has_scale(const TfLiteTensor* tensor);
 
-/* Scales by channel, or one; null where the tensor has none. */
+/* Scales by channel, or one; null if the tensor has none. */
 const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor);
 
 /* `rank` dimensions, each 1 at least, of the tensor's very size. */

@@ -8,7 +8,7 @@
 #include "ops/core/zo_workers.h"
 
 /* Workers of so many threads, which are those of interpreters that ask for the same number; null
- * for fewer than 2, or where the system has no more. */
+ * for fewer than 2, or if the system has no more. */
 zo_workers* zo_thread_workers_create(uint32_t threads);
 
 /* Null is allowed. */

@@ -93,7 +93,7 @@ static void help(zo_threads* self, uint32_t run, int32_t thread) {
   }
 }
 
-/* Waits for another run than this one; returns its number, or the same one where all ends. */
+/* Waits for another run than this one; returns its number, or the same one if all ends. */
 static uint32_t next_run(zo_threads* self, uint32_t last) {
   for (int looks = 0; looks < kLooks; ++looks) {
     const uint32_t run = run_of(load_ticket(self));

@@ -14,7 +14,7 @@ enum { kZoMostThreads = 256 };
 
 typedef struct zo_threads zo_threads;
 
-/* So many threads, of which the caller is one: 2..kZoMostThreads. Null where the system has no
+/* So many threads, of which the caller is one: 2..kZoMostThreads. Null if the system has no
  * more. */
 zo_threads* zo_threads_acquire(int32_t count);
 
@@ -22,7 +22,7 @@ zo_threads* zo_threads_acquire(int32_t count);
 void zo_threads_release(zo_threads* threads);
 
 /* Calls work(context, part, thread) once for each part, thread being 0 to count - 1, and returns
- * when all have returned. The caller does all of it, as thread 0, where the threads are busy for
+ * when all have returned. The caller does all of it, as thread 0, if the threads are busy for
  * somebody else, or were left behind in the process that this one was forked from.
  *   parts  1..65535 */
 void zo_threads_run(zo_threads* threads, int32_t parts,

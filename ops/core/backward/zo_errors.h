@@ -7,7 +7,7 @@
  * is one of int8_t: one that a function finds to be beyond saturates, which no network's gradients
  * come near. The exponent of errors that are all 0 says nothing.
  *
- * Where a function makes errors of others, it takes and gives exponents apart, and multiplies
+ * If a function makes errors of others, it takes and gives exponents apart, and multiplies
  * before it rounds, once and half up: its result fills 16 bits as far as its header's bound allows,
  * and nothing saturates. All functions are of one sample.
  *
@@ -42,7 +42,7 @@ typedef struct zo_error_factors {
   int32_t exponent;         /* within +-255 */
 } zo_error_factors;
 
-/* Sets errors to 0 where the output is clamped by an activation.
+/* Sets errors to 0 if the output is clamped by an activation.
  *
  *   count   of the tensor's values
  *   outputs int8 [count] of the operator that clamps
@@ -140,7 +140,7 @@ typedef struct zo_error_product {
 /* Whether sizes fit an output of `count` values, and sums 64 bits: of at most 2^20 values each. */
 int zo_product_fits(const zo_error_product* product, uint32_t count);
 
-/* Errors of a factor: those of the output times the other factor's real values, summed where the
+/* Errors of a factor: those of the output times the other factor's real values, summed if the
  * factor is spread,
  *
  *   s_j              = sum over the i of j of e_i m (o_i - zero point)

@@ -36,7 +36,7 @@ uint32_t zo_pool_scratch_values(const zo_pool* pool);
  *   input exponent  = exponent + o
  *
  * with o >= 0 the smallest for which R max |e| 2^-o, half up, is within 32767: R is the largest
- * number of windows that read an input, 1 where windows do not overlap, and o is 0 then.
+ * number of windows that read an input, 1 if windows do not overlap, and o is 0 then.
  *
  *   inputs         int8 [in_h, in_w, channels]
  *   output_errors  int16 [out_h, out_w, channels]

@@ -62,7 +62,7 @@ typedef struct zo_command_writer {
 } zo_command_writer;
 
 /* Starts a command without instructions. Every function below returns
- * ZO_ERROR_CAPACITY, and leaves the command as it was, where it does not fit.
+ * ZO_ERROR_CAPACITY, and leaves the command as it was, if it does not fit.
  * `block` is a block number or ZO_ALL_BLOCKS; `restore` may be null. */
 zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity,
                            uint32_t flags);
@@ -88,7 +88,7 @@ typedef struct zo_limits {
 /* Checks a whole command. `words` need not be aligned beyond int32. */
 zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_limits* limits);
 
-/* Flags of a checked command; 0 where there is none. */
+/* Flags of a checked command; 0 if there is none. */
 uint32_t zo_command_flags(const int32_t* words);
 
 /* Whether the command restores every block. */

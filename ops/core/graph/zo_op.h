@@ -23,7 +23,7 @@
  *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
  *              mask        int8 [(weights + 7) / 8], constant: the bits of zo_mask.h
  *                          (ZO_OPTION_MASK only); absent for a tensor that is trained whole
- *   outputs  0 zo_status   int32 [4], only where ZO_OPTION_LAST is set:
+ *   outputs  0 zo_status   int32 [4], only if ZO_OPTION_LAST is set:
  *                          {word 0 of the command, steps applied since the
  *                          weights were initialized or all restored, weights
  *                          clipped in this invoke, checksum or 0}; may be absent (null)

@@ -409,7 +409,7 @@ static const zo_directory_entry* find_entry(const zo_directory* directory,
   return NULL;
 }
 
-/* Lends nothing where a tensor is missing. */
+/* Lends nothing if a tensor is missing. */
 static zo_status borrow(const weight_op* op, const zo_directory* owner, zo_buffer_lender lend) {
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) {

@@ -34,7 +34,7 @@ static const uint32_t zo_own_bit[ZO_SIGNS] = {
 #define ZO_HAS_SIGN(word, j) (((word) >> (j) & 1u) != 0u)
 #endif
 
-/* sums[j] += coefficient, or -coefficient where bit j of the word is set; count is ZO_SIGNS at
+/* sums[j] += coefficient, or -coefficient if bit j of the word is set; count is ZO_SIGNS at
  * most. */
 static inline void zo_add_by_signs(int32_t* sums, uint32_t count, uint32_t word,
                                    int32_t coefficient) {

@@ -8,7 +8,7 @@
 #include "ops/core/kernels/zo_add_signs.h"
 #include "ops/core/zo_features.h"
 
-/* Not where sizes are optimized; define ZO_PORTABLE to do without. */
+/* Not if sizes are optimized; define ZO_PORTABLE to do without. */
 #if ZO_WITH_FAST_STEPS && ZO_WITH_GAUSSIAN && ZO_LITTLE_ENDIAN && defined(__ARM_ARCH) && \
     UINTPTR_MAX == UINT32_MAX && !defined(__OPTIMIZE_SIZE__) && !defined(ZO_PORTABLE)
 #define ZO_ADD_GAUSSIAN 1

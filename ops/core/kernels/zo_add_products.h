@@ -8,7 +8,7 @@
 #include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
-/* Whether there is zo_form_products: where it is faster than to add to zeros. */
+/* Whether there is zo_form_products: if it is faster than to add to zeros. */
 #define ZO_FORM_PRODUCTS ZO_MVE
 
 #ifdef __cplusplus

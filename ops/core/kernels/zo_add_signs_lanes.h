@@ -9,7 +9,7 @@
 
 #include "ops/core/zo_types.h"
 
-/* Eight weights where registers have 64 bits, four elsewhere. */
+/* Eight weights if registers have 64 bits, four otherwise. */
 #if UINTPTR_MAX > UINT32_MAX
 typedef uint64_t zo_lanes;
 #else

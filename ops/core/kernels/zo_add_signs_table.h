@@ -48,7 +48,7 @@ static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
   return signs;
 }
 
-/* Four weights in one access; where ZO_ALIGNED_ONLY, zo_signs_fit has seen to it. */
+/* Four weights in one access; if ZO_ALIGNED_ONLY, zo_signs_fit has seen to it. */
 static inline uint32_t zo_load_4(const int8_t* weights) {
   uint32_t packed;
 #if ZO_ALIGNED_ONLY

@@ -7,14 +7,14 @@
 #include "ops/core/random/zo_stream.h"
 
 /* Each of these provides zo_row_fits, which says whether its loops take the steps of a row, and the
- * loops: zo_move_vectors_8 and, where it defines ZO_ROW_FRACTIONS, zo_move_vectors_16. */
+ * loops: zo_move_vectors_8 and, if it defines ZO_ROW_FRACTIONS, zo_move_vectors_16. */
 #if ZO_ROW_VECTORS && ZO_MVE
 #include "ops/core/kernels/zo_apply_row_mve.h"
 #elif ZO_ROW_VECTORS
 #include "ops/core/kernels/zo_apply_row_dsp.h"
 #endif
 
-/* Moves one weight; returns 1 where it was clipped. */
+/* Moves one weight; returns 1 if it was clipped. */
 static inline uint32_t apply_one(int8_t* weight, int32_t step, uint32_t random, int32_t limit) {
   int32_t moved = *weight + zo_floor_shift(step + (int32_t)random, ZO_COEFFICIENT_BITS);
   uint32_t saturated = 0;

@@ -46,7 +46,7 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
       "qsub8 %[c], %[c], %[down]\n\t"
       "qadd8 %[c], %[c], %[back]\n\t"
       "str %[c], [%[weights]], #4\n\t"
-      /* The sum modulo 2^8 is another one where it was clipped or saturated. */
+      /* The sum modulo 2^8 is another one if it was clipped or saturated. */
       "uadd8 %[b], %[b], %[a]\n\t"
       "eors %[b], %[b], %[c]\n\t"
       "beq 2f\n\t"

@@ -79,7 +79,7 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
       "vqsub.s8 q1, q1, %[up]\n\t"
       "vmax.s8 q1, q1, q6\n\t"
       "vstrb.8 q1, [%[weights]], #16\n\t"
-      /* The sum modulo 2^8 is another one where it was clipped or saturated. */
+      /* The sum modulo 2^8 is another one if it was clipped or saturated. */
       "vpt.i8 ne, q1, q0\n\t"
       "vaddt.i8 q7, q7, %[clipped]\n\t"
       "le lr, 1b\n\t"
@@ -217,7 +217,7 @@ static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, con
 }
 
 #if ZO_ROWS_FRACTIONS
-/* Sixteen weights of a row, by steps of even ones in q0 and of odd ones in q1. Where a sum is
+/* Sixteen weights of a row, by steps of even ones in q0 and of odd ones in q1. If a sum is
  * clipped, the limit is added to a total in the place of one. */
 #define ZO_MOVE_SIXTEEN(weights, fraction) \
   "vldrb.8 q2, [" weights                  \

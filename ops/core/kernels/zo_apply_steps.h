@@ -36,7 +36,7 @@ static inline void zo_draw_rounding(int32_t* random, uint32_t* rounding) {
   *rounding = word;
 }
 
-/* Inlined into a call with constant `count` for whole chunks, where it vectorizes. */
+/* Inlined into a call with constant `count` for whole chunks, if it vectorizes. */
 static inline uint32_t zo_round_steps_8(int8_t* ZO_RESTRICT weights,
                                         const int32_t* ZO_RESTRICT steps,
                                         const int32_t* ZO_RESTRICT random, uint32_t count,

@@ -46,7 +46,7 @@ typedef struct zo_dense_inputs {
 
 #if ZO_DENSE_CHANNELS == 3u
 
-/* Errors by which the inputs are multiplied; 0 where there are fewer samples. */
+/* Errors by which the inputs are multiplied; 0 if there are fewer samples. */
 typedef struct zo_dense_block {
   int16_t errors[ZO_DENSE_CHANNELS][ZO_DENSE_SAMPLES];
 } zo_dense_block;

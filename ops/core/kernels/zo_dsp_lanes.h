@@ -121,7 +121,7 @@ static inline four_values move_four_values(const int8_t* weights, const int8_t* 
   return v;
 }
 
-/* Not 0 where one of them is beyond the limit, which is in both halves. */
+/* Not 0 if one of them is beyond the limit, which is in both halves. */
 static inline uint32_t beyond_limit(four_values v, uint32_t limit) {
   return __uqsub16(__uadd16(v.even, limit), 2u * limit) |
          __uqsub16(__uadd16(v.odd, limit), 2u * limit);
@@ -164,7 +164,7 @@ static inline uint32_t move_within_8(int8_t* weights, uint32_t moves, byte_limit
   uint32_t inside = add_8_saturated(add_8_saturated(before, moves), limits.up);
   inside = add_8_saturated(subtract_8_saturated(inside, limits.down), limits.back);
   store_4(weights, inside);
-  /* The sum modulo 2^8 is another one where it was clipped or saturated. */
+  /* The sum modulo 2^8 is another one if it was clipped or saturated. */
   uint32_t changed = inside ^ __uadd8(before, moves), clipped = 0;
   for (; changed != 0u; changed >>= 8) clipped += (uint32_t)((changed & 0xFFu) != 0u);
   return clipped;

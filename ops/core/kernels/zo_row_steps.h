@@ -18,7 +18,7 @@ extern "C" {
 uint64_t zo_row_squares(const int32_t* gradient, uint32_t count);
 
 /* How steps n mantissa / 2^bits are made of n = -G. From 2^(bits - 7) on, |n| gives more than any
- * clip, so it need not be larger, and fits 32 bits even where it is shifted so that `bits` exceeds
+ * clip, so it need not be larger, and fits 32 bits even if it is shifted so that `bits` exceeds
  * 32. Then one multiplication of 32 bits suffices, of whose product only the upper half counts. */
 typedef struct zo_row_scale {
   int32_t most;    /* of |G|; 0: all steps are 0 */

@@ -9,7 +9,7 @@
 #include "ops/core/zo_target.h"
 #include "ops/core/zo_types.h"
 
-/* Not where sizes are optimized. */
+/* Not if sizes are optimized. */
 #if ZO_WITH_FAST_STEPS && ZO_WITH_GAUSSIAN && ZO_DSP && !defined(__OPTIMIZE_SIZE__)
 #define ZO_STEP_GAUSSIAN 1
 #else
@@ -25,7 +25,7 @@
  *   rounding  state of the rounding stream, moved on with 8 bits
  *   clipped   the number of clipped weights is added to it
  *
- * Returns how many weights it has moved: whole fours, or none where bytes do not suffice. */
+ * Returns how many weights it has moved: whole fours, or none if bytes do not suffice. */
 uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count,
                           const zo_query* queries, uint32_t query_count, int32_t largest,
                           uint32_t* states, uint32_t* rounding, uint32_t* clipped);

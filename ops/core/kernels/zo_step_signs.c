@@ -43,7 +43,7 @@ static uint32_t entry_of(uint32_t sum, const entry_rule* rule) {
 /* The moves of a weight by one query. */
 typedef struct own_moves {
   uint32_t of[2]; /* by the sign, plus or minus */
-  uint32_t none;  /* where the mask says so */
+  uint32_t none;  /* if the mask says so */
 } own_moves;
 
 #if ZO_LOOPS_FOR_EACH
@@ -119,7 +119,7 @@ ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor,
   tables->queries = queries;
   tables->multiplier = multiplier;
   tables->fit = 0;
-  /* Sums of several tables can neither be multiplied nor masked. Where sizes are optimized, plain
+  /* Sums of several tables can neither be multiplied nor masked. If sizes are optimized, plain
    * steps alone. */
   if (tensor->limit > 126 || count > ZO_STEP_SIGNS_QUERIES || (masked && count > 1u) ||
       (scaled && (count > 2u || multiplier == 0)) || (!ZO_LOOPS_FOR_EACH && (masked || scaled))) {

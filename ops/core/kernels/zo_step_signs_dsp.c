@@ -42,7 +42,7 @@ static inline void store_entries(zo_two_steps* at, four_steps f) {
   at[1].second = f.s3;
 }
 
-/* Moves four weights; not 0 where one of them is beyond the limit, which has it in every byte. */
+/* Moves four weights; not 0 if one of them is beyond the limit, which has it in every byte. */
 static inline uint32_t move_8(int8_t* weights, four_steps f, uint32_t limit) {
   /* Values that saturate at 127 or -128 are beyond the limit, too, which is 126 at most. */
   const uint32_t moved = add_8_saturated(load_4(weights), whole_parts(f));

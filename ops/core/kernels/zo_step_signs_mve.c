@@ -49,14 +49,14 @@ ZO_ALWAYS_INLINE uint32x4_t words_of(uint32_t w0, uint32_t w1, uint32_t w2, uint
 
 /* --- Predicates, which no vector of the compiler's is behind in these functions -------------- */
 
-/* `on` where a bit of the word's lower half is set, else `off`. */
+/* `on` if a bit of the word's lower half is set, else `off`. */
 ZO_ALWAYS_INLINE uint8x16_t select_by(uint32_t word, uint8x16_t on, uint8x16_t off) {
   uint8x16_t result;
   __asm__("vmsr p0, %1\n\tvpsel %q0, %q2, %q3" : "=w"(result) : "r"(word), "w"(on), "w"(off));
   return result;
 }
 
-/* Adds `by` where a bit is set. */
+/* Adds `by` if a bit is set. */
 ZO_ALWAYS_INLINE uint8x16_t add_by(uint8x16_t to, uint32_t word, uint32_t by) {
   __asm__("vmsr p0, %1\n\tvpst\n\tvaddt.i8 %q0, %q0, %2" : "+w"(to) : "r"(word), "r"(by));
   return to;
@@ -162,7 +162,7 @@ typedef struct mve_step {
   uint16x8_t fraction; /* the rest */
 } mve_step;
 
-/* Moves 16 weights. Where the sign is minus, floor((r - c) / 2^16) = -floor((~r + c) / 2^16), all
+/* Moves 16 weights. If the sign is minus, floor((r - c) / 2^16) = -floor((~r + c) / 2^16), all
  * 16 bits of r turned over: so every weight moves by +-(whole + carry of fraction + r). */
 ZO_ALWAYS_INLINE uint32_t move_16_mve(int8_t* weights, uint32_t signs, uint32_t random,
                                       mve_step step, uint8x16_t* largest) {

@@ -25,10 +25,10 @@
 extern "C" {
 #endif
 
-/* Where a device is. */
+/* The state of a device's run. */
 typedef struct zo_fleet_state {
-  uint32_t step;     /* whole steps that it has */
-  uint32_t checksum; /* that the record of the next one goes on from */
+  uint32_t step;     /* complete steps */
+  uint32_t checksum; /* from which the record of the next one continues */
 } zo_fleet_state;
 
 /* A device's measurements of a step. */
@@ -43,7 +43,7 @@ typedef struct zo_fleet_answer {
 /* A trainer's functions for a fleet; their errors are answered to the gateway. */
 typedef struct zo_fleet_trainer {
   void (*state)(void* trainer, zo_fleet_state* state);
-  /* Checksum of the weights after the last whole step (zo_checksum.h). */
+  /* Checksum of the weights after the last complete step (zo_checksum.h). */
   zo_status (*weights)(void* trainer, uint32_t* checksum);
   /* A part of the step's evaluation; answer->samples stays 0 until it is done. */
   zo_status (*evaluate)(void* trainer, zo_fleet_answer* answer);

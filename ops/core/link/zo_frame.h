@@ -20,8 +20,8 @@ extern "C" {
 #define ZO_FRAME_CHECKSUM_BYTES 4u
 #define ZO_FRAME_PIECE_BYTES 64u
 
-/* Where bytes go: a UART, USB, a socket. False where it fails: the rest of the frame is left out.
- */
+/* The receiver of bytes: a UART, USB, a socket. False if it fails: the rest of the frame is left
+ * out. */
 typedef struct zo_byte_sink {
   bool (*write)(void* context, const uint8_t* bytes, uint32_t count);
   void* context;
@@ -41,7 +41,7 @@ void zo_frame_begin(zo_frame_reader* reader, uint8_t* bytes, uint32_t capacity);
 
 /* Takes the next byte of the stream.
  *
- * Returns the bytes of a frame's content where it was the last one of a whole frame, whose content
+ * Returns the bytes of a frame's content if it was the last one of a whole frame, whose content
  * is in reader->bytes until the next call; else 0. */
 uint32_t zo_frame_take(zo_frame_reader* reader, uint8_t byte);
 

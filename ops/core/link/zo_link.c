@@ -12,7 +12,7 @@ enum {
   kLinkWords = 4,       /* of a request */
   kLinkData = 12,       /* of WRITE */
   kLinkAnswer = 8,      /* depends on the operation */
-  kLinkHelloBytes = 64, /* of an answer; its unit follows where there is one */
+  kLinkHelloBytes = 64, /* of an answer; its unit follows if there is one */
   kLinkActivateBytes = 20
 };
 
@@ -134,7 +134,7 @@ static void answer_request(zo_link* self, uint32_t count) {
   bytes[0] = ZO_LINK_VERSION;
   bytes[kLinkOperation] |= 0x80u;
   zo_write_u32(bytes + 4, (uint32_t)status);
-  /* Where it fails, it is lost, and asked for again. */
+  /* If it fails, it is lost, and asked for again. */
   (void)zo_frame_send(bytes, answer, &self->to);
 }
 

@@ -52,13 +52,13 @@ typedef enum zo_link_operation {
   ZO_LINK_ACTIVATE = 5,
   /* Of a device that is part of a fleet (zo_fleet.h); any other answers ZO_ERROR_OPCODE.
    *
-   * Where the device is. Answer:
-   *   8    u32 whole steps
-   *   12   u32 checksum that the log's next record goes on from
-   *   16   u32 FNV-1a of the weights after the last whole step
+   * The state of the device. Answer:
+   *   8    u32 complete steps
+   *   12   u32 checksum from which the log's next record continues
+   *   16   u32 FNV-1a of the weights after the last complete step
    *   20   u32 1: the next step is being evaluated; 2: its answer is there */
   ZO_LINK_FLEET_STATE = 6,
-  /* 4 u32 step, 8 u32 checksum: those of the state. Begins to evaluate the step, where that has not
+  /* 4 u32 step, 8 u32 checksum: those of the state. Begins to evaluate the step, if that has not
    * begun. Answer: nothing, while it goes on; then
    *   8    u32 step, u32 checksum
    *   16   u32 samples of the minibatch

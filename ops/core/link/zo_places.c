@@ -12,7 +12,7 @@
  *
  * A record:
  *
- *   0    u32 number; of two whole records the one with the larger number counts. Record n is at
+ *   0    u32 number; of two complete records the one with the larger number counts. Record n is at
  *            64 (n % 2)
  *   4    u32 active place: 1 or 2
  *   8    of each place: u32 kind (zo_place_kind), u32 bytes, u32 FNV-1a of the written bytes
@@ -65,7 +65,7 @@ static uint32_t place_at(const zo_places* self, uint32_t place) {
   return ZO_PLACES_RECORDS_BYTES + (place - 1u) * self->place_bytes;
 }
 
-/* A unit of 1 where single bytes are programmed. */
+/* A unit of 1 if single bytes are programmed. */
 static uint32_t unit_of(const zo_places* self) { return self->log.unit; }
 
 static bool has_bytes(const zo_places* self, uint32_t place, uint32_t offset, uint32_t count) {

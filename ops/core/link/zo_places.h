@@ -31,8 +31,8 @@ typedef enum zo_place_kind {
   ZO_PLACE_VOID = 0, /* nothing whole */
   ZO_PLACE_OWN = 1,  /* a run that begins with the model's own weights, and its log if it has one */
   ZO_PLACE_WEIGHTS = 2, /* weights, and the log of the run that begins with them if it has one */
-  ZO_PLACE_LOG = 3,     /* a log that was written here; the run goes on from where it ends. Where
-                           another run begins in its place, that is ZO_PLACE_OWN */
+  ZO_PLACE_LOG = 3,     /* a log that was written here; the run resumes at its end. If another run
+                           begins in its place, the kind becomes ZO_PLACE_OWN */
 } zo_place_kind;
 
 typedef struct zo_place {

@@ -10,7 +10,7 @@
  *   8    u32 number of the write; of two copies of a page the one with the larger number counts
  *   12   u32 CRC-32 of the header before it
  *
- * It is programmed behind the content: a page without a whole header is none. Copies count once
+ * It is programmed behind the content: a page without a complete header is none. Copies count once
  * their sector has a page of another kind, which the last of them is: until then, the sector may be
  * erased again. A store that is cleared begins a generation; pages of older ones count for nothing.
  *
@@ -86,10 +86,10 @@ static uint32_t flash_geometry(const zo_flash* f) {
 typedef struct page_header {
   uint32_t geometry, number, generation, write;
   page_kind kind;
-  bool is_whole; /* a page without a whole header, or one that cannot be read, is none */
+  bool is_whole; /* a page without a complete header, or one that cannot be read, is none */
 } page_header;
 
-/* False where the part fails. */
+/* False if the part fails. */
 static bool read_header(const zo_flash* f, uint32_t page, page_header* header) {
   uint8_t bytes[kPageHeaderBytes];
   const int32_t found = f->read(f->context, page * f->page_bytes, bytes, sizeof bytes);
@@ -109,7 +109,7 @@ static bool is_own(const zo_flash_store* self, const page_header* header) {
   return header->is_whole && header->geometry == self->geometry;
 }
 
-/* Bytes of the part, `torn` in the place of those of units that cannot be read. False where the
+/* Bytes of the part, `torn` in the place of those of units that cannot be read. False if the
  * part fails. */
 static bool read_data(const zo_flash* f, uint32_t address, uint8_t* bytes, uint32_t count,
                       uint8_t torn) {
@@ -126,7 +126,7 @@ static bool read_data(const zo_flash* f, uint32_t address, uint8_t* bytes, uint3
 }
 
 /* Bytes of a page's content, or marks, up to the last unit that something was programmed into.
- * False where the part fails. */
+ * False if the part fails. */
 static bool find_end(const zo_flash* f, uint32_t page, uint32_t* end) {
   *end = page_data_bytes(f);
   while (*end > 0u) {
@@ -140,7 +140,7 @@ static bool find_end(const zo_flash* f, uint32_t page, uint32_t* end) {
   return true;
 }
 
-/* The page that was written last; false where the part fails. */
+/* The page that was written last; false if the part fails. */
 static bool find_last(zo_flash_store* self, uint32_t* last, page_header* newest) {
   *last = NO_PAGE;
   self->writes = 0;
@@ -198,7 +198,7 @@ static void end_sector(zo_flash_store* self, uint32_t sector) {
 }
 
 /* A unit that a power cut has left undecided may look erased. So writes go on in the sector of the
- * last one only where marks say that nothing was begun which was not done. False where the part
+ * last one only if marks say that nothing was begun which was not done. False if the part
  * fails. */
 static bool find_marks(zo_flash_store* self, uint32_t last) {
   const zo_flash* f = self->flash;
@@ -332,7 +332,7 @@ static uint32_t content_of(const zo_flash_store* self, uint32_t sector) {
   return found;
 }
 
-/* Gives the head the next sector that has no content and can be erased; the last one, too, where
+/* Gives the head the next sector that has no content and can be erased; the last one, too, if
  * copying to it was broken off. */
 static bool take_sector(zo_flash_store* self) {
   const zo_flash* f = self->flash;
@@ -361,7 +361,7 @@ static bool empty_sector(zo_flash_store* self, uint32_t sector) {
 }
 
 /* Gives the head another sector. The sectors behind it have no content: one, and as many as may
- * fail to be erased; where they are fewer, the content of the next one goes into the head's. */
+ * fail to be erased; if they are fewer, the content of the next one goes into the head's. */
 static bool next_sector(zo_flash_store* self) {
   const uint32_t sectors = self->flash->sectors;
   if (!take_sector(self)) return false;

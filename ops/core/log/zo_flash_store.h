@@ -38,7 +38,7 @@ extern "C" {
  *            parts without ECC such a unit may read as anything. Negative: the part fails, and the
  *            content is unknown
  *
- * `program` and `erase` return false where they fail. */
+ * `program` and `erase` return false if they fail. */
 typedef struct zo_flash {
   bool (*program)(void* context, uint32_t address, const uint8_t* bytes, uint32_t count);
   bool (*erase)(void* context, uint32_t address);
@@ -90,7 +90,7 @@ typedef struct zo_flash_store {
 zo_status zo_flash_store_mount(zo_flash_store* store, const zo_flash* flash, uint16_t* pages);
 
 /* Forgets the content, for a log that begins anew: bytes are 0xFF again, and pages that nothing was
- * written to yet wear the part least. Where power fails, all of it is gone, or nothing.
+ * written to yet wear the part least. If power fails, all of it is gone, or nothing.
  * Errors: ZO_ERROR_STORE: the part fails. */
 zo_status zo_flash_store_clear(zo_flash_store* store);
 

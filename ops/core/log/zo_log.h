@@ -19,7 +19,7 @@
  *   124  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
  *   128  u32 CRC-32 (IEEE 802.3) of bytes 0..127
  *
- * then one record for each whole step, zo_log_record_bytes(queries) = 20 + 4 queries, and among
+ * then one record for each complete step, zo_log_record_bytes(queries) = 20 + 4 queries, and among
  * them one for each measurement, zo_measurement.h:
  *
  *   0    u32 step, counted from 0
@@ -72,8 +72,8 @@ void zo_log_write_header(const zo_log_header* header, const zo_control_settings*
 /* Of a header that has all but these: writes how often the run measures, and the checksum. */
 void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every);
 
-/* Errors: ZO_ERROR_OPTIONS where it is no header of this version or the checksum is wrong; those of
- * zo_control_settings_check where no run has such settings. */
+/* Errors: ZO_ERROR_OPTIONS if it is no header of this version or the checksum is wrong; those of
+ * zo_control_settings_check if no run has such settings. */
 zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
                              zo_control_settings* settings);
 
@@ -89,7 +89,7 @@ void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t 
 
 /* Reads a record of a run with settings that zo_control_settings_check accepts.
  *   checksum  right before it
- * Errors: ZO_ERROR_OPTIONS where its checksum is wrong, or it has coefficients or a mean square
+ * Errors: ZO_ERROR_OPTIONS if its checksum is wrong, or it has coefficients or a mean square
  * that no step has. */
 zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings,
                              uint32_t checksum, zo_log_record* record);

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Where a log is kept, as the application provides it.
+ * The store of a log, which the application provides.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_LOG_STORE_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_LOG_STORE_H_
@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/* Where the log goes, a file as it were: flash (zo_flash_store.h), a file of a file system, an
- * EEPROM, a UART with somebody at its other end. Weight perturbation writes a header at 0 and
- * appends; layer-wise runs write snapshots in two places by turns.
+/* The store of the log, which behaves like a file: flash (zo_flash_store.h), a file of a file
+ * system, an EEPROM, a UART with somebody at its other end. Weight perturbation writes a header at
+ * 0 and appends; layer-wise runs write snapshots in two places by turns.
  *
  *   write  `count` bytes at an offset, over others, too: whole units, offset and count are
  *          multiples of `unit`. True once they are safe from a power failure, or, in a store that
@@ -27,9 +27,9 @@ extern "C" {
  *   sync   true once all written bytes are safe; null: every write is safe when it returns
  *   unit   bytes that are programmed at once: 1 (or 0), 2, 4, 8, 16 or 32. A power failure may lose
  *          any written units that are not safe yet, in any order, and nothing else
- *   bytes  that the store has: it is asked for no others. UINT32_MAX: a file that grows
+ *   bytes  that the store has: no others are requested. UINT32_MAX: a file that grows
  *
- * `write` and `sync` return false where they fail. */
+ * `write` and `sync` return false if they fail. */
 typedef struct zo_log_store {
   bool (*write)(void* context, uint32_t offset, const uint8_t* bytes, uint32_t count);
   int32_t (*read)(void* context, uint32_t offset, uint8_t* bytes, uint32_t count);

@@ -5,7 +5,7 @@
  * after its last one; each log (zo_log.h, zo_snapshot_log.h) has a record of each measurement among
  * the records of its steps, ZO_MEASUREMENT_BYTES, little-endian:
  *
- *   0    u32 whole steps done
+ *   0    u32 complete steps done
  *   4    u32 samples that have a label, the ones that count
  *   8    i64 sum of their losses, unit 2^-16
  *   16   u32 correct: outputs that were right (0 for the mean squared error)
@@ -13,7 +13,7 @@
  *   24   u32 checksum, as the log says
  *
  * The best measurement is the first of those with the smallest sum among those with at least as
- * many right outputs as the first one. Where a network is confidently wrong to begin with, its loss
+ * many right outputs as the first one. If a network is confidently wrong to begin with, its loss
  * may fall far while it gets worse, because it only loses its confidence.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_MEASUREMENT_H_
@@ -28,7 +28,7 @@ extern "C" {
 #define ZO_MEASUREMENT_BYTES 28
 
 typedef struct zo_measurement {
-  uint32_t step; /* whole steps done */
+  uint32_t step; /* complete steps done */
   uint32_t samples;
   int64_t loss;
   uint32_t correct;
@@ -39,7 +39,7 @@ typedef struct zo_measurement {
  *   every  steps between measurements, 0: never */
 int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step);
 
-/* Number of the measurement after `step` steps, counted from 0, where one is due. */
+/* Number of the measurement after `step` steps, counted from 0, if one is due. */
 uint32_t zo_measurement_number(uint32_t every, uint32_t step);
 
 /* Whether a measurement is to take the place of the best of those before it.
@@ -48,7 +48,7 @@ int zo_measurement_is_better(const zo_measurement* measurement, const zo_measure
                              uint32_t first_correct);
 
 /* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take
- * record_bytes each; the same for the measurement after `step` whole steps, where one is due.
+ * record_bytes each; the same for the measurement after `step` complete steps, if one is due.
  *   unit  that records are padded to, see zo_store_units.h
  * A run may have more steps than a store, whose offsets are of 32 bits, has places. */
 uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
@@ -59,7 +59,7 @@ uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every
 /* checksum: CRC-32 that this one continues; bytes: [ZO_MEASUREMENT_BYTES]. */
 void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes);
 
-/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
+/* Errors: ZO_ERROR_OPTIONS if the checksum is wrong. */
 zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum, zo_measurement* measurement);
 
 #ifdef __cplusplus

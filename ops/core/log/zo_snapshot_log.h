@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
  * The log of a run whose updates depend on data (zo_node_run.h): seeds alone do not repeat it, so
- * it carries snapshots of the weights. A resumed run starts from the last whole snapshot and, with
- * the same data, ends with the same bits, log included.
+ * it carries snapshots of the weights. A resumed run starts from the last complete snapshot and,
+ * with the same data, ends with the same bits, log included.
  *
  * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 164 + 32 tasks:
  *
@@ -27,7 +27,7 @@
  *            u32 0
  *   end  u32 CRC-32 of the header before it
  *
- * then two slots, three where the run measures, of zo_snapshot_bytes(tasks, weight bytes) = 16 +
+ * then two slots, three if the run measures, of zo_snapshot_bytes(tasks, weight bytes) = 16 +
  * 8 tasks + weight bytes + 4:
  *
  *   0    u32 checksum of the header of the run that it belongs to; another one: the slot is empty
@@ -46,7 +46,7 @@
  * before the snapshot of the same step or a later one, so a run that finds it damaged is resumed
  * from before that measurement and writes it again: one slot is enough.
  *
- * After the slots one record of 12 bytes for each whole step, and among them one for each
+ * After the slots one record of 12 bytes for each complete step, and among them one for each
  * measurement, zo_measurement.h:
  *
  *   0    u32 step, counted from 0
@@ -93,7 +93,7 @@ typedef struct zo_snapshot_task {
 } zo_snapshot_task;
 
 uint32_t zo_snapshot_header_bytes(uint32_t tasks);
-/* 0 where it is more than 32 bits hold, which no header that is read asks for. */
+/* 0 if it is more than 32 bits hold, which no header that is read asks for. */
 uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes);
 
 /* Slots that a log has. */
@@ -105,8 +105,8 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
 
 /* Reads `count` bytes; `tasks` holds ZO_NODE_TASKS_MAX.
  * Errors: ZO_ERROR_OPTIONS: no header of this version, damaged, not whole, or of snapshots so large
- * that 32 bits do not hold where the records begin; those of zo_node_settings_check and
- * zo_node_task_check where no run has such settings. */
+ * that the offset of the records exceeds 32 bits; those of zo_node_settings_check and
+ * zo_node_task_check if no run has such settings. */
 zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snapshot_header* header,
                                   zo_node_settings* settings, zo_snapshot_task* tasks);
 
@@ -137,7 +137,7 @@ zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes);
 void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum,
                               uint8_t* bytes);
 
-/* Errors: ZO_ERROR_OPTIONS where the checksum is wrong. */
+/* Errors: ZO_ERROR_OPTIONS if the checksum is wrong. */
 zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step,
                                   int32_t* mean_loss);
 

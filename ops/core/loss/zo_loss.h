@@ -48,7 +48,7 @@ typedef struct zo_model_loss {
  * Exponentials are powers of two from a 64-entry table with linear
  * interpolation, the logarithm likewise: within 1e-3 of float64 for every
  * logit vector (about 1e-4; tests/core/test_loss.py measures it). In integers, with E_j =
- * zo_exp2_negative((z_max - z_j) scale_log2e), 0 where that argument is 31 * 2^24 or more:
+ * zo_exp2_negative((z_max - z_j) scale_log2e), 0 if that argument is 31 * 2^24 or more:
  *
  *   floor((floor(zo_log2(sum_j E_j) * 2977044472 / 2^34) + (z_max - z_label) scale + 2^7) / 2^8),
  *   2977044472 = round(2^32 ln 2).

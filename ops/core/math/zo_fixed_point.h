@@ -15,7 +15,7 @@
 #define ZO_SHARED static inline
 #endif
 
-/* floor(value / 2^bits). C99 leaves >> of a negative value to the implementation; where it is
+/* floor(value / 2^bits). C99 leaves >> of a negative value to the implementation; if it is
  * arithmetic, as with every compiler TFLite supports, loops over it vectorize. */
 #if (-1 >> 1) == -1
 

@@ -18,7 +18,7 @@ extern "C" {
 
 /* Errors of the inputs,
  *
- *   e_j = 0 where routes[j] is ZO_ROUTE_CLAMPED, else
+ *   e_j = 0 if routes[j] is ZO_ROUTE_CLAMPED, else
  *         saturate(floor((sum_i f_i w_ij * 2^p + 2^7) / 2^8)),
  *   f_i = floor((e_i scale_i + 2^14) / 2^15) / 2^p (toward minus infinity)
  *

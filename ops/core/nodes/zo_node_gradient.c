@@ -76,7 +76,7 @@ static int32_t largest_error(zo_node_gradient* g) {
   return largest;
 }
 
-/* How far errors are shifted. Returns 0 where no shift would do. */
+/* How far errors are shifted. Returns 0 if no shift would do. */
 static int find_gradient_shift(zo_node_gradient* g) {
   const zo_node_layer* layer = g->layer;
   const uint32_t credited = zo_node_is_mean(layer) ? layer->out_h * layer->out_w : g->positions;
@@ -131,7 +131,7 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
   return find_gradient_shift(g);
 }
 
-/* form_errors of queries, by a desktop's loops; returns 0 where there are none. */
+/* form_errors of queries, by a desktop's loops; returns 0 if there are none. */
 static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint32_t first,
                         uint32_t count, uint32_t shift, int16_t* errors) {
 #if ZO_KERNEL_SETS
@@ -449,7 +449,7 @@ int32_t zo_node_gradient_errors(zo_node_gradient* g, uint32_t channel) {
 }
 
 #if ZO_FORM_PRODUCTS
-/* zo_node_gradient_form where G is e times all of the inputs. */
+/* zo_node_gradient_form if G is e times all of the inputs. */
 static int form_product(zo_node_gradient* g, uint32_t channel, int32_t* gradient) {
   uint32_t end;
   const int32_t e = *zo_node_gradient_held(g, channel, &end);

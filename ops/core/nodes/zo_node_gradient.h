@@ -33,7 +33,7 @@ typedef struct zo_node_gradient {
   int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions]; of groups [held, samples] */
 } zo_node_gradient;
 
-/* Returns 0 where errors cannot be shifted so that sums fit. The arguments are checked ones. */
+/* Returns 0 if errors cannot be shifted so that sums fit. The arguments are checked ones. */
 int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
                            const zo_node_evidence* evidence);
 
@@ -46,7 +46,7 @@ int32_t zo_node_gradient_errors(zo_node_gradient* g, uint32_t channel);
 /* Writes 1 for the `rows` channels with the largest errors, 0 for the others; 0 < rows < out_c. */
 void zo_node_gradient_choose(zo_node_gradient* g, uint32_t rows, int32_t* chosen);
 
-/* Forms G of a channel, int32 [row]. Returns 0 where no node is credited: G is all zero. */
+/* Forms G of a channel, int32 [row]. Returns 0 if no node is credited: G is all zero. */
 int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradient);
 
 /* Channels [channel, end) of a dense layer that are held, with their errors; clamped ones are 0.
@@ -57,7 +57,7 @@ int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* 
 /* Columns that there is room for in the scratch memory for each channel of a group, at least. */
 #define ZO_NODE_COLUMNS 16u
 
-/* Channels whose G is formed together, some columns at a time, where zo_node_gradient_is_dense says
+/* Channels whose G is formed together, some columns at a time, if zo_node_gradient_is_dense says
  * that it can be. */
 typedef struct zo_node_group {
   uint32_t count;
@@ -77,7 +77,7 @@ static inline int zo_node_group_takes(const zo_node_gradient* g, const zo_node_g
   return group->count == 0u || (group->count < ZO_DENSE_CHANNELS && channel - g->first < g->held);
 }
 
-/* Adds a channel; one whose errors are all zero only where `zeros` says so. */
+/* Adds a channel; one whose errors are all zero only if `zeros` says so. */
 void zo_node_group_add(zo_node_gradient* g, zo_node_group* group, uint32_t channel, int zeros);
 
 /* Forms columns [first, first + count) of G, int32 [channels][apart], of a group that is not empty;

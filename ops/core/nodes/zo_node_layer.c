@@ -199,7 +199,7 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
   const zo_status status = zo_node_layer_check(layer);
   if (status != ZO_OK) return status;
   const uint32_t count = zo_node_count(layer);
-  /* A mean of outputs is not clamped where single outputs are. */
+  /* A mean of outputs is not clamped if single outputs are. */
   const clamps none = {-129, 128};
   const clamps held = zo_node_is_mean(layer) ? none : clamps_of(layer);
   clamps kept = {-128, 127};

@@ -9,8 +9,8 @@
 
 typedef struct zo_node_move {
   const zo_node_layer* layer;
-  const zo_tensor* filter; /* null: it stays as it is */
-  const zo_tensor* bias;   /* null: biases stay as they are */
+  const zo_tensor* filter; /* null: it stays unchanged */
+  const zo_tensor* bias;   /* null: biases stay unchanged */
   const zo_node_step* step;
   uint32_t shift; /* ZO_NODE_BITS: of the values that are steps by the other rules */
 } zo_node_move;
@@ -30,7 +30,7 @@ uint32_t zo_node_move_columns(const zo_node_move* m, uint32_t channel, size_t at
 uint32_t zo_node_move_rounding(const zo_node_move* m, uint32_t channel);
 #endif
 
-/* The same of a channel's bias, by the step of v; returns 1 where it was clipped. */
+/* The same of a channel's bias, by the step of v; returns 1 if it was clipped. */
 uint32_t zo_node_move_bias(const zo_node_move* m, uint32_t channel, int32_t step);
 
 #endif /* TFLM_ZO_OPS_CORE_NODES_ZO_NODE_MOVE_H_ */

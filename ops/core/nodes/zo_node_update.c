@@ -72,7 +72,7 @@ typedef struct plan {
 
 /* Results of a pass over the updated channels. */
 typedef struct findings {
-  zo_moments moments; /* of G, where the pass only measures and the rule asks for them */
+  zo_moments moments; /* of G, if the pass only measures and the rule asks for them */
   uint64_t squares;   /* zo_row_squares, for ZO_NODE_RMS */
   uint32_t clipped;
 } findings;
@@ -105,7 +105,7 @@ static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t 
   zo_row_steps(gradient, count, largest, &p->scale, rule == ZO_NODE_RMS ? &found->squares : NULL);
 }
 
-/* Forms the gradient of a channel; returns 0 where it is all zero. */
+/* Forms the gradient of a channel; returns 0 if it is all zero. */
 static int form(update* u, uint32_t channel) {
   const int any = u->to.filter != NULL ? zo_node_gradient_form(&u->g, channel, u->gradient)
                                        : zo_node_gradient_errors(&u->g, channel) != 0;
@@ -292,7 +292,7 @@ static void set_factor(plan* p, zo_scale factor, const zo_node_step* step) {
   p->scale = zo_row_scale_of(factor, (int32_t)step->clip);
 }
 
-/* Returns 0 where the deviation is zero. */
+/* Returns 0 if the deviation is zero. */
 static int plan_standardized(const update* u, const zo_moments* moments, plan* p) {
   const zo_scale spread = zo_moments_spread(moments);
   if (spread.mantissa == 0u) return 0;
@@ -308,7 +308,7 @@ static int plan_standardized(const update* u, const zo_moments* moments, plan* p
   return 1;
 }
 
-/* Returns 0 where there is no step. */
+/* Returns 0 if there is no step. */
 static int make_plan(update* u, zo_node_step* step, plan* p) {
   const int32_t shift = u->g.shift; /* G is in units of 2^shift */
   memset(p, 0, sizeof *p);

@@ -61,7 +61,7 @@ typedef struct zo_node_step {
 } zo_node_step;
 
 /* int32 values of scratch memory, zo_node_row + out_c: one output channel of the filter, or parts
- * of several ones; then a value for each output channel where some but not all are updated. */
+ * of several ones; then a value for each output channel if some but not all are updated. */
 uint32_t zo_node_scratch_values(const zo_node_layer* layer);
 
 #if ZO_KERNEL_SETS
@@ -72,7 +72,7 @@ uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers*
 /* Moves the layer's weights, its biases or both against the gradient estimate of the minibatch.
  *
  *   e_bi    sum_q difference_qb z_i(seed_q, b), differences clipped to +-2^25; or errors_bi
- *           2^x_b, x_b the sample's exponent; 0 where the route says clamped. All divided by one
+ *           2^x_b, x_b the sample's exponent; 0 if the route says clamped. All divided by one
  *           power of two 2^S (half up), as little as keeps them within D = min(32767, (2^31 - 1) /
  *           (samples * 255 * positions)) by the largest sum_q |difference_qb| (the largest |error|
  *           2^x), and S is at least 0 (the largest x_b of samples that have errors other than 0;
@@ -93,15 +93,15 @@ uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers*
  *   ZO_NODE_RMS           -G rate / rms, half up. rms: root of the running mean, over steps, of the
  *                         mean of G^2: mean += (now - mean) / 32 after each step; the first step,
  *                         which has none yet, is preceded by a pass that only measures. No step
- *                         where it is zero
+ *                         if it is zero
  *   ZO_NODE_FIXED         -G 2^S gain rate / 2^16, half up; gain rate is cut to 32 significant bits
  *   ZO_NODE_STANDARDIZED  -(floor(G 2^f) - M) rate / (2^f std), half up, M = floor(mean(G) 2^f +
  *                         1/2), f the largest of -1..16 for which max |G| 2^f < 2^30; std: root of
  *                         the mean of (G - mean(G))^2, from exact sums in 64 and 128 bits;
- *                         rate / std in 32 significant bits. No step where std is zero. A pass that
+ *                         rate / std in 32 significant bits. No step if std is zero. A pass that
  *                         only measures precedes every step
  *
- * clipped to +-clip, times the channel's multiplier where there is one; then rounding and clipping
+ * clipped to +-clip, times the channel's multiplier if there is one; then rounding and clipping
  * as in zo_update.h. The 8-bit update's rounding stream is that of `seed` and tensor->stream +
  * 2^31, tile c for output channel c, 32 weights at a time.
  *

@@ -7,7 +7,7 @@
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 
-/* The weight that a direction moves; their number where the mask selects nothing. */
+/* The weight that a direction moves; their number if the mask selects nothing. */
 static uint32_t coordinate(const zo_tensor* tensor, uint32_t seed) {
   const uint32_t values = zo_values(tensor);
   uint32_t index = zo_stream_key(seed, tensor->stream) % values;

@@ -40,7 +40,7 @@ extern "C" {
  * minibatches (equation 12), it is whole logarithms always.
  *
  * Coarse on purpose: exponents are rounded down to whole powers of two, and the sum's logarithm
- * again, so one sample's loss is up to 2 ln 2 below its cross-entropy (and above it where a
+ * again, so one sample's loss is up to 2 ln 2 below its cross-entropy (and above it if a
  * thousand classes that do not matter count as 2^p each). Training reads the sign or the size of
  * the difference of two sums over a minibatch; tests/core/test_floor_log2_loss.py measures how
  * often the sign is the exact loss's.

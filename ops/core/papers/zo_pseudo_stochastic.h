@@ -16,8 +16,8 @@ static inline uint32_t zo_bit_width(uint32_t value) {
 /* value / 2^shift, shift in 0..31, any value; odd in `value`.
  *
  * Of the magnitude's `shift` low bits, the lower floor(shift / 2) are the random number L and the
- * others the probability U: the magnitude, shifted, is rounded up (away from zero) where U > L, or,
- * with an odd shift, where L has one bit fewer, where U > 2 L. It is always one of the two integers
+ * others the probability U: the magnitude, shifted, is rounded up (away from zero) if U > L, or,
+ * with an odd shift, in which L has one bit fewer, if U > 2 L. It is always one of the two integers
  * next to the exact quotient. A shift of 0 gives the value itself, a shift of 1 rounds half away
  * from zero.
  *

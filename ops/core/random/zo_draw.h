@@ -15,7 +15,7 @@ static inline uint32_t zo_weights_per_word(zo_distribution distribution) {
   return zo_is_gaussian(distribution) ? 4u : 2u;
 }
 
-/* +1 where bit `j` of the word is clear, -1 where it is set. */
+/* +1 if bit `j` of the word is clear, -1 if it is set. */
 static inline int32_t zo_draw_rademacher(uint32_t word, uint32_t j) {
   return 1 - (int32_t)(((word >> j) & 1u) << 1);
 }

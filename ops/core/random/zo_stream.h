@@ -8,7 +8,7 @@
  *            h ^= h >> 16                     (MurmurHash3's finalizer)
  *   key(seed, tensor)   = fmix(seed + 0x9E3779B9 * (tensor + 1))
  *   state(key, tile)    = fmix(key ^ fmix(0x6A09E667 + tile)), and
- *                         0x6C8E9CF5 where that is zero
+ *                         0x6C8E9CF5 if that is zero
  *   next(state): state ^= state << 13; state ^= state >> 17;
  *                state ^= state << 5; the new state is the word drawn
  *                                             (Marsaglia's xorshift32)
@@ -19,10 +19,10 @@
  *   Rademacher      bit j of a word is weight 32 w + j; 1 means -1
  *   Gaussian        byte j of a word is weight 4 w + j: bit 7 is the sign
  *                   (1 means minus), bits 0..6 index the quantile table
- *   sparse uniform  half-word j is weight 2 w + j: z = 0 where the low byte is
+ *   sparse uniform  half-word j is weight 2 w + j: z = 0 if the low byte is
  *                   below p_zero, else from the high byte as int8 b:
  *                   0 for b = -128, else floor((b (2 mu + 1) + 128) / 256)
- *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size or, where
+ *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size or, if
  *                   the tensor's mask leaves that out, the next one that it does
  *                   not, from the last on to the first
  *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the

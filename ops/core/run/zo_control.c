@@ -332,7 +332,7 @@ zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* 
   return status == ZO_OK ? zo_moves_write(&moves, 0, words, capacity) : status;
 }
 
-/* --- Steps that are put together elsewhere --------------------------------- */
+/* --- Steps that are formed elsewhere --------------------------------- */
 
 /* Whether the update of the step that has just ended is still to be applied. */
 static int has_just_ended(const zo_control* control) {
@@ -405,7 +405,7 @@ static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss
   control->pending = 1;
 }
 
-/* Samples that have passed forward in a whole step, those of each evaluation counted. */
+/* Samples that have passed forward in a complete step, those of each evaluation counted. */
 static int64_t samples_of_step(const zo_control_settings* s) {
   const int64_t evaluations = zo_is_one_sided(s->estimator)
                                   ? (int64_t)zo_queries_of(s) + 1

@@ -50,7 +50,7 @@ typedef struct zo_request {
 
 /* The consequence of a reported loss. */
 typedef struct zo_report {
-  uint32_t step_done; /* 1: the fields below describe a whole step */
+  uint32_t step_done; /* 1: the fields below describe a complete step */
   uint32_t step;
   int32_t mean_loss; /* of the minibatch over the step's invokes, unit 2^-16 */
   uint32_t rate;     /* in force, unit 2^-16 */
@@ -62,7 +62,7 @@ typedef struct zo_control {
   const uint8_t* block_segments;       /* [settings->blocks] or null: all 0; the caller keeps it */
   uint32_t step;                       /* in progress; settings->steps when all are done */
   uint32_t query;
-  uint32_t phase; /* of the query: 0 plus (or base), 1 minus; where steps are sharpness-aware 0 and
+  uint32_t phase; /* of the query: 0 plus (or base), 1 minus; if steps are sharpness-aware 0 and
                      1 of z_s, 2 and 3 of z */
   uint32_t part;
   uint32_t pending; /* queries[] of step - 1 still to be applied */
@@ -80,7 +80,7 @@ typedef struct zo_control {
 #endif
 } zo_control;
 
-/* Checks the settings and sets the state before the first step. The settings must stay as they are
+/* Checks the settings and sets the state before the first step. The settings must stay unchanged
  * for as long as the run is used.
  * Errors: those of zo_control_settings_check. */
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
@@ -100,7 +100,7 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
 zo_status zo_control_next_moves(const zo_control* control, zo_moves* moves, zo_request* request);
 
 /* Takes the losses of the invoke that was asked for.
- * Errors: ZO_ERROR_ARGUMENT where count is not settings.batch. */
+ * Errors: ZO_ERROR_ARGUMENT if count is not settings.batch. */
 zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
                             zo_report* report);
 
@@ -110,20 +110,20 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
  *   parts   1 or more, at most the remaining ones of the minibatch
  *   losses  [parts * settings.batch]
  *
- * Errors: those of zo_control_report; ZO_ERROR_ARGUMENT where there are not so many parts. */
+ * Errors: those of zo_control_report; ZO_ERROR_ARGUMENT if there are not so many parts. */
 zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses,
                                 zo_report* report);
 
 /* Writes the command that applies a pending step, with ZO_FLAG_CHECKSUM, without a perturbation;
- * *pending is 0 and the command empty where there is none. Only between steps.
+ * *pending is 0 and the command empty if there is none. Only between steps.
  * Errors: ZO_ERROR_ORDER within a step, ZO_ERROR_CAPACITY. */
 zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
                             uint32_t* pending);
 
-/* For a step that cannot go on, because a sample cannot be had or the interpreter has failed:
- * writes the command that leads from where the weights are to where the last whole step leaves
- * them, with ZO_FLAG_CHECKSUM. The step in progress begins anew then, with the same seeds and
- * samples: a run that was abandoned and taken up again is the same as one that was not.
+/* For a step that cannot go on, because a sample is unavailable or the interpreter has failed:
+ * writes the command that restores the weights of the last complete step, with ZO_FLAG_CHECKSUM.
+ * The step in progress then begins anew, with the same seeds and samples, so the run stays the
+ * same.
  *
  *   executed  1: the command of the last zo_control_next was executed, but its losses were not
  *             reported; 0: it was not
@@ -138,10 +138,10 @@ void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* 
 /* Whether a step has begun: the weights may be those of one of its queries. */
 int zo_control_is_in_step(const zo_control* control);
 
-/* For a use of the network within a step: writes the command that leads from where the last report
- * has left the weights to where the last whole step leaves them, or, with `back`, from there to
- * where they were. The state stays as it is; between the two commands it takes no other. Errors:
- * ZO_ERROR_ORDER where no step has begun; ZO_ERROR_CAPACITY. */
+/* For a use of the network within a step: writes the command that moves the weights after the last
+ * report to those of the last complete step, or, with `back`, the reverse. The state stays
+ * unchanged; between the two commands it takes no other. Errors: ZO_ERROR_ORDER if no step has
+ * begun; ZO_ERROR_CAPACITY. */
 zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
                              uint32_t capacity);
 
@@ -155,7 +155,7 @@ zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_
  *
  *   mean_square  control->mean_square before the step
  *
- * Errors: ZO_ERROR_ORDER where no step has just ended; ZO_ERROR_ARGUMENT. */
+ * Errors: ZO_ERROR_ORDER if no step has just ended; ZO_ERROR_ARGUMENT. */
 zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo_moves* moves);
 
 /* The same as a command, with ZO_FLAG_CHECKSUM. Errors: those, and ZO_ERROR_CAPACITY (state
@@ -166,11 +166,11 @@ zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t*
 /* Forms a step of differences that others have measured, like the end of a step in
  * zo_control_report, without its invokes. Nothing is pending then: the record moves the weights.
  *
- *   d          [queries], the mean over all samples, see zo_mean_difference; at most 2^30 either
- * way mean_loss  of the step, unit 2^-16
+ *   d          [queries], the mean over all samples, see zo_mean_difference; within +-2^30
+ *   mean_loss  of the step, unit 2^-16
  *
- * Errors: ZO_ERROR_ORDER within a step, and where an update is pending; ZO_ERROR_ARGUMENT: a d out
- * of range, or the run is over. The state is as it was then. */
+ * Errors: ZO_ERROR_ORDER within a step, and if an update is pending; ZO_ERROR_ARGUMENT: a d out
+ * of range, or the run is over. The state is unchanged then. */
 zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_loss,
                             zo_report* report);
 

@@ -26,7 +26,7 @@ zo_status zo_moves_apply(const zo_moves* m, const zo_tensor* tensor, uint32_t bl
   const int perturbs = m->perturb.count > 0u && is_of(m->block, block);
   const zo_perturb_terms terms = terms_of(m, &m->perturb);
   zo_status status = ZO_OK;
-  /* The update moves nothing where the perturbation would be refused. */
+  /* The update moves nothing if the perturbation would be refused. */
   if (ZO_WITH_CHECKS && perturbs) status = zo_perturb_check(m->distribution, &terms);
   if (status == ZO_OK && m->items > 0u && is_of(m->update_block, block)) {
     const zo_perturb_terms restore = terms_of(m, &m->restore);

@@ -37,7 +37,7 @@ typedef struct zo_moves {
 
 /* Moves a tensor that belongs to a block.
  * Errors: those of zo_update_s8 and zo_perturb_s8. They are the same for all tensors of a model and
- * a run, so none has been moved where the first is refused. */
+ * a run, so none has been moved if the first is refused. */
 zo_status zo_moves_apply(const zo_moves* moves, const zo_tensor* tensor, uint32_t block);
 
 /* Writes the command that does the same, zero padded to the capacity.

@@ -86,7 +86,7 @@ typedef struct zo_node_run {
   uint32_t task;
   uint32_t query;
   uint32_t side;        /* 0: +mu, 1: -mu */
-  uint32_t moved;       /* QUERY of a weight task: its weights are where the query wants them */
+  uint32_t moved;       /* QUERY of a weight task: its weights are perturbed */
   int64_t total;        /* sum of the unperturbed losses of the step's parts so far */
   int64_t base;         /* of the part in progress */
   int32_t largest_loss; /* of the steps so far, mean over the minibatch; part of the state */
@@ -102,7 +102,7 @@ typedef struct zo_node_run {
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
 
-/* The state after `step` whole steps, as a log has it; all weights are the caller's to restore.
+/* The state after `step` complete steps, as a log has it; all weights are the caller's to restore.
  *
  *   largest_loss  of zo_node_run
  *   mean_squares  [tasks], those of zo_node_task; null: all zero, the state before the first step
@@ -128,7 +128,7 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
                               const int8_t* outputs, const int8_t* nodes);
 
 /* The same for an exact head, a layer whose outputs the loss reads: instead of asking for queries,
- * its errors are the loss's derivative, 0 where an output is clamped. Of floor(log2) losses they
+ * its errors are the loss's derivative, 0 if an output is clamped. Of floor(log2) losses they
  * are those of the cross-entropy.
  *
  *   labels  as the loss takes them, of MEAN_SQUARED_ERROR its targets
@@ -163,23 +163,22 @@ zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t
 zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
                                     const int16_t* scales, int32_t* scratch);
 
-/* Moves the weights of a weight task to where the QUERY in progress wants them, or, for RESTORE,
- * back. Asked again before the report, it does nothing.
- *   tensors  [count] of the task, always the same
- * Errors: ZO_ERROR_HEADROOM, ZO_ERROR_ARGUMENT (one that zo_node_run_update_weights would not take
- * included); no weight has moved then. */
+/* Perturbs the weights of a weight task for the QUERY in progress, or, for RESTORE, moves them
+ * back. Called again before the report, it does nothing. tensors  [count] of the task, always the
+ * same Errors: ZO_ERROR_HEADROOM, ZO_ERROR_ARGUMENT (including those of
+ * zo_node_run_update_weights); no weight has moved then. */
 zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
-/* For a step that cannot go on, because a sample cannot be had or the interpreter has failed: the
+/* For a step that cannot go on, because a sample is unavailable or the interpreter has failed: the
  * step begins anew, with the same seeds and samples.
- *   tensors  [count] of the weight task in progress (`task`), which are moved back to where the
- *            last whole step left them; not read in other tasks
- * Errors: ZO_ERROR_ORDER where an update is in progress: it needs neither samples nor interpreter;
+ *   tensors  [count] of the weight task in progress (`task`), which are restored to the last
+ *            complete step; not read in other tasks
+ * Errors: ZO_ERROR_ORDER if an update is in progress: it needs neither samples nor interpreter;
  * those of zo_node_run_perturb_weights. Nothing has changed then. */
 zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
 /* Takes the losses of a FORWARD or QUERY, int32 [batch], none negative.
- * Errors: ZO_ERROR_ARGUMENT; ZO_ERROR_ORDER where a weight task's weights have not been moved. */
+ * Errors: ZO_ERROR_ARGUMENT; ZO_ERROR_ORDER if a weight task's weights have not been moved. */
 zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
                              zo_report* report);
 

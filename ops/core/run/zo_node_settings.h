@@ -45,7 +45,7 @@ typedef struct zo_node_task {
                               +-ZO_NODE_GAIN_EXPONENT_MAX */
   uint32_t boundary_bytes; /* WEIGHTS: input of start_segment, of a sample; 0: the inputs of the
                               whole network, which stay in place */
-  int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes], or null where the
+  int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes], or null if the
                               layer's biases are trained and its filter is not */
   uint8_t* routes;         /* but for WEIGHTS and ZO_NODE_TAIL: [minibatch, zo_node_route_bytes] */
   int8_t* nodes;           /* NODES but for ZO_NODE_TAIL: [batch, zo_node_count]; WEIGHTS: [batch,

@@ -98,7 +98,7 @@ uint32_t zo_control_rate(const zo_control_settings* given, uint32_t step, zo_dec
   if (step < s->warmup_steps) rate = rate * (step + 1u) / s->warmup_steps;
   if (ZO_WITH_SCHEDULES && s->gradient_norm > 0u) {
     const uint64_t evaluations = (uint64_t)s->batch * s->parts * s->queries;
-    /* Both factors below 2^32: the product fits where the rate is below 2^31. */
+    /* Both factors below 2^32: the product fits if the rate is below 2^31. */
     const uint64_t shifted = evaluations < UINT32_MAX ? evaluations : UINT32_MAX;
     rate = rate * shifted / (shifted + s->gradient_norm - 1u);
   }

@@ -61,7 +61,7 @@ typedef struct zo_control_settings {
                                (ElasticZO-INT8, sec. 5.1.1) */
   uint32_t chain;    /* J, seeds that make up a direction with memory, 2..ZO_MAX_CHAIN, J queries <=
                         ZO_MAX_QUERIES, ZO_GAUSSIAN only; 0: directions have no memory */
-  uint32_t momentum; /* rho of the chains, unit 2^-16, 1..65535; 0 where there are none */
+  uint32_t momentum; /* rho of the chains, unit 2^-16, 1..65535; 0 if there are none */
   uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
@@ -77,7 +77,7 @@ static inline const zo_control_settings* zo_settings_of(const zo_control_setting
 #endif
 }
 
-/* Queries of a step, a constant where the build has room for one; samples of a step. */
+/* Queries of a step, a constant if the build has room for one; samples of a step. */
 static inline uint32_t zo_queries_of(const zo_control_settings* settings) {
   return ZO_MAX_QUERIES == 1 ? 1u : zo_settings_of(settings)->queries;
 }
@@ -90,7 +90,7 @@ static inline uint32_t zo_minibatch_of(const zo_control_settings* settings) {
          zo_settings_of(settings)->parts; /* times the steps below 2^32 */
 }
 
-/* Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION where no run has such
+/* Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION if no run has such
  * settings. */
 zo_status zo_control_settings_check(const zo_control_settings* settings);
 
@@ -125,10 +125,10 @@ static inline zo_distribution zo_distribution_of_step(const zo_control_settings*
  * it alone. Zero before the first step. */
 typedef struct zo_decays {
   uint32_t count;
-  uint32_t rate; /* after so many, final_rate not looked at; not read where there is none */
+  uint32_t rate; /* after so many, final_rate not looked at; not read if there is none */
 } zo_decays;
 
-/* Those of a run, which has them where there are such schedules. */
+/* Those of a run, which has them if there are such schedules. */
 #if ZO_WITH_SCHEDULES
 #define ZO_DECAYS_OF(run) (&(run)->decays)
 #else
@@ -136,7 +136,7 @@ typedef struct zo_decays {
 #endif
 
 /* Rate of a step, warm-up, schedule and gradient norm included, unit 2^-16.
- *   decays  of the last call with these settings, moved on; where the step comes before that
+ *   decays  of the last call with these settings, moved on; if the step comes before that
  * call's, or without (null), all decays are done again */
 uint32_t zo_control_rate(const zo_control_settings* settings, uint32_t step, zo_decays* decays);
 

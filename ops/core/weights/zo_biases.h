@@ -40,7 +40,7 @@ static inline uint32_t zo_move_bias(int32_t* bias, int32_t step) {
 }
 
 /* Moves a bias by the step of its v, in whole LSB: b += floor((2^ZO_BIAS_SHIFT step + random) /
- * 2^16), so that the expectation over `random`, uniform on 0..65535, is exact; returns 1 where it
+ * 2^16), so that the expectation over `random`, uniform on 0..65535, is exact; returns 1 if it
  * was clipped.
  *
  *   step  unit 2^-16 LSB of v, any of a sum that zo_step_check allows */
@@ -52,7 +52,7 @@ static inline uint32_t zo_step_bias(int32_t* bias, int32_t step, int32_t random)
 /* Moves a chunk of biases by steps of their v, unit 2^-16 LSB, as zo_step_bias does; returns how
  * many were clipped.
  *
- *   steps     [count], count a multiple of 4 where other biases of the tile follow
+ *   steps     [count], count a multiple of 4 if other biases of the tile follow
  *   rounding  state of the tile's rounding stream, as zo_draw_rounding has it */
 uint32_t zo_step_biases(int32_t* biases, const int32_t* steps, uint32_t count, uint32_t* rounding);
 

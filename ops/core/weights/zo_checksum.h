@@ -16,7 +16,7 @@ extern "C" {
 uint32_t zo_fnv1a(uint32_t hash, const void* bytes, uint32_t count);
 
 /* Checksum of one tensor: fmix(FNV-1a-32 over the weights' bytes, then the
- * fraction's bytes where there is one, started from fmix(2166136261 ^ stream)).
+ * fraction's bytes if there is one, started from fmix(2166136261 ^ stream)).
  * The checksum of a model is the sum of its tensors' modulo 2^32, so it does
  * not depend on how the model is cut into segments. */
 uint32_t zo_checksum(const zo_tensor* tensor);

@@ -28,7 +28,7 @@ extern "C" {
  * In an int16 tensor W = 256 w + fraction moves, in units of 2^-8 LSB, modulo 2^16: with
  * ZO_GAUSSIAN by k * round(z * mu / 2^4), half away from zero, and by k * 2^8 (127 - limit) at
  * most, because reach is rounded to whole LSB. w stays W / 256 rounded half up. The other
- * distributions move by whole LSB, which leaves fractions as they are. As exactly reversible, and
+ * distributions move by whole LSB, which leaves fractions unchanged. As exactly reversible, and
  * as free of wrapping.
  *
  * Biases (ZO_TENSOR_INT32) move by 2^ZO_BIAS_SHIFT times a weight's move, modulo 2^32; with

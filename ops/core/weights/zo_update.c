@@ -205,7 +205,7 @@ int zo_update_takes(const zo_tensor* tensor) {
 /* Most queries of a step that a restored term is folded into. */
 #define FOLDED_QUERIES 8u
 
-/* Restoring moves a weight by k mu z, a step by c z 2^-16 and rounding: where the term's seed is
+/* Restoring moves a weight by k mu z, a step by c z 2^-16 and rounding: if the term's seed is
  * one of the queries', both are along the same z, and c + k mu 2^16 does both in one pass. Bit for
  * bit: whole LSB do not change how a sum is rounded, and the restored weight itself is within the
  * limit. Returns whether it has written such queries; then nothing is left to restore. */
@@ -259,7 +259,7 @@ static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
 #endif
   zo_step_tables tables;
   tables.queries = NULL;
-  /* Where single steps have a kernel of their own, that is faster. */
+  /* If single steps have a kernel of their own, that is faster. */
   const int is_common =
       ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
       count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;

@@ -14,8 +14,8 @@ extern "C" {
 /* Applies one step of `count` queries in one pass over the weights.
  *
  *   delta_i = sum_q coefficient_q * z_i(seed_q)          unit: 2^-16 LSB
- *   delta_i = round(delta_i * multiplier[channel] / 2^31)  where given, half up
- *   delta_i = 0 where the mask says so
+ *   delta_i = round(delta_i * multiplier[channel] / 2^31)  if given, half up
+ *   delta_i = 0 if the mask says so
  *
  * 8-bit update (tensor->fraction null), stochastic rounding:
  *
@@ -29,14 +29,14 @@ extern "C" {
  *   W_i = clip(W_i + floor((delta_i + 128) / 2^8), -256 limit, 256 limit)
  *   w_i = floor((W_i + 128) / 256), fraction_i = W_i - 256 w_i in -128..127
  *
- * so w_i is W_i rounded half up, and nothing is lost where the coefficients
+ * so w_i is W_i rounded half up, and nothing is lost if the coefficients
  * are multiples of 2^8 and there is no multiplier.
  *
  * Biases (ZO_TENSOR_INT32), b_i = 2^5 v_i of which v_i takes the step, with the same r_i:
  *
  *   b_i = b_i + floor((2^5 delta_i + r_i) / 2^16), within +-max(ZO_BIAS_MAX, |b_i|)
  *
- * ZO_COORDINATE leaves weights that no query moves alone, even where they exceed the limit.
+ * ZO_COORDINATE leaves weights that no query moves alone, even if they exceed the limit.
  *
  *   tensor     see zo_types.h
  *   restore    if not null, a perturbation that is added before the step (as in zo_perturb_s8), to
