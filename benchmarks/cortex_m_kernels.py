@@ -12,7 +12,7 @@ linker keeps at -Os, with everything and without the features that training alon
 apart.
 
 Needs arm-none-eabi-gcc with newlib, and qemu-system-arm; for RISC-V, riscv64-unknown-elf-gcc with picolibc,
-and qemu-system-riscv32. Cores that cannot be emulated here are left out, loudly.
+and qemu-system-riscv32. Cores that cannot be emulated here are skipped with a message.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ for), with 16-bit updates.
 * given: `ZO_ARENA_BYTES` of the folder;
 * over: given less needed, at least 0 and at most the larger of 1 KiB and 5 %.
 
-Without models, those of the tests are measured. The exit code is 1 where a folder gives too little or too
+Without models, those of the tests are measured. The exit code is 1 if a folder gives too little or too
 much.
 """
 

@@ -6,7 +6,7 @@
 For each int8 classifier and core, two programs are built as a user builds a generated folder and run under
 the emulator, which counts every instruction: one infers with the original model, one trains. TFLM's own
 Makefile must have built its library for the core, with CMSIS-NN's kernels; cores whose library is missing are
-left out, loudly. Minibatch 1, samples of noise from flash, whose values do not matter.
+skipped with a message. Minibatch 1, samples of noise from flash, whose values do not matter.
 
 Weight perturbation of all weights, 8-bit update:
 
@@ -19,7 +19,7 @@ Weight perturbation of all weights, 8-bit update:
 Node perturbation with the defaults of `tflm-zo train`, 16-bit update:
 
 * weights: share of the model's weights that it trains;
-* step: instructions of a whole step of one sample, and divided by one inference;
+* step: instructions of a complete step of one sample, and divided by one inference;
 * arena, workspace, state, stack: RAM.
 
 Without models the LeNet-5 of the tests, with random weights, is measured.

@@ -6,7 +6,7 @@
 A tiny CNN on random data, 1,000 samples with minibatches of 1, is trained in LiteRT by perturbed weights and
 by perturbed nodes, each in a process of its own, with a log on disk. Printed is the memory that the process
 has resident after 10,000 steps (half of the steps, if these are fewer), after all, and after the finished run
-has been resumed from its log. The script fails where the run has grown by more than 5 MB after its first
+has been resumed from its log. The script fails if the run has grown by more than 5 MB after its first
 10,000 steps, besides the 8 bytes of each step's loss in its history. A million steps take some minutes.
 """
 

@@ -205,7 +205,7 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
     Half of the outputs of the cases called rectified, and of all convolutions, are clamped, so that their
     products are left out. Of one sample and two queries, channels of a dense layer have one of four errors,
     and those of equal errors one gradient. Of more, each channel's gradient is formed, of 16 samples at a
-    time where a core has loops for that.
+    time if a core has loops for that.
     """
     size = 48_000  # weights of fc1
     one, two, some, rectified, more = (

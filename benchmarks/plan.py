@@ -9,12 +9,12 @@ layers, and weight perturbation of all weights with minibatches of 1. A model wh
 no blocks.
 
 * RAM: the linker's sections, and the stack during two steps;
-* instructions: of a step, the mean of four; where a block is chosen, of the chosen one, and of the choice.
+* instructions: of a step, the mean of four; if a block is chosen, of the chosen one, and of the choice.
 
-Samples are MNIST's, or CIFAR-10's in fog, where the model's input has their shape and TFLM_ZO_DATA names a
-folder with mnist10k.npz or cifar10.npz, else noise. Pictures that a network already knows cost less: where
+Samples are MNIST's, or CIFAR-10's in fog, if the model's input has their shape and TFLM_ZO_DATA names a
+folder with mnist10k.npz or cifar10.npz, else noise. Pictures that a network already knows cost less: if
 both sides of a query have the same loss, nothing is summed up. TFLM's own Makefile must have built its
-library for the core, with CMSIS-NN's kernels; cores whose library is missing are left out, loudly. Without
+library for the core, with CMSIS-NN's kernels; cores whose library is missing are skipped with a message. Without
 models the LeNet-5 of the tests, with random weights, is measured.
 """
 
@@ -60,7 +60,7 @@ _OF_SHAPE = {(28, 28, 1): "mnist10k.npz", (32, 32, 3): "cifar10.npz"}
 
 
 def samples_of(model: Model) -> Data:
-    """Samples in flash: pictures where there are some, else noise."""
+    """Samples in flash: pictures if there are some, else noise."""
     metadata = read_metadata(zo.inject(model))
     loss = metadata.loss
     assert loss is not None

@@ -68,7 +68,7 @@ def test_workflows_may_only_read(name: str) -> None:
 
 
 def test_every_header_has_the_guard_of_its_path() -> None:
-    """Under another header's guard it would be left out where both are included."""
+    """Under another header's guard it would be left out if both are included."""
     for folder in ("ops", "examples/littlefs", "tests/ops", "tests/cortex_m", "tests/fuzz"):
         for header in (REPOSITORY / folder).rglob("*.h"):
             path = header.relative_to(REPOSITORY)

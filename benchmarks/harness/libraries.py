@@ -19,7 +19,7 @@ def built_libraries(parser: argparse.ArgumentParser, wanted: Iterable[Library]) 
     """Returns the libraries that TFLM's own Makefile has built; others are named on stderr.
 
     Args:
-        parser: parser of the benchmark's command line, which ends the program where there is no checkout.
+        parser: parser of the benchmark's command line, which ends the program if there is no checkout.
         wanted: libraries that the benchmark measures with.
     """
     if "TFLM_DIR" not in os.environ:

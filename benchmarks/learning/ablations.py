@@ -2,7 +2,7 @@
 """One thing changed at a time: the claims of the papers, tested on int8 models.
 
 Each entry changes one setting of a method beside it; ``compare.py --ablations`` has the pairs. Rates are the
-algorithms' own but where a change moves the best one: those come from validation data of the task "rotated".
+algorithms' own unless a change moves the best one: those come from validation data of the task "rotated".
 """
 
 from __future__ import annotations

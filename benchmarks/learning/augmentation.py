@@ -19,7 +19,7 @@ def shifted(x: Array, random: np.random.Generator) -> Array:
 
     Args:
         x: [recordings, frames, bands, 1], 0..1, silence 0, as `log_mel` makes them.
-        random: where the times are drawn from.
+        random: the source of the times.
 
     Returns:
         Likewise, new; between two frames it is interpolated, beyond both ends there is silence.

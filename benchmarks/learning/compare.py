@@ -8,7 +8,7 @@ defaults that the package ships, on splits that are fixed; its budget is in forw
 multiply-accumulates executed, updates included, divided by those of one forward pass. All forward passes are
 int8, in LiteRT. A budget is a run of its own, with its own schedule.
 
-Every run is a line in --results as soon as it is done; a later call goes on from there. The table shows the
+Every run is a line in --results as soon as it is done; a later call resumes from there. The table shows the
 mean and the standard deviation over seeds, each with a pre-training of its own; "speakers" is the mean over
 the held-out speakers. --plot draws accuracy against forward equivalents.
 

@@ -41,7 +41,7 @@ def rotation(x: Images, seed: int) -> Images:
     return np.round(turned_by_30).astype(np.uint8)
 
 
-#: Of colour images, uint8 [samples, height, width, 3], by name; the seed counts where something is drawn.
+#: Of colour images, uint8 [samples, height, width, 3], by name; the seed counts if something is drawn.
 IMAGES: dict[str, Callable[[Images, int], Images]] = {
     "impulse": impulse,
     "dark": dark,

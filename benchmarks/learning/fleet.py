@@ -15,7 +15,7 @@ over all ten clients), FedAvg of the network in Keras, whose weights travel as f
 averages of each client's changes by some steps of node perturbation (node-averaging). A run counts only if
 all ten clients end with the server's weights, bit for bit.
 
-Every run is a line in --results as soon as it is done; a later call goes on from there.
+Every run is a line in --results as soon as it is done; a later call resumes from there.
 """
 
 from __future__ import annotations

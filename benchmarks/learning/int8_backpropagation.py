@@ -169,7 +169,7 @@ def adapt(task: Task, budget: float, seed: int, settings: Settings | None = None
         settings: of the update; None: the best ones on validation data.
 
     Returns:
-        Accuracies in percent: "before", "validation", "test" and, where the task has an old domain, "old";
+        Accuracies in percent: "before", "validation", "test" and, if the task has an old domain, "old";
         the number of "steps", and the forward "equivalents" that they took.
 
     Raises:

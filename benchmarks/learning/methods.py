@@ -150,7 +150,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
             methods alone.
 
     Returns:
-        Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, where the task
+        Accuracies in percent: "validation", "test", "before" (the int8 model that adapts) and, if the task
         has an old domain, "old"; the number of "steps", and the forward "equivalents" that they took. With a
         guard also "last", the test accuracy of the last step's weights, "kept_step", and whether the run
         "ended_worse" than it began: with a larger loss of these samples, or with fewer right answers to them.

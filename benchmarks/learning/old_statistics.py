@@ -24,7 +24,7 @@ def with_old_statistics(model: Model, keras_path: Path | None, x: NDArray[Any]) 
 
     Args:
         model: a plain int8 model.
-        keras_path: the Keras model that it was made of, None where that was not published.
+        keras_path: the Keras model that it was made of, None if that was not published.
         x: samples of the old domain, in the units of the Keras model.
     """
     found = None

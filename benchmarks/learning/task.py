@@ -21,9 +21,9 @@ class Task:
         adapt: (x, y) of the new domain, for training.
         validation: (x, y) of the new domain, for choosing settings.
         test: (x, y) of the new domain.
-        old: (x, y) of the old domain, test; None where there is no old domain.
+        old: (x, y) of the old domain, test; None if there is no old domain.
         rehearsal: (x, y) of the old domain that training may mix in.
-        keras: path of the Keras model, for backpropagation in floating point; None where only the int8 model
+        keras: path of the Keras model, for backpropagation in floating point; None if only the int8 model
             was published.
         calibration: x of the old domain, for converting the Keras model and as the statistics to restore.
     """

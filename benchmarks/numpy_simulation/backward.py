@@ -7,7 +7,7 @@ FQT). If a filter has a scale per output channel, errors are first brought to a 
 in int16. Sums of products are integers, which int64 and float64 hold exactly here.
 
 Rounding is pseudo-stochastic (NITI): of the bits that are dropped, the upper half is the chance of rounding
-up and the lower half the random number. Where these are equal, to even: else a few bits would be rounded
+up and the lower half the random number. If these are equal, to even: else a few bits would be rounded
 down too often.
 """
 
@@ -121,7 +121,7 @@ class Backward:
         found: dict[str, Gradient] = {}
         for node in reversed(network.nodes):
             given = activations[node.inputs[0]]
-            if node.output is not logits:  # these learn from the loss even where they saturate
+            if node.output is not logits:  # these learn from the loss even if they saturate
                 error = _Error(_passed(node.layer, activations[node.output], error.values), error.scale)
             if node.filter is None:
                 error = _without_filter(node, given, error)

@@ -15,7 +15,7 @@ __all__ = ["Windows"]
 
 @dataclass(frozen=True)
 class Windows:
-    """Where a kernel's windows lie: everything as (rows, columns).
+    """The positions of a kernel's windows: everything as (rows, columns).
 
     Attributes:
         kernel: size of a window.

@@ -8,10 +8,10 @@ adapts to images rotated by 45 degrees, by weight perturbation with a rate of 2:
 (10^5 forward passes) and the demo's CNN on scikit-learn's digits (3,000 steps). Every recipe is measured with
 the same seeds of pre-training, and for each of them with the same `--runs` seeds of adaptation, so that gains
 are paired: the gain is the mean over pre-trainings of the difference to the baseline, with its standard
-error. A recipe helps where the gain exceeds two of them.
+error. A recipe helps if the gain exceeds two of them.
 
 MNIST is `mnist10k.npz` in the folder TFLM_ZO_DATA, or Keras' own download. Every adaptation is a line in
-`--results` as soon as it is done; a later call goes on from there. `--tune` measures the candidates for
+`--results` as soon as it is done; a later call resumes from there. `--tune` measures the candidates for
 hyper-parameters on MNIST's validation images, with seeds of its own.
 """
 
@@ -44,7 +44,7 @@ MEASURES = ("old", "before", "after", "old_after", "validation", "lsb_of_rms")
 
 @dataclass(frozen=True)
 class Data:
-    """A task with its calibration and, where there are some, rotated validation images."""
+    """A task with its calibration and, if there are some, rotated validation images."""
 
     task: Any
     calibration: np.ndarray[Any, Any]

@@ -109,7 +109,7 @@ def float_gradients(network: Network, x: NDArray[np.int8], y: Any) -> dict[str, 
                 activation = op.option("fusedActivationFunction", 0)
                 low, high = max(low, 0.0 if activation else low), min(high, 6.0 if activation == 3 else high)
                 clamped = tf.clip_by_value(value, low, high)
-                # Logits learn where they are clamped as well.
+                # Logits learn even if they are clamped.
                 last = node is network.nodes[-1]
                 value = value + tf.stop_gradient(clamped - value) if last else clamped
         logits = tf.reshape(value, (len(x), -1)) * (network.logit_scale / node.output.quantization.scale)

@@ -1,4 +1,4 @@
-"""The comparison of pre-trainings goes on from its results and reports paired gains."""
+"""The comparison of pre-trainings resumes from its results and reports paired gains."""
 
 import json
 import math

@@ -127,7 +127,7 @@ def test_without_data_it_takes_the_rate_that_train_measured() -> None:
         words = ("--set", f"learning-rate={rate}", "--force")
         assert done("firmware", "t.zo.tflite", "-o", "other", *words)["rate_assumed"] == assumed
         assert ("learning-rate=0.5" in read_metadata(load_model("other.zo.tflite")).run) != assumed
-    # The ZO model belongs to the log, also of a run that is gone on with.
+    # The ZO model belongs to the log, also of a run that is resumed.
     log = Path("t.zolog").read_bytes()
     files = [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite")]
     Path("t.zolog").write_bytes(log[:-1])

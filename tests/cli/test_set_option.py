@@ -126,7 +126,7 @@ def test_a_name_with_a_task_adds_it() -> None:
     tasks = {type(task): task for task in both.tasks}
     assert tasks[Weights] == Weights(scope="layers", rule=Gradient(clip=3.0))
     assert tasks[Exact] == Exact(rule=Standardized())
-    # Where the algorithm has the task, its own values stay.
+    # If the algorithm has the task, its own values stay.
     assert made("fqt", "exact.last=1") == settings_of("fqt", {"last": 1})
     assert made("fqt", "exact.last=1").exact.rule == Standardized()
 

@@ -190,7 +190,7 @@ def test_killed_at_random_moments(kind: str, folder: Path) -> None:
     """Sends SIGKILL at random moments of the process's life, start-up, training and export: no bit is lost,
     and no foreign file is left in the end.
 
-    Runs of five kills each, every one while --resume goes on from the last. TFLM_ZO_KILLS says how many kills
+    Runs of five kills each, every one while --resume continues the last. TFLM_ZO_KILLS says how many kills
     there are in all, of each kind (default: 20).
     """
     steps, rng = 12000, np.random.default_rng()

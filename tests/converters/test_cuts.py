@@ -138,7 +138,7 @@ def test_cuts_on_different_branches() -> None:
 
 def test_loss_lies_behind_every_cut() -> None:
     model = load_model(two_outputs())
-    # The class logits stay before `detect` where the loss reads only its sigmoid.
+    # The class logits stay before `detect` if the loss reads only its sigmoid.
     assert "detect" in possible_cuts(model, loss_output="sigmoid")
     classes = read_metadata(inject_all(model, cuts=["detect"])).segments
     assert [[p.role for p in s.outputs] for s in classes] == [

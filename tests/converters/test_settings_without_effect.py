@@ -29,7 +29,7 @@ OTHER: dict[str, Any] = {
     "multipliers": "quantization-aware",
     "sparse": TopK(0.5),
     "int16": Last(1),
-    "replay": False,  # where nothing is trained, which has no replay anyway: True
+    "replay": False,  # if nothing is trained, which has no replay anyway: True
     "algorithm": "weight",
 }
 # For training or export, not for the graph.

@@ -222,7 +222,7 @@ def drive(
 ) -> list[tuple[Any, Any, Any]]:
     """Runs the core beside the oracle; returns (weights, states, World) after every step.
 
-    So many evaluations of a task are done `together`, where as many are left.
+    So many evaluations of a task are done `together`, if as many are left.
     """
     s = world.s
     mine, states = world.copy(), control.states

@@ -132,7 +132,7 @@ def coefficients(case: Case, sums: list[int], mean_square: int) -> tuple[list[in
 
 
 class Tensors:
-    """The tensors of a task, and as the oracle has them after the last whole step."""
+    """The tensors of a task, and as the oracle has them after the last complete step."""
 
     def __init__(self, case: Case, task: int) -> None:
         rng = np.random.default_rng([case.seed, task])

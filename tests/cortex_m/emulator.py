@@ -311,7 +311,7 @@ def add_prefix(core: Core, objects: Sequence[Path], prefix: str) -> None:
 def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str] = ()) -> Path:
     """Links object files, libraries and the start-up code to the ELF file `program`; unused sections go.
 
-    Raises EmulatorError with the linker's messages, for instance where the program does not fit the memory.
+    Raises EmulatorError with the linker's messages, for instance if the program does not fit the memory.
     """
     boot = compile_objects(core, [core.toolchain.boot], program.parent / f"{program.name}-boot", BOOT_FLAGS)
     tool = [f"{core.toolchain.prefix}g++", *core.flags, *core.layout, "-Wl,--gc-sections"]
@@ -345,7 +345,7 @@ def counting_flags(core: Core) -> list[str]:
 def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 300) -> str:
     """Runs a program to its end and returns its output.
 
-    With `counting`, time passes by the instruction, which is exact and slower. Raises EmulatorError where the
+    With `counting`, time passes by the instruction, which is exact and slower. Raises EmulatorError if the
     program ends with another status than 0, or not within `timeout` seconds.
     """
     emulator = [core.toolchain.emulator, "-M", *core.board]

@@ -109,7 +109,7 @@ void Fault_Handler(void);
 
 void Reset_Handler(void) {
 #if __ARM_ARCH > 6
-  /* Coprocessors 10 and 11, the FPU and MVE, where there are any. */
+  /* Coprocessors 10 and 11, the FPU and MVE, if there are any. */
   volatile uint32_t* const access = (volatile uint32_t*)0xE000ED88u;
   *access |= 0xFu << 20;
   __asm__ volatile("dsb\n isb" ::: "memory");

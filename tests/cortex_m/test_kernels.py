@@ -33,7 +33,7 @@ def program_with_both(core, folder, level, sources=SOURCES, features=()):
     return link(core, [*own, *portable], folder / "kernels_test")
 
 
-# Loops differ where sizes are optimized; M0+, M3 (whose kernels RISC-V has, too), the DSP extension and
+# Loops differ if sizes are optimized; M0+, M3 (whose kernels RISC-V has, too), the DSP extension and
 # vectors have kernels of their own.
 @pytest.mark.parametrize(
     ("name", "level"),

@@ -48,7 +48,7 @@ from tflm_zo.runtime.lane import Engine, InvokeError
 from tflm_zo.runtime.litert import InterpreterEngine, LiteRTRuntime
 from tflm_zo.runtime.tflm import TflmEngine, TflmRuntime
 
-#: The runtime that plays TFLM: TFLM's own kernels where its package is installed.
+#: The runtime that plays TFLM: TFLM's own kernels if its package is installed.
 RUNTIME = "tflm" if "tflm" in available() else "litert"
 needs_compiler = pytest.mark.skipif(
     GXX is None or GCC is None, reason="NO g++: ops/device WAS NOT TESTED (without a checkout of TFLM)"
@@ -115,7 +115,7 @@ class Device:
         firmware: the folder.
         model: the ZO model that it was generated from.
         data: the samples.
-        own: a folder for its memory, where there are several devices with the same firmware.
+        own: a folder for its memory, if there are several devices with the same firmware.
         path: the library that was built of the folder; None: it is built as all are.
         in_c: the trainer's functions in C are called instead of its methods.
 

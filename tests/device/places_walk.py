@@ -186,7 +186,7 @@ class PlacesWalk(Walk):
     # --- requests of a host --------------------------------------------------------------------------
 
     def ask(self, call: str, request: Callable[[], object], *allowed: int) -> int:
-        """Makes a request; where it may succeed, something fails, perhaps."""
+        """Makes a request; if it may succeed, something fails, perhaps."""
         self.disarm()
         for _ in range(3 if OK in allowed else 0):
             if not self.fault:

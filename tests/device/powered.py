@@ -46,7 +46,7 @@ STORES: dict[str, Memory] = _STORES
 _NO_LITTLEFS = pytest.mark.skipif(
     LITTLEFS is None, reason="NO CHECKOUT OF LITTLEFS IN LITTLEFS_DIR: ITS STORE WAS NOT TESTED"
 )
-#: `make test` has one of each kind; those of littlefs are skipped where there is no checkout of it.
+#: `make test` has one of each kind; those of littlefs are skipped if there is no checkout of it.
 NAMES: list[Any] = [
     *slow_but(
         ("flash", "flash of doublewords", "words", "cached units of 8"),

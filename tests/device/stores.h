@@ -14,7 +14,7 @@ enum Kind : uint32_t {
   kRing,      // zo_flash_store on raw flash
   kDirect,    // memory that is written over
   kCached,    // the same behind a cache
-  kLittlefs,  // littlefs, where it is compiled in
+  kLittlefs,  // littlefs, if it is compiled in
   kHidden,    // memory that is written over, whose units the log is not told of
 };
 
@@ -28,7 +28,7 @@ bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page
 
 flash_part& Part();
 
-// After a reset; false where the memory fails.
+// After a reset; false if the memory fails.
 bool Mount();
 
 // Forgets its content, once it is mounted; false if the memory fails.

@@ -1,5 +1,5 @@
 """Samples that cannot be read, invokes that fail, memory that is too small: each gives a status and leaves
-the weights of a whole step, from which the run goes on with the bits of one that nothing has disturbed."""
+the weights of a complete step, from which the run goes on with the bits of one that nothing has disturbed."""
 
 import itertools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every input of every segment is fed, where several segments read one, too."""
+"""Every input of every segment is fed, also if several segments read one."""
 
 from functools import cache
 from typing import Any

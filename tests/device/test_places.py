@@ -147,7 +147,7 @@ MEMORIES = {
     "cached units of 16": Memory(CACHED, 12, 2048, 2048, 16),
     "units of 32": Memory(DIRECT, 12, 2048, 2048, 32),
 }
-#: At each operation; of how many one is gone on from to the end.
+#: At each operation; of how many one is resumed to the end.
 CUTS, SAMPLED = 24, 53
 
 

@@ -245,7 +245,7 @@ class Walk:
         self.is_at_sure = True
         self.ends: bool | None = False  # something behind the last step is still to be done
         self.is_best = False
-        self.is_mixed = False  # the log of other samples was gone on with
+        self.is_mixed = False  # the log of other samples was resumed
 
     # --- faults ------------------------------------------------------------------------------------
 
@@ -569,7 +569,7 @@ class Walk:
         return found
 
     def look(self) -> None:
-        """Exports the weights, which are those of the last whole step."""
+        """Exports the weights, which are those of the last complete step."""
         status, found = self.made.export_weights()
         if not self.is_begun_up or not self.ready:
             self.told("export_weights", status, ORDER)

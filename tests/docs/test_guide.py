@@ -176,7 +176,7 @@ def test_the_log_becomes_a_model(walk: str, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_desktop_measures_as_often_as_the_example(walk: str) -> None:
-    """Measurements are in the log: where one of them measured, the logs could not be the same."""
+    """Measurements are in the log: if one of them measured, the logs could not be the same."""
     log = Path(f"{walk}.desktop.zolog")
     found: Any = Log.read(log)
     assert found.measure_every == 0

@@ -1,4 +1,4 @@
-"""The arena's size in generated firmware: measured where TFLM's package is installed, else a bound."""
+"""The arena's size in generated firmware: measured if TFLM's package is installed, else a bound."""
 
 from __future__ import annotations
 

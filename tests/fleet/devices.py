@@ -109,7 +109,7 @@ class Fleet:
 
     @property
     def checksums(self) -> set[int]:
-        """Of the devices' weights after their last whole steps."""
+        """Of the devices' weights after their last complete steps."""
         found = set()
         for port in self.ports.values():
             assert port.device.settle() == OK

@@ -9,7 +9,7 @@ import pytest
 
 
 def examples(count: int) -> int:
-    """`count` where ``CI`` is set, or a quarter of it on somebody's own machine."""
+    """`count` if ``CI`` is set, or a quarter of it on somebody's own machine."""
     return count if os.environ.get("CI") else max(count // 4, 10)
 
 

@@ -174,7 +174,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Starts a browser; skips the test where there is none."""
+    """Starts a browser; skips the test if there is none."""
     chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
     if chromium is None or driver is None:
         pytest.skip("NO CHROMIUM: PAGES WERE NOT LOOKED AT. Debian: apt-get install chromium chromium-driver")

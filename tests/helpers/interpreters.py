@@ -18,7 +18,7 @@ KERNELS = ("portable", "avx2", "avx512-vnni", "neon", "neon-dot")
 
 
 def require(name: str) -> None:
-    """Skips the test where the runtime is not installed."""
+    """Skips the test if the runtime is not installed."""
     if name not in available():
         pytest.skip(f"runtime {name} is not installed here")
 
@@ -40,7 +40,7 @@ def run_plain(
     """Runs a model without custom ops, in the interpreter of the runtime `name`.
 
     "litert-builtin-ref" is LiteRT's reference kernels and nothing else. Kernels, one of `KERNELS`, are those
-    of the delegate; the test is skipped where the machine cannot run them.
+    of the delegate; the test is skipped if the machine cannot run them.
     """
     if name == "tflm":
         return _tflm(model, inputs)

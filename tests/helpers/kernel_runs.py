@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
 
 class KernelRuns:
-    """A process that prepares and invokes models, started again where one has ended it."""
+    """A process that prepares and invokes models, started again if one has ended it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

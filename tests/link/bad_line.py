@@ -24,7 +24,7 @@ class BadLine:
         seed: of the damage.
 
     Attributes:
-        port: where the host connects to.
+        port: of the host's connection.
     """
 
     def __init__(self, device: int, share: float, seed: int = 0) -> None:

@@ -133,7 +133,7 @@ def test_a_file_is_gone_on_with(name: str, unit: int, tmp_path: Path, quiet: Any
         assert content(store, len(data)) == data
         sent.append(len(data))
     assert data == desktop(name).log
-    # A file that is padded itself, as a dump of the memory is, is gone on with, too.
+    # A file that is padded itself, as a dump of the memory is, is resumed, too.
     path.write_bytes(store.content(len(padded(data, unit)) - unit))
     quiet(made, store, path, steps=STEPS)
     assert path.read_bytes() == data

@@ -115,7 +115,7 @@ def test_a_log_is_gone_on_with(name: str, unit: int, tmp_path: Path) -> None:
         else:
             load = load_of(path, link, hello, None)
             assert load.kind == PlaceKind.LOG and load.data == wanted.log[:cut]
-            # So it is where the file is a dump of another device's memory.
+            # So it is if the file is a dump of another device's memory.
             path.write_bytes(padded(wanted.log[:cut], 16) + b"torn")
             assert load_of(path, link, hello, None) == load
         deploy(link, hello, load)

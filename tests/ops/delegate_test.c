@@ -125,7 +125,7 @@ static outcome end_layer(layer* l) {
   fake_runtime* r = &l->runtime;
   o.prepared = r->claims > 0u || fake_apply(r, l->delegate) == kTfLiteOk;
   o.claimed = r->claims > 0u;
-  if (o.claimed) o.run = fake_invoke(r) == kTfLiteOk; /* even where prepare has failed */
+  if (o.claimed) o.run = fake_invoke(r) == kTfLiteOk; /* even if prepare has failed */
   fake_end(r);
   tflite_plugin_destroy_delegate(l->delegate);
   free(l->x);
@@ -217,7 +217,7 @@ static void test_fully_connected(void) {
   LEFT_ALONE(r->tensors[0].bytes = kDepth);
   LEFT_ALONE(r->tensors[3].bytes = kSamples * kUnits + 1);
   LEFT_ALONE(r->scales[1].size = kUnits - 1; r->scales[1].data[1] = r->scales[1].data[2] = 0.5f);
-  /* Nor are they computed where they no longer fit once they are claimed. */
+  /* Nor are they computed if they no longer fit once they are claimed. */
   CLAIMED(r->dims[1].data[0] = kUnits + 1);
   CLAIMED(r->tensors[0].bytes = kDepth);
   CLAIMED(r->tensors[3].type = kTfLiteInt32);
@@ -383,7 +383,7 @@ static void test_borrowed_weights(void) {
     CHECK((r.tensors[1].data == owners) == takes);
     CHECK(status[0] == (takes && change != 7 ? words[0] : 9));
     if (takes && change < 7) CHECK(status[1] == 5);
-    /* Its own are left alone, and the owner's have moved only where they were not initialized. */
+    /* Its own are left alone, and the owner's have moved only if they were not initialized. */
     const int initial_now = change == 8;
     CHECK(state[0] == 0 && own[0] == 1 && own_fraction[0] == 0 && own_biases[0] == 1);
     CHECK(weights[0] == (initial_now ? 0 : 2) && fraction[0] == (initial_now ? 0 : 3));

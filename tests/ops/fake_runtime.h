@@ -83,7 +83,7 @@ static TfLiteStatus fake_replace(TfLiteContext* context, TfLiteRegistration regi
   r->kernel = registration;
   r->kernel_node.user_data =
       registration.init(context, (const char*)(const void*)&params, sizeof params);
-  return kTfLiteOk; /* a runtime goes on to prepare even where init gave it nothing */
+  return kTfLiteOk; /* a runtime goes on to prepare even if init gave it nothing */
 }
 
 /* An empty graph. */

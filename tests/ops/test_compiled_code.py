@@ -123,7 +123,7 @@ def assert_public_names(nm, objects):
 )
 def test_host_uses_general_registers_only(tmp_path, level):
     objects = compile_core("gcc", tmp_path, level, "-mgeneral-regs-only")
-    # Addresses of functions are in a table where the compiler makes programs that can lie anywhere.
+    # Addresses of functions are in a table if the compiler makes programs that can lie anywhere.
     assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memset"}
     assert_no_state("nm", objects)
     assert_public_names("nm", objects)

@@ -1,4 +1,4 @@
-"""The C tests under the address and undefined-behaviour sanitizers, where there is a C compiler."""
+"""The C tests under the address and undefined-behaviour sanitizers, if there is a C compiler."""
 
 import os
 import shutil

@@ -9,7 +9,7 @@ from helpers.html_pages import Browser, browser
 
 PAGES = ("one", "several", "eight", "long", "model")
 
-# Of each text in a picture, by how much it lies beyond the picture's edges, in pixels; 0 where it does not.
+# Of each text in a picture, by how much it lies beyond the picture's edges, in pixels; 0 if it does not.
 BEYOND = """
 return [...document.querySelectorAll('figure svg')].flatMap(svg => {
   const own = svg.getBoundingClientRect();

@@ -80,14 +80,14 @@ zo_status Begin(size_t arena_bytes = ZO_ARENA_BYTES, size_t workspace_bytes = ZO
   return trainer.Init(arena, arena_bytes, workspace, workspace_bytes, kSource);
 }
 
-// Sum of the weights of the last whole step: Evaluate makes memory have them.
+// Sum of the weights of the last complete step: Evaluate makes memory have them.
 uint32_t Sum() {
   tflm_zo::Evaluation found;
   return trainer.Evaluate(tflm_zo::kSamples, 0, 1, &found) == ZO_OK ? trainer.network().checksum()
                                                                     : 0;
 }
 
-// Trains to a step; false where a step fails, or its loss is not the undisturbed run's.
+// Trains to a step; false if a step fails, or its loss is not the undisturbed run's.
 bool TrainTo(uint32_t step) {
   while (trainer.step() < step) {
     zo_report report;

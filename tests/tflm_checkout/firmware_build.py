@@ -14,7 +14,7 @@ from cortex_m.emulator import BOOT_FLAGS, CORES, RISCV, Core, compile_objects, m
 from tflm_zo.firmware.op_pack import of_model
 
 HERE = Path(__file__).parent
-TFLM_DIR = os.environ.get("TFLM_DIR") or None  # `make firmware-test` sets it to nothing where none is given
+TFLM_DIR = os.environ.get("TFLM_DIR") or None  # `make firmware-test` sets it to nothing if none is given
 #: Cores that this suite runs on, and how TFLM's Makefile calls their libraries.
 ARCHITECTURES = {
     "cortex-m0plus": "cortex-m0plus",
@@ -25,7 +25,7 @@ ARCHITECTURES = {
     "rv32imc": "riscv32",
 }
 # The target's Makefile has a compiler of 2018 fetched, unless its folder is there, and takes Debian's from
-# the PATH where it is told no place. Debian's has no C++ library: headers of the Arm compiler's do. With the
+# the PATH if it is told no place. Debian's has no C++ library: headers of the Arm compiler's do. With the
 # target's own code model, medany, GCC reads the halves of a double so that some programs cannot be linked.
 _RISCV_MAKE = (
     "mkdir -p tensorflow/lite/micro/tools/make/downloads/riscv_toolchain; "
@@ -56,7 +56,7 @@ class Library:
 
     @property
     def path(self) -> Path:
-        """Where the Makefile puts it."""
+        """The Makefile's place for it."""
         if CORES[self.core].toolchain is RISCV:
             # Named after the machine that it was built on.
             return (

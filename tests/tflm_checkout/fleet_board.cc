@@ -71,7 +71,7 @@ bool Receive(uint8_t* byte) {
   return true;
 }
 
-// Ends at once where a byte has come since the last time.
+// Ends at once if a byte has come since the last time.
 void Sleep() {
   __asm__ volatile("wfi");
   uart->interrupts = 3;

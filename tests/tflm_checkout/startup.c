@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Reset of an emulated Cortex-M: enables the coprocessors (FPU and MVE where there are any) and
+ * Reset of an emulated Cortex-M: enables the coprocessors (FPU and MVE if there are any) and
  * enters newlib's semihosting start-up code.
  */
 #include <stdint.h>

@@ -2,7 +2,7 @@
 same run on this machine.
 
 `ZEPHYR_BASE` is Zephyr's tree, in a shell in which its own samples can be built, with its Python packages on
-the PATH. Where it is in no west workspace, `ZEPHYR_MODULES` names the folders of its modules, of which it
+the PATH. If it is in no west workspace, `ZEPHYR_MODULES` names the folders of its modules, of which it
 needs cmsis. TFLM is that of `TFLM_DIR`, with the library that its own Makefile has built for a Cortex-M4 with
 CMSIS-NN's kernels, so a workspace is to be without the module tflite-micro. Without
 `ZEPHYR_TOOLCHAIN_VARIANT`, Debian's compiler is taken.

@@ -286,7 +286,7 @@ def test_a_damaged_best_state_is_written_again(tmp_path: Path) -> None:
     torn.write_bytes(data[: at + 9] + b"\xa5" * 5 + data[at + 14 :])
     left = Log.read(torn)
     assert left.best_slot is None
-    # The best that there is: the first state, or the last snapshot where that was measured.
+    # The best that there is: the first state, or the last snapshot if that was measured.
     there = {0, STEPS}
     expected = min(
         (m for m in left.measurements if m.step in there and m.correct >= left.measurements[0].correct),

@@ -67,7 +67,7 @@ def test_against_training_each_block_alone() -> None:
     assert choice.value(choice.before) == choice.before / 10
 
 
-#: Until a block has learned again, where that takes longer.
+#: Until a block has learned again, if that takes longer.
 EPOCHS = {"conv2": 40}
 
 

@@ -1,4 +1,4 @@
-"""The rate of weight perturbation where none is given."""
+"""The rate of weight perturbation if none is given."""
 
 from __future__ import annotations
 

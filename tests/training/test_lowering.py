@@ -101,7 +101,7 @@ def test_the_loss_is_that_of_its_operator(name: str) -> None:
 
 
 def test_logs_have_the_perturbation_of_nodes_for_exact_layers() -> None:
-    """Logs have had it from the first, although such layers perturb nothing; 2 where no task has any."""
+    """Logs have had it from the first, although such layers perturb nothing; 2 if no task has any."""
     model = inject_all(MODELS["small_cnn"](), nodes="*")
     assert [t.mu for t in plan(model, Nodes(perturbation=1), Exact()).tasks] == [1, 1]
     assert [t.mu for t in plan(model, Exact()).tasks] == [2]

@@ -1,4 +1,4 @@
-"""The log of node perturbation that is damaged or has no room; a run goes on from it with the same bits."""
+"""The log of node perturbation that is damaged or has no room; a run resumes from it with the same bits."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Row:
         algorithm: by name.
         setting: of its options; "inject.NAME" of its injection.
         ours: its value here.
-        published: the paper's, in the same words and units where it has them.
+        published: the paper's, in the same words and units if it has them.
         source: paper and place.
         why: of a difference.
     """
@@ -343,7 +343,7 @@ def test_every_default_has_its_row(name: str) -> None:
             continue
         if setting(settings, one) != setting(plain, one):
             bare = one.rpartition(".")[2]
-            # Where two tasks have a setting, a row is of both.
+            # If two tasks have a setting, a row is of both.
             assert {one, f"{owner}.{field}", bare, f"nodes.{bare}"} & rows or field == "headroom", one
     usual = InjectSettings()
     # How it is laid out in segments follows from its other settings, and so does headroom of 0.

@@ -15,7 +15,7 @@ from tflm_zo.converters import inject, load_model, read_metadata
 from tflm_zo.runtime import load
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, algorithm, inject_for
 
-# Nodes of the last convolution where a pooling follows it.
+# Nodes of the last convolution if a pooling follows it.
 POOLED = {
     "mean": ("mean", 6),
     "mean, axis kept": ("mean", 6),

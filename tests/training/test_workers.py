@@ -176,7 +176,7 @@ def test_the_run_goes_on_from_its_log(before: int, after: int, tmp_path: Path) -
 @pytest.mark.slow
 def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupts with Ctrl-C before random lines of Python of a step. The workers, which may have got half a
-    message or have answers that nobody wants any more, then evaluate the weights of the last whole step.
+    message or have answers that nobody wants any more, then evaluate the weights of the last complete step.
     """
     files = ("executors.py", "training/workers.py", "weight_run.py")
     ended: list[tuple[int, Any, Any]] = []

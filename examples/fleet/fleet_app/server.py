@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""The server: its whole state is the log of the run, which it goes on from where there is one."""
+"""The server: its whole state is the log of the run, from which it resumes."""
 
 from flwr.app import Context
 from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum

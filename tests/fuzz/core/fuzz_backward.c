@@ -138,7 +138,7 @@ static void pass_pool(fuzz_input* in) {
   int8_t exponent;
   HOLDS(zo_max_pool_backprop(&p, values, errors, 0, found, &exponent) == ZO_OK && exponent >= 0);
   check_errors(found, inputs, any_of(errors, outputs));
-  /* Nothing is lost on the way where nothing is rounded. */
+  /* Nothing is lost on the way if nothing is rounded. */
   int64_t before = 0, after = 0;
   for (uint32_t i = 0; i < outputs; ++i) before += errors[i];
   for (uint32_t i = 0; i < inputs; ++i) after += found[i];

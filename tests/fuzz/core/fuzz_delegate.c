@@ -156,7 +156,7 @@ static uint32_t outputs_of(uint32_t inputs, uint32_t taps, uint32_t stride, uint
   return reach > inputs ? 0u : (inputs - reach + stride) / stride;
 }
 
-/* A convolution, a depthwise one, a pooling or a sum of images; nothing where the window is too
+/* A convolution, a depthwise one, a pooling or a sum of images; nothing if the window is too
  * large. */
 static void add_image_layer(fuzz_input* in, world* w) {
   static const int codes[] = {kTfLiteBuiltinConv2d, kTfLiteBuiltinDepthwiseConv2d,

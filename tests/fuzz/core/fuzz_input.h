@@ -48,7 +48,7 @@ static inline uint32_t take_u32(fuzz_input* in) {
   return low | take_u16(in) << 16;
 }
 
-/* low..high, from one byte where that reaches. */
+/* low..high, from one byte if that reaches. */
 static inline uint32_t take_between(fuzz_input* in, uint32_t low, uint32_t high) {
   const uint32_t range = high - low;
   const uint32_t drawn = range < 256u ? take_u8(in) : take_u32(in);

@@ -68,7 +68,7 @@ def meant(error: BaseException) -> bool:
 
 
 def cli(case: Case, *arguments: str, files: tuple[str, ...] = ()) -> bool:
-    """Runs a command in this process; True where it succeeded. It writes the given files, or none of them."""
+    """Runs a command in this process; True if it succeeded. It writes the given files, or none of them."""
     case.used.append(" ".join(("tflm-zo", *arguments)))
     before, out, err = set(os.listdir()), io.StringIO(), io.StringIO()
     code, cause = 0, None

@@ -51,7 +51,7 @@ class Bases:
 
 
 def data_for(model: bytes, classes: int = 4, samples: int = 8) -> dict[str, Any]:
-    """Samples and labels that a model can be fed where its inputs have a shape."""
+    """Samples and labels that a model can be fed if its inputs have a shape."""
     rng, found = np.random.default_rng(4), {}
     inputs = load_model(model).subgraphs[0].inputs
     for i, tensor in enumerate(inputs):

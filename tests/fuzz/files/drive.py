@@ -20,7 +20,7 @@ from .model_uses import drive_model
 
 
 def drive(bases: Bases, case: Case, rng: Random) -> bool:
-    """Uses the files of a case in the current folder, which is empty; True where its reader took it.
+    """Uses the files of a case in the current folder, which is empty; True if its reader took it.
 
     Raises:
         FaultError: something other than a documented error, or a promise that was not kept.

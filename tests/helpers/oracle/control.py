@@ -201,7 +201,7 @@ class Control:
         return changes
 
     def invokes(self) -> Iterator[Invoke]:
-        """Yields invokes of the whole step, in order; the losses of each are appended to `losses` before the
+        """Yields invokes of the complete step, in order; the losses of each are appended to `losses` before the
         next."""
         s, block = self.settings, self.block(self.step)
         self.losses = []

@@ -71,7 +71,7 @@ void test_conv(void) {
   CHECK(zo_conv_backprop_s8(&l, weights, norm, scales, errors, 3, found, &exponent, scratch) ==
         ZO_OK);
   for (uint32_t i = 0; i < inputs; ++i) {
-    /* f is half a unit off at most, and two of the errors' own where it gives up bits. */
+    /* f is half a unit off at most, and two of the errors' own if it gives up bits. */
     CHECK(found[i] >= -32767 && found[i] <= 32767);
     const double off = fabs(ldexp((double)found[i], exponent) - ldexp(sums[i], 3));
     CHECK(off <= ldexp(1, exponent) / 2 + ldexp(units[i], 3 + 1));

@@ -37,7 +37,7 @@
 #include "ops/core/zo_little_endian.h"
 #include "tests/ops/check.h"
 
-/* Every how many-th round is run: 1 on a host, more where a core is emulated. */
+/* Every how many-th round is run: 1 on a host, more if a core is emulated. */
 #ifndef CORE_TEST_THIN
 #define CORE_TEST_THIN 1
 #endif

@@ -1,6 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-/* A device's part in a fleet over the link, with a trainer that is a table: whole steps, parts of
- * an evaluation, failures. The trainers themselves are held against the desktop in tests/fleet. */
+/* A device's part in a fleet over the link, with a trainer that is a table: complete steps, parts
+ * of an evaluation, failures. The trainers themselves are held against the desktop in tests/fleet.
+ */
 #include "core_test.h"
 #include "ops/core/link/zo_fleet.h"
 #include "ops/core/link/zo_link_protocol.h"

@@ -91,7 +91,7 @@ zo_tensor task_tensor(const node_run* r, uint32_t t) {
   return tensor;
 }
 
-/* No evaluation counts where a loss of the last one does not. */
+/* No evaluation counts if a loss of the last one does not. */
 static void refuse_losses(zo_node_run* run, zo_report* report) {
   const uint32_t evaluations = zo_node_run_evaluations(run);
   const uint32_t count = evaluations * run->settings.common.batch;

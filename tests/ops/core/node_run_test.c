@@ -74,8 +74,7 @@ static void test_node_run_errors(node_run* r) {
   for (uint32_t stage = 0; stage < 3u; ++stage) {
     for (uint32_t i = 0; i < 3u; ++i) r->settings.exact_bits[i] = i == stage ? 8u : 7u;
     REFUSED(r->settings.exact_rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
-    REFUSED(r->settings.exact_bits[stage] = 256,
-            ZO_ERROR_ARGUMENT); /* even where no rule has them */
+    REFUSED(r->settings.exact_bits[stage] = 256, ZO_ERROR_ARGUMENT); /* even if no rule has them */
   }
   REFUSED(r->settings.weight_bits = 256, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rows_least = 2; r->settings.rows_most = 1, ZO_ERROR_ARGUMENT);

@@ -43,7 +43,7 @@ zo_node_layer random_layer(void) {
   return l;
 }
 
-/* Settings of any rule for the weights of `tensor`, which loses its fraction where that has none.
+/* Settings of any rule for the weights of `tensor`, which loses its fraction if that has none.
  */
 static zo_node_step random_step(zo_tensor* tensor, uint32_t out_c) {
   zo_node_step step;
@@ -186,7 +186,7 @@ static void test_node_layer(const zo_node_layer* layer) {
     const uint32_t count = round % 3 == 2 ? 2u : 1u;
     tensor.fraction = round == 2 || round == 3 ? NULL : fraction.at;
     if (round >= 4) step = random_step(&tensor, layer->out_c);
-    /* Values for the channels are touched only where a choice is made of them. */
+    /* Values for the channels are touched only if a choice is made of them. */
     const int chooses = step.rows != 0u && step.rows != layer->out_c;
     int32_t* scratch_of =
         (int32_t*)allocate(sizeof(int32_t) * (row + (chooses ? layer->out_c : 0u)));
