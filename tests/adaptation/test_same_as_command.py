@@ -1,7 +1,4 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """`zo.adapt` and `zo.evaluate` against the commands: the same bits for the same options."""
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Algorithms by name on the command line: listed, trained with, and their requirements of a plain model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Common behaviour of all commands."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import inspect

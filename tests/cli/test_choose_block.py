@@ -1,7 +1,5 @@
 """train --set layers and --choose-block."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Logs whose checksums are right and whose fields no run has: one line, and nothing is written."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """evaluate: losses and accuracies of every kind of model, and refusals."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

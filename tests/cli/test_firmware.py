@@ -1,7 +1,5 @@
 """``tflm-zo firmware``: its files, its output and its refusals."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -245,7 +243,7 @@ def test_what_does_not_fit_is_given_up_the_cheapest_first(files: Path) -> None:
     seen, bytes_of, limit = list[str](), whole["ram_bytes"], whole["ram_bytes"]
     while True:
         result = invoke(
-            *("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit)),
+            *("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit))
         )
         if result.exit_code:
             assert f"must be at least {bytes_of:,} bytes for" in result.output

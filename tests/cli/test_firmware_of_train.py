@@ -1,7 +1,5 @@
 """Firmware of the files that `tflm-zo train` wrote is the run that `train` did."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Python and the command line make the same ZO model of a model, byte for byte."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

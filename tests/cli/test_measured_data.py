@@ -1,7 +1,5 @@
 """Samples that a run rehearses, holds out and is measured on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

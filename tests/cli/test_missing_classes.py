@@ -1,7 +1,5 @@
 """Data without samples of some class: a run says so, and calls nothing a success that it cannot measure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """inject for node perturbation, and the nodes in the output of inspect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

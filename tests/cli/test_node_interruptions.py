@@ -1,7 +1,5 @@
 """Node perturbation on the command line: interrupted, killed, resumed, replayed."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

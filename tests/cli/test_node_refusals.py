@@ -1,7 +1,5 @@
 """Bad input to node perturbation: one line with the expected value, and nothing is written."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """train, replay and verify by node perturbation, on plain models and on ZO models."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors name their settings in fields, and the command line writes these as its options."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

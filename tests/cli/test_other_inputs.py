@@ -1,7 +1,5 @@
 """Models with uint8 or floating-point inputs and outputs: fed, trained, measured, exported and replayed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``tflm-zo plan``: its output, its files and its refusals."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``tflm-zo recalibrate``, ``train --recalibrate``, and the kept statistics in the output of ``inspect``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

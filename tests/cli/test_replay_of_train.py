@@ -1,7 +1,5 @@
 """``replay`` of a log writes the same bytes as ``train`` of the plain model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

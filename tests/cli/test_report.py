@@ -1,7 +1,5 @@
 """``tflm-zo report`` and ``tflm-zo inspect --report``: their inputs and their refusals."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """``--set NAME=VALUE``: every kind of value, names of tasks, and refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -295,14 +293,7 @@ def test_settings_of_inject() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        (True, "true"),
-        (False, "false"),
-        (None, "auto"),
-        ((), "none"),
-        (("a", "b"), "a,b"),
-        ((0.5,), "0.5"),
-    ],
+    [(True, "true"), (False, "false"), (None, "auto"), ((), "none"), (("a", "b"), "a,b"), ((0.5,), "0.5")],
 )
 def test_how_values_are_shown(value: Any, text: str) -> None:
     """Shows values in the form of --set."""

@@ -1,7 +1,5 @@
 """Models with several outputs: one line says which one the loss took, and --loss-output chooses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

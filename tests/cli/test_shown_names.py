@@ -1,7 +1,5 @@
 """Names that TensorFlow puts together are shown as the layer's; files and --json have them whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

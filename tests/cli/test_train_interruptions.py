@@ -1,7 +1,5 @@
 """``tflm-zo train`` as a process that is interrupted, killed, or has no room left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Bad input of a training run: always one line, exit code 1, and nothing written or replaced."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -95,8 +93,7 @@ def test_files_that_are_no_data(data: str, said: str, files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
-    [("absent.tflite", "absent.tflite: No such file"), ("d.npz", "error: ")],
+    ("model", "said"), [("absent.tflite", "absent.tflite: No such file"), ("d.npz", "error: ")]
 )
 def test_files_that_are_no_model(model: str, said: str, files: Path) -> None:
     refused(files, *_train(files, "-o", files / "new.tflite", model=model), said=said)

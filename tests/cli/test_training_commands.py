@@ -1,7 +1,5 @@
 """train, replay, verify: files, exit codes, and the same bits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

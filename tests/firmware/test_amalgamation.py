@@ -1,7 +1,5 @@
 """Joined sources: nothing is lost, nothing is there twice, and the order compiles."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The arena's size in generated firmware: measured if TFLM's package is installed, else a bound."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Firmware that chooses a block of layers: its tables against the desktop's probes, and refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any
@@ -55,14 +53,7 @@ def field(text: str, settings: str, name: str) -> int:
 def test_tables_are_the_desktops_probes(model: Model) -> None:
     made = generated(model)
     text = made.files["net_zo_model.cc"]
-    probes = BlockProbes(
-        model,
-        SETTINGS,
-        X,
-        Y,
-        SEARCH,
-        runtime="litert",
-    )
+    probes = BlockProbes(model, SETTINGS, X, Y, SEARCH, runtime="litert")
     held_out = [int(v) for v in values(text, "const uint32_t kHeldOut[8]")]  # 0.3 of 27 with a label
     assert held_out == sorted(set(held_out)) and (Y[held_out] >= 0).all()
     np.testing.assert_array_equal(X[held_out], probes._probe.judge.inputs[0])
@@ -89,11 +80,7 @@ def test_tables_are_the_desktops_probes(model: Model) -> None:
 def test_memory_is_that_of_the_largest_block(model: Model) -> None:
     made = generated(model)
     alone = [
-        generated(
-            model,
-            dataclasses.replace(SETTINGS, layers=layers),
-            search=None,
-        ).ram.workspace
+        generated(model, dataclasses.replace(SETTINGS, layers=layers), search=None).ram.workspace
         for layers in (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
     ]
     everything = generated(model, search=None).ram.workspace

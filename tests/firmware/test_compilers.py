@@ -4,8 +4,6 @@ tests/device/test_runs.py runs such builds. The C++ sources are compiled against
 in for TFLM's there; tests/tflm_checkout/test_firmware_warnings.py has TFLM's own.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from functools import cache
@@ -127,10 +125,7 @@ def test_c_sources_at_every_level(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("compiler", "core"),
-    [("gcc", "cortex-m55"), ("clang", "cortex-m4")],
-)
+@pytest.mark.parametrize(("compiler", "core"), [("gcc", "cortex-m55"), ("clang", "cortex-m4")])
 def test_macros_that_are_0_mean_no_extension(compiler: str, core: str, kind: str, tmp_path: Path) -> None:
     # Instructions of an extension are asked for by one macro, and not by its being defined.
     compile_c(compiler, core, kind, tmp_path, "-Os", *WITHOUT_EXTENSIONS)

@@ -1,7 +1,5 @@
 """Generated folders as components of ESP-IDF, by the rules of its build system."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Features of the op pack in a generated folder: its run uses all of them, and no others."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
@@ -57,11 +55,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
         Settings(tasks=(Weights(perturbation=SparseUniform(2, 0.25)),), batch_size=1),
         {"SPARSE_UNIFORM"},
     ),
-    "coordinate": (
-        {},
-        Settings(tasks=(Weights(perturbation=Coordinate(2)),), batch_size=1),
-        {"COORDINATE"},
-    ),
+    "coordinate": ({}, Settings(tasks=(Weights(perturbation=Coordinate(2)),), batch_size=1), {"COORDINATE"}),
     "masks": ({"sparse": TopK(0.5)}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),
     "multipliers": (
         {"multipliers": "kernel-norm"},

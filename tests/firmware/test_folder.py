@@ -1,7 +1,5 @@
 """Generated folders are written completely or not at all, and the user's files stay."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The generator: files have the properties of the model."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import re

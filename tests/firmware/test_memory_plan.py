@@ -1,7 +1,5 @@
 """The plan of activations against TFLM's own, and CMSIS-NN's scratch buffers against numbers worked out."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

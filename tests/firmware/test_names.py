@@ -3,8 +3,6 @@
 tests/tflm_checkout/test_two_models.py builds such a program; here are the C sources alone, on this machine.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ them. The C sources are compiled here, from the list of the Makefile fragment, a
 every compiler.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -55,12 +53,7 @@ def test_same_sources_everywhere(platform: str, kind: str) -> None:
             for path, text in firmware(of, kind).files.items()
             if not path.startswith(("examples/", "samples/")) and path.endswith((".h", ".c", ".cc", ".cpp"))
         }
-        for own in (
-            "small_zo_arduino.h",
-            "small_zo.h",
-            "main.cc",
-            "small_zo_samples.cc",
-        ):
+        for own in ("small_zo_arduino.h", "small_zo.h", "main.cc", "small_zo_samples.cc"):
             files.pop(own, None)
         files["small_zo_trainer.h"] = re.sub(r"#include .*", "#include", files["small_zo_trainer.h"])
         # Structs, and with them the arena, are larger without TF_LITE_STATIC_MEMORY.

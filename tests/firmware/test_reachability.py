@@ -1,7 +1,5 @@
 """A generated folder has only the files that its run reaches, and a program reads one short header of it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

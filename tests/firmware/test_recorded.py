@@ -1,7 +1,5 @@
 """The device's memory for a recorded run equals that of firmware of the same run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

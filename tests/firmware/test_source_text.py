@@ -1,7 +1,5 @@
 """Names and texts in generated files: identifiers, comments, strings."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

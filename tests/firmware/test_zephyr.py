@@ -1,7 +1,5 @@
 """Generated folders as modules of Zephyr, by the rules of its build system."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

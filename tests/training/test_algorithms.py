@@ -1,7 +1,5 @@
 """Algorithms by name, and the weights of a snapshot log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Do no harm: a run keeps the best state that it measures, the first one included, and its log has it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that train biases: their requirements of the model, their moves, and unchanged biases."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

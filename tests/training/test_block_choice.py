@@ -1,7 +1,5 @@
 """The choice of the block of layers that is best trained."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -119,10 +117,7 @@ def test_a_trainer_stays_as_it_is() -> None:
         ("autoencoder", lambda shape: (RNG.uniform(-1, 1, (20, *shape)).astype(np.float32), None)),
         (
             "logistic_head",
-            lambda shape: (
-                RNG.uniform(-1, 1, (20, *shape)).astype(np.float32),
-                RNG.integers(0, 2, (20, 3)),
-            ),
+            lambda shape: (RNG.uniform(-1, 1, (20, *shape)).astype(np.float32), RNG.integers(0, 2, (20, 3))),
         ),
     ],
 )

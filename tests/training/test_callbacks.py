@@ -1,7 +1,5 @@
 """Callbacks: their events, in order, and the behaviour of the package's own."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

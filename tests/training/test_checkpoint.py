@@ -1,7 +1,5 @@
 """Checkpoints: their content, their restoration, and interruptions that change nothing."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import errno

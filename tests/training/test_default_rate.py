@@ -1,7 +1,5 @@
 """The rate of weight perturbation if none is given."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Distributions as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tflm_zo.core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform

@@ -1,7 +1,5 @@
 """The log when disks are full, headers are cut short and the power fails."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import io

@@ -1,7 +1,5 @@
 """Forward equivalents: the budget of a run, and its costs."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -95,11 +93,7 @@ CONV, FC = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
     ids=["model", "blocks, parts", "blocks", "nodes"],
 )
 def test_what_measuring_the_rate_takes_is_counted(
-    task: Any,
-    model: Any,
-    length: dict[str, int],
-    forgets_half_after: float,
-    monkeypatch: pytest.MonkeyPatch,
+    task: Any, model: Any, length: dict[str, int], forgets_half_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts every segment that runs, for measuring and for steps, and every update of fc: to the last
     product."""

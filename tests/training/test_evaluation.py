@@ -1,7 +1,5 @@
 """Evaluation of every kind of loss and of several inputs and outputs, against the plain model in float64."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -111,9 +109,7 @@ def test_either_output(index: int) -> None:
     found = evaluate(built, inputs, y, loss_output=index)
     assert found.accuracy == pytest.approx(right.mean())
     trainer = Trainer(
-        inject_all(built, batch=4, loss_output=index),
-        Settings(tasks=(Weights(),), batch_size=4),
-        "litert",
+        inject_all(built, batch=4, loss_output=index), Settings(tasks=(Weights(),), batch_size=4), "litert"
     )
     assert trainer.predict(inputs[0]).shape == (SAMPLES, (4, 1)[index])
     assert trainer.evaluate(inputs[0], y).keys() == {"loss", "accuracy"}

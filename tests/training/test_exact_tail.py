@@ -1,7 +1,5 @@
 """An exact tail through convolutions and blocks: its gradients are TensorFlow's, and it takes whole runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

@@ -2,8 +2,6 @@
 for the rounding of an interpreter's own kernels.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A call of fit as callbacks and the log see it, on a run whose losses are written down here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

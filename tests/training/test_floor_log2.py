@@ -1,7 +1,5 @@
 """The floor-log2 loss as a model's loss: in every runtime, in evaluation, in training."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

@@ -1,8 +1,6 @@
 """Models of other people, in the folder `wild` of TFLM_ZO_MODELS: each trains with the same bits in LiteRT
 and TFLM, or is refused with a reason and advice."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Factors of steps, against the plain model's scales by the formulas of Poor Man's Training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

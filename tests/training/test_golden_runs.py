@@ -6,8 +6,6 @@ in the exact mode. `cd tests && python -m training.test_golden_runs` writes them
 formats or bits change on purpose.
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from contextlib import nullcontext
@@ -38,81 +36,25 @@ _OF_THEN: dict[str, Any] = {"learning_rate": 1.0, "perturbation": 2}
 
 # algorithm, settings, kept files
 GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "weight": (
-        "weight",
-        _WEIGHTS_THEN,
-        "last",
-    ),
+    "weight": ("weight", _WEIGHTS_THEN, "last"),
     "weight, queries": (
         "weight",
         {"queries": 3, "estimator": "one-sided", "schedule": "cosine", **_WEIGHTS_THEN},
         "last",
     ),
-    "momentum": (
-        "qzo-ff",
-        {"momentum": 0.5, "momentum_terms": 3},
-        "last",
-    ),
-    "sharpness": (
-        "qzo-ff",
-        {"sharpness": True},
-        "last",
-    ),
-    "wide": (
-        "qzo-ff-probe",
-        {},
-        "last",
-    ),
-    "gradient": (
-        "mezo",
-        {"gradient_norm": True},
-        "last",
-    ),
-    "node": (
-        "node",
-        _OF_THEN,
-        "last",
-    ),
-    "exact head": (
-        "node",
-        {"queries": 2, "exact.last": 1, **_OF_THEN},
-        "last",
-    ),
-    "layers": (
-        "poor-mans-training",
-        {},
-        "last",
-    ),
-    "coordinates": (
-        "deepzero",
-        {},
-        "last",
-    ),
-    "elastic": (
-        "elastic-zo",
-        {"learning_rate": 1.0},
-        "last",
-    ),
-    "bits": (
-        "elastic-zo-int8",
-        {},
-        "last",
-    ),
-    "weight, measured": (
-        "weight",
-        _WEIGHTS_THEN,
-        "best",
-    ),
-    "node, measured": (
-        "node",
-        _OF_THEN,
-        "best",
-    ),
-    "standardized": (
-        "fqt",
-        {"last": 1},
-        "last",
-    ),
+    "momentum": ("qzo-ff", {"momentum": 0.5, "momentum_terms": 3}, "last"),
+    "sharpness": ("qzo-ff", {"sharpness": True}, "last"),
+    "wide": ("qzo-ff-probe", {}, "last"),
+    "gradient": ("mezo", {"gradient_norm": True}, "last"),
+    "node": ("node", _OF_THEN, "last"),
+    "exact head": ("node", {"queries": 2, "exact.last": 1, **_OF_THEN}, "last"),
+    "layers": ("poor-mans-training", {}, "last"),
+    "coordinates": ("deepzero", {}, "last"),
+    "elastic": ("elastic-zo", {"learning_rate": 1.0}, "last"),
+    "bits": ("elastic-zo-int8", {}, "last"),
+    "weight, measured": ("weight", _WEIGHTS_THEN, "best"),
+    "node, measured": ("node", _OF_THEN, "best"),
+    "standardized": ("fqt", {"last": 1}, "last"),
 }
 
 

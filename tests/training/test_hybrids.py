@@ -1,7 +1,5 @@
 """Runs of several tasks: the same bits everywhere, and the costs and effects of a step."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -87,10 +85,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"nodes": ("fc2", "fc3"), "trainable": "nodes"},
         {"exact.last": 2, "exact.rule": "standardized", "exact.rows": (0.1, 0.5)},
     ),
-    "clamped nodes, too": (
-        {"nodes": "auto", "trainable": "nodes"},
-        {"nodes.masked": False},
-    ),
+    "clamped nodes, too": ({"nodes": "auto", "trainable": "nodes"}, {"nodes.masked": False}),
     "no nodes": (
         {"trainable": "all"},
         {"weights.scope": "model", "weights.rule": "sign", "weights.queries": 2},
@@ -240,11 +235,7 @@ def test_bad_settings(injection: dict[str, Any], chosen: dict[str, Any], message
     [
         ({"stages": (0.5, 0.2)}, "rising"),
         (
-            {
-                "stages": (0.5,),
-                "weights.stage_p_zero": (0.5, 0.9),
-                "weights.perturbation": SparseUniform(3),
-            },
+            {"stages": (0.5,), "weights.stage_p_zero": (0.5, 0.9), "weights.perturbation": SparseUniform(3)},
             "one share of zeros",
         ),
         (

@@ -1,7 +1,5 @@
 """How long a run is that is given a budget, or nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

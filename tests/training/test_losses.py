@@ -1,7 +1,5 @@
 """Training by each kind of loss: it goes down the gradient, which a float64 model of one layer computes."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

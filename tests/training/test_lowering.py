@@ -1,7 +1,5 @@
 """Settings for the control unit of a layer-wise run, against numbers from settings and model by hand."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Memory of a long run: a step leaves its loss in the history, and nothing else."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from pathlib import Path
@@ -61,8 +59,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
     model, log = inject_all(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
     settings = Settings(
-        tasks=(Weights(queries=2, momentum=Momentum(0.9, 4), perturbation=Gaussian(1.0)),),
-        batch_size=4,
+        tasks=(Weights(queries=2, momentum=Momentum(0.9, 4), perturbation=Gaussian(1.0)),), batch_size=4
     )
     Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")
     whole, weights = Log.read(log), replay_log(model, Log.read(log))

@@ -1,7 +1,5 @@
 """Costs of runs, against multiply-accumulates counted by hand and by watching the runtime; and budgets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -119,10 +117,7 @@ def test_a_step_of_a_block(batch: int) -> None:
     for a minibatch of two invokes, which leave one another nothing.
     """
     model = inject_all(
-        lenet5(),
-        cuts=("pool2", "fc2"),
-        blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"},
-        batch=batch,
+        lenet5(), cuts=("pool2", "fc2"), blocks={"a": "conv*", "b": ("fc1", "fc2"), "c": "fc3"}, batch=batch
     )
     costs = costs_of(model, Settings(tasks=(Weights(scope="blocks"),), batch_size=2))
     blocks = [WHOLE] * 3 if batch == 1 else [WHOLE, FC1 + FC2 + FC3, FC3]
@@ -140,10 +135,7 @@ X = np.random.default_rng(1).integers(-128, 128, (SAMPLES, 8, 8, 1)).astype(np.i
 Y = np.random.default_rng(2).integers(0, 4, SAMPLES)
 
 
-TASKS: dict[str, Any] = {
-    "zo": (Nodes(queries=3),),
-    "exact": (Nodes(queries=3), Exact()),
-}
+TASKS: dict[str, Any] = {"zo": (Nodes(queries=3),), "exact": (Nodes(queries=3), Exact())}
 
 
 @pytest.mark.parametrize("model, prefix", [(SMALL, 0), (HEAD, 8 * 8 * 4 * 9)], ids=["whole", "head"])

@@ -1,7 +1,5 @@
 """The log of node perturbation that is damaged or has no room; a run resumes from it with the same bits."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

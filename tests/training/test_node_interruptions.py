@@ -1,7 +1,5 @@
 """Node perturbation that is interrupted or killed anywhere: the same bits as if it had not been."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The log of node perturbation: its bytes, and whose run it may resume."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import zlib

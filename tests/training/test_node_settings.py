@@ -1,8 +1,6 @@
 """Settings of node perturbation: values that are out of range or do not fit the model are refused before a
 run."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -70,11 +68,7 @@ def zo(name: str, **options: Any) -> Model:
 
 
 MISFITS = {
-    "no nodes": (
-        lambda: zo("small_cnn", nodes=()),
-        {"batch_size": 8},
-        "`model` must carry nodes",
-    ),
+    "no nodes": (lambda: zo("small_cnn", nodes=()), {"batch_size": 8}, "`model` must carry nodes"),
     "unknown layer": (
         lambda: zo("small_cnn"),
         {"batch_size": 8, "nodes.queries": {"conv": 2, "fc9": 3}},

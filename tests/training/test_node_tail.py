@@ -1,7 +1,5 @@
 """A tail of dense layers trained by exact gradients that come back in integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

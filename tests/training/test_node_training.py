@@ -1,7 +1,5 @@
 """Training by node perturbation: the same bits everywhere, those of an oracle, and a loss that falls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,10 +92,7 @@ CASES = {
         CNN, inject=(("headroom", 0),), settings=replace(PARTS, learning_rate=20.0, step_clip=30.0)
     ),
     "as it is injected by default": Case(
-        CNN,
-        nodes="auto",
-        inject=(("trainable", "nodes"), ("headroom", 0), ("replay", False)),
-        settings=PARTS,
+        CNN, nodes="auto", inject=(("trainable", "nodes"), ("headroom", 0), ("replay", False)), settings=PARTS
     ),
     "mu 127, all queries": Case(DENSE, settings=changed(PARTS, {"perturbation": 127, "queries": 32})),
     "dense layer on positions": Case(positions, settings=PARTS),

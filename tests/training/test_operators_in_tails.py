@@ -2,8 +2,6 @@
 and an operator that none pass is refused by its name.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """How tasks are spread over layers that are known."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -13,8 +13,6 @@ Multiply-accumulates of a sample:
     all                                             318
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

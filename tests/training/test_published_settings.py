@@ -4,8 +4,6 @@ One row a setting: its value here, the published one, the source, and the reason
 registry (tflm_zo/training/algorithms.py) gives the same reasons.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -151,22 +149,11 @@ TABLE = [
     # --- ElasticZO ---
     Row("elastic-zo", "last", 1, 1, f"{ELASTIC}, sec. 5.1 (ZO-Feat-Cls2; ZO-Feat-Cls1 has 2)"),
     Row(
-        "elastic-zo",
-        "scope",
-        "model",
-        "model",
-        f"{ELASTIC}, Alg. 1 (one direction of all the layers before)",
+        "elastic-zo", "scope", "model", "model", f"{ELASTIC}, Alg. 1 (one direction of all the layers before)"
     ),
     Row("elastic-zo", "estimator", "antithetic", "antithetic", f"{ELASTIC}, Alg. 1 and eq. 1"),
     Row("elastic-zo", "batch_size", 32, 32, f"{ELASTIC}, sec. 5.1.1 (FP32 case)"),
-    Row(
-        "elastic-zo",
-        "weights.perturbation",
-        Gaussian(1.0),
-        "N(0, I) eps",
-        f"{ELASTIC}, eq. 1",
-        NO_INTEGERS,
-    ),
+    Row("elastic-zo", "weights.perturbation", Gaussian(1.0), "N(0, I) eps", f"{ELASTIC}, eq. 1", NO_INTEGERS),
     Row(
         "elastic-zo",
         "weights.rule",
@@ -279,14 +266,7 @@ TABLE = [
         f"{PMT}, table 5",
         "weights drawn at random, some of every layer a step: its summary says so",
     ),
-    Row(
-        "deepzero",
-        "weights.perturbation",
-        Coordinate(2),
-        None,
-        "DeepZero (arXiv 2310.02025)",
-        NO_INTEGERS,
-    ),
+    Row("deepzero", "weights.perturbation", Coordinate(2), None, "DeepZero (arXiv 2310.02025)", NO_INTEGERS),
     Row(
         "deepzero",
         "weights.rule",
@@ -312,12 +292,7 @@ PUBLISHED = sorted({row.algorithm for row in TABLE})
 def value_of(row: Row) -> Any:
     chosen = algorithm(row.algorithm)
     if row.setting.startswith("inject."):
-        return getattr(
-            inject_settings(
-                chosen,
-            ),
-            row.setting.removeprefix("inject."),
-        )
+        return getattr(inject_settings(chosen), row.setting.removeprefix("inject."))
     name, dot, kind = row.setting.partition(".kind")
     value = setting(chosen, name)
     return value.kind if dot else value

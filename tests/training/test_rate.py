@@ -1,7 +1,5 @@
 """The learning rate that a layer-wise run measures before its first step."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -2,8 +2,6 @@
 the requested share of every class, in any order of the samples.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks over sequences, in each form in which Keras' are converted, are trained as those over images."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Settings of weight perturbation that are refused, by themselves or for a model."""
 
-from __future__ import annotations
-
 import pytest
 
 from helpers.runs import weight_settings

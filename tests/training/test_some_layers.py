@@ -1,7 +1,5 @@
 """Training of some layers alone."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -115,11 +113,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("injection", "chosen", "message"),
     [
-        (
-            {},
-            {"layers": ("fc9",)},
-            r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)",
-        ),
+        ({}, {"layers": ("fc9",)}, r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)"),
         (
             {},
             {"layers": ("fc1", "pool*")},

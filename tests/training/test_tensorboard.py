@@ -1,7 +1,5 @@
 """Event files: read back record by record, they have the history's numbers."""
 
-from __future__ import annotations
-
 import struct
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run does not depend on how many threads divide its minibatches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The sentence that describes a run's trained layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

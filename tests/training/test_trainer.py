@@ -1,7 +1,5 @@
 """The trainer: runs in sequence, inspections without an effect, and a loss that falls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

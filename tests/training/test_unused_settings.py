@@ -1,7 +1,5 @@
 """Settings that a run does not use: most are no fields of its values, and others are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Weight perturbation that is interrupted or killed anywhere: the same bits as if it had not been."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """Weight perturbation: the same bits in every exact runtime, cut or not, and from the log alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Variants of weight perturbation as whole runs: resumed, replayed, and their unchanged state."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 failures of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
