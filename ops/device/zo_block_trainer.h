@@ -2,8 +2,8 @@
  *
  * The choice of the block of layers that is best trained alone, on a device (zo_block_choice.h):
  * each block is tried in a short run of its layers, a probe, and judged by samples that are held
- * out of it; then the best is trained on all samples. Which blocks and which samples `tflm-zo
- * firmware --choose-block` has decided.
+ * out of it; then the best is trained on all samples. `tflm-zo firmware --choose-block`
+ * selects blocks and samples.
  *
  *   while (!trainer.chosen()) trainer.Probe(&probe);
  *   while (!trainer.done()) trainer.TrainStep(&report);
@@ -16,7 +16,7 @@
 
 namespace tflm_zo {
 
-// A block as the generator knows it.
+// The generator's tables of a block.
 struct BlockInfo {
   const ModelInfo* model;         // in which the block's layers alone are trainable
   const zo_node_settings* probe;  // of its probe, on the samples that are not held out
@@ -48,7 +48,7 @@ class BlockTrainer : public NodeTrainer {
   zo_status Init(Network* network, const BlockChoiceInfo& info, uint32_t interval, void* workspace,
                  size_t workspace_bytes, const SampleSource& source);
 
-  // Does the next probe, from its first step to its score, which takes its time. After the last
+  // Does the next probe, from its first step to its score, which may take long. After the last
   // one the weights are the model's own again, and the run of the best block begins.
   //
   // Errors: those of NodeTrainer::TrainStep and Network::Evaluate: the next call does the probe
@@ -59,13 +59,13 @@ class BlockTrainer : public NodeTrainer {
   bool chosen() const { return choice_.blocks > 0 && choice_.block == choice_.blocks; }
   uint32_t best() const { return choice_.best; }
 
-  // For a device that may lose its power between probes, or in the run after them: a state that was
-  // kept. After Resume of one that is chosen, ImportLog goes on with the run. A run in progress is
-  // aborted, and its log taken away.
+  // For a device that may lose its power between probes, or in the run after them: saves and
+  // restores the state of the choice. If a block is chosen in it, ImportLog then resumes the run. A
+  // run in progress is aborted, and its log detached.
   //
   // Errors: ZO_ERROR_ARGUMENT: it is not of so many blocks, nothing has changed. ZO_ERROR_RUNTIME:
-  // the choice has not changed, and all but Probe and Resume gives ZO_ERROR_ORDER, until a block is
-  // chosen by them, or Init succeeds.
+  // the choice has not changed, and all calls but Probe and Resume return ZO_ERROR_ORDER until
+  // they have chosen a block, or Init succeeds.
   const zo_block_choice& choice() const { return choice_; }
   zo_status Resume(const zo_block_choice& choice);
 

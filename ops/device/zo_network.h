@@ -60,9 +60,9 @@ class Network {
                 boundaries);
   }
 
-  // Goes over to another model of as many segments, in the same memory, with its initial weights.
+  // Switches to another model of as many segments, in the same memory, with its initial weights.
   //
-  // Errors: those of Init. Until it succeeds, the network is of no use.
+  // Errors: those of Init. The network is unusable until a call succeeds.
   zo_status Switch(const ModelInfo& info) {
     Choose(info);
     return Init(*resolver_, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
@@ -74,8 +74,8 @@ class Network {
   static const ModelInfo& info() { return kInfo; }
 #endif
 
-  // Bytes of the arena that are in use. An arena needs more if TFLM's notes, while it plans a
-  // segment, take more than the activations that lie there later.
+  // Used bytes of the arena. Init needs more if TFLM's temporary memory for planning a segment
+  // exceeds that of the activations in the same place.
   size_t arena_used_bytes() {
     if (!is_ready_) return 0;
     return DirectoryBytes() + interpreter(LastSegment())->arena_used_bytes();
@@ -104,7 +104,7 @@ class Network {
   // error some of them may be missing: try again.
   zo_status Restore();
 
-  // Sets weights, with which runs begin from now on.
+  // Sets the initial weights of all further runs.
   //
   //   store  has the output of ExportWeights, from offset 0 on, for as long as the network is used
   //
@@ -112,7 +112,7 @@ class Network {
   // beyond the limit. The weights are the model's own then. ZO_ERROR_RUNTIME: as Restore.
   zo_status ImportWeights(const LogStore& store);
 
-  // Sets weights, and nothing else: if it fails, some of them.
+  // Sets weights, and nothing else. After an error only some of them are set.
   zo_status ReadWeights(const LogStore& store);
 
   // Finishes a Restore that has failed. Called before weights are set: the next invoke would
@@ -130,15 +130,14 @@ class Network {
   //
   // Errors: ZO_ERROR_KERNEL: one differs. ZO_ERROR_RUNTIME: one has failed. ZO_ERROR_ORDER: before
   // Init. ZO_ERROR_OPTIONS: the desktop had no runtime for the model, so there is nothing to
-  // compare with. Those of Init and Restore: the network is of no use until Init succeeds.
+  // compare with. Those of Init and Restore: the network is unusable until Init succeeds.
   zo_status SelfTest(zo_self_test* found);
 
   // Results of the last Run.
   const int32_t* losses();
   const int8_t* output();
 
-  // Checksum of all of the model's weights and fractions as they are, see zo_checksum.h. Before
-  // Init 0.
+  // Checksum of all present weights and fractions of the model, see zo_checksum.h. Before Init 0.
   uint32_t checksum() const;
 
   // A trainable tensor, for the functions of the core.

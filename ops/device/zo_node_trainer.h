@@ -18,7 +18,7 @@ namespace tflm_zo {
 struct BackwardInfo;  // zo_backward_tail.h
 struct BackwardTail;
 
-// A task of the run as the generator knows it: zo_node_task without its buffers.
+// The generator's table of a task: zo_node_task without its buffers.
 struct TaskInfo {
   uint32_t kind;  // zo_task_kind
   zo_node_layer layer;
@@ -96,14 +96,14 @@ class NodeTrainer {
   // Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
 
-  // The run keeps its best state: the first of those with the smallest loss that it has measured,
-  // of those with at least as many right outputs as before the first step. Each measurement takes a
+  // Lets the run keep its best state. Among measured states with at least as many right outputs as
+  // before the first step, that is the first one with the smallest loss. Each measurement takes a
   // forward pass of every sample and a record of 28 bytes in the log, and the log a third slot for
-  // weights. Before the first step, and before ImportLog, which takes a log that measures by the
-  // same samples as often.
+  // weights. Call it before the first step, and before ImportLog, which requires a log with the
+  // same samples and interval of measurements.
   //
   // A program that calls it takes 1.5 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
-  // included, and no more RAM; of one that does not, the linker leaves all of it out.
+  // included, and no more RAM; other programs do not contain it.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun; ZO_ERROR_ARGUMENT: no samples, or never;
   // ZO_ERROR_SAMPLE. Nothing has changed then.
@@ -119,11 +119,11 @@ class NodeTrainer {
   // are those of no step, and calls that need them return ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
-  // From now on each step goes into the log. At the first step the header is written, which takes
-  // one pass over all samples, for their checksum. Init forgets the log, null takes it away.
+  // Writes each further step into the log. The first step writes the header, which takes one pass
+  // over all samples, for their checksum. Init forgets the log, null detaches it.
   //
-  // Errors: ZO_ERROR_ORDER: before Init, or the run has begun and the store does not have it: it
-  // has neither got all steps so far nor been given to ImportLog. Nothing has changed then.
+  // Errors: ZO_ERROR_ORDER: before Init, or the run has begun, and its steps so far were neither
+  // written to this store nor imported from it. Nothing has changed then.
   zo_status SetLog(const LogStore* log);
 
   // Writes the missing part of SetLog's log, after ZO_ERROR_STORE, and a snapshot of the present
@@ -135,7 +135,7 @@ class NodeTrainer {
   zo_status ExportLog(const LogStore& log);
 
   // Sets weights and state to the last complete snapshot of a log, or, if it has none, to those
-  // before the first step: step() says which. Steps after it are repeated by TrainStep, with the
+  // before the first step, see step(). Steps after it are repeated by TrainStep, with the
   // same bits if the samples are the same.
   //
   // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or samples, or measured by
@@ -145,7 +145,7 @@ class NodeTrainer {
   // Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
-  // Before the network is used for anything but TrainStep and TrainSlice; moves no weight.
+  // Call it before any use of the network but TrainStep and TrainSlice. Moves no weight.
   //
   // Errors: ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog; a step
   // is in progress whose shortcut from layers before the trained ones is kept in a place that any

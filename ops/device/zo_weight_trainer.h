@@ -68,13 +68,14 @@ class WeightTrainer {
   // Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
 
-  // The run keeps its best state: the first of those with the smallest loss that it has measured,
-  // among states with at least as many right outputs as before the first step. Each measurement
-  // takes a forward pass of every sample and a record of 28 bytes in the log. Before the first
-  // step, and before ImportLog, which takes a log that measures by the same samples as often.
+  // Lets the run keep its best state. Among measured states with at least as many right outputs as
+  // before the first step, that is the first one with the smallest loss. Each measurement
+  // takes a forward pass of every sample and a record of 28 bytes in the log. Call it before
+  // the first step, and before ImportLog, which requires a log with the same samples and interval
+  // of measurements.
   //
   // A program that calls it takes 1.8 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
-  // included, and no more RAM; of one that does not, the linker leaves all of it out.
+  // included, and no more RAM; other programs do not contain it.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun; ZO_ERROR_ARGUMENT: no samples, or never. Nothing has
   // changed then. ZO_ERROR_SAMPLE.
@@ -90,11 +91,11 @@ class WeightTrainer {
   // are those of no step, and calls that need them return ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
-  // From now on each step goes into the log. At the first step the header is written. Init forgets
-  // the log, null takes it away.
+  // Writes each further step into the log. The first step writes the header. Init forgets the log,
+  // null detaches it.
   //
-  // Errors: ZO_ERROR_ORDER: before Init, or the run has begun and the store does not have it: it
-  // has neither got all steps so far nor been given to ImportLog. Nothing has changed then.
+  // Errors: ZO_ERROR_ORDER: before Init, or the run has begun, and its steps so far were neither
+  // written to this store nor imported from it. Nothing has changed then.
   zo_status SetLog(const LogStore* log);
 
   // Writes the missing part of SetLog's log, after ZO_ERROR_STORE. A complete log stays unchanged.
@@ -106,7 +107,7 @@ class WeightTrainer {
   // last complete record, see step(). Bytes behind that, part of a record after a power failure or
   // damage, are ignored: the run resumes from there.
   //
-  //   snapshot  spares the passes over the weights for the steps before it; null: none. One that
+  //   snapshot  saves the passes over the weights for the steps before it; null: none. One that
   //             does not belong to this log, or is damaged, is left out: the result is the same.
   //
   // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or first weights, or measured
@@ -132,7 +133,7 @@ class WeightTrainer {
   //   fleet  of zo_link_add_fleet; the trainer stays where it is for as long as that is used
   //
   // A program that calls it takes 1.7 KiB of flash more than one that serves its log and resumes
-  // from it (Cortex-M4, -O2); of any other, the linker leaves all of it out.
+  // from it (Cortex-M4, -O2); other programs do not contain it.
   void JoinFleet(zo_fleet* fleet);
 
   // Does a part of the evaluation of the fleet's next step: one invoke of each segment. Slices as
@@ -158,8 +159,8 @@ class WeightTrainer {
   zo_fleet_state FleetState() const;
 
   // Makes the weights in memory those of the last complete step: an update rides on the invoke that
-  // follows it, and within a step they are a query's. Before weights are read or used for anything
-  // but TrainStep and TrainSlice; changes no later bit.
+  // follows it, and within a step they are a query's. Call it before any use of the weights
+  // but TrainStep and TrainSlice. Changes no later bit.
   //
   // Errors: ZO_ERROR_ORDER: before Init, or they are those of no step, see ImportLog.
   zo_status Settle();

@@ -27,11 +27,11 @@
 extern "C" {
 #endif
 
-/* The part, and how it is reached. Addresses count from the first sector of the store.
+/* The part, and functions that access it. Addresses count from the first sector of the store.
  *
  *   program  `count` bytes, whole units of which none has been programmed since it was erased, but
- *            for a unit of zeros, which may be programmed at any time. True once they are there for
- *            good
+ *            for a unit of zeros, which may be programmed at any time. True once they are
+ *            permanent
  *   erase    the sector that begins at the address
  *   read     any number of bytes. More than 0: all of them are read. 0: they have a unit that was
  *            never wholly programmed or erased, according to its ECC; nothing else is 0, and on
@@ -65,7 +65,7 @@ typedef struct zo_flash {
 
 typedef struct zo_flash_store {
   const zo_flash* flash;
-  uint16_t* pages;      /* of each page of content, where it is, counted from 1; 0: nowhere */
+  uint16_t* pages;      /* place of each page of content, counted from 1; 0: none */
   uint32_t count;       /* of pages */
   uint32_t geometry;    /* as headers have it */
   uint32_t generation;  /* of pages that count */
@@ -73,11 +73,11 @@ typedef struct zo_flash_store {
   uint32_t sector;      /* that is written last */
   uint32_t head;        /* its page that is written next; the end of it: another sector is needed */
   uint32_t open;        /* the page of content that was written last */
-  uint32_t filled;      /* bytes of it from where on none is programmed */
+  uint32_t filled;      /* bytes of it that may be programmed; the rest is erased */
   uint32_t marks_page;  /* the sector's page for marks */
   uint32_t marks;       /* in it */
   uint32_t marks_bytes; /* that marks have cost since the store is mounted */
-  bool is_closed;       /* the last mark says that nothing was begun which was not done */
+  bool is_closed;       /* by the last mark, every write that was begun is done */
   bool is_mounted;      /* false: the state must be read before it is used */
 } zo_flash_store;
 
