@@ -14,7 +14,7 @@ class Measurements {
  public:
   constexpr Measurements() = default;
 
-  // Of a run that has not begun: from now on it measures by a yardstick.
+  // Lets a run that has not begun measure by a yardstick.
   //
   //   steps  that the run has done
   //

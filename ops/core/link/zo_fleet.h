@@ -57,13 +57,13 @@ typedef struct zo_fleet {
   void* trainer;
   uint32_t record_bytes; /* zo_log_record_bytes of the run */
   bool is_evaluating;
-  zo_status failure;      /* of the evaluation that was asked for last */
+  zo_status failure;      /* of the last requested evaluation */
   zo_fleet_answer answer; /* the last one */
 } zo_fleet;
 
-/* From now on the link serves a fleet, too. After zo_link_begin or zo_link_begin_with_places. A
- * program that does not call it has none of the code for that: the linker leaves it out.
- *   fleet  the caller keeps it where it is
+/* Lets the link serve a fleet. Call it after zo_link_begin or zo_link_begin_with_places. The linker
+ * drops its code if a program does not call it.
+ *   fleet  the caller keeps it at this address
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, or the link's buffer does not hold an answer of so
  * many queries, for which it takes 40 bytes and 8 for each query. */
 zo_status zo_link_add_fleet(zo_link* link, zo_fleet* fleet);
@@ -71,8 +71,8 @@ zo_status zo_link_add_fleet(zo_link* link, zo_fleet* fleet);
 /* Whether there is work to do. */
 bool zo_fleet_is_evaluating(const zo_fleet* fleet);
 
-/* Does a part of it: one invoke of each segment. An error is kept for the gateway, which hears of
- * it when it asks next. */
+/* Does a part of it: one invoke of each segment. An error is kept for the gateway's next request.
+ */
 void zo_fleet_work(zo_fleet* fleet);
 
 #ifdef __cplusplus

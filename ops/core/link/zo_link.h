@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* Of a buffer, at least; bytes of a buffer that are not for data of READ and WRITE. */
+/* Least bytes of a buffer, and bytes of it beside the data of READ and WRITE. */
 #define ZO_LINK_LEAST_BYTES 80u
 #define ZO_LINK_OVERHEAD_BYTES 16u
 
@@ -45,15 +45,15 @@ typedef struct zo_link {
  */
 zo_status zo_link_begin(zo_link* link);
 
-/* Begins to serve the log of the active place, and to take runs into the other. A program that does
- * not call it has none of the code for that: the linker leaves it out.
+/* Begins to serve the log of the active place, and to take runs into the other. The linker
+ * drops its code if a program does not call it.
  *   places          the caller keeps them, and has mounted them
  *   adopt, context  see zo_places_activate
  * Errors: those of zo_link_begin. */
 zo_status zo_link_begin_with_places(zo_link* link, zo_places* places,
                                     zo_status (*adopt)(void* context), void* context);
 
-/* Takes bytes that have come from the host, and answers each whole request among them. Returns the
+/* Takes bytes from the host, and answers each complete request among them. Returns the
  * number of requests. */
 uint32_t zo_link_serve(zo_link* link, const uint8_t* bytes, uint32_t count);
 

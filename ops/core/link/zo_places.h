@@ -59,7 +59,7 @@ typedef struct zo_places {
 /* Reads the state of a store. Weights and headers of logs are checked: if those of the active place
  * are damaged, the other place becomes active, or else place 1 with the model's own weights.
  *
- *   places        the caller keeps it where it is
+ *   places        the caller keeps it at this address
  *   weight_bytes  that the model exports, NAME_ZO_TRAINABLE_BYTES
  *
  * Errors: ZO_ERROR_ARGUMENT: the store has no room for weights and a log's header, or a unit that

@@ -11,7 +11,7 @@
  *
  *   9    u8  0: not at all; 128 + unit
  *
- * The two bits that this sets are there so that a single damaged one is seen.
+ * It sets two bits, so that a single damaged bit is detected.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_STORE_UNITS_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_STORE_UNITS_H_
@@ -32,12 +32,12 @@ static inline uint32_t zo_padded(uint32_t bytes, uint32_t unit) {
   return unit > 1u ? (bytes + unit - 1u) & ~(unit - 1u) : bytes;
 }
 
-/* In a header that is written otherwise. */
+/* Writes the padding into a header. */
 static inline void zo_log_write_unit(uint8_t* header, uint32_t unit) {
   header[ZO_LOG_UNIT_AT] = unit > 1u ? (uint8_t)(128u + unit) : 0u;
 }
 
-/* Whether bytes are as erased flash has them. */
+/* Whether bytes equal those of erased flash. */
 static inline bool zo_is_erased(const uint8_t* bytes, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     if (bytes[i] != 0xFFu) return false;

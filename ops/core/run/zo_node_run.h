@@ -102,7 +102,7 @@ typedef struct zo_node_run {
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION. */
 zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks);
 
-/* The state after `step` complete steps, as a log has it; all weights are the caller's to restore.
+/* Sets the state after `step` complete steps, from a log. The caller restores the weights.
  *
  *   largest_loss  of zo_node_run
  *   mean_squares  [tasks], those of zo_node_task; null: all zero, the state before the first step
