@@ -17,13 +17,13 @@
 #define SUM_MAX (UINT64_C(0x7FFF0000))
 
 /* Output channels that read an input channel. */
-static uint32_t readers(const zo_node_layer* l) {
+static uint32_t reading_channels(const zo_node_layer* l) {
   return l->depthwise != 0u ? l->out_c / l->in_c : l->out_c;
 }
 
 static int layer_fits(const zo_node_layer* l) {
   return zo_node_layer_check(l) == ZO_OK &&
-         (uint64_t)l->k_h * l->k_w * readers(l) <= ZO_CONV_BACKPROP_WEIGHTS_MAX;
+         (uint64_t)l->k_h * l->k_w * reading_channels(l) <= ZO_CONV_BACKPROP_WEIGHTS_MAX;
 }
 
 static uint64_t root_up(uint64_t value) {
@@ -39,8 +39,8 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
     return ZO_ERROR_ARGUMENT;
   }
   /* Weights next to each other that read the same input channel, and rows of all channels. */
-  const uint32_t each = layer->depthwise != 0u ? readers(layer) : 1u;
-  const uint32_t rows = layer->k_h * layer->k_w * (readers(layer) / each);
+  const uint32_t each = layer->depthwise != 0u ? reading_channels(layer) : 1u;
+  const uint32_t rows = layer->k_h * layer->k_w * (reading_channels(layer) / each);
   memset(scratch, 0, layer->in_c * sizeof scratch[0]);
   for (uint32_t i = 0; i < rows; ++i) {
     for (uint32_t c = 0; c < layer->in_c; ++c) {
@@ -105,7 +105,7 @@ static uint32_t largest_product(const passing* p) {
 /* The largest F. */
 static uint64_t largest_squares(const passing* p) {
   const zo_node_layer* l = p->layer;
-  const uint32_t positions = l->out_h * l->out_w, together = readers(l);
+  const uint32_t positions = l->out_h * l->out_w, together = reading_channels(l);
   const int16_t* e = p->errors;
   uint64_t largest = 0;
   for (uint32_t i = 0; i < positions; ++i) {
@@ -156,7 +156,7 @@ static void pass_depthwise(const passing* p, uint32_t tap, uint32_t position, in
   const zo_node_layer* l = p->layer;
   const int16_t* errors = p->errors + (size_t)position * l->out_c;
   const int8_t* weights = p->weights + (size_t)tap * l->out_c;
-  const uint32_t together = readers(l);
+  const uint32_t together = reading_channels(l);
   const factoring by = p->by;
   for (uint32_t c = 0; c < l->out_c; ++sums) {
     int32_t sum = *sums;

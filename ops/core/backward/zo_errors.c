@@ -73,7 +73,7 @@ zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const
 }
 
 /* Two errors brought together, before o: both exponents' distance, and which one is the larger. */
-static inline int32_t joined(int32_t sum, int32_t added, int32_t distance) {
+static inline int32_t join_errors(int32_t sum, int32_t added, int32_t distance) {
   if (distance > DISTANCE_MAX) return sum;
   if (distance < -DISTANCE_MAX) return added;
   return distance >= 0 ? sum * (INT32_C(1) << distance) + added
@@ -99,7 +99,8 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
   int32_t result = distance >= 0 ? *sum_exponent : s.exponent;
   int32_t largest = 0;
   for (uint32_t i = 0, c = 0; i < count; ++i) {
-    const int32_t e = zo_half_up(joined(sum[i], scaled_error(&s, errors[i], c), distance), shift);
+    const int32_t e =
+        zo_half_up(join_errors(sum[i], scaled_error(&s, errors[i], c), distance), shift);
     if (e > largest || -e > largest) largest = e < 0 ? -e : e;
     if (++c == s.channels) c = 0;
   }
@@ -108,7 +109,7 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
     ++result;
   }
   for (uint32_t i = 0, c = 0; i < count; ++i) {
-    const int32_t both = joined(sum[i], scaled_error(&s, errors[i], c), distance);
+    const int32_t both = join_errors(sum[i], scaled_error(&s, errors[i], c), distance);
     sum[i] = (int16_t)zo_half_up(both, shift);
     if (++c == s.channels) c = 0;
   }

@@ -57,7 +57,7 @@ static uint32_t end_window(const zo_windows* w, uint32_t position) {
 }
 
 /* Elements of a window that are inside the image. */
-static uint32_t inside(const zo_windows* w, uint32_t output) {
+static uint32_t elements_inside(const zo_windows* w, uint32_t output) {
   const uint32_t begin = output * w->stride; /* plus the padding */
   const uint32_t first = begin > w->pad ? begin : w->pad;
   const uint32_t end = begin + w->size;
@@ -139,7 +139,7 @@ static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t 
   uint32_t parts = 0;
   for (uint32_t h = first_window(&rows, row); h < end_h; ++h) {
     for (uint32_t w = first_window(&columns, column); w < end_w; ++w) {
-      const uint32_t part = part_of(bits, inside(&rows, h) * inside(&columns, w));
+      const uint32_t part = part_of(bits, elements_inside(&rows, h) * elements_inside(&columns, w));
       parts = part <= UINT32_MAX - parts ? parts + part : UINT32_MAX;
       const int16_t* e = output_errors + ((size_t)h * p->out_w + w) * p->channels;
       for (uint32_t c = 0; sums != NULL && c < p->channels; ++c) sums[c] += e[c] * (int32_t)part;

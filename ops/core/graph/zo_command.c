@@ -40,7 +40,7 @@ static uint32_t item_words(uint32_t opcode, uint32_t count, int32_t argument) {
 }
 
 /* Decodes the instruction at words[at]; the header must lie within the command. */
-static instruction decode(const int32_t* words, uint32_t at) {
+static instruction decode_instruction(const int32_t* words, uint32_t at) {
   const uint32_t head = (uint32_t)words[at];
   const uint32_t distribution = (uint32_t)words[at + 2u];
   instruction in;
@@ -138,7 +138,7 @@ zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_lim
   uint32_t last_opcode = ZO_OP_RESTORE;
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
     if (end - at < ZO_INSTRUCTION_HEADER_WORDS) return ZO_ERROR_COMMAND;
-    const instruction in = decode(words, at);
+    const instruction in = decode_instruction(words, at);
     if (in.opcode < ZO_OP_RESTORE || in.opcode > ZO_OP_PERTURB) return ZO_ERROR_OPCODE;
     if (in.opcode < last_opcode) return ZO_ERROR_ORDER;
     if (in.opcode == ZO_OP_REPLAY && in.argument < 1) return ZO_ERROR_QUERIES;
@@ -158,7 +158,7 @@ uint32_t zo_command_flags(const int32_t* words) {
 int zo_command_restores_all(const int32_t* words) {
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
-    const instruction in = decode(words, at);
+    const instruction in = decode_instruction(words, at);
     if (in.opcode == ZO_OP_RESTORE && in.selector == 0u) return 1;
     at += in.words;
   }
@@ -169,7 +169,7 @@ uint32_t zo_command_steps(const int32_t* words, zo_opcode opcode) {
   uint32_t steps = 0;
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
-    const instruction in = decode(words, at);
+    const instruction in = decode_instruction(words, at);
     if (in.opcode == (uint32_t)opcode) {
       steps += in.opcode == ZO_OP_REPLAY ? in.count : (in.opcode == ZO_OP_UPDATE ? 1u : 0u);
     }
@@ -209,7 +209,7 @@ zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_te
   if (words == NULL || tensor == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
-    const instruction in = decode(words, at);
+    const instruction in = decode_instruction(words, at);
     if (in.opcode == (uint32_t)opcode && (in.selector == 0u || in.selector == block + 1u)) {
       const zo_status status = execute_instruction(&in, tensor, initial, saturated);
       if (status != ZO_OK) return status;
@@ -236,9 +236,9 @@ zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t c
 }
 
 /* Appends an instruction; its items are those of `items`, then those of `more`. */
-static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t block, uint32_t count,
-                        zo_distribution distribution, int32_t argument, const void* items,
-                        const zo_perturb_terms* more) {
+static zo_status append_instruction(zo_command_writer* writer, zo_opcode opcode, uint32_t block,
+                                    uint32_t count, zo_distribution distribution, int32_t argument,
+                                    const void* items, const zo_perturb_terms* more) {
   if (writer == NULL || writer->words == NULL) return ZO_ERROR_ARGUMENT;
   if (block != ZO_ALL_BLOCKS && block >= ZO_BLOCKS_MAX) return ZO_ERROR_BLOCK;
   const uint32_t payload = item_words(opcode, count, argument);
@@ -265,13 +265,14 @@ static zo_status append(zo_command_writer* writer, zo_opcode opcode, uint32_t bl
 
 zo_status zo_command_restore(zo_command_writer* writer, uint32_t block) {
   const zo_distribution none = {0, 0, 0};
-  return append(writer, ZO_OP_RESTORE, block, 0, none, 0, NULL, NULL);
+  return append_instruction(writer, ZO_OP_RESTORE, block, 0, none, 0, NULL, NULL);
 }
 
 zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
                             const zo_query* queries, uint32_t count, uint32_t steps) {
   if (count == 0 || count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
-  return append(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count, queries, NULL);
+  return append_instruction(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count,
+                            queries, NULL);
 }
 
 zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
@@ -280,7 +281,8 @@ zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distri
   if (restore != NULL && restore->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
   if (restore != NULL && restore->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
   const int32_t argument = restore != NULL ? argument_of(restore->momentum, restore->count) : 0;
-  return append(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries, restore);
+  return append_instruction(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries,
+                            restore);
 }
 
 zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
@@ -288,6 +290,6 @@ zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
   if (terms == NULL) return ZO_ERROR_ARGUMENT;
   if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
   if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
-  return append(writer, ZO_OP_PERTURB, block, terms->count, distribution,
-                argument_of(terms->momentum, 0), terms->terms, NULL);
+  return append_instruction(writer, ZO_OP_PERTURB, block, terms->count, distribution,
+                            argument_of(terms->momentum, 0), terms->terms, NULL);
 }

@@ -92,7 +92,7 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_op* 
 /* One without a size counts as absent, wherever it points. When the op runs, one that has a size
  * and no memory gets a size that fits nothing; so does one in the command's memory: lengths in
  * there are checked once, and must not change while the op writes. */
-static zo_buffer input(const weight_op* op, int32_t index) {
+static zo_buffer input_buffer(const weight_op* op, int32_t index) {
   zo_buffer buffer = op->source(op->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
   if (ZO_WITH_CHECKS && buffer.bytes != 0u && op->runs &&
@@ -106,10 +106,10 @@ static weight_cursor first_tensor(const weight_op* op) {
   const int has_fraction = (op->flags & ZO_OPTION_FRACTION) != 0u;
   weight_cursor cursor;
   cursor.op = op;
-  cursor.initial = input(op, kInitial);
+  cursor.initial = input_buffer(op, kInitial);
   cursor.fraction.data = NULL;
   cursor.fraction.bytes = 0;
-  if (has_fraction) cursor.fraction = input(op, kFraction);
+  if (has_fraction) cursor.fraction = input_buffer(op, kFraction);
   cursor.number = 0;
   cursor.offset = 0;
   cursor.fractions = 0;
@@ -135,12 +135,12 @@ static int next_tensor(weight_cursor* cursor) {
   if (cursor->number == op->tensors) return 0;
   const uint8_t* entry =
       op->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
-  const zo_buffer weights = input(op, cursor->input++);
+  const zo_buffer weights = input_buffer(op, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
   if (ZO_WITH_MULTIPLIERS && (op->flags & ZO_OPTION_MULTIPLIER) != 0u)
-    multiplier = input(op, cursor->input++);
+    multiplier = input_buffer(op, cursor->input++);
   zo_buffer mask = {NULL, 0};
-  if (ZO_WITH_MASKS && (op->flags & ZO_OPTION_MASK) != 0u) mask = input(op, cursor->input++);
+  if (ZO_WITH_MASKS && (op->flags & ZO_OPTION_MASK) != 0u) mask = input_buffer(op, cursor->input++);
 
   zo_tensor* tensor = &cursor->tensor;
   tensor->weights = (int8_t*)weights.data;
@@ -187,8 +187,8 @@ static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_sour
   op->context = context;
   op->runs = runs;
   op->command.data = NULL;
-  op->command = input(op, kCommand);
-  const zo_buffer state = input(op, kState);
+  op->command = input_buffer(op, kCommand);
+  const zo_buffer state = input_buffer(op, kState);
   op->state = (int32_t*)state.data;
   if (ZO_WITH_CHECKS &&
       (op->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
@@ -226,7 +226,7 @@ static void publish_tensor(const zo_tensor* tensor, zo_directory_entry* entry) {
   entry->stream = tensor->stream;
 }
 
-static void publish(const weight_op* op, zo_directory* directory) {
+static void publish_tensors(const weight_op* op, zo_directory* directory) {
   directory->count = op->tensors;
   directory->state = op->state;
   weight_cursor cursor = first_tensor(op);
@@ -236,8 +236,8 @@ static void publish(const weight_op* op, zo_directory* directory) {
 }
 
 #if ZO_WITH_COMMANDS
-static zo_status execute(const weight_op* op, const int32_t* words, zo_opcode opcode,
-                         uint32_t* saturated) {
+static zo_status execute_instructions(const weight_op* op, const int32_t* words, zo_opcode opcode,
+                                      uint32_t* saturated) {
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) {
     const zo_status status = zo_command_execute(words, opcode, &cursor.tensor, cursor.block,
@@ -249,14 +249,14 @@ static zo_status execute(const weight_op* op, const int32_t* words, zo_opcode op
 #endif
 
 /* Copies every tensor's initial weights in. */
-static void initialize(const weight_op* op, int32_t* state) {
+static void copy_initial_weights(const weight_op* op, int32_t* state) {
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) zo_restore_s8(&cursor.tensor, cursor.tensor_initial);
   state[kStateMagic] = ZO_STATE_MAGIC;
   state[kStateSteps] = 0;
 }
 
-static uint32_t checksum(const weight_op* op) {
+static uint32_t checksum_of_weights(const weight_op* op) {
   uint32_t sum = 0;
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) sum += zo_checksum(&cursor.tensor);
@@ -273,13 +273,13 @@ static int is_idle(const int32_t* words) {
 
 static void report_status(const weight_op* op, const int32_t* words) {
   if ((op->flags & ZO_OPTION_LAST) == 0u) return;
-  int32_t* report = (int32_t*)input(op, kStatus).data;
+  int32_t* report = (int32_t*)input_buffer(op, kStatus).data;
   if (report == NULL) return;
   const int wanted = (zo_command_flags(words) & ZO_FLAG_CHECKSUM) != 0u;
   report[0] = words[0];
   report[1] = op->state[kStateSteps];
   report[2] = op->state[kStateSaturated];
-  report[3] = wanted ? (int32_t)checksum(op) : 0;
+  report[3] = wanted ? (int32_t)checksum_of_weights(op) : 0;
 }
 
 zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
@@ -310,18 +310,18 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 #endif
 
   if ((op.flags & ZO_OPTION_FIRST) != 0u) {
-    if (state[kStateMagic] != ZO_STATE_MAGIC) initialize(&op, state);
+    if (state[kStateMagic] != ZO_STATE_MAGIC) copy_initial_weights(&op, state);
 #if ZO_WITH_COMMANDS
-    status = execute(&op, words, ZO_OP_RESTORE, NULL);
+    status = execute_instructions(&op, words, ZO_OP_RESTORE, NULL);
     if (status != ZO_OK) return status;
     if (zo_command_restores_all(words)) state[kStateSteps] = 0;
 #endif
-    if (directory != NULL) publish(&op, directory);
+    if (directory != NULL) publish_tensors(&op, directory);
   }
 
 #if ZO_WITH_COMMANDS
   uint32_t saturated = 0;
-  status = execute(&op, words, opcode, &saturated);
+  status = execute_instructions(&op, words, opcode, &saturated);
   if (status != ZO_OK) return status;
   state[kStateSaturated] = (int32_t)((uint32_t)state[kStateSaturated] + saturated);
   state[kStateSteps] = (int32_t)((uint32_t)state[kStateSteps] + zo_command_steps(words, opcode));
@@ -410,7 +410,8 @@ static const zo_directory_entry* find_entry(const zo_directory* directory,
 }
 
 /* Lends nothing if a tensor is missing. */
-static zo_status borrow(const weight_op* op, const zo_directory* owner, zo_buffer_lender lend) {
+static zo_status borrow_buffers(const weight_op* op, const zo_directory* owner,
+                                zo_buffer_lender lend) {
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) {
     const zo_directory_entry* entry = find_entry(owner, &cursor.tensor);
@@ -439,5 +440,5 @@ zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_s
   if (status != ZO_OK || (op.flags & ZO_OPTION_FIRST) == 0u) return status;
   if (owner == NULL || owner->state == NULL || lend == NULL) return ZO_ERROR_ARGUMENT;
   status = check_tensors(&op);
-  return status == ZO_OK ? borrow(&op, owner, lend) : status;
+  return status == ZO_OK ? borrow_buffers(&op, owner, lend) : status;
 }

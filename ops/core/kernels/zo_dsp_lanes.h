@@ -73,7 +73,7 @@ static inline uint32_t add_half_at_3(uint32_t sum, uint32_t word) {
 }
 
 /* Bytes 0 and 2 of `even` at their places, those of `odd` at 1 and 3. */
-static inline uint32_t interleave(uint32_t even, uint32_t odd) {
+static inline uint32_t interleave_bytes(uint32_t even, uint32_t odd) {
   return bytes_0_2(even) | bytes_0_2(odd) << 8;
 }
 
@@ -97,7 +97,7 @@ static inline four_steps add_rounding(four_steps f, uint32_t word) {
 
 /* The moves of four weights: the whole parts of their steps, a byte each. */
 static inline uint32_t whole_parts(four_steps f) {
-  return interleave(high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
+  return interleave_bytes(high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
 }
 
 /* Four weights and their fractions, 16 bits each: of weights 0 and 2, and of 1 and 3. */
@@ -129,7 +129,7 @@ static inline uint32_t beyond_limit(four_values v, uint32_t limit) {
 
 /* Takes them apart. Saturated values stay beyond the limit for the clipping that follows. */
 static inline void store_four_values(int8_t* weights, int8_t* fraction, four_values v) {
-  store_4(fraction, interleave(v.even, v.odd));
+  store_4(fraction, interleave_bytes(v.even, v.odd));
   v.even = add_16_saturated(v.even, UINT32_C(0x00800080));
   v.odd = add_16_saturated(v.odd, UINT32_C(0x00800080));
   store_4(weights, bytes_0_2(v.even >> 8 | v.even << 24) | (v.odd & UINT32_C(0xFF00FF00)));

@@ -30,7 +30,7 @@ static move move_of(int32_t coefficient, int32_t limit) {
 }
 
 /* Constant bounds and selections instead of branches: the loop vectorizes. */
-static uint32_t apply(int16_t* restrict values, uint32_t signs, move plus, move minus) {
+static uint32_t apply_signs(int16_t* restrict values, uint32_t signs, move plus, move minus) {
   uint16_t clipped = 0;
   for (uint32_t j = 0; j < HALF; ++j) {
     const int is_minus = (signs & own_bit[j]) != 0u;
@@ -74,8 +74,8 @@ uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count,
         zo_stream_state(zo_stream_key(steps[t].seed, tensor->stream), begin / ZO_STREAM_TILE);
     for (uint32_t i = 0; i < whole; i += 2u * HALF) {
       state = zo_stream_next(state);
-      clipped += apply(values + i, state & 0xFFFFu, plus, minus);
-      clipped += apply(values + i + HALF, state >> 16, plus, minus);
+      clipped += apply_signs(values + i, state & 0xFFFFu, plus, minus);
+      clipped += apply_signs(values + i + HALF, state >> 16, plus, minus);
     }
     if (whole < count) state = zo_stream_next(state);
     for (uint32_t i = whole; i < count; ++i) {

@@ -17,7 +17,7 @@
 #endif
 
 /* Within +-limit, where that is rarely left: one comparison. */
-static inline int32_t within(int32_t value, int32_t limit) {
+static inline int32_t within_limit(int32_t value, int32_t limit) {
   if ((uint32_t)value + (uint32_t)limit <= 2u * (uint32_t)limit) return value;
   return value < 0 ? -limit : limit;
 }
@@ -26,19 +26,19 @@ static inline int32_t within(int32_t value, int32_t limit) {
 uint64_t zo_row_squares(const int32_t* gradient, uint32_t count) {
   int64_t sum = 0;
   for (uint32_t j = 0; j < count; ++j) {
-    const int32_t g = within(zo_floor_shift(gradient[j], ZO_SQUARE_SHIFT), ZO_SQUARE_MAX);
+    const int32_t g = within_limit(zo_floor_shift(gradient[j], ZO_SQUARE_SHIFT), ZO_SQUARE_MAX);
     sum += (int64_t)g * g;
   }
   return (uint64_t)sum;
 }
 #endif
 
-static void scale(int32_t* values, uint32_t count, const zo_row_scale* s) {
+static void scale_row(int32_t* values, uint32_t count, const zo_row_scale* s) {
   for (uint32_t j = 0; j < count; ++j) {
-    const int32_t g = within(values[j], s->most) * (INT32_C(1) << s->left);
+    const int32_t g = within_limit(values[j], s->most) * (INT32_C(1) << s->left);
     const int32_t high = (int32_t)zo_floor_shift64((int64_t)g * s->lacking, 32) - g;
     const int32_t step = zo_floor_shift(zo_floor_shift(high, s->right - 1u) + 1, 1);
-    values[j] = within(step, s->clip);
+    values[j] = within_limit(step, s->clip);
   }
 }
 
@@ -74,5 +74,5 @@ void zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row
   (void)largest;
 #endif
   if (squares != NULL) *squares += zo_row_squares(values, count);
-  scale(values, count, s);
+  scale_row(values, count, s);
 }

@@ -37,7 +37,8 @@ static zo_status say_state(const zo_fleet* self, uint8_t* bytes, uint32_t* answe
   return ZO_OK;
 }
 
-static zo_status evaluate(zo_fleet* self, uint32_t count, uint8_t* bytes, uint32_t* answer) {
+static zo_status answer_evaluation(zo_fleet* self, uint32_t count, uint8_t* bytes,
+                                   uint32_t* answer) {
   const zo_fleet_state now = state_of(self);
   const zo_fleet_state asked = {zo_read_u32(bytes + kFleetRequest),
                                 zo_read_u32(bytes + kFleetRequest + 4)};
@@ -88,7 +89,7 @@ static zo_status serve_fleet(const zo_link* link, uint32_t count, uint32_t* answ
     case ZO_LINK_FLEET_STATE:
       return say_state(self, bytes, answer);
     case ZO_LINK_FLEET_EVALUATE:
-      return evaluate(self, count, bytes, answer);
+      return answer_evaluation(self, count, bytes, answer);
     case ZO_LINK_FLEET_RECORDS:
       return take_records(self, count, bytes, answer);
     default:

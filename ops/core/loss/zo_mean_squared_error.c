@@ -13,7 +13,7 @@ static uint64_t sum_of_squares(const int8_t* outputs, const int8_t* targets, uin
 }
 
 /* round(sum * multiplier / 2^shift), saturated. sum < 2^36. */
-static int32_t scaled(uint64_t sum, int32_t multiplier, int32_t shift) {
+static int32_t scale_sum(uint64_t sum, int32_t multiplier, int32_t shift) {
   while (sum >= (UINT64_C(1) << 32) && shift > 0) { /* keeps the product below 2^63 */
     sum >>= 1;
     --shift;
@@ -34,7 +34,7 @@ zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets,
   }
   for (uint32_t i = 0; i < samples; ++i) {
     const size_t at = (size_t)i * elements;
-    losses[i] = scaled(sum_of_squares(outputs + at, targets + at, elements), multiplier, shift);
+    losses[i] = scale_sum(sum_of_squares(outputs + at, targets + at, elements), multiplier, shift);
   }
   return ZO_OK;
 }

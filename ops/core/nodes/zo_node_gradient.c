@@ -193,7 +193,7 @@ static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
 }
 
 /* Sees to it that the errors of a channel are among those held. */
-static void hold(zo_node_gradient* g, uint32_t channel) {
+static void hold_errors(zo_node_gradient* g, uint32_t channel) {
   if (channel - g->first < g->held) return;
   const uint32_t left = g->layer->out_c - channel;
   g->first = channel;
@@ -207,7 +207,7 @@ static void hold(zo_node_gradient* g, uint32_t channel) {
 int16_t* zo_node_gradient_held(zo_node_gradient* g, uint32_t channel, uint32_t* end) {
   const uint8_t* routes = g->evidence->routes;
   if (channel - g->first >= g->held) {
-    hold(g, channel);
+    hold_errors(g, channel);
     for (uint32_t j = 0; routes != NULL && j < g->held; ++j) {
       if (routes[channel + j] == ZO_ROUTE_CLAMPED) g->errors[j] = 0;
     }
@@ -308,7 +308,7 @@ typedef struct crediting {
 } crediting;
 
 /* Credits the collected windows, complete ones, a row of theirs at a time. */
-static void flush(crediting* to) {
+static void credit_windows(crediting* to) {
   const zo_node_layer* l = to->layer;
   if (to->count == 0u) return;
   const uint32_t depth = zo_node_depth(l);
@@ -365,7 +365,7 @@ static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint3
   zo_product* c = &to->credits[to->count++];
   c->row = inputs + ((size_t)top * l->in_w + left) * l->in_c;
   c->factor = error;
-  if (to->count == CREDITS) flush(to);
+  if (to->count == CREDITS) credit_windows(to);
 }
 
 /* Credits a node, or, without a gradient, returns how many outputs it would credit. */
@@ -412,7 +412,7 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
   const size_t route_bytes = zo_node_route_bytes(g->layer);
   const uint32_t input_channel =
       zo_node_is_depthwise(g->layer) ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
-  if (g->together != 0u) hold(g, channel);
+  if (g->together != 0u) hold_errors(g, channel);
   int32_t sum = 0;
   g->sum = 0;
   for (uint32_t b = 0; b < evidence->samples; ++b) {
@@ -471,7 +471,7 @@ int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradie
   to.count = 0;
   to.any = 0;
   g->largest = 255 * credit_channel(g, channel, &to);
-  flush(&to);
+  credit_windows(&to);
   return to.any;
 }
 

@@ -58,11 +58,11 @@ static uint32_t move_run(const zo_node_move* m, uint32_t channel, weight_run run
 }
 
 /* Copies values that lie `stride` apart to where they are one after the other, or back. */
-static void gather(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
+static void gather_values(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
   for (uint32_t j = 0; j < count; ++j) to[j] = from[(size_t)j * stride];
 }
 
-static void scatter(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
+static void scatter_values(int8_t* to, const int8_t* from, uint32_t count, uint32_t stride) {
   for (uint32_t j = 0; j < count; ++j) to[(size_t)j * stride] = from[j];
 }
 
@@ -73,14 +73,14 @@ static uint32_t move_apart(const zo_node_move* m, uint32_t channel, weight_run r
   int8_t weights[ZO_STEPS_CHUNK], fraction[ZO_STEPS_CHUNK];
   weight_run near = run;
   near.weights = weights;
-  gather(weights, run.weights, run.count, apart);
+  gather_values(weights, run.weights, run.count, apart);
   if (zo_has_fraction(m->filter)) {
     near.fraction = fraction;
-    gather(fraction, run.fraction, run.count, apart);
+    gather_values(fraction, run.fraction, run.count, apart);
   }
   const uint32_t saturated = move_run(m, channel, near, rounding);
-  scatter(run.weights, weights, run.count, apart);
-  if (zo_has_fraction(m->filter)) scatter(run.fraction, fraction, run.count, apart);
+  scatter_values(run.weights, weights, run.count, apart);
+  if (zo_has_fraction(m->filter)) scatter_values(run.fraction, fraction, run.count, apart);
   return saturated;
 }
 

@@ -86,8 +86,8 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
 }
 
 /* Measures a part of the gradient at hand. With a plan, replaces it by its steps. */
-static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t count,
-                    int32_t largest, findings* found) {
+static void measure_gradient(const update* u, const plan* p, int32_t* gradient, uint32_t count,
+                             int32_t largest, findings* found) {
   const uint32_t rule = node_rule_of(u->to.step);
   if (p == NULL) {
     if (rule == ZO_NODE_RMS) {
@@ -106,7 +106,7 @@ static void measure(const update* u, const plan* p, int32_t* gradient, uint32_t 
 }
 
 /* Forms the gradient of a channel; returns 0 if it is all zero. */
-static int form(update* u, uint32_t channel) {
+static int form_gradient(update* u, uint32_t channel) {
   const int any = u->to.filter != NULL ? zo_node_gradient_form(&u->g, channel, u->gradient)
                                        : zo_node_gradient_errors(&u->g, channel) != 0;
   u->of_bias = u->g.sum * (INT32_C(1) << ZO_BIAS_SHIFT);
@@ -139,14 +139,14 @@ static findings walk_channels(update* u, const plan* p, uint32_t begin, uint32_t
     }
     const int32_t error = errors == NULL ? 0 : errors[0];
     if (error == DONE || !is_updated(u, c)) continue;
-    if (!form(u, c)) {
+    if (!form_gradient(u, c)) {
       if (skips) continue;
       memset(u->gradient, 0, u->row * sizeof u->gradient[0]);
     }
     findings row;
     memset(&row, 0, sizeof row);
-    measure(u, p, u->gradient, u->row, u->g.largest, &row);
-    if (bias_of(u) != NULL) measure(u, p, &u->of_bias, 1, INT32_MAX, &row);
+    measure_gradient(u, p, u->gradient, u->row, u->g.largest, &row);
+    if (bias_of(u) != NULL) measure_gradient(u, p, &u->of_bias, 1, INT32_MAX, &row);
     uint32_t equal = 0, together[ZO_ROWS_TOGETHER]; /* channels, and those yet to be moved */
     uint32_t held = 0;
     for (uint32_t i = c; i < end; ++i) {
@@ -198,7 +198,7 @@ static void walk_group(update* u, const plan* p, zo_node_group* group, uint32_t 
     if (group->largest[i] > largest) largest = group->largest[i];
     if (bias_of(u) == NULL) continue;
     int32_t of_bias = group->sums[i] * (INT32_C(1) << ZO_BIAS_SHIFT);
-    measure(u, p, &of_bias, 1, INT32_MAX, found);
+    measure_gradient(u, p, &of_bias, 1, INT32_MAX, found);
     if (p != NULL) found->clipped += zo_node_move_bias(&u->to, channel, of_bias);
   }
   for (uint32_t at = 0; at < u->row; at += columns) {
@@ -208,7 +208,7 @@ static void walk_group(update* u, const plan* p, zo_node_group* group, uint32_t 
     /* Rows that lie next to each other are one. */
     const uint32_t rows = apart == count ? 1u : group->count;
     for (uint32_t i = 0; i < rows; ++i) {
-      measure(u, p, u->gradient + i * apart, group->count / rows * count, largest, found);
+      measure_gradient(u, p, u->gradient + i * apart, group->count / rows * count, largest, found);
     }
     for (uint32_t i = 0; p != NULL && i < group->count; ++i) {
       const uint32_t channel = group->channels[i];
@@ -368,8 +368,8 @@ static int bias_is_valid(const zo_node_layer* layer, const zo_tensor* tensor) {
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
 }
 
-static zo_status check(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
-                       const zo_node_evidence* evidence, const zo_node_step* step) {
+static zo_status check_update(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
+                              const zo_node_evidence* evidence, const zo_node_step* step) {
   const zo_status status = zo_node_layer_check(layer);
   if (status != ZO_OK) return status;
   if (tensors == NULL || evidence == NULL || step == NULL || count < 1u || count > 2u) {
@@ -399,7 +399,7 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
                             const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
                             uint32_t* saturated) {
 #if ZO_WITH_CHECKS
-  const zo_status status = check(layer, tensors, count, evidence, step);
+  const zo_status status = check_update(layer, tensors, count, evidence, step);
   if (status != ZO_OK) return status;
 #endif
   if (scratch == NULL) return ZO_ERROR_ARGUMENT;

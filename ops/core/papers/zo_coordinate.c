@@ -8,7 +8,7 @@
 #include "ops/core/zo_features.h"
 
 /* The weight that a direction moves; their number if the mask selects nothing. */
-static uint32_t coordinate(const zo_tensor* tensor, uint32_t seed) {
+static uint32_t chosen_weight(const zo_tensor* tensor, uint32_t seed) {
   const uint32_t values = zo_values(tensor);
   uint32_t index = zo_stream_key(seed, tensor->stream) % values;
   for (uint32_t i = 0; i < values; ++i) {
@@ -21,7 +21,7 @@ static uint32_t coordinate(const zo_tensor* tensor, uint32_t seed) {
 void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
                                const zo_perturb_terms* terms) {
   for (uint32_t t = 0; t < terms->count; ++t) {
-    const uint32_t index = coordinate(tensor, terms->terms[t].seed);
+    const uint32_t index = chosen_weight(tensor, terms->terms[t].seed);
     if (index == zo_values(tensor)) return;
     const int32_t step = terms->terms[t].k * (int32_t)distribution.mu;
     if (zo_is_of_biases(tensor)) {
@@ -47,7 +47,7 @@ uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queri
                                   uint32_t count) {
   uint32_t indices[ZO_MAX_QUERIES];
   uint32_t saturated = 0;
-  for (uint32_t q = 0; q < count; ++q) indices[q] = coordinate(tensor, queries[q].seed);
+  for (uint32_t q = 0; q < count; ++q) indices[q] = chosen_weight(tensor, queries[q].seed);
   for (uint32_t q = 0; q < count; ++q) {
     const uint32_t index = indices[q];
     if (index == zo_values(tensor)) return 0;

@@ -10,7 +10,7 @@
 #define SPAN 10
 
 /* floor(log2(e^(s * difference))). */
-static int32_t exponent(int32_t difference, zo_logit_scale scale) {
+static int32_t exponent_of_difference(int32_t difference, zo_logit_scale scale) {
   return (int32_t)zo_floor_shift64((int64_t)difference * (int64_t)scale.scale_log2e, SCALE_BITS);
 }
 
@@ -21,13 +21,13 @@ static int32_t floor_log2(uint64_t x) {
   return result;
 }
 
-static int32_t logarithm(const int8_t* logits, uint32_t classes, int32_t label,
-                         zo_logit_scale scale) {
+static int32_t floor_log2_loss(const int8_t* logits, uint32_t classes, int32_t label,
+                               zo_logit_scale scale) {
   const int32_t own = logits[label];
-  const int32_t p = exponent(zo_largest_logit(logits, classes) - own, scale) - SPAN;
+  const int32_t p = exponent_of_difference(zo_largest_logit(logits, classes) - own, scale) - SPAN;
   uint64_t sum = 0;
   for (uint32_t j = 0; j < classes; ++j) {
-    const int32_t above = exponent(logits[j] - own, scale) - p; /* at most SPAN */
+    const int32_t above = exponent_of_difference(logits[j] - own, scale) - p; /* at most SPAN */
     sum += UINT32_C(1) << (above > 0 ? above : 0);
   }
   return floor_log2(sum) + p;
@@ -39,7 +39,7 @@ zo_status zo_floor_log2_loss_s8(const int8_t* logits, uint32_t samples, uint32_t
   if (status != ZO_OK) return status;
   for (uint32_t i = 0; i < samples; ++i, logits += classes) {
     losses[i] =
-        labels[i] < 0 ? 0 : logarithm(logits, classes, labels[i], scale) * ZO_FLOOR_LOG2_UNIT;
+        labels[i] < 0 ? 0 : floor_log2_loss(logits, classes, labels[i], scale) * ZO_FLOOR_LOG2_UNIT;
   }
   return ZO_OK;
 }

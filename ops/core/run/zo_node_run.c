@@ -70,7 +70,7 @@ static int is_head(const zo_node_task* task) {
 }
 
 /* The task to capture for, or null. */
-static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
+static zo_node_task* capturing_task(zo_node_run* run, uint32_t task) {
   return run != NULL && task < run->settings.tasks && run->stage == ZO_NODE_FORWARD &&
                  run->step < run->settings.common.steps
              ? &run->tasks[task]
@@ -78,14 +78,14 @@ static zo_node_task* capturing(zo_node_run* run, uint32_t task) {
 }
 
 /* The caller may have put it there already. */
-static void keep(int8_t* place, const int8_t* values, size_t bytes) {
+static void keep_values(int8_t* place, const int8_t* values, size_t bytes) {
   if (place != values) memcpy(place, values, bytes);
 }
 
 static void keep_inputs(const zo_node_run* run, const zo_node_task* task, const int8_t* inputs) {
   const size_t bytes = (size_t)run->settings.common.batch * zo_node_input_bytes(&task->layer);
   if (task->inputs == NULL) return;
-  keep(task->inputs + run->part * bytes, inputs, bytes);
+  keep_values(task->inputs + run->part * bytes, inputs, bytes);
 }
 
 #if ZO_KERNEL_SETS
@@ -107,8 +107,8 @@ static void route_part(void* context, uint32_t part) {
 #endif
 
 /* zo_route_nodes_s8 of a part of the minibatch. */
-static zo_status route(const zo_node_run* run, const zo_node_task* task, const int8_t* outputs,
-                       uint8_t* routes) {
+static zo_status route_samples(const zo_node_run* run, const zo_node_task* task,
+                               const int8_t* outputs, uint8_t* routes) {
   const uint32_t batch = run->settings.common.batch;
 #if ZO_KERNEL_SETS
   routing divided = {&task->layer, batch, zo_parts_of(run->workers, batch), outputs, routes};
@@ -123,7 +123,7 @@ static zo_status route(const zo_node_run* run, const zo_node_task* task, const i
 
 zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
                               const int8_t* outputs, const int8_t* nodes) {
-  zo_node_task* t = capturing(run, task);
+  zo_node_task* t = capturing_task(run, task);
   if (t == NULL || (inputs == NULL && t->inputs != NULL) || zo_task_is_weights(t) || is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -134,16 +134,17 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
   if (outputs == NULL || (nodes == NULL && t->kind == ZO_TASK_NODES)) return ZO_ERROR_ARGUMENT;
   const uint32_t batch = run->settings.common.batch;
   const size_t routes = (size_t)batch * zo_node_route_bytes(&t->layer);
-  const zo_status status = route(run, t, outputs, t->routes + run->part * routes);
+  const zo_status status = route_samples(run, t, outputs, t->routes + run->part * routes);
   if (status != ZO_OK) return status;
   keep_inputs(run, t, inputs);
-  if (t->kind == ZO_TASK_NODES) keep(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
+  if (t->kind == ZO_TASK_NODES)
+    keep_values(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
   return ZO_OK;
 }
 
 /* Errors of the outputs of a head. */
-static zo_status derive(const zo_model_loss* loss, const int8_t* outputs, uint32_t samples,
-                        uint32_t elements, const void* labels, int16_t* errors) {
+static zo_status derive_errors(const zo_model_loss* loss, const int8_t* outputs, uint32_t samples,
+                               uint32_t elements, const void* labels, int16_t* errors) {
 #if ZO_WITH_OTHER_LOSSES
   if (loss->kind == ZO_LOSS_BINARY_CROSS_ENTROPY) {
     return zo_binary_cross_entropy_error_s8(outputs, samples, elements, loss->zero_point,
@@ -161,14 +162,15 @@ static zo_status derive(const zo_model_loss* loss, const int8_t* outputs, uint32
 zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
                                    const int8_t* outputs, const zo_model_loss* loss,
                                    const void* labels) {
-  zo_node_task* t = capturing(run, task);
+  zo_node_task* t = capturing_task(run, task);
   if (t == NULL || (inputs == NULL && t->inputs != NULL) || loss == NULL || !is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
   const uint32_t nodes = zo_node_count(&t->layer);
   const size_t first = (size_t)run->part * batch;
-  const zo_status status = derive(loss, outputs, batch, nodes, labels, t->errors + first * nodes);
+  const zo_status status =
+      derive_errors(loss, outputs, batch, nodes, labels, t->errors + first * nodes);
   if (status != ZO_OK) return status;
   if (t->exponents != NULL) memset(t->exponents + first, 0, batch);
   keep_inputs(run, t, inputs);
@@ -178,7 +180,7 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
 
 zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
                                     const int16_t* scales, int32_t* scratch) {
-  zo_node_task* t = capturing(run, task);
+  zo_node_task* t = capturing_task(run, task);
   if (t == NULL || !zo_task_is_exact(t) || is_head(t) || zo_task_is_in_tail(t)) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -193,18 +195,18 @@ zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_
 
 #if ZO_WITH_WEIGHT_TASKS
 zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const int8_t* boundary) {
-  zo_node_task* t = capturing(run, task);
+  zo_node_task* t = capturing_task(run, task);
   if (t == NULL || boundary == NULL || !zo_task_is_weights(t) || t->boundary_bytes == 0u) {
     return ZO_ERROR_ARGUMENT;
   }
-  keep(t->nodes, boundary, (size_t)run->settings.common.batch * t->boundary_bytes);
+  keep_values(t->nodes, boundary, (size_t)run->settings.common.batch * t->boundary_bytes);
   return ZO_OK;
 }
 #endif
 
 /* Writes the perturbed nodes of samples [begin, end) of one evaluation of the task in progress. */
-static zo_status perturb(const zo_node_run* run, uint32_t query, uint32_t side, uint32_t begin,
-                         uint32_t end, int8_t* nodes) {
+static zo_status perturb_samples(const zo_node_run* run, uint32_t query, uint32_t side,
+                                 uint32_t begin, uint32_t end, int8_t* nodes) {
   const zo_node_task* t = &run->tasks[run->task];
   const uint32_t first = run->part * run->settings.common.batch + begin;
   const size_t skipped = (size_t)begin * zo_node_count(&t->layer);
@@ -221,7 +223,7 @@ zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
     memcpy(nodes, t->nodes, (size_t)run->settings.common.batch * t->boundary_bytes);
     return ZO_OK;
   }
-  return perturb(run, run->query, run->side, 0, run->settings.common.batch, nodes);
+  return perturb_samples(run, run->query, run->side, 0, run->settings.common.batch, nodes);
 }
 
 uint32_t zo_node_run_evaluations(const zo_node_run* run) {
@@ -240,7 +242,8 @@ static zo_status perturb_all(const zo_node_run* run, uint32_t count, uint32_t be
   const uint32_t sides = zo_is_one_sided(run->settings.common.estimator) ? 1u : 2u;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t at = run->query * sides + run->side + i;
-    const zo_status status = perturb(run, at / sides, at % sides, begin, end, nodes + i * bytes);
+    const zo_status status =
+        perturb_samples(run, at / sides, at % sides, begin, end, nodes + i * bytes);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;

@@ -13,12 +13,12 @@
 
 #if ZO_WITH_WEIGHT_TASKS
 /* How a query's last evaluation is undone. */
-static int32_t undo(const zo_node_run* run) {
+static int32_t undoing_factor(const zo_node_run* run) {
   return zo_is_one_sided(run->settings.common.estimator) ? -1 : 1;
 }
 
 /* The terms from the present weights to the wanted ones: one pass. */
-static uint32_t perturbation(const zo_node_run* run, zo_perturb_term* terms) {
+static uint32_t list_perturbation(const zo_node_run* run, zo_perturb_term* terms) {
   uint32_t count = 0;
   if (run->stage == ZO_NODE_QUERY && run->side == 1u) {
     terms[count].seed = zo_node_seed(run, run->task, run->query);
@@ -28,7 +28,7 @@ static uint32_t perturbation(const zo_node_run* run, zo_perturb_term* terms) {
   const uint32_t last = run->stage == ZO_NODE_RESTORE ? run->query + 1u : run->query;
   if (last > 0u) {
     terms[count].seed = zo_node_seed(run, run->task, last - 1u);
-    terms[count++].k = undo(run);
+    terms[count++].k = undoing_factor(run);
   }
   if (run->stage == ZO_NODE_QUERY) {
     terms[count].seed = zo_node_seed(run, run->task, run->query);
@@ -63,7 +63,7 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
   if (checked != ZO_OK) return checked;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   zo_perturb_term terms[2];
-  const uint32_t used = perturbation(run, terms);
+  const uint32_t used = list_perturbation(run, terms);
   const zo_perturb_terms all = {terms, used, 0};
   for (uint32_t i = 0; i < count; ++i) {
     const zo_status status = zo_perturb_s8(&tensors[i], distribution, &all);
@@ -78,9 +78,9 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
 }
 
 /* The term that undoes the perturbation in force. */
-static uint32_t undoing(const zo_node_run* run, zo_perturb_term* term) {
+static uint32_t list_undoing(const zo_node_run* run, zo_perturb_term* term) {
   uint32_t query = run->query;
-  term->k = undo(run);
+  term->k = undoing_factor(run);
   if (run->stage == ZO_NODE_QUERY && (run->moved != 0u ? run->side == 0u : run->side == 1u)) {
     term->k = -1; /* w + z */
   } else if (run->stage == ZO_NODE_QUERY && run->moved == 0u) {
@@ -99,7 +99,7 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
   zo_perturb_term term;
   const uint32_t moved = (run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) &&
                                  zo_task_is_weights(&run->tasks[run->task])
-                             ? undoing(run, &term)
+                             ? list_undoing(run, &term)
                              : 0u;
   const zo_status checked = moved != 0u ? check_task_tensors(run, tensors, count) : ZO_OK;
   if (checked != ZO_OK) return checked;

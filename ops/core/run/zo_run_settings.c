@@ -18,7 +18,7 @@ static uint32_t cosine_point(uint32_t i) {
 }
 
 /* (1 + cos(pi * done / whole)) / 2, unit 2^-16; within 2^-10. */
-static uint32_t cosine(uint32_t done, uint32_t whole) {
+static uint32_t cosine_decay(uint32_t done, uint32_t whole) {
   const uint64_t at = ((uint64_t)done << 21) / whole; /* 32 intervals of 2^16 */
   const uint32_t index = (uint32_t)(at >> 16);
   if (index >= 32u) return 0;
@@ -84,7 +84,7 @@ static uint32_t scheduled_rate(const zo_control_settings* s, uint32_t step, zo_d
   if (!ZO_WITH_SCHEDULES) return s->rate;
   switch (s->schedule) {
     case ZO_SCHEDULE_COSINE:
-      return s->final_rate + (uint32_t)((range * cosine(done, last)) >> 16);
+      return s->final_rate + (uint32_t)((range * cosine_decay(done, last)) >> 16);
     case ZO_SCHEDULE_STEP:
       return decayed_rate(s, step, decays);
     default:

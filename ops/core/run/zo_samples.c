@@ -4,7 +4,7 @@
 #include "ops/core/random/zo_stream.h"
 
 /* One pass of a keyed permutation of 0..2^(2 half_bits) - 1. */
-static uint32_t feistel(uint32_t value, uint32_t half_bits, uint32_t key) {
+static uint32_t feistel_pass(uint32_t value, uint32_t half_bits, uint32_t key) {
   const uint32_t mask = (UINT32_C(1) << half_bits) - 1u;
   uint32_t left = value >> half_bits;
   uint32_t right = value & mask;
@@ -27,7 +27,7 @@ uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position) {
   /* Walks the cycle until it is back inside: the permutation restricted to 0..samples - 1. */
   uint32_t value = position % samples;
   do {
-    value = feistel(value, half_bits, key);
+    value = feistel_pass(value, half_bits, key);
   } while (value >= samples);
   return value;
 }

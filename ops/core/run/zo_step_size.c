@@ -50,7 +50,7 @@ static int64_t gradient_coefficient(const zo_step_size* s, int64_t d, int64_t ra
 }
 
 /* size LSB per standard deviation of z, shared by the queries, per unit of z. */
-static int64_t share(const zo_step_size* s, int64_t size) {
+static int64_t share_of_query(const zo_step_size* s, int64_t size) {
   const int64_t queries = queries_of(s);
   if (!zo_is_gaussian(s->distribution)) return queries == 1 ? size : zo_divide(size, queries);
   return zo_divide(size * GAUSSIAN_UNITS_DENOMINATOR, queries * GAUSSIAN_UNITS_NUMERATOR);
@@ -63,11 +63,11 @@ static int64_t normalized_coefficient(const zo_step_size* s, int64_t d, int64_t 
   if (rms == 0u) return 0;
   int64_t ratio = zo_divide(d * ONE, rms);
   if (s->clip > 0u) ratio = zo_clamp64(ratio, s->clip);
-  return share(s, zo_divide(-ratio * rate, ONE));
+  return share_of_query(s, zo_divide(-ratio * rate, ONE));
 }
 
 static int64_t sign_coefficient(const zo_step_size* s, int64_t d, int64_t rate) {
-  const int64_t size = share(s, rate);
+  const int64_t size = share_of_query(s, rate);
   return d > 0 ? -size : (d < 0 ? size : 0);
 }
 

@@ -232,9 +232,9 @@ static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
 }
 
 /* `steps` steps of `count` queries each, after the restoration; returns the clipped weights. */
-static uint32_t walk(const zo_tensor* tensor, zo_distribution distribution,
-                     const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
-                     uint32_t steps) {
+static uint32_t update_tiles(const zo_tensor* tensor, zo_distribution distribution,
+                             const zo_perturb_terms* restore, const zo_query* queries,
+                             uint32_t count, uint32_t steps) {
   uint32_t clipped = 0;
 #if ZO_WITH_COORDINATE
   if (zo_is_coordinate(distribution)) {
@@ -289,7 +289,7 @@ zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
   if (status == ZO_OK && restore != NULL) status = zo_perturb_check(distribution, restore);
   if (status != ZO_OK) return status;
 #endif
-  const uint32_t clipped = walk(tensor, distribution, restore, queries, count, 1);
+  const uint32_t clipped = update_tiles(tensor, distribution, restore, queries, count, 1);
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;
 }
@@ -302,7 +302,7 @@ zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
     const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);
     if (status != ZO_OK) return status;
   }
-  const uint32_t clipped = walk(tensor, distribution, NULL, queries, count, steps);
+  const uint32_t clipped = update_tiles(tensor, distribution, NULL, queries, count, steps);
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;
 }
