@@ -9,7 +9,7 @@ import pytest
 from helpers.commands import files_of, result_of, run
 from tflm_zo.cli.training_report import passed_over
 from tflm_zo.converters import load_model, read_metadata
-from tflm_zo.training import best_state
+from tflm_zo.training import run_data
 from tflm_zo.training.run_data import held_out_samples
 
 
@@ -114,7 +114,7 @@ def test_held_out_refused(folder: Path) -> None:
 def test_it_says_that_it_was_measured_on_a_part(
     folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
+    monkeypatch.setattr(run_data, "_MOST_SAMPLES", 10)
     shared = ("--steps", 2, "--keep", keep, "--held-out", 0)
     result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", *shared)
     assert result["evaluated_on"] == "10 of the 32 samples of d.npz"

@@ -22,11 +22,12 @@ from tflm_zo.training import (
     Settings,
     Trainer,
     Weights,
-    best_state,
     executors,
     node_run,
+    run_data,
 )
 from tflm_zo.training.best_state import measuring_interval
+from tflm_zo.training.run_data import RunData
 
 RNG = np.random.default_rng(8)
 X, Y = random_samples(RNG)
@@ -116,10 +117,10 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures the same number of samples for every seed, none without a label, and not the first ones."""
-    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 10)
+    monkeypatch.setattr(run_data, "_MOST_SAMPLES", 10)
     y = np.where(np.arange(24) % 2, Y, -1)
     trainer = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert")
-    measured = trainer.measured_samples(X, y)
+    measured = RunData.of(trainer.runtime, X, y).measured
     assert len(measured.inputs[0]) == len(measured) == 10 and (measured.labels >= 0).all()
     numbers = [int(np.flatnonzero((X == x).all((1, 2, 3)))[0]) for x in measured.inputs[0]]
     assert numbers == sorted(set(numbers)) and set(numbers) < set(range(1, 24, 2))
@@ -132,7 +133,7 @@ def test_many_training_samples_are_measured_by_some(kind: str, monkeypatch: pyte
     other = Trainer(MODELS_OF[kind], dataclasses.replace(SETTINGS[kind], seed=4), runtime="litert")
     assert other.fit(X, y, steps=2).measurements[0] == {"step": 0, **before}
     # Validation data are measured as they are.
-    monkeypatch.setattr(best_state, "_MOST_SAMPLES", 5)
+    monkeypatch.setattr(run_data, "_MOST_SAMPLES", 5)
     begin = initial_weights(MODELS_OF[kind])
     again = other.fit(X, y, steps=2, validation_data=OTHER, initial_weights=begin)
     found = again.measurements[0]["loss"]
@@ -143,7 +144,7 @@ def test_ten_thousand_samples_are_measured_by_all() -> None:
     trainer = Trainer(MODELS_OF["node"], SETTINGS["node"])
     for count in (9_999, 10_000, 10_001, 123_456):
         x, y = np.zeros((count, 8, 8, 1), np.int8), np.arange(count) % 4
-        found = trainer.measured_samples(x, y).labels
+        found = RunData.of(trainer.runtime, x, y).measured.labels
         assert len(found) == min(count, 10_000)
         # Of every class as many as there are, but for chance: 2,500 of 10,000, deviation 43.
         assert np.abs(np.bincount(found) / len(found) - 0.25).max() < 0.02

@@ -79,9 +79,8 @@ class Adaptation:
         recalibration: recalibration before the run, or None.
         block_choice: choice of the block that is trained, or None.
         budget: forward equivalents that the probes of blocks have left of the given budget, or None.
-        measured_samples: number of samples of `before` and `after`.
-        before: "loss" and, if there is one, "accuracy" of the weights before the first step, on the
-            validation data or, without them, on the training data; None for a resumed run that keeps the
+        before: "loss" and, if there is one, "accuracy" of the weights before the first step, on
+            `data.measured`; None for a resumed run that keeps the
             last weights.
         after: the same of the kept weights; None if a run that keeps the last weights was interrupted.
     """
@@ -94,7 +93,6 @@ class Adaptation:
     recalibration: Recalibration | None
     block_choice: BlockChoice | None
     budget: float | None
-    measured_samples: int
     before: dict[str, float] | None
     after: dict[str, float] | None
 
@@ -255,8 +253,7 @@ def adapt(
             zo, probes.settings_of(choice.best), runtime=runtime, threads=threads, workers=workers
         )
     trained = trained_layers(zo, trainer.settings)
-    measured = data.validation or trainer.measured_samples(data.train)
-    before = None if keep == "best" or resume else trainer.evaluate(measured)
+    before = None if keep == "best" or resume else trainer.evaluate(data.measured)
     observer.on_decided(trainer.settings, trained, data, budget)
     try:
         history = trainer.fit(
@@ -281,7 +278,7 @@ def adapt(
     if history.measurements:
         before, after = (_measured_at(history, step) for step in (0, history.kept_step))
     elif not trainer.interrupted:  # who has pressed Ctrl-C wants the prompt back
-        after = trainer.evaluate(measured)
+        after = trainer.evaluate(data.measured)
     for values in (before, after) if data.constant and not history.measurements else ():
         if values is not None:
             values.pop("accuracy", None)
@@ -294,7 +291,6 @@ def adapt(
         recalibration=recalibration,
         block_choice=choice,
         budget=budget,
-        measured_samples=len(measured),
         before=before,
         after=after,
     )

@@ -39,7 +39,6 @@ __all__ = [
     "block_search",
     "choice",
     "optional",
-    "parse_block_search",
     "parse_bytes",
 ]
 
@@ -206,27 +205,18 @@ def parse_bytes(option: str, text: str) -> int:
     return size
 
 
-def parse_block_search(text: str, held_out: float | None) -> BlockSearch:
-    """Returns the search that ``--choose-block`` and ``--held-out`` ask for.
-
-    Raises:
-        SettingsError: the text is neither N nor N:EPOCHS.
-    """
-    parts = text.split(":")
-    if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
-        raise SettingsError("--choose-block", "be N or N:EPOCHS", text)
-    share = BlockSearch.held_out if held_out is None else held_out
-    return BlockSearch(int(parts[0]), share, int(parts[1]) if len(parts) == 2 else BlockSearch.epochs)
-
-
 def block_search(text: str | None, held_out: float | None) -> BlockSearch | None:
     """Returns the search that ``--choose-block`` and ``--held-out`` ask for; None without them.
 
     Raises:
         SettingsError: the text is neither N nor N:EPOCHS, or samples are held out for no search.
     """
-    if text is not None:
-        return parse_block_search(text, held_out)
-    if held_out is not None:
-        raise SettingsError("--held-out", "be given with --choose-block, whose probes it judges")
-    return None
+    if text is None:
+        if held_out is not None:
+            raise SettingsError("--held-out", "be given with --choose-block, whose probes it judges")
+        return None
+    parts = text.split(":")
+    if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+        raise SettingsError("--choose-block", "be N or N:EPOCHS", text)
+    share = BlockSearch.held_out if held_out is None else held_out
+    return BlockSearch(int(parts[0]), share, int(parts[1]) if len(parts) == 2 else BlockSearch.epochs)

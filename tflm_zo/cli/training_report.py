@@ -42,24 +42,9 @@ class Files:
     rehearsal: Path | None
     validation: Path | None
 
-    def write_model(self, model: Model, *, force: bool) -> None:
-        """Writes the trained model.
-
-        Raises:
-            OSError: it cannot be written; the message says what makes it of the log.
-        """
-        again = f"tflm-zo replay makes the model of {self.zo_model or self.model} and {self.log}"
-        try:
-            write_output(self.output, model.to_bytes(), force=force)
-        except OSError as error:
-            what = error.strerror or str(error)
-            raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(self.output)) from error
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{self.output} is not written; nothing is lost: {again}") from None
-
     def measured_on(self, found: Adaptation) -> str:
         """Returns the name of the data that the result's loss is of."""
-        used, count = found.measured_samples, len(found.data.train)
+        used, count = len(found.data.measured), len(found.data.train)
         what = f"{self.data} and {self.rehearsal}" if self.rehearsal is not None else str(self.data)
         if self.validation is not None:
             return str(self.validation)
@@ -203,8 +188,16 @@ class ToldRun(Observer):
             )
 
     def on_trained(self, model: Model) -> None:
-        """Writes the trained model."""
-        self._files.write_model(model, force=self._force)
+        """Writes the trained model; an error says that replay makes it of the log."""
+        files = self._files
+        again = f"tflm-zo replay makes the model of {files.zo_model or files.model} and {files.log}"
+        try:
+            write_output(files.output, model.to_bytes(), force=self._force)
+        except OSError as error:
+            what = error.strerror or str(error)
+            raise OSError(error.errno, f"{what}; nothing is lost: {again}", str(files.output)) from error
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"{files.output} is not written; nothing is lost: {again}") from None
 
 
 def say_what_is_doubtful(found: Adaptation, files: Files) -> None:

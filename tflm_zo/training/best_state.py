@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from ..core import Measurement, best_of, is_due, samples_in_order
-from ..data import Data, labelled
+from ..core import Measurement, best_of, is_due
+from ..data import Data
 from ..logs import data_checksum
 from ..logs.replay import Arrays
 from ..runtime import Runtime
@@ -16,18 +14,10 @@ from .evaluation import Evaluation
 from .run import Run
 from .run_data import covered
 
-__all__ = ["BestState", "measured_samples", "measuring_interval"]
+__all__ = ["BestState", "measuring_interval"]
 
 # Measurements of a run, besides the one before its first step, at most.
 _MOST: Final = 20
-
-# Training samples that a run without validation data is measured on, at most: two passes of a million would
-# take longer than most runs. Losses of two states differ, sample by sample, by about one nat at most, so what
-# these say of their difference is good to a hundredth of a nat.
-_MOST_SAMPLES: Final = 10_000
-
-# Of the order in which those are drawn: no run's own, so that it does not favour the samples that come first.
-_DRAW: Final = 2**32 - 1
 
 # A run that a budget ends is over when so many of them in a row have brought nothing better. Noise falls with
 # the rate, so a run may well find its best state late: three quarters of it are waited for.
@@ -37,17 +27,6 @@ _PATIENCE: Final = 15
 def measuring_interval(total: int, per_epoch: int) -> int:
     """Returns the steps between measurements of a run: whole epochs, so that it measures 20 times at most."""
     return per_epoch * -(-total // (_MOST * per_epoch))
-
-
-def measured_samples(data: Data, kind: str) -> Data:
-    """Returns the samples on which a run without validation data is measured: the training data, or, of more
-    than 10,000 samples, the same 10,000 labelled ones each time.
-    """
-    if len(data) <= _MOST_SAMPLES:
-        return data
-    numbers = np.flatnonzero(labelled(data.labels, kind))
-    drawn = samples_in_order(_DRAW, len(numbers), min(_MOST_SAMPLES, len(numbers)))
-    return data.take(np.sort(numbers[drawn]))
 
 
 class BestState:

@@ -20,7 +20,7 @@ from ..logs import IncompleteHeaderError, LogWarning
 from ..logs.writer import log_exists
 from ..runtime import load
 from .algorithms import usual_settings
-from .best_state import BestState, measured_samples, measuring_interval
+from .best_state import BestState, measuring_interval
 from .callbacks import Callback
 from .checks import SettingsError, check_choice
 from .evaluation import evaluate, predict
@@ -173,7 +173,7 @@ class Trainer:
                 run that was never interrupted; begins, with a LogWarning, where there is no whole header.
             replace: starts anew although the log exists; the log stays until all arguments were checked.
             keep: "best" measures the loss before the first step, at ends of epochs, at most 20 times, and
-                after the last step, on the validation data or else on `measured_samples`, which counts in no
+                after the last step, on `data.measured`, which counts in no
                 budget, and ends with the best weights measured; "last" keeps those of the last step.
             initial_weights: weights that the run begins with in the place of the present ones, int8 arrays by
                 filter tensor name, e.g. those of `converters.initial_weights`.
@@ -234,7 +234,7 @@ class Trainer:
                 log=self.log,
             )
             opened = _log_of(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
-            measured = (validation or self.measured_samples(data)) if keep == "best" else None
+            measured = self.data.measured if keep == "best" else None
             try:
                 return self._train(run, progress, opened, callbacks, measured, may_end=budget is not None)
             finally:
@@ -368,21 +368,6 @@ class Trainer:
         if any(not np.array_equal(wanted[name], own[name]) for name in own) or len(wanted) > len(own):
             self.model = with_initial_weights(self.model, wanted)
             self.runtime = load(self.model, self.runtime.name, threads=self._threads)
-
-    def measured_samples(self, x: Samples, y: Labels | None = None) -> Data:
-        """Returns the samples on which a run without validation data is measured: the training data, or, of
-        more than 10,000 samples, the same 10,000 labelled ones each time.
-
-        Args:
-            x: samples, as `fit` takes them.
-            y: labels, as `fit` takes them.
-
-        Raises:
-            DataError: the data do not fit the model.
-        """
-        loss = self.runtime.metadata.loss
-        assert loss is not None  # the trainer has refused such a model
-        return measured_samples(prepare(self.runtime, x, y), loss.kind)
 
     def affordable_steps(self, budget: float, samples: int) -> int:
         """Returns the number of steps that a budget pays for.

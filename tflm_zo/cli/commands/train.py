@@ -30,9 +30,9 @@ from ..options import (
     Steps,
     Threads,
     WorkerCount,
+    block_search,
     choice,
     optional,
-    parse_block_search,
 )
 from ..output_file import check_different, check_output, claim_outputs
 from ..results import show
@@ -190,7 +190,7 @@ def train(
     claim_outputs(context, writes.values())
     if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out", "be left out with --validation")
-    search = None if choose_block is None else parse_block_search(choose_block, held_out)
+    search = block_search(choose_block, held_out if choose_block else None)
     changes, injection = run_options(
         settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output
     )
