@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.injection import inject_all
+from helpers.models import MODELS
 from helpers.runs import settings_of
 from tflm_zo.cli.set_option import parse_injection, split_set
-from tflm_zo.converters import Last, Random, ResidualBlocks
+from tflm_zo.converters import Last, Random, ResidualBlocks, read_metadata
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import (
     ALGORITHMS,
@@ -38,6 +40,7 @@ from tflm_zo.training.setting_texts import (
     parse_set,
     resolve,
     value_of,
+    with_run,
     without_effect,
     written,
     written_settings,
@@ -298,3 +301,34 @@ def test_settings_of_inject() -> None:
 def test_how_values_are_shown(value: Any, text: str) -> None:
     """Shows values in the form of --set."""
     assert written(value) == text
+
+
+# Settings as ZO models of earlier versions keep them.
+KEPT = {
+    "node": "batch-size=32 weights.perturbation=rademacher:1 weights.queries=1 weights.rule=normalized "
+    "weights.clip=3 weights.scope=layers weights.gradient-norm=false weights.quantization-aware=false "
+    "weights.learning-rate=auto weights.bits=1 weights.stage-p-zero=none weights.momentum=0 "
+    "weights.momentum-terms=8 weights.sharpness=false weights.int16=none weights.headroom=2 "
+    "weights.parameters=weights",
+    "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 "
+    "exact.parameters=weights",
+    "mezo": "batch-size=64 weights.rule=sign weights.clip=3",
+    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.int16=last",
+    "poor-mans-training": "batch-size=96 nodes.rule=rms nodes.gradient-norm=false nodes.quantization-aware=false",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_models_of_earlier_versions_keep_their_settings(name: str) -> None:
+    """They are read, and written again as they were."""
+    settings = made(name, *KEPT[name].split())
+    model = with_run(inject_all(MODELS["small_cnn"]()), settings, algorithm(name), {})
+    assert list(read_metadata(model).run) == KEPT[name].split()
+    expected = {
+        "node": Nodes(),
+        "weight": Weights(),
+        "mezo": dataclasses.replace(algorithm("mezo").weights, rule=Sign()),
+        "qzo-ff": dataclasses.replace(algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3), int16=Last(1)),
+        "poor-mans-training": dataclasses.replace(algorithm("poor-mans-training").nodes, rule=Rms()),
+    }
+    assert settings.tasks[0] == expected[name]
