@@ -1,13 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * What runs write into a log store, one run behind the other in the same memory, and what that
- * costs the memory. See log_stores.py.
+ * Writes of runs into a log store, one run behind the other in the same memory, and their cost to
+ * the memory. See log_stores.py.
  *
  *   log_stores KIND SECTORS SECTOR_BYTES PAGE_BYTES UNIT FILE_BYTES STEPS RUN_STEPS SLOT_BYTES
  * EVERY SLEEPS
  *
  * SLOT_BYTES: of a snapshot, which is written every EVERY steps; 0: weight perturbation, of one
- * query. SLEEPS: 1: the store is mounted before each step, and what the step wrote is made safe.
+ * query. SLEEPS: 1: the store is mounted before each step, and the step's writes are made safe.
  * Prints bytes that were programmed, erases, the least and the most of a sector, and bytes of a
  * run's log.
  */

@@ -48,7 +48,7 @@ static int go_to(lfs_log_store* self, uint32_t offset, int flags) {
 
 bool lfs_log_store_clear(lfs_log_store* self) {
   if (!close_file(self)) return false;
-  /* The first one last: without it there is no log, and what is left of one is no other log's. */
+  /* The first one last: without it there is no log, and remains of one belong to no other log. */
   for (uint32_t number = LFS_LOG_STORE_FILES; number-- > 0u;) {
     set_number(self, number);
     const int error = lfs_remove(self->lfs, self->path);

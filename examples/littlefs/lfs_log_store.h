@@ -3,11 +3,10 @@
  * A log store on littlefs: write, read and sync of a zo_log_store, over files of a file system that
  * is mounted. It needs nothing but lfs.h.
  *
- * A file of littlefs is safe as it was when it was synced last. No block in use is written over:
- * what changes in a file is written anew from there to the file's end. So the log lies in files of
- * `file_bytes` each, "run.zolog.000", "run.zolog.001" and so on, which are the log one behind the
- * other: a snapshot that is written over an older one costs its own blocks, and not those of all
- * that follows it.
+ * A file of littlefs is safe in its state at the last sync. No block in use is overwritten: a
+ * change in a file rewrites it from there to its end. So the log lies in files of `file_bytes`
+ * each, "run.zolog.000", "run.zolog.001" and so on, which are the log one behind the other: a
+ * snapshot that replaces an older one costs its own blocks, and not those of all files behind it.
  */
 #ifndef TFLM_ZO_EXAMPLES_LITTLEFS_LFS_LOG_STORE_H_
 #define TFLM_ZO_EXAMPLES_LITTLEFS_LFS_LOG_STORE_H_
@@ -47,8 +46,8 @@ bool lfs_log_store_init(lfs_log_store* store, lfs_t* lfs, const char* path, uint
 bool lfs_log_store_clear(lfs_log_store* store);
 
 /* The functions of the zo_log_store {lfs_log_store_write, lfs_log_store_read, store,
- * lfs_log_store_sync, 1, UINT32_MAX}: littlefs pads what it programs. A read gives what its files
- * have, fewer bytes than it was asked for where they end, or a negative error of littlefs. */
+ * lfs_log_store_sync, 1, UINT32_MAX}: littlefs pads programmed bytes. A read gives the bytes of the
+ * files, fewer than requested if they end, or a negative error of littlefs. */
 bool lfs_log_store_write(void* store, uint32_t offset, const uint8_t* bytes, uint32_t count);
 int32_t lfs_log_store_read(void* store, uint32_t offset, uint8_t* bytes, uint32_t count);
 bool lfs_log_store_sync(void* store);

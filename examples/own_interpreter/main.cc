@@ -1,8 +1,8 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// Trains under a resolver and an interpreter of the program's own, by the control unit's loop: what
-// a program needs of a folder of `tflm-zo firmware`, for a model that perturbs weights, is its
-// operators, settings and sizes. See README.md.
+// Trains under a resolver and an interpreter of the program's own, by the control unit's loop. For
+// a model that perturbs weights, the program uses only operators, settings and sizes of a folder of
+// `tflm-zo firmware`. See README.md.
 #include <stdio.h>
 
 #include "model_zo_trainer.h"

@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Samples of the example, in flash; personalization.py writes their values to digits_zo_samples.cc.
-// In a product the stream comes from a sensor, its labels from whoever uses the device, and the
+// In a product the stream comes from a sensor, its labels from the user of the device, and the
 // held-out samples stay on the desk of the developer.
 #ifndef DIGITS_ZO_SAMPLES_H_
 #define DIGITS_ZO_SAMPLES_H_
@@ -21,7 +21,7 @@ struct Sample {
 constexpr uint32_t kRehearsalCount = 48;
 extern const Sample kRehearsal[kRehearsalCount];
 
-// What the device meets, in this order.
+// The device's samples, in this order.
 constexpr uint32_t kStreamCount = 300;
 extern const Sample kStream[kStreamCount];
 

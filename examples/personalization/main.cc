@@ -30,9 +30,9 @@ void Copy(const int8_t* values, int32_t value, int8_t* const* inputs, void* labe
   if (label != nullptr) memcpy(label, &value, sizeof value);
 }
 
-// What a step may draw. A slot that is still empty stands for one more sample in flash, so there
-// are labelled samples under all numbers from the beginning. A step reads a sample several times:
-// the reservoir changes between steps only.
+// The samples that a step may draw. A slot that is still empty stands for one more sample in flash,
+// so there are labelled samples under all numbers from the beginning. A step reads a sample several
+// times: the reservoir changes between steps only.
 bool ReadTraining(void*, uint32_t sample, int8_t* const* inputs, void* label) {
   if (sample >= DIGITS_ZO_SAMPLES) return false;
   const uint32_t slot = sample - kRehearsalCount;
@@ -80,8 +80,8 @@ digits_zo_status Report(uint32_t met) {
 digits_zo_status Learn() {
   digits_zo_status status = Report(0);
   for (uint32_t met = 0; status == DIGITS_ZO_OK && met < kStreamCount;) {
-    // Here a device waits for its sensor, and for whoever names what was there. Samples whose label
-    // is no class are passed over.
+    // Here a device waits for its sensor, and for a label from its user. Samples whose label is no
+    // class are skipped.
     const Sample& next = kStream[met++];
     reservoir.Add(next.input, next.label);
     if (met % kSamplesPerRound != 0) continue;

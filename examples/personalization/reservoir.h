@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a device keeps of a stream of labelled samples: a fixed number of them, of every class as
-// many as of the others where it has met that many, and of each class the last ones.
+// The samples that a device keeps of a labelled stream: a fixed number of them, as many of each
+// class as of the others if it has met that many, and of each class the last ones.
 #ifndef RESERVOIR_H_
 #define RESERVOIR_H_
 
@@ -47,7 +47,7 @@ class Reservoir {
     uint32_t oldest = kSlots;
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
       if (labels_[slot] != victim) continue;
-      // By what has arrived since, so that the number may wrap around.
+      // By the number of later arrivals, which may wrap around.
       const uint32_t age = arrived_ - arrivals_[slot];
       if (oldest == kSlots || age > arrived_ - arrivals_[oldest]) oldest = slot;
     }

@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What a build needs of the arena at least, and what its folder gives it. There is more than that
-// here, so that a folder that gives too little is told as well.
+// The least arena of a build, and the arena that its folder gives. The arena here is larger, so
+// that a folder that gives too little is detected as well.
 #include <stdio.h>
 
 #include "zo_trainer.h"

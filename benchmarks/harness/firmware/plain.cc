@@ -1,6 +1,6 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What inference of the original model takes on an emulated core: instructions and arena. The
+// Costs of inference of the original model on an emulated core: instructions and arena. The
 // resolver is that of the generated folder, which has all of its operators.
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
-// What training takes on an emulated core: instructions of steps, arena, workspace, stack, and RAM
-// besides; with CHOOSES, of the choice of a block, too.
+// Costs of training on an emulated core: instructions of steps, arena, workspace, stack, and
+// further RAM; with CHOOSES, of the choice of a block, too.
 #include <stdio.h>
 
 #include "counting.h"

@@ -24,7 +24,7 @@ extern "C" {
 /* The content of the memory. */
 typedef struct flash_image {
   uint8_t* bytes;
-  uint8_t* safe;       /* bytes without those that wait in a cache */
+  uint8_t* safe;       /* bytes without waiting ones in a cache */
   uint8_t* programmed; /* of each unit: since it was erased, or synced; FLASH_TORN: an ECC error */
 } flash_image;
 
