@@ -241,21 +241,6 @@ zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity
   return status;
 }
 
-zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
-                            uint32_t* pending) {
-  if (control == NULL || words == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
-  if (control->step < settings_of(control)->steps && !is_first_invoke(control))
-    return ZO_ERROR_ORDER;
-  zo_moves moves;
-  begin_moves(control, &moves);
-  add_pending(control, &moves);
-  const zo_status status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
-  if (status != ZO_OK) return status;
-  *pending = control->pending;
-  control->pending = 0;
-  return ZO_OK;
-}
-
 /* --- Giving a step up ------------------------------------------------------- */
 
 /* The term that undoes the perturbation in force, `executed` as in zo_control_abandon. */
@@ -279,31 +264,33 @@ static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t 
   }
 }
 
-/* The moves from the present weights to those after the last complete step. */
-static void add_way_back(const zo_control* control, uint32_t executed, zo_moves* moves) {
+void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves) {
   begin_moves(control, moves);
   if (executed == 0u) add_pending(control, moves);
   if (control->step < settings_of(control)->steps) add_undoing(control, &moves->perturb, executed);
-}
-
-static void begin_anew(zo_control* control) {
   control->pending = 0;
   control->query = control->phase = control->part = control->based = 0;
   control->base = control->plus = control->minus = control->total = 0;
-}
-
-void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves) {
-  add_way_back(control, executed, moves);
-  begin_anew(control);
 }
 
 zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
                              uint32_t capacity) {
   if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
   zo_moves moves;
-  add_way_back(control, executed, &moves);
+  zo_control after = *control;
+  zo_control_abandon_moves(&after, executed, &moves);
   const zo_status status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
-  if (status == ZO_OK) begin_anew(control);
+  if (status == ZO_OK) *control = after;
+  return status;
+}
+
+zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
+                            uint32_t* pending) {
+  if (control == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
+  if (zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
+  const uint32_t found = control->pending;
+  const zo_status status = zo_control_abandon(control, 0, words, capacity);
+  if (status == ZO_OK) *pending = found;
   return status;
 }
 
@@ -324,14 +311,6 @@ zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_
   return ZO_OK;
 }
 
-zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
-                             uint32_t capacity) {
-  if (words == NULL) return ZO_ERROR_ARGUMENT;
-  zo_moves moves;
-  const zo_status status = zo_control_suspend_moves(control, back, &moves);
-  return status == ZO_OK ? zo_moves_write(&moves, 0, words, capacity) : status;
-}
-
 /* --- Steps that are formed elsewhere --------------------------------- */
 
 /* Whether the update of the step that has just ended is still to be applied. */
@@ -339,38 +318,26 @@ static int has_just_ended(const zo_control* control) {
   return control->pending != 0u && !zo_control_is_in_step(control);
 }
 
-static zo_status way_before(const zo_control* control, int64_t mean_square, zo_moves* moves) {
+zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo_moves* moves) {
   if (control == NULL || moves == NULL || mean_square < 0) return ZO_ERROR_ARGUMENT;
   if (!has_just_ended(control)) return ZO_ERROR_ORDER;
-  const zo_control_settings* s = settings_of(control);
-  const uint32_t step = control->step - 1u;
-  begin_moves(control, moves);
-  moves->block = block_of(control, step);
-  moves->distribution = zo_distribution_of_step(s, step);
-  add_restoration(&moves->perturb, control, step, zo_queries_of(s) - 1u);
-  return ZO_OK;
-}
-
-static void go_before(zo_control* control, int64_t mean_square) {
   control->step -= 1u;
   control->pending = 0;
   control->mean_square = mean_square;
-}
-
-zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo_moves* moves) {
-  const zo_status status = way_before(control, mean_square, moves);
-  if (status == ZO_OK) go_before(control, mean_square);
-  return status;
+  begin_moves(control, moves);
+  add_restoration(&moves->perturb, control, control->step,
+                  zo_queries_of(settings_of(control)) - 1u);
+  return ZO_OK;
 }
 
 zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words,
                               uint32_t capacity) {
-  if (words == NULL) return ZO_ERROR_ARGUMENT;
+  if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
   zo_moves moves;
-  zo_status status = way_before(control, mean_square, &moves);
-  if (status != ZO_OK) return status;
-  status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
-  if (status == ZO_OK) go_before(control, mean_square);
+  zo_control before = *control;
+  zo_status status = zo_control_withdraw_moves(&before, mean_square, &moves);
+  if (status == ZO_OK) status = zo_moves_write(&moves, ZO_FLAG_CHECKSUM, words, capacity);
+  if (status == ZO_OK) *control = before;
   return status;
 }
 

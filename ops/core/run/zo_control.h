@@ -138,14 +138,9 @@ void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* 
 /* Whether a step has begun: the weights may be those of one of its queries. */
 int zo_control_is_in_step(const zo_control* control);
 
-/* For a use of the network within a step: writes the command that moves the weights after the last
- * report to those of the last complete step, or, with `back`, the reverse. The state stays
- * unchanged; between the two commands it takes no other. Errors: ZO_ERROR_ORDER if no step has
- * begun; ZO_ERROR_CAPACITY. */
-zo_status zo_control_suspend(const zo_control* control, uint32_t back, int32_t* words,
-                             uint32_t capacity);
-
-/* The same as moves. */
+/* For a use of the network within a step: gives the moves from the weights after the last report to
+ * those of the last complete step, or, with `back`, the reverse. The state stays unchanged; between
+ * the two moves it takes no other. Errors: ZO_ERROR_ORDER if no step has begun. */
 zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves);
 
 /* For a step that combines this run's differences with those of others on other data: right after

@@ -116,12 +116,15 @@ static void run(fuzz_input* in, world* w) {
       }
       continue;
     }
-    const zo_status suspended = zo_control_suspend(&w->control, 0, w->words, w->capacity);
+    zo_moves moves;
+    const zo_status suspended = zo_control_suspend_moves(&w->control, 0, &moves);
     HOLDS(suspended == (zo_control_is_in_step(&w->control) ? ZO_OK : ZO_ERROR_ORDER));
     if (suspended == ZO_OK && chosen % 3u == 0u) { /* there, and back */
+      HOLDS(zo_moves_write(&moves, 0, w->words, w->capacity) == ZO_OK);
       execute(w);
       check_weights(w);
-      HOLDS(zo_control_suspend(&w->control, 1, w->words, w->capacity) == ZO_OK);
+      HOLDS(zo_control_suspend_moves(&w->control, 1, &moves) == ZO_OK);
+      HOLDS(zo_moves_write(&moves, 0, w->words, w->capacity) == ZO_OK);
       execute(w);
     }
     HOLDS(zo_control_next(&w->control, w->words, w->capacity, &request) == ZO_OK);
