@@ -33,7 +33,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class ChannelStatistics:
-    """What a layer's output channels are like on data, [channels] each, in LSB of the output."""
+    """Statistics of a layer's output channels on data, [channels] each, in LSB of the output."""
 
     mean: _Floats  # mean over samples and positions, from the output's zero point
     deviation: _Floats  # standard deviation over samples and positions, 0 for a constant channel

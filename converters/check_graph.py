@@ -23,8 +23,8 @@ _RANK: Final = {
     BuiltinOperator.FULLY_CONNECTED: 2,
 }
 
-# Operators that slide a window over images, [batch, height, width, channels], and what steps and sizes the
-# window has.
+# Operators that slide a window over images, [batch, height, width, channels], with the window's steps and
+# sizes.
 _CONVOLVES: Final = ("strideH", "strideW", "dilationHFactor", "dilationWFactor")
 _POOLS: Final = ("strideH", "strideW", "filterHeight", "filterWidth")
 _WINDOW: Final = {
@@ -34,7 +34,7 @@ _WINDOW: Final = {
     BuiltinOperator.MAX_POOL_2D: _POOLS,
 }
 
-# Shapes, axes, paddings, truth values: what operators on int8 activations may read besides.
+# Further inputs of operators on int8 activations: shapes, axes, paddings, truth values.
 _INDEX_TYPES: Final = (TensorType.BOOL, TensorType.INT32, TensorType.INT64)
 
 
@@ -55,7 +55,7 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
         if _is_float_edge(graph, op):
             continue
         if op.code.name == FULLY_CONNECTED_16:
-            # What it was in the original, and is again when it is exported.
+            # The original operator, which an export restores.
             code = OperatorCode(BuiltinOperator.FULLY_CONNECTED)
             _check_operator(dataclasses.replace(op, code=code, inputs=op.inputs[:3]), filters)
         elif op.code.name not in OWN_OPERATORS:
@@ -64,7 +64,7 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
 
 
 def _is_float_edge(graph: Subgraph, op: Operator) -> bool:
-    """Returns whether an operator only makes an output of the model, of what a DEQUANTIZE gives it."""
+    """Returns whether an operator computes an output of the model from a DEQUANTIZE."""
     if op.builtin not in FLOAT_EDGES:
         return False
     read, made = op.input(0), op.outputs[0] if op.outputs else None

@@ -188,7 +188,7 @@ _BLOCK: Final = (
     "its blockSize must be at least 1; the file is damaged",
 )
 
-# What kernels demand besides.
+# Further constraints of kernels.
 _DEMANDS: Final[dict[int, tuple[Callable[[Operator], Any], str]]] = {
     B.ADD: _SUM,
     B.ADD_N: _SUM,

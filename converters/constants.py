@@ -13,7 +13,7 @@ LOSS: Final = "TFLM_ZO_LOSS"
 FULLY_CONNECTED_16: Final = "TFLM_ZO_FULLY_CONNECTED_16"
 OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, FULLY_CONNECTED_16)
 
-#: The operator that Arm's vela puts in the place of all that an Ethos-U computes.
+#: The operator in which Arm's vela collects the operators for an Ethos-U.
 ETHOS_U: Final = "ethos-u"
 
 #: Name of the metadata entry.

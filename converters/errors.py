@@ -8,7 +8,7 @@ from ..io.errors import OneLineError, SettingsError
 
 
 class ConversionError(OneLineError):
-    """A model or a setting cannot be used; the message is one line that says why and what to do.
+    """A model or a setting cannot be used. The message, one line, has the reason and advice.
 
     Nothing was written and no argument was changed where this is raised.
     """
@@ -30,4 +30,4 @@ def checked_integer(value: Any, what: str, low: int, high: int) -> int:
 
 
 class ConversionWarning(UserWarning):
-    """A model differs from its file; the message says in what and why."""
+    """A model was changed when it was read. The message has the change and the reason."""

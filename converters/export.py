@@ -20,7 +20,7 @@ from .passes.int16_layers import restore_layer
 from .passes.requantize import re_range as adapt_range
 from .settings import MOST_SAMPLES
 
-# What a joined model gets: the names of the original subgraph and signatures are not kept in a cut one.
+# Names of a joined model: a cut model does not keep the names of the original subgraph and signatures.
 _SUBGRAPH: Final = "main"
 _SIGNATURE: Final = "serving_default"
 # Roles of ports that are not part of the ZO machinery.
@@ -41,7 +41,7 @@ def export_model(
     model are joined into one subgraph.
 
     An int16 layer is the exception to `bit for bit`: it becomes a plain FULLY_CONNECTED, whose weights are
-    the nearest of 8 bits. Its outputs are those that the ZO model has with all its fractions 0.
+    the nearest of 8 bits. Its outputs equal those of the ZO model if all fractions are 0.
 
     With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it
     has them, and so uses all of -127..127 again. The fractions of the 16-bit update, which a plain model has
@@ -108,8 +108,8 @@ def export_model(
         stale.add(STATISTICS_NAME)
     model.metadata = [m for m in model.metadata or () if m.name not in stale] or None
     model.operator_codes = [c for c in model.operator_codes if not c.name.startswith(OP_PREFIX)]
-    # What is in use is numbered by its first use when the model is written: the same file, whether the ZO
-    # model came from memory or from a file. Buffers that nothing used in the original stay.
+    # Buffers in use are numbered by their first use, so that the file is the same whether the ZO model came
+    # from memory or from a file. Buffers that the original did not use are kept.
     model.buffers = [b for i, b in enumerate(model.buffers) if i == 0 or b not in before]
     return model
 

@@ -45,7 +45,7 @@ def initial_weights(model: Model) -> dict[str, WeightArray]:
 def checked_weights(
     metadata: ZoMetadata, weights: Mapping[str, WeightArray], what: str
 ) -> dict[str, WeightArray]:
-    """The weights that somebody gives.
+    """Checks given weights.
 
     Args:
         metadata: metadata of the ZO model.

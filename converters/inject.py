@@ -55,7 +55,7 @@ def inject(
     plan = Plan()
     for apply in PASSES:
         apply(result, chosen, plan)
-    # What requantization replaced would only take up flash; buffers that nothing used in the original stay.
+    # Buffers that requantization replaced would waste flash. Buffers that the original did not use are kept.
     after = result.referenced_buffers()
     result.buffers = [b for i, b in enumerate(result.buffers) if i == 0 or b not in before or b in after]
     return result

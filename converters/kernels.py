@@ -27,7 +27,7 @@ _ANY: Final = (T.INT8, T.INT32, T.INT64, T.BOOL)
 
 
 class Kernel(NamedTuple):
-    """What TFLM's kernel of an operator takes. *Data* are the inputs that are not among the others.
+    """Constraints of TFLM's kernel of an operator. *Data* are all inputs that are not in `others`.
 
     Attributes:
         low: smallest number of inputs.
@@ -185,7 +185,7 @@ FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
 CONTROL_FLOW: Final = (B.IF, B.WHILE, B.CALL)
 
 _AS_PORTS: Final = "convert it without streaming, or with its state as inputs and outputs"
-#: Operators that carry a state from one invoke to the next, and what to do about it.
+#: Operators with a state between invokes, and advice to avoid them.
 STATEFUL: Final = dict.fromkeys(
     (B.ASSIGN_VARIABLE, B.CALL_ONCE, B.READ_VARIABLE, B.SVDF, B.VAR_HANDLE), _AS_PORTS
 ) | {

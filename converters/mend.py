@@ -24,18 +24,17 @@ _ROUNDING: Final = 1e-3
 
 
 def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False) -> set[Tensor]:
-    """Leaves a plain model with the subgraph that is to be trained, in place, and mends that.
+    """Removes the other subgraphs of a plain model, in place, and repairs the subgraph for training.
 
-    Warns (`ConversionWarning`) of all that it changes: signatures that name other tensors than inputs and
-    outputs, names of weights that several have, empty names, filters' scales of 0, scales of biases,
-    which kernels take to be input scale * filter scale whatever the file says, parts of int8 tensors that are
-    taken in float, and a SOFTMAX at an output with more values than kernels take. What an ARG_MAX at an
-    output compares becomes an output, too.
+    It repairs, with a `ConversionWarning` for each change: signatures of tensors that are no inputs or
+    outputs; equal or empty names; filters' scales of 0; scales of biases (kernels assume input scale * filter
+    scale); parts of int8 tensors that are computed in float; a SOFTMAX at an output with more values than
+    kernels support. The input of an ARG_MAX at an output becomes an additional output.
 
     Args:
         model: plain model.
         wanted: key of a signature or name of a subgraph; None: the model has one subgraph.
-        reads_output: True where the loss reads what a SOFTMAX computes, which then stays.
+        reads_output: True if the loss reads the output of a SOFTMAX, which is then kept.
 
     Returns:
         The logits whose SOFTMAX was left out.

@@ -28,7 +28,7 @@ SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
 _HEADROOM: Final = "head_room"
 _INT16: Final = "wide"
 
-# The ranges that reading checks; `faults` checks what refers to something else.
+# Ranges for single values; `faults` checks relations between them.
 _Index = Annotated[int, Field(ge=0, lt=2**31)]
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
 _Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -327,7 +327,7 @@ class ZoMetadata:
 
     @property
     def parameters(self) -> Parameters:
-        """What is trainable of the layers that carry nodes or are of a tail; without such layers, of all."""
+        """The trainable parameters of the layers with nodes or of a tail; of all layers if there are none."""
         tail = () if self.tail is None else self.tail.layers
         layers = {self.trainable[n.trainable].layer for n in (*self.nodes, *tail)}
         return parameters_of(t.bias for t in self.trainable if not layers or t.layer in layers)

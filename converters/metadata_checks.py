@@ -34,7 +34,7 @@ NUMBERS: Final = {
     "sum": frozenset(("repeat", "length")),
 }
 
-# Kinds that look at an activation, and those that have real factors.
+# Kinds that read an activation, and kinds with real factors.
 LOOKING: Final = ("mask", "max_pool", "levels", "product")
 WITH_FACTORS: Final = ("factors", "levels", "product", "sum")
 
@@ -262,7 +262,9 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
 
 
 def _tail_misfits(m: ZoMetadata, sizes: Sequence[int]) -> Iterator[str]:
-    """`sizes` are those of what enters the segments."""
+    """Yields differences between the tail and the graph. `sizes` are those of the segments' input
+    activations.
+    """
     if m.tail is None:
         return
     for i, n in enumerate(m.tail.layers):

@@ -136,7 +136,7 @@ def _add_bias(graph: Subgraph, layer: Operator, scales: npt.NDArray[np.float32])
     layer.inputs[2] = bias
 
 
-# Kernels that bring their inputs to the scale of their output, whatever it is.
+# Kernels that convert their inputs to any scale of their output.
 _REQUANTIZING: Final = (
     B.ADD, B.BATCH_MATMUL, B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED, B.HARD_SWISH, B.LEAKY_RELU,
     B.MEAN, B.MUL, B.PRELU, B.QUANTIZE, B.RELU, B.RELU6, B.SQUARED_DIFFERENCE, B.SUB, B.SUM, B.TRANSPOSE_CONV,

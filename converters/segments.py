@@ -80,7 +80,7 @@ def can_change_batch(model: Model) -> bool:
 
 
 _WEIGHT_OPERATORS = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
-# Options of a weight operator, see ops/core/graph/zo_op.h: what all tensors share, and each of them.
+# Options of a weight operator, see ops/core/graph/zo_op.h: common options, and options of each tensor.
 _SHARED, _OF_TENSOR = "<BBBBHH", 12
 _FRACTION, _MULTIPLIER, _MASK = 4, 8, 16
 
@@ -183,7 +183,7 @@ def _leave(op: Operator, places: list[int], *, has_filters: bool) -> None:
     per_tensor = 1 + bool(flags & _MULTIPLIER) + bool(flags & _MASK)
     first = len(op.inputs) - tensors * per_tensor
     head = op.inputs[:first]
-    if flags & _FRACTION and not has_filters:  # what is left are biases
+    if flags & _FRACTION and not has_filters:  # only biases are left
         flags, head = flags & ~_FRACTION, head[:-1]
     each = [op.custom_options[size + i * _OF_TENSOR : size + (i + 1) * _OF_TENSOR] for i in places]
     op.custom_options = struct.pack(_SHARED, version, flags, *shared, len(places), blocks) + b"".join(each)

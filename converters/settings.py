@@ -137,10 +137,9 @@ class InjectSettings:
         tail: layers that are to be trained by their exact gradients: a number from 1 on of last layers, or
             `ResidualBlocks(n)`; None: none. The layers of a tail carry no nodes, unless they are dense layers
             that feed each other.
-        parameters: what becomes trainable of the trainable layers: "weights" (their filters), "all" (their
-            biases, too, int32) or "biases" (these alone: filters stay constants in flash, and node
-            perturbation keeps no inputs of layers). A layer keeps a bias that it shares or that is computed
-            as it is.
+        parameters: trainable parameters of the layers: "weights" (filters), "all" (filters and int32 biases)
+            or "biases" (filters are constants in flash, and node perturbation keeps no inputs of layers). A
+            bias that is shared or computed is not trained.
         command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
             ``max_queries`` seeds that restores a direction, and a PERTURB of one. A replay of n steps of Q
             queries takes 6 + 2 n Q words.

@@ -93,8 +93,8 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
 
 
 def trained_by(metadata: ZoMetadata) -> list[str]:
-    """Returns what the model is made to train each trainable tensor by: nodes of its layer, the layer's exact
-    gradients, or, where it has neither, perturbation of the weights.
+    """Returns the method for each trainable tensor of the model: nodes of its layer, the layer's exact
+    gradients, or else perturbation of the weights.
     """
     ways = {"nodes": metadata.nodes, "exact gradients": metadata.tail.layers if metadata.tail else ()}
     of = {metadata.trainable[n.trainable].layer: way for way, found in ways.items() for n in found}

@@ -34,7 +34,7 @@ class Quantization:
         scales: scales, float32 [channels]; [1] for the whole tensor; [0] where the table holds no parameters.
         zero_points: zero points, int64 [scales]; files of older converters may have another number of them.
         axis: dimension of the channels; meaningless where there is one scale.
-        raw: the object of the generated schema, which keeps all that is not modelled here (min, max,
+        raw: the object of the generated schema, for fields that are not modelled here (min, max,
             details).
     """
 
@@ -77,7 +77,7 @@ class Tensor:
         is_variable: True if the tensor keeps its value between invokes; the value is zero after allocation
             and reset.
         shape_signature: the shape with -1 for sizes that may change, or None where the file has none.
-        raw: the object of the generated schema, which keeps all that is not modelled here (sparsity, variant
+        raw: the object of the generated schema, for fields that are not modelled here (sparsity, variant
             tensors, has_rank …).
     """
 
@@ -177,7 +177,7 @@ class Operator:
         outputs: tensors that the operator computes.
         intermediates: tensors that some recurrent kernels need, or None where the file has no such list.
         custom_options: bytes of a custom operator's options, or None.
-        raw: the object of the generated schema, which keeps all that is not modelled here; its
+        raw: the object of the generated schema, for fields that are not modelled here; its
             ``builtinOptions`` are the options.
     """
 
@@ -255,7 +255,7 @@ class Subgraph:
         inputs: tensors that the caller feeds.
         outputs: tensors that the caller reads.
         operators: operators in execution order.
-        raw: the object of the generated schema, which keeps all that is not modelled here.
+        raw: the object of the generated schema, for fields that are not modelled here.
     """
 
     name: str = ""

@@ -14,7 +14,7 @@ from .graph import Buffer, OperatorCode, Subgraph, Tensor
 
 @dataclasses.dataclass(eq=False)
 class Metadata:
-    """A metadata entry; whoever writes and reads entries of that name gives the bytes their meaning."""
+    """A metadata entry; the meaning of the bytes depends on the name."""
 
     name: str
     buffer: Buffer

@@ -88,7 +88,7 @@ def _read(data: bytes) -> Model:
         struct.error,
         MemoryError,
     ) as e:
-        # What the generated code raises on damaged options, which are verified only from the outside.
+        # Exceptions of the generated code on damaged options, of which the verifier checks only the extent.
         raise ConversionError(f"the file is damaged: {e}") from e
 
 

@@ -45,8 +45,8 @@ class _Union(NamedTuple):
 _STRING: Final = _Vector(1)
 _Field = _Vector | _Table | _Tables | _Union
 
-# Fields that hold offsets, by slot. Tables that are missing here (operator options) are checked as far as
-# their own extent; what they point to, the generated code reads with slices that cannot leave the file.
+# Fields that hold offsets, by slot. Of other tables (operator options) only the extent is checked; the
+# generated code reads their contents with slices that cannot leave the file.
 _OFFSETS: Final[dict[str, dict[int, _Field]]] = {
     "Model": {
         1: _Tables("OperatorCode"),

@@ -74,7 +74,7 @@ def _write(models: Sequence[Model], packed: dict[bytes, Any] | None) -> tuple[by
     first, *others = [raw.Pack(builder) for raw in raws]
     ends = []
     for table in others:
-        builder.PrependUOffsetTRelative(table)  # the root of a file, in front of what it points to
+        builder.PrependUOffsetTRelative(table)  # the root of a file, before the tables to which it points
         ends.append(builder.Offset())
     builder.Finish(first, FILE_IDENTIFIER)
     content = bytes(builder.Output())

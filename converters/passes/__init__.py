@@ -1,7 +1,7 @@
 """The rewriting passes, in the order in which ``inject`` applies them.
 
 A pass is a function ``(model, settings, plan) -> None``: it changes the model in place, reads the settings,
-and leaves in the plan what later passes need. It raises ConversionError where it cannot do its part;
+and stores results for later passes in the plan. It raises ConversionError where it cannot do its part;
 ``inject`` works on a copy, so nothing is left half-done.
 """
 

@@ -58,7 +58,7 @@ _MOST_WEIGHTS: Final = 2**17
 class BackwardProgram:
     """The steps that lead errors from the logits back to layers."""
 
-    fields: list[ZoField]  # fields of errors; number 0 is that of the logits
+    fields: list[ZoField]  # fields of errors; number 0 has the errors of the logits
     # steps in the order in which they are done, without the segments of what they look at
     steps: list[ZoBackwardStep]
     looks_at: list[Tensor | None]  # activation that each step looks at, a tensor of the uncut graph, or None
@@ -72,7 +72,7 @@ def backward_program(
 
     Args:
         graph: the uncut graph.
-        logits: what a softmax loss reads.
+        logits: input of a softmax loss.
         layers: operators of the layers, in execution order; errors pass through no other layer.
         geometries: their fields of ``zo_node_layer``.
 
@@ -223,7 +223,7 @@ class _Builder:
                 self._give(source, self._placed_back(source, {axis: part}, self._pending.pop(output)))
 
     def _through(self, op: Operator, number: int, tensor: Tensor, field: int) -> int:
-        """Returns the field of what passes back to an input."""
+        """Returns the field of the errors that pass back to an input."""
         kind = op.builtin
         if kind in (B.ADD, B.SUB) and tensor.size != op.outputs[0].size:
             sign = -1.0 if kind == B.SUB and number == 1 else 1.0
@@ -280,7 +280,7 @@ class _Builder:
         return clamps_by(_ACTIVATIONS[op.builtin], op.outputs[0])
 
     def _multiplied(self, op: Operator, number: int, tensor: Tensor, field: int) -> int:
-        """What passes back to a factor: errors times the other one, summed where the factor is spread."""
+        """Returns the errors of a factor: errors times the other factor, summed over the axes of a broadcast."""
         (other,) = (t for i, t in enumerate(op.inputs) if i != number)
         if other is None or other.quantization is None or other.type != TensorType.INT8:
             raise self._unfit(op, "has a factor that is not int8")

@@ -324,8 +324,8 @@ UNBATCHED_OUTPUT: Final = (B.SHAPE,)
 def fix_batch(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Sets axis 0 of all activations to ``settings.batch``; the size is fixed from then on.
 
-    Rewrites the shapes of inputs and of what is computed from them, RESHAPE options and constants that hold
-    the batch size (in buffers of their own), and shape signatures.
+    Rewrites the shapes of inputs and computed tensors, RESHAPE options and constants with the batch size (in
+    buffers of their own), and shape signatures.
 
     Raises:
         ConversionError: the batch size of the model is neither 1 nor the one asked for, or an operator moves

@@ -19,7 +19,7 @@ from .plan import Plan
 
 def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Raises ConversionError, naming the operator or tensor, unless every operator is an int8 one that TFLM
-    has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. Mends what can be mended
+    has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. Repairs the model
     (`mend`), and fills ``plan.without_softmax``.
     """
     names = (op.code.name for graph in model.subgraphs for op in graph.operators)

@@ -83,7 +83,7 @@ def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[st
 
 
 def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Returns why a tensor cannot be a boundary whatever the graph around it is, or None."""
+    """Returns the reason why a tensor cannot be a boundary in any graph, or None."""
     if tensor in graph.inputs:
         return "is an input of the model"
     if tensor in graph.outputs and tensor is not logits:
@@ -103,7 +103,7 @@ def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None
 def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
     """Returns why the graph cannot be cut at a tensor, or None where it can.
 
-    Behind what the loss reads there may be nothing but the loss itself.
+    Only the loss may follow the loss's input.
     """
     if [t.name for t in graph.all_tensors()].count(tensor.name) > 1:
         return "several tensors have this name"
@@ -144,7 +144,7 @@ def _segmented(
 ) -> tuple[list[Tensor], dict[Operator, int]]:
     """Returns the boundaries, in execution order, and the number of each operator's segment.
 
-    Boundaries are the tensors to cut at, and those that cross such a cut.
+    Boundaries are the tensors of the cuts, and other tensors that cross a cut.
     """
     producers = graph.producers()
     position = {t: i for i, op in enumerate(graph.operators) for t in op.outputs}
@@ -190,7 +190,7 @@ def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, in
     producers, number = graph.producers(), dict[Operator, int]()
     for op in graph.operators:
         behind = [k for k, cut in enumerate(cuts, start=1) if op in cut.after]
-        # What a boundary depends on, and no earlier one, is computed in the segment before it.
+        # Operators that a boundary, and no earlier one, depends on are in the segment before it.
         needed = [k for k, cut in enumerate(cuts) if op in cut.before][:1]
         read = [number[producers[t]] for t in op.inputs if t is not None and t in producers]
         number[op] = max(behind + needed + read, default=0)
@@ -204,7 +204,7 @@ def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None, before: se
     Args:
         graph: the uncut graph.
         boundary: the tensor.
-        logits: what the loss reads, the last operator to be.
+        logits: input of the loss, the output of the last operator.
         before: operators that boundaries of earlier cuts depend on.
     """
     before = set(before)

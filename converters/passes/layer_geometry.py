@@ -104,7 +104,7 @@ _LARGEST_FILTER: Final = 2**20
 
 
 class UnfitError(Exception):
-    """Why the core cannot take a layer, as what follows its name in a sentence."""
+    """The core does not support a layer. The message continues a sentence that begins with the layer's name."""
 
 
 def layer_geometry(op: Operator) -> dict[str, int]:

@@ -17,8 +17,8 @@ _LONGEST: Final = 40
 # Names that converters give to constants that lost theirs.
 _ANONYMOUS: Final = re.compile(r"^((arith|tfl|tf|std|mhlo)\.\w+|\w*const(ant)?)[_\d]*$", re.IGNORECASE)
 
-# What an operator appends to the name of its layer; the first that occurs says which of several fused names
-# (`conv/Relu;bn/FusedBatchNorm;conv/Conv2D`) is the layer's.
+# Suffixes that operators append to the name of their layer. The first one found selects the layer's name
+# among fused names (`conv/Relu;bn/FusedBatchNorm;conv/Conv2D`).
 _SUFFIXES: Final = {
     "CONV_2D": ("Conv2D", "convolution", "separable_conv2d"),
     "DEPTHWISE_CONV_2D": ("depthwise", "DepthwiseConv2dNative", "convolution"),
@@ -56,14 +56,14 @@ def _path(op: Operator) -> list[str]:
 
 
 def shown_name(tensor: str) -> str:
-    """Returns a tensor's name for people, which is the layer's name alone where the tensor's name has
-    more than 40 characters, or was put together by TensorFlow from all that was fused into it
+    """Returns a short name of a tensor: the layer's name if the tensor's name has more than 40 characters or
+    was joined by TensorFlow from the names of fused operators
     (`model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…`).
     """
     parts = [p for p in tensor.split(";") if p.strip("/")]
     if not parts or (len(parts) == 1 and len(tensor) <= _LONGEST):
         return tensor
-    # A bias is not shared, so what it names is this layer; filters of equal quantization may be another's.
+    # A bias is not shared, so its name is this layer's. Filters of equal quantization may be shared.
     suffixes = ("BiasAdd", *(suffix for kind in _SUFFIXES.values() for suffix in kind))
     named = (p for suffix in suffixes for p in parts if re.search(rf"/{suffix}\d*$", p))
     path = [c for c in next(named, parts[0]).split("/") if c]

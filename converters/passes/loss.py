@@ -149,7 +149,7 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     if squashing is not None:
         return _SQUASHING[squashing.builtin][0]
     like = [t for t in graph.inputs if t.shape == output.shape]
-    # A vector beside another input is what is known of a sample, and what it is to be told.
+    # A vector beside another input has known properties of a sample, not its image.
     is_vector = len(output.shape) == 2 and output.shape[1] >= 2
     if like and not (is_vector and len(graph.inputs) > 1):
         return "mse"

@@ -50,8 +50,8 @@ _MOST_PASSES: Final = 100.0
 def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.nodes`` and adds to ``plan.cuts`` the cuts that these layers need.
 
-    A layer that carries nodes has its input, its output and its nodes (the output, or what a pooling makes of
-    it) at boundaries, so that a run can keep them and re-run the network from the nodes on.
+    Input, output and nodes of a layer (nodes are the output, or a pooling of it) are boundaries, so that a
+    run can keep them and re-run the network from the nodes on.
 
     "auto" chooses the trainable layers for which that is possible and that have fewer nodes than weights, for
     the variance of an estimate grows with the number of perturbed values (Poor Man's Training, sec. 3.2). It
@@ -199,8 +199,8 @@ def _node_layer(
 def _summed(
     graph: Subgraph, op: Operator, logits: Tensor | None, reason_at: Callable[[Tensor], str | None]
 ) -> tuple[Tensor, tuple[int, int]]:
-    """Returns what of a layer is perturbed or pooled, and its clamps: its output, or, in a residual block,
-    the sum that the output is added to.
+    """Returns the tensor that is perturbed or pooled, with its clamps: the layer's output or, in a residual
+    block, the sum of the output and the other branch.
 
     An error of the sum is one of the output, in real units, where the sum is not clamped: d sum / d output
     = 1. So layers on both branches share the sum's nodes, and nothing crosses a cut at it but itself.

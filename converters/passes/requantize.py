@@ -163,8 +163,8 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
     old = quantization.scales.astype(np.float64)
     scales = quantization.scales.copy()
     scales[changed] = (old * largest / limit)[changed].astype(np.float32)
-    # What a weight or a bias is multiplied by: exactly 1 where nothing changes. From the float32 scales that
-    # the file stores, so that real values are as close as they can be.
+    # Factor of a weight or a bias, exactly 1 if nothing changes. It is computed from the file's float32
+    # scales, so that real values are as close as possible.
     ratio = np.broadcast_to(old / scales.astype(np.float64), trainable.channels)
 
     weights = np.rint(channels_first * ratio.reshape(-1, *[1] * (channels_first.ndim - 1)))

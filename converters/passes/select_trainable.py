@@ -169,7 +169,8 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Puts the bias of each trainable layer behind its filter in ``plan.trainable`` or, where
     ``settings.parameters`` is "biases", in its place, and numbers the streams anew.
 
-    Only a constant that the layer reads alone is taken: what else reads a bias would change with it. Of a
+    Only a constant that no other operator reads can be trained, because a change of a shared bias would
+    affect the others. Of a
     layer without such a bias the filter is trained, or, where biases alone are, nothing.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Writes what the passes decided into the model's metadata."""
+"""Writes the decisions of the passes to the model's metadata."""
 
 from __future__ import annotations
 

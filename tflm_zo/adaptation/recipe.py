@@ -47,12 +47,10 @@ class Observer(Callback):
         return layers
 
     def on_recalibrated(self, found: Recalibration | None) -> None:
-        """Hears of a recalibration. None: a model that keeps statistics is trained as it is, since it learns
-        to reproduce its input.
-        """
+        """Is called after a recalibration; None: an autoencoder with statistics is not recalibrated."""
 
     def on_probe_step(self, block: int, done: int, total: int) -> None:
-        """Hears of a step of a probe: its block, the steps done in all probes, and their total."""
+        """Is called after a step of a probe, with its block, the steps of all probes so far, and their total."""
 
     def on_decided(
         self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None
@@ -62,7 +60,7 @@ class Observer(Callback):
         """
 
     def on_trained(self, model: Model) -> None:
-        """Hears of the trained plain model before it is measured: the place to write it to a file."""
+        """Is called with the trained plain model before it is measured, for example to write it to a file."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ class Adaptation:
         trainer: trainer of the run, with the kept weights. Its `model` is the ZO model to which the log
             belongs; `step`, `equivalents`, `measured_rate` and `interrupted` describe the run.
         history: history of the run.
-        data: samples of the run, those that are held out, and classes without samples.
+        data: training and validation samples of the run, and classes without samples.
         trained: layers that the run trains.
         recalibration: recalibration before the run, or None.
         block_choice: choice of the block that is trained, or None.
@@ -277,7 +275,7 @@ def adapt(
     after = None
     if history.measurements:
         before, after = (_measured_at(history, step) for step in (0, history.kept_step))
-    elif not trainer.interrupted:  # who has pressed Ctrl-C wants the prompt back
+    elif not trainer.interrupted:  # after Ctrl-C the user expects the prompt
         after = trainer.evaluate(data.measured)
     for values in (before, after) if data.constant and not history.measurements else ():
         if values is not None:
@@ -304,9 +302,9 @@ def recalibrates(
 ) -> bool:
     """Returns whether `adapt` recalibrates a model unasked.
 
-    A plain model that keeps statistics is recalibrated, unless it is trained to reproduce its input. Such a
-    network knows what its inputs are like, and nothing else: with its channels led back to the old inputs it
-    reproduces the old ones, not the new (`examples/machine_sounds`).
+    A plain model that keeps statistics is recalibrated, unless it is trained to reproduce its input. An
+    autoencoder only knows its inputs: after a recalibration it would reproduce the old inputs, not the new
+    ones (`examples/machine_sounds`).
 
     Args:
         model: a plain int8 model or a ZO model.

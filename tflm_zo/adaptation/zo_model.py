@@ -134,7 +134,7 @@ def _usual(metadata: ZoMetadata, name: str | None) -> Settings:
 
 
 def of_resumed_run(zo: Model, path: str | os.PathLike[str]) -> Model:
-    """Returns the ZO model of a run that is resumed, with what the run has found, as its file has it."""
+    """Returns the ZO model of a resumed run from its file, with the results of the run's search."""
     try:
         found = run_of(read_metadata(load_model(path)))
     except (ConversionError, OSError):

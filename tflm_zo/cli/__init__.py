@@ -10,7 +10,7 @@
 ``failures``           exceptions become one line on stderr and an exit code.
 ``results``            a command's result, for people or as JSON.
 ``output_file``        files that appear whole or not at all and replace nothing unasked.
-``progress``           a bar for what takes longer than two seconds.
+``progress``           a progress bar for work of more than two seconds.
 """
 
 from .app import app, main

@@ -72,7 +72,7 @@ def _command_modules() -> Iterator[tuple[str, ModuleType]]:
 
 
 def _paragraphs(function: Callable[..., None]) -> str:
-    """A docstring whose lines are as long as the terminal is wide."""
+    """Wraps a docstring at the width of the terminal."""
     text = inspect.getdoc(function) or ""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
@@ -85,5 +85,5 @@ for _name, _module in _command_modules():
 
 
 def main() -> None:
-    """Entry point of ``tflm-zo``."""
+    """Runs ``tflm-zo``."""
     app()

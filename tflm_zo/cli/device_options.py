@@ -35,7 +35,7 @@ DeviceModel = Annotated[
 
 @contextlib.contextmanager
 def connect(port: str, baud: int, timeout: float, model: Path | None) -> Iterator[tuple[Link, Hello]]:
-    """A link to a device that has said what it is.
+    """Connects to a device and checks its model.
 
     Raises:
         LinkError: it does not answer, or has another model than `model`.
@@ -54,11 +54,11 @@ def connect(port: str, baud: int, timeout: float, model: Path | None) -> Iterato
 
 
 def of_line(link: Link) -> dict[str, int]:
-    """Returns what a bad line has cost, for `--json`."""
+    """Returns the numbers of repeated requests and damaged frames, for `--json`."""
     return {"requests_repeated": link.repeated, "frames_damaged": link.damaged}
 
 
 def say_line(link: Link) -> None:
-    """Says what a bad line has cost, where it has."""
+    """Prints the numbers of repeated requests and damaged frames, unless both are 0."""
     if link.repeated:
         note(f"the line was bad: {link.repeated:,} requests were repeated")

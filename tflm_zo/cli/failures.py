@@ -2,7 +2,7 @@
 """Exceptions become one line on stderr and an exit code.
 
 0: done. 1: bad input or failed work. 2: wrong usage (typer's own). 130: interrupted (Ctrl-C). 129 and 143:
-ended by SIGHUP (the terminal is gone) or SIGTERM, which do what Ctrl-C does.
+ended by SIGHUP (the terminal is gone) or SIGTERM, which act like Ctrl-C.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "w
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-# What says in its message what is wrong with the input or the surroundings. RuntimeError: NativeError and
+# Exceptions whose messages explain an error of the input or the environment. RuntimeError: NativeError and
 # InvokeError; ImportError: a runtime or TensorFlow is not installed.
 _EXPECTED = (ValueError, OSError, RuntimeError, ImportError)
 
@@ -51,7 +51,7 @@ _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") i
 # Options of each command, by the names of their settings.
 _options: dict[str, dict[str, str]] = {}
 
-# What has interrupted the command in progress.
+# The signal that interrupted the command.
 _interruption = contextvars.ContextVar("interruption", default=signal.SIGINT)
 _debug = contextvars.ContextVar("debug", default=False)
 
@@ -92,9 +92,9 @@ def one_line_errors(command: _Command) -> _Command:
 
 @contextlib.contextmanager
 def _ending_signals() -> Iterator[None]:
-    """Signals that ask the program to end interrupt the command, which then leaves everything whole.
+    """Makes SIGTERM and SIGHUP interrupt the command like Ctrl-C, so that no file is left incomplete.
 
-    One that is ignored (nohup) stays so.
+    An ignored signal (nohup) stays ignored.
     """
     _interruption.set(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():
@@ -116,22 +116,22 @@ def _ending_signals() -> Iterator[None]:
 
 
 def interruption_code() -> int:
-    """Exit code of a command that was interrupted: 128 and the number of the signal."""
+    """Returns the exit code of an interrupted command: 128 plus the number of the signal."""
     return 128 + _interruption.get()
 
 
 def note(message: str) -> None:
-    """One line on stderr that says what was decided."""
+    """Prints a line about a decision on stderr."""
     _print("", "", message)
 
 
 def warn(message: str) -> None:
-    """One line of warning on stderr."""
+    """Prints a line of warning on stderr."""
     _print("warning: ", "yellow", message)
 
 
 def waiting_for(what: str) -> Status:
-    """A line on stderr that moves while something is under way, from its `start` to its `stop`."""
+    """Returns an animated line on stderr, shown from its `start` to its `stop`."""
     return _stderr().status(what)
 
 
@@ -165,8 +165,8 @@ def _describe(error: BaseException, own: Mapping[str, str]) -> str:
 
 
 def _brief(error: Exception) -> str:
-    """Returns the kind of an error that nobody has foreseen, and its message unless that is a dump: keys of
-    dictionaries and arguments of assertions may be whole models.
+    """Returns the type of an unexpected error, and its message unless that is too long: keys of dictionaries
+    and arguments of assertions may be complete models.
     """
     name, (said, *_) = type(error).__name__, (*error.args, None)
     if not isinstance(said, str) or len(said) > _BRIEF or "\n" in said:
@@ -175,7 +175,7 @@ def _brief(error: Exception) -> str:
 
 
 def _once() -> Callable[..., None]:
-    """Returns a function that shows each warning of this package once, from wherever it comes."""
+    """Returns a function that shows each warning of this package once."""
     shown: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -27,7 +27,7 @@ _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def options_of(command: Callable[..., Any]) -> dict[str, str]:
-    """Options of a command by the name of their setting, which is that of their parameter."""
+    """Returns the options of a command by setting; a setting has the name of the parameter."""
     found: dict[str, str] = {}
     for name, hint in typing.get_type_hints(command, include_extras=True).items():
         for info in getattr(hint, "__metadata__", ()):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Output files of a command, which are whole or absent, replace nothing unasked and differ."""
+"""Output files of a command: written atomically, without unrequested replacement, all different."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ __all__ = ["check_different", "check_output", "claim_outputs", "write_files", "w
 
 
 def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
-    """Claims what a command is going to write, until it ends: a long one is not to find out at its end that
-    another one had the same name in mind.
+    """Reserves the output files of a command until its end, so that no other command writes the same files.
 
     Raises:
         FileInUseError: a run that goes on is going to write one of the files.

@@ -24,7 +24,9 @@ _PATIENCE_S: Final = 2.0
 
 
 def counting_bar() -> Progress:
-    """A bar that says how many of how many, gone when it is over; nothing where stderr is no terminal."""
+    """Returns a progress bar with counts, which disappears at the end; without output if stderr is no
+    terminal.
+    """
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -43,7 +45,7 @@ def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
     Args:
         items: items to pass on.
         total: number of items.
-        what: one word or two before the bar.
+        what: label of the bar, one or two words.
     """
     bar = counting_bar()
     task = bar.add_task(what, total=total)

@@ -44,7 +44,7 @@ SetOption = Annotated[
 
 
 def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The names and texts of ``--set`` options: those of a run's settings, and those of inject's.
+    """Splits ``--set`` options into names and texts, for a run's settings and for inject's.
 
     Raises:
         SettingsError: a text is not NAME=VALUE, or a name is given twice.
@@ -64,7 +64,7 @@ def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, st
 
 
 def parse_injection(given: Mapping[str, str]) -> InjectChanges:
-    """Values of inject's settings, from `split_set`."""
+    """Parses inject's settings, from `split_set`."""
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name in ("update_bits", "sparse_seed"):
@@ -82,7 +82,7 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
 def run_options(
     set_options: Sequence[str] | None, given: Mapping[str, Any], loss_output: str | None = None
 ) -> tuple[Changes, InjectChanges]:
-    """The settings of a run that are given, and those of inject.
+    """Returns the given settings of a run, and those of inject.
 
     Args:
         set_options: texts of ``--set``, NAME=VALUE each.
@@ -107,7 +107,7 @@ def run_options(
 
 
 def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadata | None) -> Settings:
-    """The settings of a run.
+    """Creates the settings of a run.
 
     Args:
         usual: settings that the algorithm has by default.
@@ -129,7 +129,7 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     )
     for name in given:
         reason, (task, _) = without_effect(settings, name), resolve(settings, name)
-        # A model without anything to train is refused later, with what is wrong with it.
+        # A model without trainable tensors is refused later, with the reason.
         if task and planned and TASKS[task] not in planned:
             reason = f"it would have no effect: no layer of the model is left for task {task}"
         if reason:

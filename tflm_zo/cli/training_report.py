@@ -80,7 +80,7 @@ def _said_of_parts(data: RunData) -> str:
 
 
 def render(console: Console, result: dict[str, Any]) -> None:
-    """Prints what a run has come to: the loss before and after, the kept weights, costs and files."""
+    """Prints the result of a run: the loss before and after, the kept weights, costs and files."""
     if "loss" in result:
         before = "" if result["before"] is None else f"before: {_values_of(result['before'])}; after: "
         console.print(f"{before}{_values_of(result)} on {result['evaluated_on']}", markup=False)
@@ -137,7 +137,7 @@ class ToldRun(Observer):
         return progress(layers, len(layers), "recalibrating")
 
     def on_recalibrated(self, found: Recalibration | None) -> None:
-        """Says what was corrected."""
+        """Prints a line about the recalibration."""
         if found is not None:
             (warn if found.uneven else note)(found.sentence)
             return
@@ -165,7 +165,7 @@ class ToldRun(Observer):
         self._show(waiting_for("measuring the learning rate") if settings.measures_rate else None)
 
     def on_train_begin(self, progress: RunProgress) -> None:
-        """Ends the waiting, and says what is trained, at which rate, and what of a budget is left."""
+        """Stops the waiting line, and prints the trained layers, the rate and the remaining budget."""
         self._show(None)
         if self._files.zo_model is not None:
             say_loss_output(progress.model, self._loss_output)

@@ -16,9 +16,9 @@ from typing import Any, Final
 from ..converters.errors import ConversionError
 from ..converters.model import Model, Tensor
 
-# What a layer is called while TensorFlow names what it computes. TensorFlow tells scopes of one name apart by
-# numbers, and enters that of a layer twice: Keras' dense, dense_1 and dense_2 become dense_1, dense_1_2 and
-# dense_2_1, from which nobody can tell them.
+# Names of layers during TensorFlow's conversion. TensorFlow adds numbers to equal scopes, and enters the
+# scope of a layer twice: Keras' dense, dense_1 and dense_2 become dense_1, dense_1_2 and dense_2_1, which are
+# ambiguous.
 _SCOPE: Final = "zo.{}.layer"
 _IN_SCOPE: Final = re.compile(r"zo\.(\d+)\.layer(?:_\d+)*")
 
@@ -288,7 +288,7 @@ def _rebuilt(keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str
     inputs = [keras.Input(batch_shape=(1, *shape[1:]), name=name) for name, shape, _ in specs]
     named: list[str] | None = None
     if isinstance(model, keras.Model):
-        # What the model takes: one tensor, a list, or a dictionary.
+        # The structure of the model's inputs: one tensor, a list, or a dictionary.
         structure = getattr(model, "_inputs_struct", None)
         if isinstance(structure, dict):
             by_tensor = {id(t): x for t, x in zip(model.inputs, inputs, strict=True)}

@@ -72,7 +72,7 @@ def normalized_by(layers: Sequence[Any], fixed: FixedModel, data: list[Array]) -
             for layer in layers:
                 del layer.call
         for layer, seen in zip(layers, found, strict=True):
-            if seen:  # what it computes may be no part of the outputs
+            if seen:  # its result may not be part of the outputs
                 _assign(layer, *(np.mean(values, axis=0) for values in zip(*seen, strict=True)))
         yield
     finally:

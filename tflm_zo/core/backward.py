@@ -168,7 +168,7 @@ class Backward:
         norms = np.zeros(max(1, len(program.steps)), np.uint32)
         scratch = np.zeros(max(1, program.scratch_values), np.int32)
         self.buffer_bytes = program.bytes_kept(samples) + norms.nbytes + scratch.nbytes
-        self._kept: list[Any] = [norms, scratch]  # what addresses in structs point to
+        self._kept: list[Any] = [norms, scratch]  # keeps the targets of addresses in structs alive
         steps, kept = _structs_of(program.steps)
         self._kept.append(kept)
         fields = (structs.zo_error_field * len(program.fields))()

@@ -145,7 +145,7 @@ def installed(name: str) -> Path:
         FileNotFoundError: the package was imported from a source tree that is not installed.
     """
     spec = find_spec(_PACKAGE)
-    # An editable install spreads the package over the source tree and the place of what was built.
+    # An editable install splits the package between the source tree and the build folder.
     folders = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
     folders += [Path(entry) / _PACKAGE for entry in sys.path if entry]
     for folder in folders:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of a tree joined to few files, as SQLite's are: each is there once, in an order that compiles."""
+"""Joins the sources of a tree into few files, as SQLite does: each source once, in an order that compiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..converters.errors import ConversionError
 __all__ = ["Unit", "join"]
 
 _COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0"
-# A header's guard, and what makes C of it for C++.
+# A header's guard, and its extern "C" lines.
 _GUARD: Final = re.compile(r"#ifndef (\w+_H_)\n#define \1\n(.*)#endif +/[/*] ?\1(?: \*/)?\n", re.DOTALL)
 _EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
 _INCLUDE: Final = re.compile(r'\s*#\s*include\s+(["<])([^">]+)[">]')
@@ -22,13 +22,12 @@ _CONDITION: Final = re.compile(r"\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 @dataclass
 class Unit:
-    """A file that others are joined to.
+    """A file that consists of joined sources.
 
     Attributes:
         path: its path.
-        about: what it is, whole sentences for its first comment.
-        roots: paths of the sources that go into it, in this order; each header that they include comes before
-            them.
+        about: description for its first comment, in sentences.
+        roots: paths of the sources in it, in this order; headers that they include precede them.
         c_roots: of a header, paths of the sources that C reads as well as C++; they come first.
         includes: paths of other units that it includes.
         cpp_includes: of a header, paths of other units that its part for C++ includes.
@@ -46,14 +45,14 @@ class Unit:
 
 @dataclass
 class _Joined:
-    """What has gone into a unit so far."""
+    """The content of a unit so far."""
 
     sources: Mapping[str, str]
     # Headers that are included on a condition somewhere.
     conditional: set[str]
-    # Sources that are there for all of what follows.
+    # Sources that are available to all following lines.
     known: set[str]
-    # What is included from elsewhere, as it is written.
+    # Includes of other libraries, unchanged.
     outside: dict[str, None] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -74,7 +73,7 @@ class _Joined:
             self.lines += [*own, *lines, ""]
 
     def _lines_of(self, text: str, depth: int) -> list[str]:
-        """The lines of a source, in which what conditions include is written out."""
+        """Returns the lines of a source, with the content of conditional includes."""
         lines = []
         for line in text.strip("\n").split("\n"):
             condition, include = _CONDITION.match(line), _INCLUDE.match(line)
@@ -101,7 +100,7 @@ class _Joined:
 
 
 def _without_copyright(text: str) -> str:
-    """A source without its first line of copyright, which the whole has once."""
+    """Removes the line of copyright from a source, because a unit has it once."""
     rest = text.removeprefix(f"{_COPYRIGHT} */\n")
     if rest is not text:
         return rest
@@ -109,7 +108,7 @@ def _without_copyright(text: str) -> str:
 
 
 def _order(line: str) -> tuple[int, str]:
-    """C's headers, C++'s, then other libraries'."""
+    """Sort key: C's headers, C++'s, then other libraries'."""
     if '"' in line:
         return 2, line
     return (0 if ".h>" in line else 1), line
@@ -119,7 +118,7 @@ def join(units: Iterable[Unit], sources: Mapping[str, str]) -> dict[str, str]:
     """Returns the text of each unit by its path.
 
     Args:
-        units: units, those that others include before them.
+        units: units; included units precede the others.
         sources: text of each source by the path by which others include it, which begins with "ops/".
 
     Raises:
@@ -145,7 +144,7 @@ def join(units: Iterable[Unit], sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _conditional(sources: Mapping[str, str]) -> set[str]:
-    """Paths of the headers that a source includes on a condition, and of those that they include."""
+    """Returns the paths of headers that a source includes conditionally, directly or indirectly."""
     found: set[str] = set()
     included: dict[str, set[str]] = {}
     for path, text in sources.items():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The size of the arena that a model needs on a 32-bit target.
 
-TFLM's recording allocator (of the ``tflite-micro`` package) says what each segment takes on this machine.
-The arena's tail is corrected for pointers of four bytes and for CMSIS-NN's kernels. Its head is planned again
-(`planned_bytes`), with the scratch buffers that those kernels ask for (`cmsis_nn`).
-Where that package is not installed, the size is an upper bound.
+TFLM's recording allocator (package ``tflite-micro``) measures each segment on this machine. The arena's tail
+is corrected for pointers of four bytes and for CMSIS-NN's kernels. Its head is planned again
+(`planned_bytes`) with the scratch buffers of those kernels (`cmsis_nn`). Without that package, the size is an
+upper bound.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _RECORDED_STRUCTS = {
 # machine it is the one that records, which has its records besides.
 _ALLOCATOR = (424, 116)
 _SEGMENT = (32, 16)
-# What kernels keep of a layer, multiples of 16: TFLM's reference kernels on 64-bit machines, CMSIS-NN's on
-# 32-bit ones, which keep more than the reference kernels do there.
+# Persistent bytes of a layer's kernel, multiples of 16: TFLM's reference kernels on 64-bit machines, and
+# CMSIS-NN's on 32-bit ones, which need more than the reference kernels.
 _KERNEL_STRUCTS = {
     BuiltinOperator.CONV_2D: (80, 64),
     BuiltinOperator.DEPTHWISE_CONV_2D: (80, 64),
@@ -51,8 +51,8 @@ _KERNEL_STRUCTS = {
     BuiltinOperator.MAX_POOL_2D: (32, 48),
     BuiltinOperator.SOFTMAX: (80, 64),
 }
-# While a segment is prepared and planned: requests for scratch buffers, of which there is room for 12 more,
-# what the planner notes of each tensor and of each buffer.
+# Memory while a segment is prepared and planned: requests for scratch buffers (12 more than needed), and the
+# planner's data of each tensor and each buffer.
 _REQUEST, _ROOM = 12, 12
 _NOTE, _PLANNED = 24, 40
 _SCRATCH_HANDLE = 4
@@ -70,7 +70,7 @@ _TEMPORARY = 48
 # By how much structs of a 32-bit target grow without TF_LITE_STATIC_MEMORY: TfLiteTensor, of which each
 # input and output has one, and NodeAndRegistration.
 _DYNAMIC_TENSOR, _DYNAMIC_NODE = 32, 12
-# What another version of TFLM may add, and rounding.
+# Reserve for other versions of TFLM, and rounding.
 _MARGIN = 256
 
 # The op pack without the package around it, which takes longer to import than all else here.
@@ -108,7 +108,7 @@ def _round(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-# What was recorded, by the models' digests: blocks that are tried share most of their segments.
+# Recorded sizes by the models' digests, because the blocks of a search share most of their segments.
 _known: dict[bytes, dict[str, int]] = {}
 
 
@@ -147,8 +147,8 @@ def _record(models: Sequence[Model], contents: Sequence[bytes]) -> list[dict[str
             path = Path(folder) / f"{i}.tflite"
             path.write_bytes(content)
             arguments += [str(path), str(arena_upper_bound(model))]
-        # In a process of its own: TFLM writes to the process's stderr. In that folder: Python imports from
-        # the working directory first, and what lies in the user's is none of ours.
+        # In a separate process, because TFLM writes to stderr. In that folder, because Python imports from
+        # the working directory first, and the user's files must not be imported.
         command = [sys.executable, "-c", _PROGRAM, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode != 0:
@@ -226,7 +226,7 @@ def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: 
         notes = _NOTE * (len(graph.tensors) + asked)
         notes += _PLANNED * (len(buffers.sizes) + asked - len(scratch))
         planning = requests + _round(notes + 16) - structs
-        # Kernels may have scratch buffers of their own everywhere: what was recorded has them.
+        # Kernels may have scratch buffers on every machine; the recorded size includes them.
         hidden = sizes["head"] - planned_bytes(buffers_of(graph, {}))
         head = max(head, planned_bytes(buffers) + max(0, hidden))
         tail += own

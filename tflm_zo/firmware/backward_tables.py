@@ -46,7 +46,7 @@ def backward_tables(program: BackwardProgram, number: Callable[[int], int], bloc
 
 
 def _step(step: BackwardStep, name: str, zo: str) -> tuple[list[str], str]:
-    """Returns the definitions of what a step points to, and its row."""
+    """Returns a step's row, and the definitions to which it points."""
     constants, pointers = [], ["nullptr"] * 4
     if step.layer is not None:
         constants.append(f"const {zo}_node_layer kStepLayer{name} = {{{_values(step.layer.struct)}}};\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that CMSIS-NN's kernels ask for, as its ``…_get_buffer_size`` functions and TFLM's glue have it.
+"""The memory of CMSIS-NN's kernels, computed like its ``…_get_buffer_size`` functions and TFLM's wrappers.
 
-The int8 kernels differ between two classes of cores: cores with vectors (MVE), and the others, of which cores
-with the DSP extension ask for at least as much as cores without.
+The int8 kernels differ between cores with vectors (MVE) and other cores. For the others, the sizes are those
+with the DSP extension, which are at least as large as those without.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANNELS = 124  # CH_IN_BLOCK_MVE: of a depthwise convolution, at a time
 
 @dataclasses.dataclass(frozen=True)
 class Extra:
-    """Bytes that a kernel asks for besides its tensors.
+    """Memory of a kernel in addition to its tensors, bytes.
 
     Attributes:
         scratch: bytes that it needs while it runs.
@@ -35,7 +35,7 @@ class Extra:
 def _pads(
     op: Operator, source: tuple[int, ...], out: tuple[int, ...], height: int, width: int
 ) -> tuple[int, int]:
-    """Rows and columns of zeros before the image."""
+    """Returns the rows and columns of zeros before the image."""
     return (
         Window.of(op, "h", height).zeros_before(source[1], out[1]),
         Window.of(op, "w", width).zeros_before(source[2], out[2]),
@@ -96,7 +96,7 @@ def _depthwise(
 
 
 def extra_memory(op: Operator, *, mve: bool) -> Extra:
-    """Returns the memory that the kernel of an operator asks for besides its tensors.
+    """Returns the memory of an operator's kernel in addition to its tensors.
 
     Args:
         op: operator of a model.

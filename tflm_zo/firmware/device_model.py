@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ZO model as a device has it: what its run does not train is constant, in flash; and the memory of
-activations that enter its segments.
+"""A ZO model on a device: untrained weights are constants in flash. Also the memory for input activations of
+segments.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class DeviceModel:
     Attributes:
         plan: plan of the run.
         segments: each segment as a model of its own.
-        trained: numbers of the trainable tensors that are in RAM, rising; a device counts these alone.
-        in_segment: for each segment the numbers of those that it has.
-        frozen_checksum: sum of the checksums of the others, which their model's checksum has, too.
+        trained: numbers of the trainable tensors in RAM, in rising order; a device only counts these.
+        in_segment: numbers of the trainable tensors of each segment.
+        frozen_checksum: sum of the checksums of the other tensors, which the model's checksum includes.
     """
 
     plan: LoweredRun
@@ -45,8 +45,8 @@ class DeviceModel:
 
 
 def device_models(model: Model, plan: LoweredRun) -> list[DeviceModel]:
-    """Returns the model of a run, or, where a device chooses a block, of each block's run: without RAM for
-    what the run neither trains nor leads errors through.
+    """Returns the model of a run, or of each block's run if a device chooses a block. Only layers that the
+    run trains or through which errors pass use RAM.
 
     Raises:
         ConversionError: the model is no ZO model, or does not fit its metadata.
@@ -73,7 +73,7 @@ def _device_model(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> Devic
 
 
 def _wanted(metadata: ZoMetadata, plan: LoweredRun) -> set[int]:
-    """Returns the numbers of the tensors of all layers that a run trains or leads errors through."""
+    """Returns the numbers of the tensors of all layers that a run trains or through which errors pass."""
     if not plan.tasks:
         return set(range(len(metadata.trainable)))
     found = set(plan.tensors)
@@ -84,21 +84,21 @@ def _wanted(metadata: ZoMetadata, plan: LoweredRun) -> set[int]:
 
 
 def bytes_of_sample(model: Model, segment: int, side: str, index: int, batch: int) -> int:
-    """Returns the bytes that a sample takes of an input ("inputs") or output ("outputs") of a segment."""
+    """Returns the size of a sample in an input ("inputs") or output ("outputs") of a segment, bytes."""
     tensor = getattr(model.subgraphs[segment], side)[index]
     itemsize: int = np.dtype(DTYPES[tensor.type]).itemsize
     return int(math.prod(tensor.shape) * itemsize // batch)
 
 
 def _starts(plan: LoweredRun) -> set[int]:
-    """Returns the segments that runs which keep nothing begin with, the first one apart."""
+    """Returns the first segments of runs that keep no activations, except segment 0."""
     if plan.tasks:
         return {t.start_segment for t in plan.tasks if t.queries} - {0}
     return set(plan.block_segments) - {0} if plan.settings.blocks else set()
 
 
 def kept_boundaries(metadata: ZoMetadata, plan: LoweredRun) -> list[int]:
-    """Returns the segments whose entering activations are kept."""
+    """Returns the segments whose input activations are kept."""
     wanted = {k for start in _starts(plan) for k in metadata.entering(start)}
     for task in plan.tasks:
         wanted.add(task.start_segment)
@@ -110,7 +110,7 @@ def kept_boundaries(metadata: ZoMetadata, plan: LoweredRun) -> list[int]:
 
 
 class Boundaries:
-    """Memory of the activations that enter segments.
+    """The memory for input activations of segments.
 
     Attributes:
         at: offset of each that is kept, by the segment's number.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of the op pack that a run needs: the switches of its ``ops/core/zo_features.h``."""
+"""The features of the op pack that a run needs: the switches in ``ops/core/zo_features.h``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..training.lowering import LoweredRun
 
 __all__ = ["features", "unused_sources", "with_features"]
 
-# What is in ops/core/papers for one of the switches alone.
+# Parts of ops/core/papers that belong to one of the switches.
 _PAPERS = {
     "ZO_WITH_CHAINS": ("zo_chain",),
     "ZO_WITH_COORDINATE": ("zo_coordinate",),
@@ -24,7 +24,7 @@ _HEADER = '#include "ops/core/zo_types.h"\n'
 
 
 def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, bool]:
-    """Returns the use that a model and run make of the features that firmware can leave out.
+    """Returns which optional features a model and its run use.
 
     Returns:
         True or False by the macro's name: whether the run needs the feature.
@@ -71,7 +71,7 @@ def _perturbs_weights(plan: LoweredRun) -> bool:
 
 
 def _of_layers(plan: LoweredRun) -> dict[str, bool]:
-    """The features of layer-wise runs."""
+    """Returns the features of layer-wise runs."""
     tasks = [task for run in plan.runs for task in run.tasks]
     layers = [task.layer.struct for task in tasks if task.layer is not None]
     forms = {int(layer.form) for layer in layers}
@@ -90,8 +90,8 @@ def _of_layers(plan: LoweredRun) -> dict[str, bool]:
 
 
 def unused_sources(wanted: dict[str, bool]) -> tuple[str, ...]:
-    """Returns prefixes of the op pack's paths that a run does not need, since they belong to a published
-    variant of training, or to exact tails, that it does not use.
+    """Returns prefixes of the op pack's paths that a run does not need: published variants and exact tails
+    that it does not use.
     """
     unused = (files for switch, files in _PAPERS.items() if not wanted[switch])
     papers = tuple(f"ops/core/papers/{name}." for files in unused for name in files)
@@ -99,7 +99,7 @@ def unused_sources(wanted: dict[str, bool]) -> tuple[str, ...]:
 
 
 def with_features(header: str, wanted: dict[str, bool]) -> str:
-    """Returns the text of ``zo_features.h`` with its switches set and nothing else changed.
+    """Sets the switches in the text of ``zo_features.h``.
 
     Raises:
         ConversionError: the header does not know a switch.

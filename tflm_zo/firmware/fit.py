@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that fits a device's RAM: what is given up for it, the cheapest first."""
+"""Reduces a run until it fits a device's RAM, in the order of the smallest loss."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FEWEST_SAMPLES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """A run, as far as it fits.
+    """A run that fits.
 
     Attributes:
-        model: ZO model that the run is of.
+        model: ZO model of the run.
         settings: settings of the run.
         search: search for the best block, or None.
-        ram: RAM that the run takes.
-        given_up: what the run does without, in words.
+        ram: RAM of the run.
+        given_up: description of the reductions.
     """
 
     model: Model
@@ -46,7 +46,7 @@ class Fitted:
 
 @dataclasses.dataclass(frozen=True)
 class _Choice:
-    """What is chosen: bits of an update, samples of a minibatch, the last layers or the number of blocks."""
+    """A choice: bits of an update, samples of a minibatch, the last layers or the number of blocks."""
 
     bits: int
     batch_size: int
@@ -64,25 +64,24 @@ def fit(
     fixed: Collection[str] = (),
     platform: str = "cmake",
 ) -> Fitted:
-    """Returns a run that takes no more than so many bytes of RAM.
+    """Returns a run that fits a number of bytes of RAM.
 
-    Where all of it does not fit, the run does without, in this order: the fractions of 16-bit updates, which
-    make no difference to what is learned (docs/results.md); large minibatches, down to 4 samples; the first
-    layers, or, of a search, large blocks. What was given up too early is taken back as far as it fits then.
+    If the run does not fit, it is reduced in this order: 8-bit updates, which learn as well
+    (docs/results.md); smaller minibatches, down to 4 samples; fewer layers or, in a search, smaller blocks.
+    Earlier reductions are reverted if the final run has space for them.
 
     Args:
-        make: function that returns the ZO model of a run's settings, with so many bits of an update; None:
-            as many as the run asks for.
+        make: function that returns the ZO model for settings and bits of an update (None: the run's own).
         settings: settings of the run.
-        ram: bytes of RAM of a program that does nothing else.
-        search: search for the block that is best trained alone; more blocks are smaller ones.
-        data: samples, of which a search holds some out.
+        ram: bytes of RAM for a program that only trains.
+        search: search for the trained block; more blocks are smaller.
+        data: samples; a search holds some out.
         fixed: names of settings that stay as they are: "update_bits", "batch_size", "layers".
         platform: name of the build system.
 
     Raises:
-        SettingsError: the least that the run could take is more; the message says how much that is.
-        ConversionError: no ZO model can be made for the run.
+        SettingsError: the run does not fit; the message has the smallest possible size.
+        ConversionError: the model cannot be injected for the run.
     """
     return _Search(make, settings, ram, search, data, fixed, platform).run()
 
@@ -152,7 +151,7 @@ class _Search:
                 yield dataclasses.replace(choice, layers=self._names[-count:])
 
     def _taken_back(self, choice: _Choice) -> _Choice:
-        """Returns the choice with as large a minibatch as fits, and with 16 bits if they do, too."""
+        """Returns the choice with the largest minibatch that fits, and with 16 bits if they fit as well."""
         largest = dataclasses.replace(choice, batch_size=self._whole.batch_size)
         while not self._fits(largest):
             largest = dataclasses.replace(largest, batch_size=largest.batch_size // 2)

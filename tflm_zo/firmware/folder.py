@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a generated folder, and replaces one without losing what its user did in it."""
+"""Writes a generated folder, and replaces an older one without the loss of the user's changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 from ..io.errors import ExistsError
 from ..io.files import claim_name, hidden_name, lock, remove_stale
 
-#: The file that tells a generated folder, and what in it was changed: ``sha256sum -c`` reads it.
+#: The file that marks a generated folder and detects changes in it: ``sha256sum -c`` reads it.
 CHECKSUMS: Final = "zo_files.sha256"
 
 
@@ -29,7 +29,7 @@ def _sum(data: bytes) -> str:
 
 
 def check_folder(target: Path, *, force: bool) -> None:
-    """Raises OSError where a folder could not be written, before the work begins.
+    """Raises OSError if a folder cannot be written. Call it before the work begins.
 
     Raises:
         FileExistsError: the folder has files and ``force`` is not set, or it is no generated firmware.
@@ -92,21 +92,21 @@ def _holds(path: Path, text: str) -> bool:
 def write_folder(
     folder: str | os.PathLike[str], files: Mapping[str, str], example: Collection[str], *, force: bool
 ) -> list[str]:
-    """Writes a folder, whole or not at all.
+    """Writes a folder atomically.
 
     Args:
         folder: the folder, which must not exist or be empty.
         files: text of each file by its path.
-        example: paths of the files that are the user's to change.
-        force: replaces a folder that this function wrote; files that its user added, or changed in the
-            example, are kept. Files that are the same as before keep their times.
+        example: paths of the files that the user may change.
+        force: True to replace a generated folder. Files that the user added, or changed in the example, are
+            kept. Unchanged files keep their times.
 
     Returns:
         Paths of the files that were kept.
 
     Raises:
         FileExistsError: the folder exists and cannot be replaced; the message says why.
-        OSError: the folder cannot be written. An older folder is as it was after either error.
+        OSError: the folder cannot be written. An older folder is unchanged after an error.
     """
     target = Path(folder)
     real = target.resolve()

@@ -32,15 +32,15 @@ from .tables import model_source, run_settings
 # The trainer of the model itself, which the op pack's trainers are joined to.
 _CLASS_HEADER, _CLASS_SOURCE = "ops/model/trainer.h", "ops/model/trainer.cc"
 _CLASS_OF_C = "ops/model/trainer_c.h"
-# What looks into TFLM's interpreters.
+# Sources that access the internals of TFLM's interpreters.
 _SELF_TEST = "ops/device/zo_self_test.cc"
-# What C reads as well of the trainers' headers, and the headers that applications read.
+# Headers of the trainers for C and C++, and the headers for applications.
 _FOR_C = ("ops/device/zo_application.h",)
 _PUBLIC = (
     *("ops/core/zo_status.h", "ops/core/log/zo_log_store.h", "ops/core/log/zo_flash_store.h"),
     *("ops/core/link/zo_places.h", "ops/core/link/zo_link.h", "ops/core/link/zo_fleet.h"),
 )
-# What programs with an interpreter of their own call (examples/own_interpreter).
+# Functions for programs with their own interpreter (examples/own_interpreter).
 _OF_INTERPRETERS = (
     *("AddZoOps", "zo_control_init", "zo_control_next", "zo_control_report", "zo_control_settle"),
     *("zo_control_abandon", "zo_sample_at"),
@@ -77,11 +77,11 @@ class Firmware:
 
     Attributes:
         files: text of each file by its path.
-        example: paths of the files that are the user's to change.
-        ram: RAM that the run takes.
-        trainable_bytes: bytes of the arena that weights, fractions and biases take.
-        model_bytes: bytes of the models in flash.
-        no_self_test: why the device cannot compare itself with the desktop; "": it can.
+        example: paths of the files that the user may change.
+        ram: RAM of the run.
+        trainable_bytes: size of weights, fractions and biases in the arena, bytes.
+        model_bytes: size of the models in flash, bytes.
+        no_self_test: reason why there is no self-test, or "".
     """
 
     files: dict[str, str]
@@ -92,7 +92,7 @@ class Firmware:
     no_self_test: str
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[str]:
-        """Writes the folder, whole or not at all.
+        """Writes the folder atomically.
 
         Args:
             folder: the folder, which must not exist or be empty.
@@ -104,7 +104,7 @@ class Firmware:
 
         Raises:
             FileExistsError: the folder exists and cannot be replaced; the message says why.
-            OSError: the folder cannot be written. An older folder is as it was after either error.
+            OSError: the folder cannot be written. An older folder is unchanged after an error.
         """
         return write_folder(folder, self.files, self.example, force=force)
 
@@ -195,7 +195,7 @@ def generate(
     samples: Data | None = None,
     data: str = "",
 ) -> Firmware:
-    """Returns the folder that a TFLM build needs to train a model on a device.
+    """Generates the folder with which a TFLM build trains a model on a device.
 
     Args:
         model: a ZO model with a loss.
@@ -293,7 +293,7 @@ def generate(
     return Firmware(files, layout.example, ram, **sizes, no_self_test=no_self_test)
 
 
-#: What not every trainer has: comment, function, and what it does.
+#: Functions of some trainers only: comment, function, and body.
 _OWN_OF_C = {
     "weight": (
         (
@@ -337,7 +337,7 @@ _OWN_OF_C = {
 
 
 def _own_of_c(zo: str, trainer: str) -> tuple[str, str]:
-    """Returns what C calls of a trainer beside what all have: declarations and source."""
+    """Returns the additional C functions of a trainer: declarations and source."""
     header = source = ""
     for said, function, does in _OWN_OF_C[trainer]:
         named = function.replace("@_", f"{zo}_trainer_").replace("@status", f"{zo}_status")
@@ -387,10 +387,10 @@ def _joined(
     Args:
         op_pack: sources of the op pack.
         own_class: sources of the model's trainer.
-        model: the other sources of C++, which mention what they need of the op pack.
+        model: the other C++ sources, which name the parts of the op pack that they use.
         wanted: the features that the run needs, by the macro's name.
         absent: names of macros that no compiler of the platform defines.
-        roots: names of the op pack that programs may call besides what is public.
+        roots: further names of the op pack that programs may call.
         name: name of the model, an identifier.
         command: command line, for the files' first lines.
     """
@@ -470,11 +470,11 @@ def _joined(
 
 
 def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
-    """Returns the op pack for one run: without the trainers, the features and the papers' variants that the
-    run does not use, and with room for its queries.
+    """Returns the op pack for one run: without unused trainers, features and papers' variants, and with
+    memory for its queries.
 
-    Features and queries are written into the headers that have the defaults, since not every build system
-    lets a library define macros, and whoever includes the headers has to see the same.
+    Features and queries are written into the headers, because not every build system lets a library define
+    macros for its users.
     """
     queries = int(plan.settings.queries) * max(1, int(plan.settings.chain))
     most = max([queries, *(t.queries for t in plan.tasks)])

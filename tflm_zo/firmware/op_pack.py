@@ -43,12 +43,11 @@ _LITERAL = re.compile(r'(?m)^[ \t]*#[ \t]*(?:include|if|elif)\b.*$|"(?:[^"\\\n]|
 
 
 def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
-    """Returns the op pack under names of a model's own.
+    """Renames the op pack for a model.
 
-    A program may have several models, each with an op pack that its run needs (features, numbers of queries,
-    and with them the layouts of structs) and perhaps of another version. C and C++ have one definition for a
-    name in a program, so whatever is seen from outside a source has the model's name in it: functions, types,
-    macros, namespaces, include guards and files.
+    A program may have several models, whose op packs differ in features, struct layouts and perhaps versions.
+    C and C++ allow one definition of a name, so all external names have the model's name in them: functions,
+    types, macros, namespaces, include guards and files.
 
     Args:
         sources: text of the op pack's sources by path.
@@ -66,7 +65,7 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
         parts, at = [], 0
         for literal in _LITERAL.finditer(text):
             parts.append(renamed(text[at : literal.start()]))
-            # What users read and what models call tensors and operators stays.
+            # Words for users, and names of tensors and operators in models, do not change.
             parts.append(literal[0] if literal[0].startswith('"') else renamed(literal[0]))
             at = literal.end()
         return "".join([*parts, renamed(text[at:])])
@@ -75,9 +74,7 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def without_model(text: str, name: str) -> str:
-    """Returns a source with the op pack's names of functions, types, macros and files in place of those that
-    `of_model` gives them.
-    """
+    """Returns a source with the original names of the op pack; the inverse of `of_model`."""
     names = own(name)
     text = re.sub(rf"\bAdd_{names['zo']}_(?=(?:Int16)?Ops\b)", "AddZo", text)
     text = re.sub(rf"\b(TFLM_|Register_|){names['ZO']}_", r"\1ZO_", text)

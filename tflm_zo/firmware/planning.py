@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Firmware of a ZO model: its run planned, its folder generated.
+"""The generation of firmware: plans the run and generates the folder.
 
 generate_firmware("lenet5.zo.tflite", steps=50, samples=100).write("lenet5_firmware")
 """
@@ -39,8 +39,8 @@ __all__ = [
 
 
 def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
-    """Returns the settings of a run, with the learning rate that `Trainer.fit` measures where none is given;
-    without data they stay as they are, which makes it that of networks that bear the most noise.
+    """Measures the learning rate if the settings give none, as `Trainer.fit` does. Without data the settings
+    are returned unchanged, so the rate is the highest one.
     """
     if data is None or not settings.measures_rate:
         return settings
@@ -48,7 +48,7 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
-    """Returns the plan of a run, as the control unit takes it.
+    """Lowers a run for the control unit.
 
     Raises:
         SettingsError: the model does not fit the settings.
@@ -71,10 +71,10 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> L
 
 
 def _check_log(record: int, steps: int) -> None:
-    """Checks that in any store, whose head has half of it, such records have offsets of 32 bits.
+    """Checks that the offsets of a log's records fit 32 bits in any store.
 
     Raises:
-        SettingsError: they have not.
+        SettingsError: the log is too large.
     """
     # A run that measures itself after every step.
     step = sum(-(-size // STORE_UNIT_MOST) * STORE_UNIT_MOST for size in (record, MEASUREMENT_BYTES))
@@ -94,17 +94,16 @@ def plan_blocks(
     steps: int,
     measures: bool = True,
 ) -> LoweredRun:
-    """Returns the plan of a layer-wise run of the best of several blocks, which does on a device the same as
-    `training.choose_block` and a run of the chosen block do on a desktop.
+    """Lowers a layer-wise run in which the device chooses a block, as `training.choose_block` does on a
+    desktop.
 
     Args:
         model: the ZO model.
         settings: settings of the run, whose seed also chooses the held-out samples.
         search: settings of the choice.
-        data: all samples, as the model takes them.
+        data: all samples, prepared for the model.
         steps: number of steps of the run after the choice.
-        measures: False leaves learning rates that would be measured as they are, for plans that are only
-            looked at.
+        measures: False to skip the measurement of learning rates, for plans that are only printed.
 
     Raises:
         SettingsError: the model does not fit the settings, the settings are those of weight perturbation,
@@ -147,7 +146,7 @@ def plan_blocks(
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """Returns the name that a model gets of its file: the part up to the first dot, as an identifier."""
+    """Returns a model's name from its file: the part before the first dot, as an identifier."""
     return identifier(Path(path).name.split(".")[0])
 
 
@@ -155,7 +154,8 @@ def check_names(platform: str, name: str | None) -> None:
     """Checks the names of a platform and a model before the work begins.
 
     Raises:
-        SettingsError: no platform has that name, or files and variables cannot have the model's.
+        SettingsError: the platform is not known, or the model's name is not valid in names of files and
+            variables.
     """
     if platform not in PLATFORMS:
         raise SettingsError("platform", f"be one of {', '.join(PLATFORMS)}", platform)
@@ -176,29 +176,27 @@ def generate_firmware(
     data_name: str = "",
     search: BlockSearch | None = None,
 ) -> Firmware:
-    """Returns a folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
+    """Generates a folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
 
-    A run on a desktop with the same model, settings, steps and samples, in a runtime that computes the same
-    losses (``tflm`` where the device has TFLM's reference kernels or CMSIS-NN's), gives the same log and
-    weights.
+    A desktop run with the same model, settings, steps and samples gives the same log and weights.
 
     Args:
         model: a ZO model, its bytes or path.
-        settings: settings of the run; None: the defaults of the algorithm that the model was made for.
+        settings: settings of the run; None: those of the algorithm that the model was made for.
         steps: number of steps of the whole run.
-        samples: number of samples that the device will have.
+        samples: number of samples on the device.
         platform: name of the build system, one of ``PLATFORMS``.
         name: name of the model, of letters, digits and underscores; None: the file's name.
         command: command line, for the files' first lines.
-        data: samples to compile into the example, with their labels, as `tflm_zo.data.prepare` takes them.
+        data: samples and labels to compile into the example, from `tflm_zo.data.prepare`.
         data_name: name of the file that the samples are from.
-        search: search for the block of layers that is best trained alone, which the device then does first,
-            judged by held-out samples of `data`, which must be `samples` many; None trains all layers.
+        search: search for the block of layers to train. The device chooses the block with held-out samples of
+            `data`, which must have `samples` samples. None: no search.
 
     Raises:
         ConversionError: the model cannot be trained on a device.
-        SettingsError: the model does not fit the settings, there is no such platform, the name cannot be
-            used, or a search has no data or another number of them than `samples`.
+        SettingsError: the model does not fit the settings, the platform is not known, the name is not valid,
+            or a search does not have `samples` samples in `data`.
     """
     check_names(platform, name)
     zo = model if isinstance(model, Model) else load_model(model)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaves out of C sources what a program does not reach, and divides headers by who reads them.
+"""Removes unreachable declarations from C sources, and separates public and internal headers.
 
-Sources are read as text: a declaration is kept if a declaration that is kept mentions its name. That keeps
-too much where two things share a name, and never too little. It relies on the layout of the op pack: a
+Sources are read as text: a declaration is kept if another kept declaration mentions its name. This keeps too
+much if two declarations share a name, and never too little. It relies on the layout of the op pack: a
 declaration begins in the first column, and the brace that ends a body stands there, too.
 """
 
@@ -33,14 +33,14 @@ _COMPARES: Final[Mapping[str, Callable[[int, int], bool]]] = {
 _INCLUDE: Final = re.compile(r'#\s*include\s+["<]([^">]+)[">]')
 _TEXT: Final = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'', re.DOTALL)
 _GUARD: Final = re.compile(r"(#ifndef (\w+_H_)\n#define \2\n)(.*)(#endif +/[/*] ?\2(?: \*/)?\n)", re.DOTALL)
-# In the place of what conditions rule out: a comment above it goes, too.
+# Mark of a removed part; a comment above it is removed as well.
 _GONE: Final = "\0"
 _NAMESPACE: Final = re.compile(r"namespace .*\{$|\}  // namespace")
 _EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
 
 
 def _code(text: str) -> str:
-    """Text without comments and literals."""
+    """Returns a text without comments and literals."""
     return _TEXT.sub(" ", text)
 
 
@@ -57,7 +57,7 @@ def _value(condition: str, known: Mapping[str, int | None]) -> int | None:
 
     Args:
         condition: the expression.
-        known: macros' values by name; None of a macro that is never defined.
+        known: values of macros by name; None for a macro that is never defined.
     """
     tokens = re.findall(
         r"[A-Za-z_]\w*|\d+(?=[uUlL]*\b)|(?<=\d)[uUlL]+|&&|\|\||[=!<>]=|[()!<>]|\S", _code(condition)
@@ -155,14 +155,14 @@ def _closure(names: Iterable[str], leads: Mapping[str, Collection[str]]) -> set[
 
 
 def resolve(text: str, known: Mapping[str, int | None]) -> str:
-    """Returns a source without the parts that conditions rule out, and without conditions that always hold.
+    """Removes the parts of a source whose conditions are false, and conditions that are always true.
 
-    Each part that is missing is a line of its own, which `layers` and `written` leave out.
+    A mark replaces each removed part; `layers` and `written` remove the marks.
 
     Args:
         text: the source.
-        known: values of macros by name; None of a macro that is never defined. Conditions that ask for
-            others as well stay as they are.
+        known: values of macros by name; None for a macro that is never defined. Conditions on other macros
+            are kept.
     """
     # Of each condition around a line: whether a branch that is certain was there, whether this one is there,
     # and whether its directives are.
@@ -194,7 +194,7 @@ def resolve(text: str, known: Mapping[str, int | None]) -> str:
                 kept.append(line)
             continue
         value = (False if certain else True) if kind == "else" else False if certain else _holds(rest, known)
-        if written:  # the first branch depends on the build: what follows is written out
+        if written:  # the first branch depends on the build, so the others are kept
             open_.append((certain, not certain, True))
             if outside and not certain:
                 kept.append(line)
@@ -247,7 +247,7 @@ class _Comment:
 
 @dataclass(eq=False)
 class _Branches:
-    """Conditional parts: the directive that begins each, and what is in it."""
+    """Conditional parts: the directive and the items of each."""
 
     parts: list[tuple[str, list[_Node]]]
     end: str = "#endif"
@@ -257,7 +257,7 @@ _Node = _Item | _Comment | _Branches | None  # None: an empty line
 
 
 def _parse(text: str, path: str) -> list[_Node]:
-    """Returns what is in a source, in order."""
+    """Returns the items of a source, in order."""
     lines = text.split("\n")
     at = 0
 
@@ -323,12 +323,12 @@ def _branch(before: tuple[str, ...], directive: str) -> tuple[str, ...]:
 
 
 def _closed(text: str) -> bool:
-    """Whether no comment of a text is open."""
+    """Returns whether all comments of a text are closed."""
     return "/*" not in _code(text)
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a declaration ends where its text does."""
+    """Returns whether a text is a complete declaration."""
     if not _closed(text):
         return False
     code = _code(text).rstrip()
@@ -377,8 +377,8 @@ def _items(nodes: list[_Node]) -> Iterator[_Item]:
 
 
 def _written(nodes: list[_Node], keeps: Callable[[_Item], bool], about: bool) -> list[str]:
-    """Returns the lines of what is kept. A comment goes with what follows it without an empty line; one that
-    stands alone stays where `about` is set.
+    """Returns the lines of the kept items. A comment belongs to the item that follows without an empty line;
+    a separate comment is kept if `about` is set.
     """
     lines: list[str] = []
     paragraph: list[_Node] = []
@@ -420,7 +420,7 @@ def _written(nodes: list[_Node], keeps: Callable[[_Item], bool], about: bool) ->
 
 
 def _reached(items: Collection[_Item], roots: Collection[str]) -> set[_Item]:
-    """Returns the items that declare names, and all that these mention."""
+    """Returns the items that declare the names, and the items that these mention, directly or indirectly."""
     declared: dict[tuple[str, str], list[_Item]] = {}
     for item in items:
         for name in item.names:
@@ -483,7 +483,9 @@ def _mentions(item: _Item) -> Iterator[tuple[tuple[str, ...], set[str]]]:
 
 
 def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
-    """Returns what a source is about, the beginning of its guard, what is in it, and the guard's end."""
+    """Splits a source into its first comment, the beginning of its guard, its items, and the end of its
+    guard.
+    """
     guard = _GUARD.search(text)
     about, begin, body, end = (
         ("", "", text, "") if guard is None else (text[: guard.start()], *guard.group(1, 3, 4))
@@ -492,7 +494,7 @@ def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
 
 
 def reached(sources: Mapping[str, str], roots: Collection[str]) -> dict[str, str]:
-    """Returns sources with nothing but what names lead to."""
+    """Returns sources with only the items that are reachable from names."""
     parsed = {path: _source(text, path) for path, text in sources.items()}
     kept = _reached([item for _, _, nodes, _ in parsed.values() for item in _items(nodes)], roots)
     return {
@@ -507,17 +509,16 @@ def reached(sources: Mapping[str, str], roots: Collection[str]) -> dict[str, str
 def layers(
     sources: Mapping[str, str], public: Collection[str], internal: Collection[str], roots: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Returns what of C sources is reached, in three layers of which each needs only those before it.
+    """Returns the reachable parts of C sources in three layers. Each layer needs only the layers before it.
 
     Args:
         sources: text of each source by the path by which others include it.
         public: paths of the headers that applications read.
         internal: identifiers of the C++ sources, which read the headers, too.
-        roots: names that are kept whether or not anything mentions them, for the C++ sources.
+        roots: names that are always kept, for the C++ sources.
 
     Returns:
-        What applications read, what the C++ sources need beyond it, and the rest; by path, of sources that
-        have something in the layer.
+        The layers for applications, for the C++ sources, and the rest: texts by path, without empty ones.
     """
     parsed = {path: _source(text, path) for path, text in sources.items()}
     included = {item.includes for _, _, nodes, _ in parsed.values() for item in _items(nodes)}
@@ -547,7 +548,7 @@ def layers(
             about, begin, nodes, end = parsed[path]
             lines = _written(nodes, partial(_is_kept, layer=layer, there=there), path in own)
             texts[path] = f"{about if path in about_now else _COPYRIGHT}{begin}" + "\n".join(lines) + end
-        if layer is rest:  # headers that share a name with what is kept, and that no kept source includes
+        if layer is rest:  # headers with the name of a kept item that no kept source includes
             read = _closure((path for path in texts if path.endswith(".c")), includes)
             texts = {path: text for path, text in texts.items() if path in read}
         described |= about_now
@@ -556,7 +557,7 @@ def layers(
 
 
 def _is_kept(item: _Item, *, layer: Collection[_Item], there: Collection[str]) -> bool:
-    """Whether an item is in a layer, or includes what is there."""
+    """Returns whether an item is in a layer, or includes a file with an item of it."""
     return (
         item.includes in there if item.includes.startswith("ops/") else bool(item.includes) or item in layer
     )

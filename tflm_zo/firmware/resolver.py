@@ -56,7 +56,9 @@ def operators_of(models: Sequence[Model]) -> list[str]:
 
 
 def _registration(name: str) -> str:
-    """The trainers move the weights: ops that could do nothing more than say where they are."""
+    """Returns the registration of an op that only publishes the addresses of weights, since trainers update
+    them.
+    """
     short = name.removeprefix(OP_PREFIX)
     return "WEIGHTS" if short in ("SEED_REPLAY", "UPDATE", "PERTURB") else short
 

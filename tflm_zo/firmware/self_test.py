@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operators of a model compute of the self-test's sample."""
+"""The operators' outputs for the samples of the self-test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .source_text import string
 
 __all__ = ["noise", "self_test_source"]
 
-# Their outputs say what was done to weights, which trainers do themselves.
+# Their outputs are about updates of weights, which trainers do themselves.
 _UNCOMPARED = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
 
 
@@ -47,8 +47,8 @@ def noise(batch: int, inputs: int, number: int, count: int) -> NDArray[np.int8]:
 
 
 def _with_all_outputs(model: Model) -> tuple[Model, dict[tuple[int, int], int]]:
-    """Returns a ZO model that puts out what every operator computes, but for what passes from one segment to
-    the next, the loss and the status: the number of the output by the segment and its tensor's position.
+    """Returns a ZO model with all operators' outputs as outputs, except boundaries, loss and status; and the
+    number of each output by segment and position of its tensor.
     """
     metadata, own = read_metadata(model), model.copy()
     names, segments = list(metadata.original.outputs), []
@@ -109,7 +109,7 @@ def _name(op: Operator, metadata: ZoMetadata) -> str:
 
 
 def self_test_source(model: Model, devices: Sequence[DeviceModel]) -> tuple[str, str]:
-    """Returns the table of the operators' outputs, and why there is none: "" where there is one.
+    """Returns the table of the operators' outputs, and the reason why it is missing, or "".
 
     Args:
         model: a ZO model with a loss.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes that a run takes of a device: RAM on a 32-bit target, flash, log."""
+"""The memory of a run on a device: RAM on a 32-bit target, flash, log."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _BACKWARD_STRUCT = 24
 # zo_snapshot_header_bytes: of a run without tasks, and for each.
 _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
-# The trainer, without what it has for each segment: an interpreter of TFLM's and a directory.
+# The trainer without its data of each segment (TFLM's interpreter and a directory).
 _TRAINERS = {"weight": 264, "node": 376, "block": 432}
 _SEGMENT = 208 + 20
 # MicroMutableOpResolver: without operators, and for each.
 _RESOLVER, _OPERATOR = 12, 36
-#: Bytes of stack that a step takes, TFLM and its kernels included, rounded up from what was measured
-#: on emulated cores (benchmarks/firmware_costs.py).
+#: Stack of a step, TFLM and its kernels included, bytes; rounded up from measurements on emulated cores
+#: (benchmarks/firmware_costs.py).
 STACK = 2560
 #: Bytes that the example's program has besides: newlib with its printf, TFLM's static objects.
 LIBRARIES = 2560
@@ -66,7 +66,7 @@ LIBRARIES = 2560
 # networks (docs/costs.md). Tests link programs and hold them to it.
 _WEIGHTS: Final = 7_400
 _NODES: Final = 15 * 1024
-# What a run of nodes has besides: exact gradients; errors that are led back to more than the last layer; the
+# Additional flash of node perturbation: exact gradients; errors that pass back through several layers; the
 # choice of a block, and each block's tables.
 _EXACT: Final = 2 * 1024
 _TAIL: Final = 6_400
@@ -75,14 +75,14 @@ _CHOICE, _BLOCK = 1024, 640
 
 @dataclasses.dataclass(frozen=True)
 class Ram:
-    """Bytes of RAM that a run takes.
+    """The RAM of a run, bytes.
 
     Attributes:
         arena: the tensor arena.
-        workspace: what a step keeps besides.
+        workspace: memory of a step outside the arena.
         objects: the trainer, its interpreters and the resolver.
-        stack: while a step is done.
-        libraries: of the C library and TFLM themselves.
+        stack: stack of a step.
+        libraries: static memory of the C library and TFLM.
     """
 
     arena: Arena
@@ -93,7 +93,7 @@ class Ram:
 
     @property
     def bytes(self) -> int:
-        """All of it, on the core that takes more."""
+        """Total RAM on the core that needs more."""
         arena = max(self.arena.bytes, self.arena.bytes_mve)
         return arena + self.workspace + self.objects + self.stack + self.libraries
 
@@ -107,15 +107,15 @@ def ram_of(
     static_memory: bool = True,
     arenas: Sequence[Arena] | None = None,
 ) -> tuple[Ram, Sequence[Arena]]:
-    """Returns the RAM of a run, and the arena that each of its models needs, of which the largest counts.
+    """Returns the RAM of a run, with its largest arena, and the arena of each of its models.
 
     Args:
         model: the ZO model.
         metadata: the model's metadata.
         plan: plan of the run.
-        devices: the model as the device has it; of each block's run, where it chooses a block.
+        devices: the model on the device; with a choice of blocks one for each block's run.
         static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
-        arenas: those of `devices`, where they are known already, else None.
+        arenas: arenas of `devices` if they are known, else None.
     """
     if arenas is None:
         arenas = arenas_of_devices(devices, static_memory=static_memory)
@@ -132,14 +132,14 @@ def ram_of(
 
 
 def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = True) -> list[Arena]:
-    """Returns the arena that each of several models needs, which takes no longer for many than for one."""
+    """Returns the arenas of several models. Many take no longer than one."""
     return arenas_of(
         [d.segments for d in devices], [len(d.trained) for d in devices], static_memory=static_memory
     )
 
 
 def trainer_of(plan: LoweredRun) -> str:
-    """Returns the name of the trainer that does a run: "weight", "node" or "block"."""
+    """Returns the name of a run's trainer: "weight", "node" or "block"."""
     return "block" if plan.blocks else "node" if plan.tasks else "weight"
 
 
@@ -148,8 +148,8 @@ def _eight(size: int) -> int:
 
 
 def workspace_bytes(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> int:
-    """Returns the bytes of the workspace on a 32-bit target: boundaries and a run's memory; of the largest
-    block's run, where a device chooses a block.
+    """Returns the size of the workspace on a 32-bit target: boundaries and the run's memory; with a choice of
+    blocks that of the largest.
     """
     if plan.blocks:
         return max(workspace_bytes(model, metadata, block.run) for block in plan.blocks)
@@ -160,7 +160,7 @@ def workspace_bytes(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> int
 
 
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
-    """Returns the bytes that `NodeTrainer` carves out of the workspace for a run."""
+    """Returns the bytes of the workspace that `NodeTrainer` uses for a run."""
     samples, count = plan.minibatch, len(plan.tasks)
     total = _eight(count * TASK_STRUCT)
     header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
@@ -188,7 +188,7 @@ def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
 
 
 def _backward_bytes(program: BackwardProgram, samples: int) -> int:
-    """Returns the bytes of a backward program: structs, norms, addresses, and errors with exponents."""
+    """Returns the size of a backward program: structs, norms, addresses, and errors with exponents; bytes."""
     steps, fields = len(program.steps), len(program.fields)
     total = _eight(_BACKWARD_STRUCT + 8) + _eight(fields * _ERROR_FIELD_STRUCT) + 2 * _eight(4 * steps)
     total += _eight(2 * program.shared_errors) + _eight(fields)
@@ -197,9 +197,7 @@ def _backward_bytes(program: BackwardProgram, samples: int) -> int:
 
 
 def flash_of_training(plan: LoweredRun) -> int:
-    """Returns an upper bound of the bytes of flash that a run takes beyond what a program that infers has,
-    without the model.
-    """
+    """Returns an upper bound of the flash that training adds to inference, without the model, bytes."""
     if not plan.tasks:
         return _WEIGHTS
     total = _NODES
@@ -212,12 +210,12 @@ def flash_of_training(plan: LoweredRun) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class LogSize:
-    """Bytes of the parts of a log, without padding.
+    """Sizes of the parts of a log without padding, bytes.
 
     Attributes:
         header: bytes of the header.
         record: bytes of the record of a step.
-        slot: bytes of the room for a snapshot of the weights; 0: the log has no snapshots.
+        slot: size of a snapshot's slot; 0: the log has no snapshots.
     """
 
     header: int
@@ -226,7 +224,7 @@ class LogSize:
 
 
 def log_size_of(metadata: ZoMetadata, run: LoweredRun) -> LogSize:
-    """Returns the bytes of a run's log; where a block is chosen, the most that any block takes."""
+    """Returns the sizes of a run's log; with a choice of blocks the largest."""
     if run.blocks:
         sizes = [log_size_of(metadata, block.run) for block in run.blocks]
         return LogSize(max(s.header for s in sizes), SNAPSHOT_RECORD_BYTES, max(s.slot for s in sizes))
@@ -238,14 +236,14 @@ def log_size_of(metadata: ZoMetadata, run: LoweredRun) -> LogSize:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemory:
-    """Bytes that a run takes of a device.
+    """Memory of a run on a device.
 
     Attributes:
-        batch: samples of an invoke: 1, or what an operator ties the model to.
+        batch: number of samples in an invoke: 1, or the batch that an operator requires.
         minibatch: samples of a step.
-        trained: bytes of the arena that the weights which are trained take, with their fractions.
+        trained: size of the trained weights and their fractions in the arena, bytes.
         ram: bytes of RAM by part.
-        flash: bytes of flash that training takes beyond inference, without the model, at most.
+        flash: upper bound of the flash that training adds to inference, without the model, bytes.
     """
 
     batch: int
@@ -256,7 +254,7 @@ class DeviceMemory:
 
 
 def device_memory(model: Model, log: Log) -> DeviceMemory:
-    """Returns what a device takes for a run, as firmware of the same model and settings would do it.
+    """Returns the memory of a recorded run in firmware of the same model and settings.
 
     Args:
         model: the ZO model that the log was recorded on, of any batch.

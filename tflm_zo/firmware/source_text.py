@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as C writes them."""
+"""Values and texts as C source."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def own(name: str) -> dict[str, str]:
 
 
 def numbers(values: Iterable[int], indent: int = 4, width: int = 100) -> str:
-    """Numbers separated by commas, in lines."""
+    """Returns numbers separated by commas, in lines."""
     space = " " * indent
     text = ", ".join(str(int(v)) for v in values)
     return textwrap.fill(text, width, initial_indent=space, subsequent_indent=space)
 
 
 def hexadecimal(data: bytes) -> str:
-    """Bytes, twelve in a line as xxd has them."""
+    """Returns bytes in hexadecimal, twelve in a line, like xxd."""
     lines = (data[i : i + 12] for i in range(0, len(data), 12))
     return "\n".join("    " + ", ".join(f"0x{b:02x}" for b in line) + "," for line in lines)
 
 
 def array(declaration: str, values: npt.NDArray[np.generic]) -> str:
-    """A constant array with its values, [numbers] or [rows, numbers]."""
+    """Returns the definition of a constant array, [numbers] or [rows, numbers]."""
     if values.ndim == 1:
         return f"{declaration} = {{\n{numbers(int(v) for v in values)}\n}};\n"
     rows = (numbers((int(v) for v in row), indent=5).strip() for row in values)
@@ -70,7 +70,7 @@ def array(declaration: str, values: npt.NDArray[np.generic]) -> str:
 
 
 def string(text: str) -> str:
-    """A string literal."""
+    """Returns a string literal."""
     escaped = "".join(
         c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\{ord(c):03o}"
         for c in text.encode("utf-8").decode("latin-1")
@@ -79,17 +79,17 @@ def string(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Text that neither ends a comment nor its line."""
+    """Returns a text that cannot end a comment or its line."""
     line = "".join(c if c.isprintable() else "?" for c in text)
     return line.replace("*/", "* /").replace("/*", "/ *")
 
 
 def identifier(name: str) -> str:
-    """A name for C made of any text: lower case letters, digits and underscores, 48 at most."""
+    """Converts a text to a C identifier of lower case letters, digits and underscores, at most 48."""
     found = re.sub(r"[^0-9a-z]+", "_", name.lower()).strip("_") or "model"
     return (f"model_{found}" if found[0].isdigit() else found)[:_LONGEST].rstrip("_")
 
 
 def is_identifier(name: str) -> bool:
-    """Returns whether a name can be used as it is in names of files, targets and namespaces."""
+    """Returns whether a name is valid in names of files, targets and namespaces."""
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None and len(name) <= _LONGEST

@@ -26,13 +26,13 @@ _MAX_INPUTS = 8  # kMaxInputs
 def _segments(
     device: DeviceModel, metadata: ZoMetadata, boundaries: Boundaries, arrays: Sequence[str]
 ) -> tuple[str, str]:
-    """Returns the rows of the segments, and those of their skips."""
+    """Returns the rows of the segments and of their skips."""
     rows, skips = list[str](), list[str]()
     for k, (segment, model) in enumerate(zip(metadata.segments, device.segments, strict=True)):
         owned = device.in_segment[k]
         first = device.number(owned[0]) if owned else 0
         entering = segment.input_index("boundary")
-        # What a frozen segment lacks came last.
+        # The fields that a frozen segment lacks are the last ones.
         graph = model.subgraphs[0]
         inputs, outputs = range(len(graph.inputs)), range(len(graph.outputs))
         found = [entering, *(segment.input_index(role) for role in ("label", "command"))]
@@ -73,7 +73,7 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int, int
 def _check_fed(
     device: DeviceModel, metadata: ZoMetadata, inputs: Sequence[tuple[int, int, int, int]]
 ) -> None:
-    """Raises ConversionError where the tables do not say what feeds an input of a segment."""
+    """Raises ConversionError if the tables have no source for an input of a segment."""
     for k, (segment, model) in enumerate(zip(metadata.segments, device.segments, strict=True)):
         fed: set[int | None] = {*(row[1] for row in inputs if row[0] == k), *segment.skips.values()}
         fed |= {segment.input_index(role) for role in ("boundary", "label", "command")}
@@ -83,7 +83,7 @@ def _check_fed(
 
 
 def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]:
-    """Returns the output that the loss belongs to: its segment, its number there, its number in the original
+    """Returns the output that the loss reads: its segment, its number there, its number in the original
     model, and its bytes per sample.
     """
     assert metadata.loss is not None
@@ -91,7 +91,7 @@ def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]
         for i, port in enumerate(segment.outputs):
             if port.role != "output" or port.index != metadata.loss.output:
                 continue
-            # Later segments overwrite what earlier ones put out, all but what enters them.
+            # Later segments overwrite the outputs of earlier ones, except their own inputs.
             outputs, last = model.subgraphs[k].outputs, len(metadata.segments) - 1
             if outputs[i].type_name != "INT8":
                 raise ConversionError(
@@ -109,8 +109,8 @@ def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]
 def _trainable(
     model: Model, metadata: ZoMetadata, device: DeviceModel, block: str, wanted: Mapping[str, bool]
 ) -> tuple[str, list[str]]:
-    """Returns the definitions of arrays of trainable tensors, and rows that point to them: `Trainable` with
-    the fields that the features of the run leave of it, none where they leave none.
+    """Returns the arrays of trainable tensors, and rows of `Trainable` that point to them, with the fields
+    that the run's features need.
     """
     factors: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **device.plan.multipliers}
     masks = update_masks(model)
@@ -184,7 +184,7 @@ def _task(task: LoweredTask, number: int, block: str, macros: str, device: Devic
 def _constants_of_tasks(
     plan: LoweredRun, device: DeviceModel, block: str, names: Mapping[str, str]
 ) -> list[str]:
-    """Returns the definitions of what the tasks of a run point to."""
+    """Returns the definitions of the constants of a run's tasks."""
     backward = list[str]()
     if plan.program is not None:
         backward = backward_tables(plan.program, device.number, block, names["zo"])
@@ -257,7 +257,7 @@ def _run(
 
 
 def _log_header(plan: LoweredRun, model: Model, macros: str) -> str:
-    """Returns the definition of the header that the run's log begins with, its fingerprint in it."""
+    """Returns the definition of the log's header, with the fingerprint."""
     data = SeedLogHeader(plan.settings, fingerprint(model), 0).to_bytes()
     return f"const uint8_t kLogHeader[{macros}_LOG_HEADER_BYTES] = {{\n{hexadecimal(data)}\n}};\n\n"
 
@@ -271,7 +271,7 @@ def _tables(
     block: str,
     wanted: Mapping[str, bool],
 ) -> tuple[str, dict[str, str | int]]:
-    """Returns the tables of a run's model, and what its `ModelInfo` says of them."""
+    """Returns the tables of a run's model, and its `ModelInfo`."""
     constants, trainable = _trainable(model, metadata, device, block, wanted)
     of_trainable = "// Factors, channels, inner; mask; block; type: those that the run needs.\n"
     of_trainable += f"const Trainable kTrainable{block}[{len(trainable)}] = {{\n"

@@ -54,7 +54,7 @@ def unpacked(data: bytes, before: Arrays, *, whole: bool = False) -> dict[str, N
         FleetError: the bytes are damaged, or belong to another model.
     """
     try:
-        # At most what these weights can take, whatever the bytes claim.
+        # The size of these weights limits the memory, even if the bytes are damaged.
         most = sum(1 + 4 * array.size for array in before.values())
         unpacker = zlib.decompressobj()
         content = unpacker.decompress(data, most + 1)

@@ -85,7 +85,7 @@ class FleetLog(Position):
             return False
         if head != self.header:
             raise FleetError(f"{self._path} is of another run: other settings, model or number of steps")
-        # What follows the last whole record is a write that was interrupted.
+        # Bytes after the last complete record come from an interrupted write.
         self._records += records[: len(self._following(records)) * self.record_bytes]
         self.take(bytes(self._records))
         self._control.resume(self.step, self.mean_square)

@@ -204,14 +204,14 @@ class Gateway(Position):
         """Sends a request to all devices, returns the answers by name, and sets `left_out`."""
         end = time.monotonic() + self._deadline
         self._weights_now = self.weights_checksum
-        # What was asked for last may still wait for its device.
+        # The last request may still wait for its device.
         for device in self._devices.values():
             device.stop.set()
         wait(self._busy.values())
         for device in self._devices.values():
             device.stop.clear()
         self._busy = {name: self._pool.submit(ask, device, end) for name, device in self._devices.items()}
-        done = self._wait(end + _GRACE)  # so that each says itself what was wrong
+        done = self._wait(end + _GRACE)  # so that each can report its own error
         found, self.left_out = dict[str, Any](), {}
         for name, future in self._busy.items():
             device, silent = self._devices[name], True
@@ -307,7 +307,7 @@ class Gateway(Position):
         link, begin = device.link(end, self._mark), time.monotonic()
         while (found := link.fleet_evaluate(self.step, self.checksum, end - time.monotonic())) is None:
             taken = time.monotonic() - begin
-            # What it took last time is waited for without a look.
+            # No poll before the duration of the last evaluation.
             pause = max(_LOOK, min(taken / _SHARE, _MOST_LOOK), 0.9 * device.seconds - taken)
             if time.monotonic() + pause > end:
                 raise NoAnswerError(f"it still evaluates the step after {self._deadline:.0f} s")
@@ -323,7 +323,7 @@ class Gateway(Position):
             raise FleetError(f"an answer of {answer.samples} samples, where a minibatch has {minibatch}")
         return answer
 
-    # --- what devices are held against --------------------------------------------------------------
+    # --- checks of devices --------------------------------------------------------------------------
 
     def _checksum_after(self, step: int) -> int:
         return ending(bytes(self._records[: step * self.record_bytes])) if step else ending(self.header)

@@ -187,7 +187,7 @@ class FleetError(ValueError):
     """A message is damaged or belongs to another model, run, version or step. Nothing has changed."""
 
 
-# Of a sample's loss either way, unit 2^-16: what the loss operator's int32 has room for.
+# Largest magnitude of a sample's loss, unit 2^-16: the range of the loss operator's int32.
 _MOST_LOSS = 1 << 31
 
 

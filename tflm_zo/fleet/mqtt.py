@@ -104,7 +104,7 @@ class MqttLines:
         """Name of the broker in messages."""
         return f"the MQTT broker at {self._broker.host}:{self._broker.port}"
 
-    # --- what the client's thread calls ---------------------------------------------------------------
+    # --- calls of the client's thread ------------------------------------------------------------------
 
     def _subscribe(
         self, client: paho.Client, data: object, flags: object, reason: object, *_: object
@@ -136,7 +136,7 @@ class MqttLines:
             self._received.setdefault(device, []).append(bytes(message.payload))
             self._news.notify_all()
 
-    # --- what links call --------------------------------------------------------------------------------
+    # --- calls of links ---------------------------------------------------------------------------------
 
     def line(self, device: str) -> Callable[[], Port]:
         """Returns a function that opens the line to a device.

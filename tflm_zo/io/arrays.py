@@ -22,8 +22,7 @@ from .errors import DataError
 
 Array = npt.NDArray[Any]
 
-# What NumPy and the archives raise on files that are damaged, or no arrays: the header of an array is parsed
-# as Python.
+# Exceptions of NumPy and the archives on damaged files: the header of an array is parsed as Python.
 _UNREADABLE = (
     *(ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(SyntaxError, tokenize.TokenError, RecursionError),

@@ -93,7 +93,7 @@ def narrow_activations(
 
     def penalty(own: Any) -> Any:
         def regularizer(x: Any) -> Any:
-            # Keras divides what a regularizer returns by the number of samples.
+            # Keras divides a regularizer's result by the number of samples.
             samples = keras.ops.cast(keras.ops.shape(x)[0], x.dtype)
             value = weight * keras.ops.max(keras.ops.abs(x)) * samples
             return value if own is None else value + own(x)

@@ -101,7 +101,7 @@ class LogCopy:
             except RefusedError as error:
                 if error.status != constants.ZO_ERROR_LOG:
                     raise
-                # A file of the device's may end here, or within what was asked for.
+                # The device's log may end here, or within the requested bytes.
                 del sizes[0]
                 if not sizes:
                     break

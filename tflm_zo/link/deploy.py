@@ -19,7 +19,7 @@ from .collect import device_log
 from .link import Link
 from .protocol import Hello, LinkError, Place, PlaceKind, RefusedError
 
-# Bytes that are compared at once with what an earlier attempt has left.
+# Bytes of one comparison with the data of an earlier attempt.
 _PIECE: Final = 1024
 _FLATBUFFER: Final = b"TFL3"
 
@@ -63,7 +63,7 @@ class Deployment:
     changed: bool
 
 
-# --- what is sent -----------------------------------------------------------------------------------
+# --- data to send -----------------------------------------------------------------------------------
 
 
 def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:

@@ -98,7 +98,7 @@ class Link:
         self._connect, self._timeout = connect, timeout
         self._port: Port | None = connect()
         self._frames = FrameReader()
-        # What is answered late, to a program that ran before, has another number.
+        # A late answer to an earlier program has another number.
         self._number = int.from_bytes(os.urandom(2), "little")
         self._wait = _FIRST_WAIT
         self.repeated = 0
@@ -325,7 +325,7 @@ class Link:
         self._port.write(to_frame(content))
         is_late = False
         while not is_late:
-            # What has come while this program slept is read, though it is late.
+            # Bytes that arrived while this program slept are read although the deadline has passed.
             is_late = time.monotonic() >= until
             received = self._port.read(1)
             if received and (waiting := self._port.in_waiting):

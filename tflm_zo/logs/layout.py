@@ -188,7 +188,7 @@ def padded(data: bytes, unit: int) -> bytes:
     at, pieces = 0, list[bytes]()
     for size in _sizes(data) if unit > 1 else ():
         if at + size > len(data):
-            break  # what is not whole is not filled up either
+            break  # an incomplete part has no padding
         pieces.append(data[at : at + size].ljust(filled_up(size, unit), b"\xff"))
         at += size
     if not pieces:

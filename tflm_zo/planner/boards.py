@@ -104,7 +104,7 @@ def find_board(name: str) -> Board:
     known, asked = boards(), name.lower().replace("_", "-").replace(" ", "-")
     if asked in known:
         return known[asked]
-    called: dict[str, list[str]] = {}  # boards by what they, their chips and their labels are called
+    called: dict[str, list[str]] = {}  # boards by their names, chips and labels
     for kind in ("name", "chip", "label"):
         for board in known.values():
             called.setdefault(getattr(board, kind).lower().replace(" ", "-"), []).append(board.name)

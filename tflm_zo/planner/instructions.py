@@ -34,7 +34,7 @@ from ..training.settings import Settings
 #: vector register of MVE holds; `positions` those of an image; `patches` the values that a convolution copies
 #: into rows; `rows` the pieces
 #: in which it copies them; `odd` the weights where one position is left when two at a time are computed;
-#: `variable` those that are no constant, whose sums kernels cannot keep.
+#: `variable` the variable weights, whose sums kernels cannot keep.
 FEATURES = (
     "call",
     "macs",
@@ -76,7 +76,7 @@ def features(op: Operator) -> tuple[str, dict[str, int]]:
     counts["variable"] = filters.size if filters.is_variable else 0
     if op.builtin == B.FULLY_CONNECTED:
         counts["blocks"] = output.size * -(-filters.shape[-1] // _BLOCK)
-        del counts["weights"], counts["odd"]  # they are what is multiplied
+        del counts["weights"], counts["odd"]  # they are the multiplied ones
         return kind, counts
     height, width = filters.shape[1:3]
     if op.builtin == B.DEPTHWISE_CONV_2D:

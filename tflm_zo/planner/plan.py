@@ -20,7 +20,7 @@ from .boards import Board, Core, boards, find_board, find_core
 from .instructions import Instructions, clamped_shares
 from .ways import SAMPLES, Backpropagation, Sizes, Way, backpropagation, sizes_of, ways
 
-#: Version of what `Plan.as_dict` returns.
+#: Version of the result of `Plan.as_dict`.
 SCHEMA = 1
 
 #: Budgets, in forward equivalents, whose time and energy are foretold.

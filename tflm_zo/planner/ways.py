@@ -240,8 +240,8 @@ def _filter(op: Operator) -> tuple[str, int] | None:
 
 #: Samples of a run that is planned before there are any; a step's bytes do not depend on them.
 SAMPLES = 100
-# Bytes of flash of a program that infers, without its model, as a sum over kinds of operators: fitted to what
-# docs/costs.md has, of a Cortex-M4 with CMSIS-NN's kernels (benchmarks/firmware_flash.py).
+# Flash of a program that infers, without its model, as a sum over kinds of operators, bytes; fitted to
+# docs/costs.md, for a Cortex-M4 with CMSIS-NN's kernels (benchmarks/firmware_flash.py).
 _PROGRAM, _KERNEL = 22_000, 5_200
 
 
@@ -263,8 +263,8 @@ def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
     """
     inference = _PROGRAM + _KERNEL * len(operators_of([model])) + len(model.to_bytes())
     runs = [_run(way) for way in found]
-    # A device's models are the same whatever the minibatch is, and TFLM's recording allocator takes longer to
-    # start than to record all of them.
+    # A device's models do not depend on the minibatch, and TFLM's recording allocator takes longer to start
+    # than to record all of them.
     keys = [(id(way.zo), way.settings.layers, way.search) for way in found]
     devices: dict[object, list[DeviceModel]] = {}
     for key, way, run in zip(keys, found, runs, strict=True):

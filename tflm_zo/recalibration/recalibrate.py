@@ -176,7 +176,7 @@ def recalibrate(
         >>> tflm_zo.recalibrate("model.tflite", x).save("recalibrated.tflite")  # doctest: +SKIP
     """
     loaded = model if isinstance(model, Model) else load_model(model)
-    corrected_layers(loaded)  # what cannot be recalibrated is said first
+    corrected_layers(loaded)  # refuses a model without such layers first
     old = (
         read_statistics(loaded)
         if source is None
@@ -214,7 +214,7 @@ def recalibrate(
                 break
             changes[layer] = _recalibrate_layer(layer, old, number, now, walk)
             walk.leave(number)
-    # What new biases replaced would only take up flash; buffers that nothing used in the original stay.
+    # Buffers that new biases replaced would waste flash. Buffers that the original did not use are kept.
     after = result.referenced_buffers()
     result.buffers = [b for b in result.buffers if b not in before or b in after]
     return Recalibration(result, samples, old.samples, uneven, _report(result, changes))

@@ -21,7 +21,7 @@ from .recorded_run import RecordedRun
 
 _BINS: Final = 41
 
-# What people call the tasks.
+# Names of the tasks in a report.
 _WAYS: Final = {Nodes: "node perturbation", Exact: "exact gradient", Weights: "weight perturbation"}
 
 
@@ -138,7 +138,7 @@ def _mistakes(before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Mist
 
 SEEDS: Final = (1, 2)
 
-_LARGEST: Final = 24  # LSB; a network forgets half of what it knows within 4 to 60
+_LARGEST: Final = 24  # LSB; a network loses half of its accuracy within 4 to 60
 _SPACING: Final = 4
 _MOST_SAMPLES: Final = 256
 

@@ -27,7 +27,7 @@ from .recorded_run import ZoFile, read_run
 from .run_report import TestData, report_runs
 from .svg import Cell, percent
 
-# What ends a script element, or begins a comment in one, in characters that JSON may write otherwise.
+# Characters that end a script element, or begin a comment in one, and their JSON escapes.
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 

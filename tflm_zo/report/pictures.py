@@ -23,7 +23,7 @@ from .svg import HEIGHT, Cell, Picture, drawing, percent
 _COST: Final = "forward equivalents"
 _MOST_ROWS: Final = 40
 
-# What a page has room for, of all runs together, if it is to stay below 1 MB. Its JSON has all.
+# Limits for all runs of a page together, to keep it below 1 MB. Its JSON has all.
 _HISTOGRAMS: Final = 32
 _CELLS: Final = 2048
 _CURVE_ROWS: Final = 200

@@ -61,7 +61,7 @@ def histogram(first: int, width: int, counts: Sequence[int]) -> tuple[list[Eleme
     steps = []
     for i, count in enumerate(counts):
         if count:
-            # What there is can be seen, however little it is.
+            # Even a small value is visible.
             height = max((bottom - top) * count / most, 1.0)
             x = left + i * room
             up, right = number(height), number(room * 0.84)

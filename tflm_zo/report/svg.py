@@ -98,7 +98,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 34, 46
 class Axis:
     """A range of values, from `low` to `high`, with ticks."""
 
-    label: str  # what the values are, with their unit
+    label: str  # name of the values with their unit
     low: float
     high: float
     ticks: tuple[float, ...]  # values of the ticks

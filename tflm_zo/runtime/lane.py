@@ -81,7 +81,7 @@ class Lane:
 
     def __init__(self, samples: int, count: int, open_segment: Callable[[int], Segment]) -> None:
         self.samples = samples
-        self._held: dict[tuple[int, int], object] = {}  # what an input of an engine was set to
+        self._held: dict[tuple[int, int], object] = {}  # the present value of an engine's input
         self._segments: list[Segment | None] = [None] * count
         self._open = open_segment
 
@@ -117,7 +117,7 @@ class Lane:
 
     def _feed(self, segment: Segment, k: int, fed: Fed, found: Found, first: int) -> None:
         def original(index: int, source: object, values: NDArray[Any]) -> None:
-            # What was fed once is still there, in engines that keep it, for the other side of a query.
+            # Engines that keep their inputs still have them for the other side of a query.
             is_whole = segment.engine.keeps_inputs and len(values) == self.samples
             if is_whole and self._held.get((k, index)) is source:
                 return

@@ -62,7 +62,7 @@ class Runtime(Inputs, ABC):
         self._threads = threads
         self._divides: bool | None = None  # not asked yet
         self.segments = [self._open_segment(self._model, k) for k in range(count)]
-        self._status = list(self.segments)  # those whose weight operators ran last
+        self._status = list(self.segments)  # segments whose weight operators ran last
         own = Lane(self.batch, count, lambda k: self.segments[k])
         self.lanes = Lanes(own, self._lane if self.has_copies else None)
 
@@ -71,7 +71,7 @@ class Runtime(Inputs, ABC):
         self._boundaries: dict[int, NDArray[Any]] = {}
         self._outputs: dict[int, Reader] = {}
         self._losses: NDArray[np.int32] | None = None
-        # Of each segment: shapes and dtypes of what a run from it on reads of what was computed before.
+        # Shapes and dtypes of the earlier activations that a run from each segment on reads.
         self._entering = [
             {j: self._entering_details(j) for j in self._metadata.entering(k)}
             for k in range(len(self.segments))
@@ -89,7 +89,7 @@ class Runtime(Inputs, ABC):
         except KeyError as error:
             raise ModelError(f"the model's operators do not say where weights {error} are") from error
 
-    # --- what a concrete runtime provides -------------------------------------------------------------------
+    # --- interface of a concrete runtime --------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -135,7 +135,7 @@ class Runtime(Inputs, ABC):
         try:
             engine = self._open(own.to_bytes(), directory, borrows=borrows)
         except (RuntimeError, ValueError) as error:
-            # The interpreter's own, of several lines; what this package refuses it has refused before.
+            # The interpreter's own error, of several lines; errors of this package were raised before.
             said = " ".join(str(error).split())
             raise ModelError(f"{self.name} does not take the model: {said}") from error
 
@@ -220,7 +220,7 @@ class Runtime(Inputs, ABC):
         """
         self.inputs = dict(enumerate(inputs))
         if labels is not None:
-            self.labels = labels.view()  # an object of its own, by which lanes know what they hold
+            self.labels = labels.view()  # a new object, by which lanes recognize new labels
 
     # --- running --------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
         runtime.invoke(command)
         total += int(runtime.losses()[:used].sum(dtype=np.int64))
         if loss.kind != "mse":
-            # A guess is never -1: what has no label is never right.
+            # A guess is never -1, so a sample without a label is never correct.
             right += int((_guesses(runtime) == labels[rows])[:used].sum())
     counts = 0 if loss.kind == "mse" else int((labels >= 0).sum())
     return Evaluation(

@@ -32,8 +32,8 @@ _Part = tuple[list[NDArray[Any]], NDArray[Any]]
 _MOST_BYTES: Final = 1 << 26
 
 
-# Of what an invoke reads where it may pass several batches forward: what is more does not stay in a core's
-# cache from one layer to the next.
+# Largest size of an invoke's input if it passes several batches: more does not stay in a core's cache between
+# layers.
 _MOST_OF_INVOKE: Final = 1 << 20
 
 
@@ -149,7 +149,7 @@ class LocalExecutor:
         """Does an invoke from a segment on.
 
         Args:
-            request: what the control unit asks for.
+            request: request of the control unit.
             start: number of the segment.
 
         Returns:
@@ -351,7 +351,7 @@ class WorkerExecutor:
 
         try:
             found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
-        except BaseException:  # what the workers have seen of an interrupted call is unknown
+        except BaseException:  # the state of the workers is unknown after an interrupted call
             self._seen = [None] * self._workers.count
             self._data = [None] * self._workers.count
             raise

@@ -3,8 +3,8 @@
 
 A weight of w LSB and scale s has the real value v = s w. Then dL/dw = s dL/dv, and a step of v is s times a
 step of w, hence the 1 / s^2 of quantization-aware scaling (Poor Man's Training, sec. 3.1.2). Perturbing a
-layer's outputs y, of scale s_y, Perturbing a layer's outputs y, of scale s_y,
-gives dL/dy per LSB; its inputs of scale s_a turn that into dL/dw = dL/dy s s_a / s_y per LSB of input.
+layer's outputs y, of scale s_y, gives dL/dy per LSB; its inputs of scale s_a turn that into
+dL/dw = dL/dy s s_a / s_y per LSB of input.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class NodeRun(Run):
         )
         # Layers through which errors come back, the last one first.
         self._backwards = [i for i, task in enumerate(self._tasks) if task.following is not None][::-1]
-        # Of each task: where what its queries begin with is written.
+        # Memory for the input of each task's queries.
         self._entering: list[NDArray[np.int8] | None] = [None] * len(self._tasks)
         self._weights: dict[int, Any] = {}
         self._words = runtime.command().words

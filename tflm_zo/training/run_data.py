@@ -37,9 +37,9 @@ samples on one side."""
 
 # Share of the samples that tells the best state of a run for which nobody gives other samples.
 _USUAL_SHARE: Final = 0.2
-# Training samples that a run without validation data is measured on, at most: two passes of a million would
-# take longer than most runs. Losses of two states differ, sample by sample, by about one nat at most, so what
-# these say of their difference is good to a hundredth of a nat.
+# Largest number of training samples for a measurement: two passes over a million would take longer than most
+# runs. Losses of two states differ, sample by sample, by about one nat at most, so the mean difference is
+# known to a hundredth of a nat.
 _MOST_SAMPLES: Final = 10_000
 
 # Of the order in which those are drawn: no run's own, so that it does not favour the samples that come first.

@@ -67,10 +67,10 @@ PARTS: Final = (
 )
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-#: What a run finds before its first step: the layers of the block that it has chosen, and the learning rate
-#: that it has measured, or "none".
+#: Results of a run before its first step: the layers of the chosen block, and the measured learning rate, or
+#: "none".
 FOUND: Final = ("block", "measured-rate")
-#: What the metadata of a ZO model has of its run besides settings.
+#: Further values of the run in a ZO model's metadata.
 BESIDES: Final = ("epochs", "steps", "choose-block", *FOUND)
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
@@ -258,7 +258,7 @@ def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str
         zo: the ZO model; it is not changed.
         settings: settings of the run.
         usual: those of its algorithm.
-        length: values of `BESIDES` by name; None where one is not given, "auto" for what the run will find.
+        length: values of `BESIDES` by name; None if not given, "auto" for a result of the run.
     """
     given = (f"{name}={value}" for name, value in length.items() if value is not None)
     run = (*_written_changes(settings, usual), *given)
@@ -266,7 +266,7 @@ def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str
 
 
 def with_found(zo: Model, name: str, value: str) -> Model:
-    """Returns a ZO model with what its run has found, where that was "auto"; else the model itself."""
+    """Returns a ZO model with the results of its run in place of "auto", or the model itself."""
     metadata = read_metadata(zo)
     run = tuple(f"{name}={value}" if item == f"{name}=auto" else item for item in metadata.run)
     return zo if run == metadata.run else with_metadata(zo, dataclasses.replace(metadata, run=run))
@@ -302,7 +302,7 @@ def parse_tail(name: str, text: str) -> int | ResidualBlocks:
 
 
 def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
-    """Values of settings, for `changed`.
+    """Parses values of settings, for `changed`.
 
     Args:
         settings: settings of the algorithm.
@@ -395,13 +395,13 @@ def _queries(name: str, text: str) -> int | dict[str, int] | None:
 
 
 def written_settings(settings: Settings) -> dict[str, str]:
-    """Settings that have an effect, as one writes them after ``--set``."""
+    """Returns the settings as texts for ``--set``."""
     having = [name for name in names(settings) if not without_effect(settings, name)]
     return {name.replace("_", "-"): written(value_of(settings, name), name) for name in having}
 
 
 def _written_changes(settings: Settings, usual: Settings) -> tuple[str, ...]:
-    """Returns the minibatch and what differs from other settings of a run, as NAME=VALUE each, for
+    """Returns the minibatch and the differences from other settings of a run, as NAME=VALUE each, for
     `parse_set`; not `sync_every`, which changes no bit of a run.
     """
     found = []

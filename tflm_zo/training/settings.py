@@ -250,7 +250,7 @@ class Settings:
             ]
         return {name: why for used, why, names in rows if not used for name in names}
 
-    # --- what is derived ------------------------------------------------------------------------------------
+    # --- derived values -------------------------------------------------------------------------------------
 
     @property
     def reach(self) -> int:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Tasks: what a run trains, and how it estimates the gradient of each part."""
+"""Tasks: the parts of a model that a run trains, and the estimates of their gradients."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Nodes:
             where G_mean is the estimate of the gradient of the mean loss with respect to W in LSB, and F is
             the product of the rule's factors (Poor Man's Training, eq. 11).
         masked: True if nodes at the clamp of an activation are left alone.
-        parameters: what a step moves of a layer: "weights", "all" (its biases, too: a bias is a weight whose
-            input is always 32 LSB, and moves by 32 times its step) or "biases" (these alone, which needs
-            neither the layer's inputs nor its filter in RAM; TinyTL).
+        parameters: trained parameters of a layer: "weights", "all" (also biases: a bias is a weight whose
+            input is always 32 LSB, so it moves by 32 times its step) or "biases" (needs neither the layer's
+            inputs nor its filter in RAM; TinyTL).
 
     Raises:
         SettingsError: a setting is out of range.
@@ -109,7 +109,7 @@ class Exact:
         rows: (least, most), bounds of the share of a layer's outputs that a step updates. A step updates the
             outputs with the largest errors, a share of least + loss / largest loss so far * (most - least)
             (FQT: dynamic sparse gradients).
-        parameters: what a step moves of a layer, as in `Nodes`.
+        parameters: trained parameters of a layer, as in `Nodes`.
 
     Raises:
         SettingsError: a setting is out of range.
@@ -189,7 +189,7 @@ class Weights:
             less than an LSB have an effect: `Last(n)`, names or patterns.
         headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
             +-(127 - headroom). It is at least the largest perturbation of a weight.
-        parameters: what is perturbed and moved of a layer, as in `Nodes`.
+        parameters: trained parameters of a layer, as in `Nodes`.
 
     Raises:
         SettingsError: a setting is out of range.
@@ -252,7 +252,7 @@ class Weights:
 
     @property
     def items(self) -> int:
-        """Seeds in an update: what the model's max_queries must be at least."""
+        """Number of seeds in an update: the smallest max_queries of the model."""
         queries = self.queries if isinstance(self.queries, int) else 1
         return queries * (self.momentum.terms if self.momentum else 1)
 

@@ -111,7 +111,7 @@ class Trainer:
                     workers,
                     "Use more threads, or weight perturbation",
                 )
-            plan_tasks(self.settings, metadata, lambda _: 1.0)  # says what is wrong with `layers`
+            plan_tasks(self.settings, metadata, lambda _: 1.0)  # checks `layers`
         self.forwards, self.equivalents = 0, 0.0
         self.step = self.planned = self.buffer_bytes = 0
         self.measured_rate: float | None = None
@@ -257,7 +257,7 @@ class Trainer:
             with opened as open_log:
                 self._run = run
                 best = None if measured is None else BestState(self.runtime, run, measured, may_end=may_end)
-                # A run that begins pays for what it does before its first step, too.
+                # The cost before the first step counts for a new run.
                 before = run.equivalents if run.step else 0.0
                 try:
                     # A new log is made, and an old one replaced, when no callback has refused the run.

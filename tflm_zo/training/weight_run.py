@@ -26,7 +26,7 @@ from .workers import Workers
 
 __all__ = ["WeightRun"]
 
-# Steps whose coefficients a run keeps: what an interruption replays.
+# Number of steps whose coefficients a run keeps, for a replay after an interruption.
 _KEPT_STEPS: Final = 4096
 
 

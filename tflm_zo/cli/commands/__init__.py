@@ -17,8 +17,8 @@ To add a command ``frobnicate``, add ``frobnicate.py`` (an underscore becomes a 
         write_report(output, result, force=force)
         show(result, as_json=as_json, render=lambda console: console.print(...))
 
-Bad input raises ValueError or OSError (or what the package raises anyway): ``failures`` makes one line and
-exit code 1 of it. Warnings are ``warnings.warn(…)`` (a UserWarning) or ``failures.warn``. Models and other
-files are written with ``output_file.write_output``. What is slow to import is imported in the function.
-``app`` has the order in which ``--help`` lists them; tests/cli/test_app.py tests what all have in common.
+Bad input raises ValueError, OSError or an error of the package. ``failures`` prints one line and exits with
+code 1. Warnings are ``warnings.warn(…)`` (a UserWarning) or ``failures.warn``. Models and other
+files are written with ``output_file.write_output``. Import slow modules in the function. ``app`` has the
+order of the commands in ``--help``; tests/cli/test_app.py tests their common behaviour.
 """

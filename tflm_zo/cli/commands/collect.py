@@ -46,11 +46,11 @@ def collect(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the log of a device's run home, while it trains or afterwards, over a line that may be bad.
+    """Collect the log of a device's run, during the run or afterwards, over a line that may be bad.
 
-    The file is a whole log at any time, equal to the device's, or absent. What has come is in FILE.part
-    until then, so the same command goes on where an earlier one was ended. The device's program serves the
-    line with zo_link_serve. Other ports: socket://localhost:4000, rfc2217://host:2217.
+    The file is always a complete log, equal to the device's, or absent. FILE.part holds the bytes so far, so
+    the same command resumes an interrupted collection. The device's program serves the line with
+    zo_link_serve. Other ports: socket://localhost:4000, rfc2217://host:2217.
 
     Without --model a mean squared error is shown in the device's unit: 1 is the error of 8 output levels.
     """
@@ -72,7 +72,7 @@ def collect(
 
     with claim_name(output), connect(port, baud, timeout, model) as (link, _):
         if model is not None and (of_model := read_metadata(load_model(model)).loss) is not None:
-            unit = of_model.unit  # what a mean squared error of 1 is worth
+            unit = of_model.unit  # real value of a mean squared error of 1
         try:
             log = bring(link, output, follow=follow, force=force, on_log=show_log, on_steps=show_steps)
         finally:

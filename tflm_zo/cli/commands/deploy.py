@@ -33,12 +33,13 @@ def deploy(
     timeout: Timeout = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Send a run to a device, which switches over to it when all of it is there, and can go back.
+    """Send a run to a device, which activates it after the complete transfer and can revert to the earlier
+    run.
 
-    Weights begin a run of their own. A log of weight perturbation goes as it is, a few bytes a step, and the
-    device replays it and goes on from its end; with --model, the weights that it leads to are sent instead.
-    The device keeps the run that it did, log included, until something else is sent: --revert goes back to
-    it, and --revert again returns. The same command goes on where an earlier one was ended.
+    Weights start a new run. A log of weight perturbation is sent unchanged, a few bytes per step; the device
+    replays it and resumes after its end. With --model, the replayed weights are sent instead. The device
+    keeps its earlier run, log included, until the next deployment: --revert reactivates it, and a second
+    --revert returns. The same command resumes an interrupted deployment.
     """
     from ...link import deploy as send
     from ...link import load_of

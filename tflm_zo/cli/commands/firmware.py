@@ -56,7 +56,7 @@ EXAMPLE = "tflm-zo firmware lenet5.zo.tflite -o lenet5_firmware --data adapt.npz
 _SAMPLES = 100
 
 
-# Options that say how the command runs, not what it makes.
+# Options that do not affect the generated files.
 _UNRECORDED = ("force", "as_json")
 
 
@@ -236,7 +236,7 @@ def firmware(
 
 
 def _found(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | None) -> dict[str, Any]:
-    """Settings that train has found for the run of a ZO model, but for those that are given. With data, the
+    """Returns the settings that train found for the run of a ZO model, without the given ones. With data, the
     rate is measured on them.
     """
     found: dict[str, Any] = {}
@@ -279,7 +279,7 @@ def _fit(
 def _step_forwards(
     model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int
 ) -> float:
-    """Forward equivalents of a step; of the most expensive block."""
+    """Returns the forward equivalents of a step, of the most expensive block."""
     metadata = read_metadata(model)
     blocks = [run.layers] if search is None else search.split(run, metadata)
     own = (dataclasses.replace(run, layers=layers) for layers in blocks)
@@ -304,7 +304,7 @@ def _described(made: Firmware) -> dict[str, Any]:
 
 
 def _device_samples(model: Model, data: Path | None, samples: int | None) -> tuple[Data | None, int]:
-    """The samples that are compiled in, where there are any, and how many the device has."""
+    """Returns the samples for the example, or None, and the number of the device's samples."""
     if samples is not None and samples < 1:
         raise SettingsError("--samples", "be at least 1", samples)
     if data is None:
@@ -317,7 +317,7 @@ def _device_samples(model: Model, data: Path | None, samples: int | None) -> tup
 
 
 def _command(context: typer.Context) -> str:
-    """The command line as one would type it again, without what is particular to this machine."""
+    """Returns the command line without options that depend on this machine."""
     words = ["tflm-zo", context.info_name or "firmware"]
     # By the hints: older releases of typer have strings here, and make paths of them for the call alone.
     hints = get_type_hints(firmware).items()
@@ -334,7 +334,7 @@ def _command(context: typer.Context) -> str:
 
 
 def _relative(path: Path) -> str:
-    """A path below the working directory, relative to it; the name alone of one elsewhere."""
+    """Returns a path relative to the working directory, or only the name of a path elsewhere."""
     if not path.is_absolute():
         return str(path)
     here = os.path.relpath(path)

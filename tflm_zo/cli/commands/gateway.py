@@ -81,10 +81,10 @@ def gateway(
     baud: Baud = 115200,
     as_json: Json = False,
 ) -> None:
-    """Be one client of a Flower fleet for a cohort of devices.
+    """Run one client of a Flower fleet for a group of devices.
 
-    Asks each device what it is, says so, and starts flower-supernode, whose app finds the devices by
-    tflm_zo.fleet.flower.gateway_of. Devices that do not answer are waited for: they may be asleep.
+    It checks each device, prints a line about it, and starts flower-supernode, whose app finds the devices by
+    tflm_zo.fleet.flower.gateway_of. It waits for devices that do not answer, because they may be asleep.
     """
     from ...fleet.lines import Lines, kept_ports
     from ...logs import fingerprint
@@ -94,7 +94,7 @@ def gateway(
     if not lines.ports and not lines.devices:
         raise typer.BadParameter("no device: name them by --port, or by --mqtt and --devices")
     try:
-        lines.open  # noqa: B018 - refuses what names no device
+        lines.open  # noqa: B018 - refuses a line without a device
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     mark = fingerprint(model.read_bytes())
@@ -138,7 +138,7 @@ def _supernode() -> str:
 
 
 def _ports(given: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """The ports by the names of their devices."""
+    """Returns the ports by the names of their devices."""
     found: dict[str, str] = {}
     for one in given:
         name, is_named, port = one.partition("=")
@@ -159,7 +159,7 @@ def _names(devices: str | None, mqtt: str | None) -> list[str]:
 
 
 def _look(lines: Lines, mark: bytes, seconds: float) -> dict[str, dict[str, Any]]:
-    """Asks all devices where they are."""
+    """Requests the state of all devices."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ...fleet.gateway import reason_of

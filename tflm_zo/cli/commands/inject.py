@@ -217,7 +217,7 @@ def inject(
         "original_bytes": model.stat().st_size,
         **_described(zo, run),
     }
-    # Whatever can fail has been done: a refused model leaves no file.
+    # A refused model leaves no file, because all steps that can fail were done before.
     write_output(output, data, force=force)
     say_loss_output(zo, given["loss_output"])
     show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))

@@ -228,7 +228,7 @@ def _costs_of(made: Plan, cost: Cost) -> list[object]:
 
 
 def _legend(target: Target) -> list[str]:
-    """Returns what the columns of the tables mean."""
+    """Returns the legend of the tables."""
     times = "" if target.clock is None else "; 10⁴, 10⁵: time of so many forwards"
     energy = "" if target.clock is None or target.power is None else "; energy: of 10⁵"
     return [

@@ -60,11 +60,11 @@ def report(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write an HTML page of what training runs did.
+    """Write an HTML page about training runs.
 
-    The page has what was run, losses over forward equivalents, what changed in each layer, accuracy before
-    and after (with --data), and how the model is made again. It is one file, which opens anywhere: it needs
-    no network and runs no script.
+    The page shows settings, losses over forward equivalents, changes of each layer, accuracy before and after
+    (with --data), and the command that reproduces the model. It is one file without scripts and needs no
+    network.
     """
     # Not at the top: templates take as long to import as other commands to run.
     from ...report import TestData, ZoFile, as_data, node_data_of_run, page, read_run, report_runs

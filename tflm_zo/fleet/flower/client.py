@@ -158,7 +158,7 @@ class _Member:
             replica = self._caught_up(request, context)
         except FleetError as error:
             return self._state(self._kept(context), str(error)).record()
-        # What fails half way leaves nothing behind: the state that is kept is whole.
+        # A failure does not change the kept state.
         self._replica = None
         reply = self._state(replica).record()
         if replica is not None and replica.step == request.step:
@@ -242,7 +242,7 @@ class _Member:
             not replica.takes_snapshots,
         )
 
-    # --- what is done with it -------------------------------------------------------------------------------
+    # --- use ------------------------------------------------------------------------------------------------
 
     def _answer(self, replica: Replica | Gateway) -> RecordDict:
         if replica.step == replica.settings.steps:

@@ -56,7 +56,7 @@ class LocalGrid(Grid):
         run_config: UserConfig | None = None,
         lost: Callable[[Message], bool] | None = None,
     ) -> None:
-        # Messages say who sends them, by what Flower's own programs set when they start an app.
+        # Messages have the sender's name, which Flower's programs set when they start an app.
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, SUPERLINK_NODE_ID
         self.app, self.lost, self._run = app, lost, Run.create_empty(1)
         self._numbers, self._replies = itertools.count(1), dict[str, Message]()
@@ -114,7 +114,7 @@ class LocalGrid(Grid):
         received = message_from_proto(ProtoMessage.FromString(data))
         try:
             reply = self.app(received, self.contexts[node])
-        except Exception as error:  # what a SuperNode does with an app's failure
+        except Exception as error:  # as a SuperNode handles an app's failure
             reason = f"{type(error)}:<'{error}'>"
             reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=received)
         data = message_to_proto(reply).SerializeToString()

@@ -207,7 +207,7 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
         raise FleetError(f"loss: expected a floating-point number, got {loss!r}")
     if not (np.isfinite(means).all() and np.isfinite(loss)):
         raise FleetError("a difference or the loss is not finite")
-    most = 2.0**16  # nats, more than any loss has: what follows are integers of 64 bits
+    most = 2.0**16  # nats, above any loss, so that the integers below fit 64 bits
     if max(abs(loss), *abs(means)) > most:
         raise FleetError(
             f"a difference or loss of {max(means.tolist() + [loss], key=abs):g} nats is out of range"
