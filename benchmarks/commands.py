@@ -52,24 +52,18 @@ def ratios(model: Model, steps: int, rounds: int, folder: Path) -> dict[str, flo
         for name, arguments in commands.items():
             found[name].append(processor_seconds(*arguments))
     medians = {name: statistics.median(times) for name, times in found.items()}
-    return {
-        "start_s": medians["start"],
-        **{name: medians[name] / medians["start"] for name in ("plan", "report")},
-    }
+    return {"start_s": medians["start"], **{name: medians[name] / medians["start"] for name in ("plan", "report")}}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 models")
     parser.add_argument("--steps", type=int, default=100_000, help="of the report's run")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     import_s = statistics.median(
-        processor_seconds(program="import tflm_zo") - processor_seconds(program="pass")
-        for _ in range(chosen.rounds)
+        processor_seconds(program="import tflm_zo") - processor_seconds(program="pass") for _ in range(chosen.rounds)
     )
     results = {}
     for name, model in chosen_models(chosen.models).items():
@@ -80,8 +74,7 @@ def main() -> None:
         return
     for name, found in results.items():
         print(
-            f"{name}: plan {found['plan']:.1f}, report {found['report']:.1f} times a start "
-            f"({found['start_s']:.2f} s)"
+            f"{name}: plan {found['plan']:.1f}, report {found['report']:.1f} times a start ({found['start_s']:.2f} s)"
         )
     print(f"import tflm_zo: {import_s:.3f} s more than an empty program")
 

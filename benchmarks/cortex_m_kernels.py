@@ -109,12 +109,8 @@ def table(title: str, names: list[str], rows: list[tuple[str, list[str]]]) -> Ta
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--cores", nargs="+", choices=sorted(CORES), default=list(CORES_WITH_KERNELS), metavar="CORE"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cores", nargs="+", choices=sorted(CORES), default=list(CORES_WITH_KERNELS), metavar="CORE")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = parser.parse_args()
     reasons = {name: missing(CORES[name].toolchain) for name in arguments.cores}
@@ -135,8 +131,7 @@ def main() -> None:
     ]
     console.print(table("Instructions per weight, -O2", names, per_weight))
     calls = [
-        (label, [f"{results[name]['instructions'][case]:,}" for name in names])
-        for label, case in NODE_OPS.items()
+        (label, [f"{results[name]['instructions'][case]:,}" for name in names]) for label, case in NODE_OPS.items()
     ]
     console.print(table("Instructions, -O2", names, calls))
     for label in SIZES:

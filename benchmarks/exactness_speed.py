@@ -23,15 +23,7 @@ import statistics
 import time
 from typing import Any
 
-from harness import (
-    KINDS,
-    add_models_argument,
-    chosen_models,
-    core_peak,
-    interpreter,
-    progress,
-    trainable_model,
-)
+from harness import KINDS, add_models_argument, chosen_models, core_peak, interpreter, progress, trainable_model
 from rich.console import Console
 from rich.table import Table
 
@@ -70,9 +62,7 @@ def measure(model: Model, batch: int, rounds: int, seconds: float, kernels: str 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 models")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--seconds", type=float, default=0.1, help="of a round, each (default: %(default)s)")

@@ -76,12 +76,8 @@ def within(found: dict[str, int]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "models", nargs="*", type=Path, help="int8 models (.tflite); none: those of the tests"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path, help="int8 models (.tflite); none: those of the tests")
     names = [library.name for library in LIBRARIES]
     parser.add_argument("--libraries", nargs="+", choices=names, default=names)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -91,10 +87,7 @@ def main() -> None:
     tests = {name: load_model(make()) for name, make in MODELS.items()}
     folders = generated(chosen_models(arguments.models) if arguments.models else tests)
     results: list[dict[str, Any]] = []
-    with (
-        progress("measuring", len(folders) * len(libraries)) as advance,
-        tempfile.TemporaryDirectory() as folder,
-    ):
+    with progress("measuring", len(folders) * len(libraries)) as advance, tempfile.TemporaryDirectory() as folder:
         for (name, kind), made in folders.items():
             for library in libraries:
                 place = Path(folder) / kind / library.name

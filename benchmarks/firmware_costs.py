@@ -88,9 +88,7 @@ def program(
         (folder / "plain_model_data.h").write_text(
             f"alignas(16) constexpr unsigned char kPlainModel[] = {{\n{lines}}};\n"
         )
-    (counting,) = compile_objects(
-        core, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(core)]
-    )
+    (counting,) = compile_objects(core, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(core)])
     built = build_firmware(library, folder, folder / "build", objects=[counting])
     found: dict[str, list[int]] = {}
     for line in run(core, built, counting=True, timeout=900).splitlines():
@@ -149,9 +147,7 @@ def weights_of(model: Model) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 classifiers")
     with_cmsis_nn = {library.core: library for library in LIBRARIES if library.cmsis_nn}
     parser.add_argument("--cores", nargs="+", choices=with_cmsis_nn, default=list(with_cmsis_nn))

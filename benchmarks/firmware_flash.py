@@ -42,9 +42,7 @@ ALGORITHMS = {"weight perturbation": algorithms.weight, "node perturbation": alg
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 classifiers")
     parser.add_argument("--symbols", action="store_true", help="also print what takes how much")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -65,9 +63,7 @@ def main() -> None:
                 found = {}
                 for algorithm, settings in ALGORITHMS.items():
                     own = settings(batch_size=16, learning_rate=1.0)
-                    found[algorithm] = training(model, own, library, Path(folder) / algorithm[:4]).minus(
-                        plain
-                    )
+                    found[algorithm] = training(model, own, library, Path(folder) / algorithm[:4]).minus(plain)
                     advance(1)
             results[name] = plain, found
     if arguments.json:

@@ -49,17 +49,13 @@ def measure(model: Model, settings: Settings, platform: str) -> dict[str, int]:
         for name in files.values():
             Path(folder, f"model_{name}").write_text(texts[f"model_{name}"])
         subprocess.run(["gcc", "-std=c99", "-c", "model_zo_ops.c"], cwd=folder, check=True)
-        said = subprocess.run(
-            ["nm", "model_zo_ops.o"], cwd=folder, check=True, capture_output=True, text=True
-        )
+        said = subprocess.run(["nm", "model_zo_ops.o"], cwd=folder, check=True, capture_output=True, text=True)
     lines = {name: texts[f"model_{file}"].count("\n") for name, file in files.items()}
     return {**lines, "functions": len(re.findall(" T ", said.stdout))}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 classifiers")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()

@@ -69,9 +69,7 @@ def row(plain: Path, queries: int, rounds: int, missed: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--queries", nargs="+", type=int, default=[1, 4, 32], help="of a round")
     parser.add_argument("--rounds", type=int, default=10_000, help="of the log (default: %(default)s)")

@@ -60,9 +60,7 @@ class Counter:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what examples/fleet/prepare.py has made")
     parser.add_argument("--steps", type=int, default=10, help="(default: %(default)s)")
     options = parser.parse_args()
@@ -71,10 +69,7 @@ def main() -> None:
     nodes = [f'model="{model}" data="{folder}/client-{i}.npz"' for i in (0, 1)]
     port = free_port()
     counters = [Counter(port) for _ in nodes]
-    with (
-        tempfile.TemporaryDirectory() as work,
-        flower_programs(Path(work), nodes, port, [c.port for c in counters]),
-    ):
+    with tempfile.TemporaryDirectory() as work, flower_programs(Path(work), nodes, port, [c.port for c in counters]):
         found: dict[int, tuple[float, list[tuple[int, int]]]] = {}
         # The first run brings the app to the nodes.
         for steps in (1, 2, 2 + options.steps):

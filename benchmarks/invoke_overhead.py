@@ -83,9 +83,7 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
         seconds["perturb"].append(fastest(run_perturb, repeats))
         advance(1)
     ratio = [p / q for p, q in zip(seconds["perturb"], seconds["plain"], strict=True)]
-    share = [
-        (p - i) / q for p, i, q in zip(seconds["perturb"], seconds["idle"], seconds["plain"], strict=True)
-    ]
+    share = [(p - i) / q for p, i, q in zip(seconds["perturb"], seconds["idle"], seconds["plain"], strict=True)]
     return {
         **{f"{name}_us": statistics.median(values) * 1e6 for name, values in seconds.items()},
         "ratio": statistics.median(ratio),
@@ -107,9 +105,7 @@ def measure_memory(model: Model) -> dict[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 models")
     parser.add_argument("--batch", type=int, default=8, help="samples per invoke of the timing")
     parser.add_argument("--rounds", type=int, default=21, help="rounds of the timing")

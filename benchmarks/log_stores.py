@@ -81,11 +81,7 @@ def build(folder: Path, littlefs: str | None) -> Path:
     ]
     if littlefs is not None:
         flags += ["-DWITH_LITTLEFS=1", "-DLFS_NO_DEBUG", f"-I{ROOT / 'examples/littlefs'}", f"-I{littlefs}"]
-        sources += [
-            ROOT / "examples/littlefs/lfs_log_store.c",
-            Path(littlefs, "lfs.c"),
-            Path(littlefs, "lfs_util.c"),
-        ]
+        sources += [ROOT / "examples/littlefs/lfs_log_store.c", Path(littlefs, "lfs.c"), Path(littlefs, "lfs_util.c")]
     for number, source in enumerate(sources):
         compiler = ["gcc", "-std=c99"] if source.suffix == ".c" else ["g++", "-std=c++17"]
         objects.append(folder / f"{number}.o")
@@ -108,8 +104,7 @@ def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, A
         (store, algorithm)
         for algorithm in ALGORITHMS
         for store in STORES
-        if (littlefs is not None or STORES[store][0] == RAW_FLASH)
-        and (store, algorithm) != (SMALL_FILES, "node")
+        if (littlefs is not None or STORES[store][0] == RAW_FLASH) and (store, algorithm) != (SMALL_FILES, "node")
     ]
     with tempfile.TemporaryDirectory() as name, progress("stores", len(cases)) as advance:
         program = build(Path(name), littlefs)
@@ -135,9 +130,7 @@ def measure(steps: int, littlefs: str | None) -> dict[str, dict[str, dict[str, A
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100_000, metavar="N", help="steps of all runs (100000)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = parser.parse_args()

@@ -74,15 +74,7 @@ POINTWISE = (
     *((14, 3, 10), (2, 192, 320)),
 )
 DEPTHWISE = (
-    *(
-        (20, 8, 3, 1),
-        (14, 16, 3, 1),
-        (12, 24, 3, 2),
-        (10, 32, 3, 1),
-        (9, 64, 3, 1),
-        (8, 48, 3, 2),
-        (6, 96, 3, 1),
-    ),
+    *((20, 8, 3, 1), (14, 16, 3, 1), (12, 24, 3, 2), (10, 32, 3, 1), (9, 64, 3, 1), (8, 48, 3, 2), (6, 96, 3, 1)),
     *((5, 128, 3, 1), (4, 256, 3, 2), (3, 256, 3, 1), (12, 12, 3, 1), (7, 20, 3, 1), (12, 16, 5, 1)),
     *((9, 40, 5, 2), (8, 64, 5, 1), (10, 24, 7, 1), (14, 8, 5, 1), (6, 128, 5, 1), (6, 32, 2, 2)),
 )
@@ -169,17 +161,13 @@ def measure(library: Library, models: list[Model], folder: Path) -> list[int]:
     (folder / "operator_models.h").write_text(
         f"{arrays}constexpr const unsigned char* kOperatorModels[] = {{{names}}};\n"
     )
-    (counting,) = compile_objects(
-        core, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(core)]
-    )
+    (counting,) = compile_objects(core, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(core)])
     built = build_firmware(library, folder, folder / "build", objects=[counting])
     lines = run(core, built, counting=True, timeout=900).splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith("operator ")]
 
 
-def fitted(
-    models: list[Model], instructions: list[int]
-) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+def fitted(models: list[Model], instructions: list[int]) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Fits coefficients of each kernel's sum. Returns also the largest relative error of each."""
     rows: dict[str, list[tuple[list[float], int]]] = defaultdict(list)
     for model, count in zip(models, instructions, strict=True):
@@ -208,9 +196,7 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
     time if a core has loops for that.
     """
     size = 48_000  # weights of fc1
-    one, two, some, rectified, more = (
-        nodes[f"fc1-{case}"] / size for case in ("1", "2", "16", "16-rectified", "32")
-    )
+    one, two, some, rectified, more = (nodes[f"fc1-{case}"] / size for case in ("1", "2", "16", "16-rectified", "32"))
     dense, formed = (some - two) / 14, 4 / 120
     form = (two - one - (2 - formed) * dense) / (1 - formed)
     weight = one - formed * (form + dense)
@@ -257,9 +243,7 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write what was fitted into the package")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()

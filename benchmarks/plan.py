@@ -94,13 +94,7 @@ def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: P
     way = cost.way
     settings = dataclasses.replace(way.settings, batch_size=batch_size, learning_rate=1.0)
     made = generate_firmware(
-        way.zo,
-        settings,
-        steps=2 + STEPS,
-        samples=len(data.labels),
-        name="model",
-        data=data,
-        search=way.search,
+        way.zo, settings, steps=2 + STEPS, samples=len(data.labels), name="model", data=data, search=way.search
     )
     made.write(folder)
     found = program(library, folder, "training.cc", chooses=way.search is not None)
@@ -134,9 +128,7 @@ def planned(model: Model, core: str) -> dict[str, Cost]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 models")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
@@ -166,17 +158,7 @@ def main() -> None:
 
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> Table:
     made = Table(title="What is foretold, and what firmware takes")
-    for column in (
-        "model",
-        "core",
-        "trains by",
-        "RAM",
-        "foretold",
-        "more",
-        "instructions",
-        "foretold",
-        "more",
-    ):
+    for column in ("model", "core", "trains by", "RAM", "foretold", "more", "instructions", "foretold", "more"):
         made.add_column(column, justify="left" if column in ("model", "core", "trains by") else "right")
     for name, cores in results.items():
         for core, ways in cores.items():

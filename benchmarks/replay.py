@@ -109,9 +109,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 classifiers")
     parser.add_argument("--steps", type=int, default=5000, help="of each run")
     parser.add_argument("--minibatches", type=int, nargs="+", default=[8, 16, 32, 64])

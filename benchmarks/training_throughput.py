@@ -36,15 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import (
-    HEADROOM,
-    add_models_argument,
-    chosen_models,
-    interpreter,
-    progress,
-    random_data,
-    trainable_model,
-)
+from harness import HEADROOM, add_models_argument, chosen_models, interpreter, progress, random_data, trainable_model
 from numpy_simulation import Network, Simulation, UnsupportedError
 from rich.console import Console
 from rich.table import Table
@@ -68,9 +60,7 @@ def bare_forwards(model: Model, batch: int) -> Callable[[], int]:
     return forward
 
 
-def simulated_steps(
-    model: Model, batch: int, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
-) -> Callable[[], int]:
+def simulated_steps(model: Model, batch: int, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Callable[[], int]:
     """Makes a function that trains a step in NumPy and returns the samples that it passes forward."""
     simulation = Simulation(Network(model), headroom=HEADROOM, batch=batch)
     rng = np.random.default_rng(0)
@@ -194,9 +184,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 classifiers")
     parser.add_argument("--batch", type=int, default=32, help="samples per invoke of LiteRT")
     parser.add_argument("--rounds", type=int, default=5)
@@ -207,10 +195,7 @@ def main() -> None:
 
     models = chosen_models(arguments.models)
     results = {}
-    with (
-        threadpool_limits(1, user_api="blas"),
-        progress("measuring", len(models) * arguments.rounds) as advance,
-    ):
+    with threadpool_limits(1, user_api="blas"), progress("measuring", len(models) * arguments.rounds) as advance:
         for name, model in models.items():
             results[name] = measure(
                 model, arguments.batch, arguments.rounds, arguments.seconds, arguments.threads, advance

@@ -58,11 +58,7 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     shape = runtime.input_details()[0][1:]
     x = rng.integers(-128, 128, (1024, *shape)).astype(np.int8)
-    y = (
-        x.reshape(len(x), -1)
-        if loss.kind == "mse"
-        else rng.integers(0, loss.elements, len(x)).astype(np.int32)
-    )
+    y = x.reshape(len(x), -1) if loss.kind == "mse" else rng.integers(0, loss.elements, len(x)).astype(np.int32)
     best: dict[int, float] = {}
     runs: dict[int, Any] = {}
     pools = [Workers(count) for count in counts]
@@ -108,9 +104,7 @@ def foretold(alone: float, invokes: int, call: float, workers: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path, metavar="MODELS", help=".tflite files")
     parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 512], help="samples of a minibatch")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -125,13 +119,7 @@ def main() -> None:
         return
     counts = [n for n in (1, 2) if n <= (os.cpu_count() or 1)]
     # All at once, of which one works at a time.
-    ray.init(
-        "local",
-        num_cpus=sum(counts),
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
+    ray.init("local", num_cpus=sum(counts), include_dashboard=False, log_to_driver=False, logging_level="error")
     results: dict[str, list[dict[str, Any]]] = {}
     cases = [(path, size) for path in arguments.models for size in arguments.batch_size]
     with progress("models", len(cases)) as advance:

@@ -3,13 +3,7 @@
 from .errors import ConversionError
 from .export import export_model
 from .grow_classes import grow_classes
-from .initial_weights import (
-    WeightArray,
-    initial_weights,
-    step_multipliers,
-    update_masks,
-    with_initial_weights,
-)
+from .initial_weights import WeightArray, initial_weights, step_multipliers, update_masks, with_initial_weights
 from .inject import inject
 from .metadata import (
     ZoBackwardStep,

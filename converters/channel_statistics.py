@@ -98,9 +98,7 @@ def read_statistics(model: Model) -> Statistics | None:
     try:
         found = _parse(bytes(entry.buffer.data or b""))
     except (struct.error, ValueError) as error:
-        raise ConversionError(
-            f"the statistics in metadata `{STATISTICS_NAME}` are damaged: {error}"
-        ) from None
+        raise ConversionError(f"the statistics in metadata `{STATISTICS_NAME}` are damaged: {error}") from None
     graph = model.subgraphs[0]
     own = [op.outputs[0].shape[-1] for op in layers_with_filters(model) if why_fixed(graph, op) is None]
     if [len(layer.mean) for layer in found.layers] != own:

@@ -17,11 +17,7 @@ from .model.schema import BuiltinOperator, TensorType
 
 _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
 
-_RANK: Final = {
-    BuiltinOperator.CONV_2D: 4,
-    BuiltinOperator.DEPTHWISE_CONV_2D: 4,
-    BuiltinOperator.FULLY_CONNECTED: 2,
-}
+_RANK: Final = {BuiltinOperator.CONV_2D: 4, BuiltinOperator.DEPTHWISE_CONV_2D: 4, BuiltinOperator.FULLY_CONNECTED: 2}
 
 # Operators that slide a window over images, [batch, height, width, channels], with the window's steps and
 # sizes.
@@ -99,9 +95,7 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
         for tensor in (op.inputs[0], op.outputs[0]):
             if tensor is not None and len(tensor.shape) != 4:
                 refuse(
-                    op,
-                    f"`{tensor.name}` has shape {list(tensor.shape)}, images have 4 dimensions; the file is "
-                    "damaged",
+                    op, f"`{tensor.name}` has shape {list(tensor.shape)}, images have 4 dimensions; the file is damaged"
                 )
         for name in _WINDOW[op.builtin]:
             if op.option(name, 0) < 1:
@@ -179,19 +173,14 @@ def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
     if len(weights.shape) != _RANK[op.builtin] or not weights.size:
         refuse(op, f"filter `{weights.name}` has shape {list(weights.shape)}")
     if op.builtin == BuiltinOperator.CONV_2D and data.shape[-1] % weights.shape[-1]:
-        refuse(
-            op,
-            f"filter `{weights.name}` of shape {list(weights.shape)} does not fit {data.shape[-1]} channels",
-        )
+        refuse(op, f"filter `{weights.name}` of shape {list(weights.shape)} does not fit {data.shape[-1]} channels")
     if not weights.is_constant and weights not in filters:
         return
     axis = 3 if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
     quantization = weights.quantization
     if quantization is None or not len(quantization.scales) or not np.all(quantization.scales > 0):
         refuse(op, f"filter `{weights.name}` has no (positive) quantization scales")
-    if quantization.is_per_channel and (
-        quantization.axis != axis or len(quantization.scales) != weights.shape[axis]
-    ):
+    if quantization.is_per_channel and (quantization.axis != axis or len(quantization.scales) != weights.shape[axis]):
         refuse(op, f"filter `{weights.name}` is not quantized per output channel")
     if np.any(quantization.zero_points):
         refuse(op, f"filter `{weights.name}` has a zero point other than 0, which int8 kernels do not take")

@@ -40,9 +40,7 @@ def check_kernel(op: Operator, filters: Collection[Tensor] = ()) -> None:
     low, high = kernel.ranks
     for tensor in data if op.builtin == B.FILL else [*data, *op.outputs]:
         if not low <= len(tensor.shape) <= high:
-            refuse(
-                op, f"`{tensor.name}` has shape {list(tensor.shape)}, TFLM takes {low} to {high} dimensions"
-            )
+            refuse(op, f"`{tensor.name}` has shape {list(tensor.shape)}, TFLM takes {low} to {high} dimensions")
     _check_shapes(op, kernel, data)
     _check_quantization(op, kernel, data)
     holds, reason = _DEMANDS.get(op.builtin, (bool, ""))
@@ -179,14 +177,8 @@ _SUM: Final = (
     lambda op: op.outputs[0].type != T.INT8 or max(map(_scale, op.inputs)) < 2**19 * _scale(op.outputs[0]),
     "its output's scale must be above 2^-19 of its inputs'; convert the model again",
 )
-_PADS: Final = (
-    lambda op: _rows(op, 1, 2),
-    "its padding does not have two numbers a dimension; the file is damaged",
-)
-_BLOCK: Final = (
-    lambda op: op.option("blockSize", 0) >= 1,
-    "its blockSize must be at least 1; the file is damaged",
-)
+_PADS: Final = (lambda op: _rows(op, 1, 2), "its padding does not have two numbers a dimension; the file is damaged")
+_BLOCK: Final = (lambda op: op.option("blockSize", 0) >= 1, "its blockSize must be at least 1; the file is damaged")
 
 # Further constraints of kernels.
 _DEMANDS: Final[dict[int, tuple[Callable[[Operator], Any], str]]] = {
@@ -195,15 +187,11 @@ _DEMANDS: Final[dict[int, tuple[Callable[[Operator], Any], str]]] = {
     B.BATCH_MATMUL: (_multiplies, "its operands' shapes do not fit; the file is damaged"),
     B.CONCATENATION: (
         lambda op: op.option("fusedActivationFunction", 0) == 0 and len(op.inputs) <= 10 and _joins(op),
-        "TFLM joins at most 10 tensors, along an axis that they have, without an activation; convert the "
-        "model so",
+        "TFLM joins at most 10 tensors, along an axis that they have, without an activation; convert the model so",
     ),
     B.CUMSUM: _SUM,
     B.DEPTH_TO_SPACE: _BLOCK,
-    B.DYNAMIC_UPDATE_SLICE: (
-        lambda op: _rows(op, 2, 1),
-        "it needs one index a dimension; the file is damaged",
-    ),
+    B.DYNAMIC_UPDATE_SLICE: (lambda op: _rows(op, 2, 1), "it needs one index a dimension; the file is damaged"),
     B.EMBEDDING_LOOKUP: (
         lambda op: op.outputs[0].shape == (*_input(op, 0).shape, *_input(op, 1).shape[1:]),
         "its output does not have the table's rows; the file is damaged",
@@ -247,15 +235,10 @@ _DEMANDS: Final[dict[int, tuple[Callable[[Operator], Any], str]]] = {
     B.SPLIT: (_splits, "it does not split its input into outputs of one rank; the file is damaged"),
     B.SPLIT_V: (_splits, "it does not split its input into outputs of one rank; the file is damaged"),
     B.SQUARED_DIFFERENCE: (
-        lambda op: (
-            max(map(_scale, op.inputs)) ** 2 < 4096 * _scale(op.outputs[0]) or _input(op, 0).type != T.INT8
-        ),
+        lambda op: max(map(_scale, op.inputs)) ** 2 < 4096 * _scale(op.outputs[0]) or _input(op, 0).type != T.INT8,
         "its output's scale must be above 1/4096 of the square of its inputs'; convert the model again",
     ),
-    B.SQUEEZE: (
-        _squeezes,
-        "its output is not its input without the named axes of size 1; the file is damaged",
-    ),
+    B.SQUEEZE: (_squeezes, "its output is not its input without the named axes of size 1; the file is damaged"),
     B.STRIDED_SLICE: (
         lambda op: not any(op.option(name, 0) for name in ("ellipsisMask", "newAxisMask", "offset")),
         "TFLM ignores new axes, ellipses and offsets; convert the model without them",

@@ -79,9 +79,7 @@ def export_model(
     values.update(checked_weights(metadata, weights or {}, "weights"))
     rest = checked_weights(metadata, fractions or {}, "fractions")
     if rest and not re_range:
-        raise InjectError(
-            "fractions", "be given only with new ranges, because an int8 model cannot hold them"
-        )
+        raise InjectError("fractions", "be given only with new ranges, because an int8 model cannot hold them")
     batch = metadata.original.batch if batch is None else checked_integer(batch, "batch", 1, MOST_SAMPLES)
     before = model.referenced_buffers()
 
@@ -139,10 +137,7 @@ class _Joined:
     def add(self, number: int, graph: Subgraph) -> None:
         """Appends a segment without its ZO operators and the tensors that only they mention."""
         segment = self.metadata.segments[number]
-        ports = [
-            *zip(segment.inputs, graph.inputs, strict=True),
-            *zip(segment.outputs, graph.outputs, strict=True),
-        ]
+        ports = [*zip(segment.inputs, graph.inputs, strict=True), *zip(segment.outputs, graph.outputs, strict=True)]
         removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}

@@ -66,9 +66,7 @@ def _layer(graph: Subgraph, logits: Tensor) -> Operator:
     layer = graph.producers().get(logits)
     if layer is None or layer.builtin != B.FULLY_CONNECTED:
         what = "nothing computes them" if layer is None else f"{layer.label} does"
-        raise ConversionError(
-            f"classes: the logits `{logits.name}` must come from a FULLY_CONNECTED layer, but {what}"
-        )
+        raise ConversionError(f"classes: the logits `{logits.name}` must come from a FULLY_CONNECTED layer, but {what}")
     weights, bias = layer.input(1), layer.input(2)
     if weights is None or not weights.is_constant or weights.type != TensorType.INT8:
         raise ConversionError(f"classes: {layer.label} has no constant int8 weights")
@@ -89,8 +87,7 @@ def _followers(graph: Subgraph, logits: Tensor) -> list[Tensor]:
         for op in graph.consumers().get(pending.pop(), []):
             if op.builtin not in (B.SOFTMAX, B.QUANTIZE, B.DEQUANTIZE):
                 raise ConversionError(
-                    f"classes: {op.label} reads them; possible behind the logits are SOFTMAX, QUANTIZE and "
-                    "DEQUANTIZE"
+                    f"classes: {op.label} reads them; possible behind the logits are SOFTMAX, QUANTIZE and DEQUANTIZE"
                 )
             found.append(op.outputs[0])
             pending.append(op.outputs[0])
@@ -140,9 +137,7 @@ def _grow_bias(
         own.shape = (classes,)
         own.shape_signature = None if own.shape_signature is None else own.shape
         if own.quantization is not None and len(own.quantization.scales) > 1:
-            own.quantization.scales = np.concatenate(
-                [own.quantization.scales, products[old:].astype(np.float32)]
-            )
+            own.quantization.scales = np.concatenate([own.quantization.scales, products[old:].astype(np.float32)])
             own.quantization.zero_points = np.zeros(classes, np.int64)
     own.set_data(values.astype(np.int32))
     return own

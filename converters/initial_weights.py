@@ -42,9 +42,7 @@ def initial_weights(model: Model) -> dict[str, WeightArray]:
     return weights
 
 
-def checked_weights(
-    metadata: ZoMetadata, weights: Mapping[str, WeightArray], what: str
-) -> dict[str, WeightArray]:
+def checked_weights(metadata: ZoMetadata, weights: Mapping[str, WeightArray], what: str) -> dict[str, WeightArray]:
     """Checks given weights.
 
     Args:
@@ -116,6 +114,4 @@ def update_masks(zo_model: Model) -> dict[str, npt.NDArray[np.uint8]]:
         that are trained whole are missing.
     """
     tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
-    return {
-        t.name.removesuffix(MASK): t.numpy().view(np.uint8).copy() for t in tensors if t.name.endswith(MASK)
-    }
+    return {t.name.removesuffix(MASK): t.numpy().view(np.uint8).copy() for t in tensors if t.name.endswith(MASK)}

@@ -125,16 +125,12 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.SPLIT_V: Kernel(3, 3, _SUMS, others={1: (T.INT32, T.INT64), 2: _INDEX}, constants=(1, 2)),
     B.SQUARED_DIFFERENCE: _BINARY,
     B.SQUEEZE: Kernel(data=_ANY, shape="size"),
-    B.STRIDED_SLICE: Kernel(
-        4, 4, _MOVED, others=dict.fromkeys((1, 2, 3), _INDEX), constants=(1, 2, 3), ranks=(0, 4)
-    ),
+    B.STRIDED_SLICE: Kernel(4, 4, _MOVED, others=dict.fromkeys((1, 2, 3), _INDEX), constants=(1, 2, 3), ranks=(0, 4)),
     B.SUB: _BINARY,
     B.SUM: _REDUCE,
     B.TANH: Kernel(fixed=(1 / 128, 0), shape="same"),
     B.TRANSPOSE: Kernel(2, 2, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
-    B.TRANSPOSE_CONV: Kernel(
-        3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=3
-    ),
+    B.TRANSPOSE_CONV: Kernel(3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=3),
     B.UNPACK: Kernel(data=_SUMS, equal="all"),
     B.ZEROS_LIKE: Kernel(data=_ORDERED, shape="same"),
 }
@@ -147,13 +143,7 @@ FLOAT_EDGES: Final = (B.LOGISTIC, B.LOG_SOFTMAX, B.SOFTMAX)
 
 #: Types that conversions make of other types.
 CONVERTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
-    B.QUANTIZE: (
-        (T.FLOAT32, T.INT8),
-        (T.INT8, T.INT8),
-        (T.INT8, T.UINT8),
-        (T.UINT8, T.INT8),
-        (T.INT32, T.INT8),
-    ),
+    B.QUANTIZE: ((T.FLOAT32, T.INT8), (T.INT8, T.INT8), (T.INT8, T.UINT8), (T.UINT8, T.INT8), (T.INT32, T.INT8)),
     B.DEQUANTIZE: ((T.INT8, T.FLOAT32), (T.UINT8, T.FLOAT32)),
 }
 
@@ -186,9 +176,7 @@ CONTROL_FLOW: Final = (B.IF, B.WHILE, B.CALL)
 
 _AS_PORTS: Final = "convert it without streaming, or with its state as inputs and outputs"
 #: Operators with a state between invokes, and advice to avoid them.
-STATEFUL: Final = dict.fromkeys(
-    (B.ASSIGN_VARIABLE, B.CALL_ONCE, B.READ_VARIABLE, B.SVDF, B.VAR_HANDLE), _AS_PORTS
-) | {
+STATEFUL: Final = dict.fromkeys((B.ASSIGN_VARIABLE, B.CALL_ONCE, B.READ_VARIABLE, B.SVDF, B.VAR_HANDLE), _AS_PORTS) | {
     B.UNIDIRECTIONAL_SEQUENCE_LSTM: "build the layer with unroll=True in Keras and convert the model again: "
     "then its steps are operators without a state"
 }
@@ -200,8 +188,7 @@ def check_arity(op: Operator) -> None:
     absent = [i for i, t in enumerate(op.inputs) if t is None and i != kernel.optional]
     if not kernel.low <= len(op.inputs) <= kernel.high or absent or not op.outputs:
         raise ConversionError(
-            f"{op.label}: takes {kernel.low} to {kernel.high} inputs and gives at least one output; "
-            "the file is damaged"
+            f"{op.label}: takes {kernel.low} to {kernel.high} inputs and gives at least one output; the file is damaged"
         )
 
 

@@ -54,9 +54,7 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
                 "input or output of the model"
             )
     for op in part_in_int8(graph):
-        _warn(
-            f"{op.label} parts int8 values now, which the file converts to float before it and back behind it"
-        )
+        _warn(f"{op.label} parts int8 values now, which the file converts to float before it and back behind it")
     layers = [op for op in graph.operators if op.builtin in FILTER_OPERATORS and op.input(1) is not None]
     _name(graph, layers)
     for op in layers:
@@ -68,8 +66,7 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
         if scores.type == TensorType.INT8 and scores not in (*graph.inputs, *graph.outputs):
             graph.outputs.append(scores)
             _warn(
-                f"output `{scores.name}` is added to the ZO model: the loss reads the scores that {op.label} "
-                "compares"
+                f"output `{scores.name}` is added to the ZO model: the loss reads the scores that {op.label} compares"
             )
     logits = set()
     for op in [*graph.operators] if not reads_output else ():
@@ -99,9 +96,7 @@ def _choose(model: Model, wanted: str | None) -> None:
 
 def _name(graph: Subgraph, layers: Sequence[Operator]) -> None:
     """Gives each filter and bias a name of its own, and each activation that has none."""
-    own = {
-        t: f"{op.code.name.lower()}/weights" for op in layers for t in op.inputs[1:] if t and t.is_constant
-    }
+    own = {t: f"{op.code.name.lower()}/weights" for op in layers for t in op.inputs[1:] if t and t.is_constant}
     own |= {t: op.code.name.lower() for op in graph.operators for t in op.outputs if not t.name}
     own |= dict.fromkeys((t for t in graph.outputs if not t.name), "output")
     everywhere = {t.name for t in graph.all_tensors()}
@@ -132,15 +127,10 @@ def _mend_scales(graph: Subgraph, op: Operator) -> None:
     if np.any(scales == 0) and np.any(scales > 0):
         dead = scales == 0
         weights.quantization.scales = np.where(dead, _NO_SCALE, scales)
-        _warn(
-            f"{op.label}: {np.count_nonzero(dead)} of {len(scales)} channels have scale 0 and give a constant"
-        )
+        _warn(f"{op.label}: {np.count_nonzero(dead)} of {len(scales)} channels have scale 0 and give a constant")
     if bias is None or bias.quantization is None or sum(bias in o.inputs for o in graph.operators) > 1:
         return
-    wanted, given = (
-        weights.quantization.scales * np.float32(data.quantization.scale),
-        bias.quantization.scales,
-    )
+    wanted, given = (weights.quantization.scales * np.float32(data.quantization.scale), bias.quantization.scales)
     if not len(given) or len(given) not in (1, len(wanted)):
         return
     wrong = np.abs(given - wanted) > _ROUNDING * wanted
@@ -220,10 +210,7 @@ def part_in_int8(graph: Subgraph) -> list[Operator]:
         found.append(op)
         op.replace_input(before.outputs[0], source)
         for part in op.outputs:
-            part.type, part.quantization = (
-                source.type,
-                source.quantization.copy() if source.quantization else None,
-            )
+            part.type, part.quantization = (source.type, source.quantization.copy() if source.quantization else None)
         useless = [o for o in readers if o.outputs[0] not in graph.outputs]
         useless = [o for o in useless if quantization_of(o.outputs[0]) == quantization_of(source)]
         for reader in useless:

@@ -57,11 +57,7 @@ def faults(m: ZoMetadata) -> Iterator[str]:
             yield f"trainable.{i}: its stream, block or segment does not exist"
         first = t.bias or t.operator != "DEPTHWISE_CONV_2D"
         channels = t.shape[0 if first else -1]
-        if (math.prod(t.shape), channels, t.size // channels if first else 1) != (
-            t.size,
-            t.channels,
-            t.inner,
-        ):
+        if (math.prod(t.shape), channels, t.size // channels if first else 1) != (t.size, t.channels, t.inner):
             yield f"trainable.{i}: shape, size, channels and inner contradict each other"
         if len(t.shape) < 2 and not t.bias:
             yield f"trainable.{i}.shape: a filter has two dimensions at least"
@@ -102,9 +98,7 @@ def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
             yield f"segments: a name is not that of the original {side}"
 
 
-def _role_faults(
-    where: str, ports: Sequence[ZoPort], original: str, expected: dict[str, bool]
-) -> Iterator[str]:
+def _role_faults(where: str, ports: Sequence[ZoPort], original: str, expected: dict[str, bool]) -> Iterator[str]:
     roles = [p.role for p in ports]
     for role, wanted in expected.items():
         if roles.count(role) != wanted:
@@ -173,9 +167,7 @@ def _tail_faults(m: ZoMetadata, tail: ZoTail) -> Iterator[str]:
             yield f"tail.steps.{i}: its segment does not exist"
         if (s.kind == "layer") != (s.layer is not None) or (s.layer or 0) >= len(tail.layers):
             yield f"tail.steps.{i}: its layer does not exist"
-        if s.numbers.keys() != NUMBERS.get(s.kind, frozenset()) or (s.kind in WITH_FACTORS) != bool(
-            s.factors
-        ):
+        if s.numbers.keys() != NUMBERS.get(s.kind, frozenset()) or (s.kind in WITH_FACTORS) != bool(s.factors):
             yield f"tail.steps.{i}: a number is missing or unknown"
         if not _sizes_fit(tail, s):
             yield f"tail.steps.{i}: its fields have not the sizes of its operator"
@@ -200,9 +192,7 @@ def _sizes_fit(tail: ZoTail, s: ZoBackwardStep) -> bool:
     if s.kind in ("product", "sum"):
         periods = [n["repeat"] * n["length"], n.get("other_repeat", 1) * n.get("other_length", 1)]
         whole = all(number >= 1 for name, number in n.items() if name != "zero_point")
-        return (
-            whole and n["length"] == target and not any(source % p for p in periods) and len(s.factors) == 1
-        )
+        return whole and n["length"] == target and not any(source % p for p in periods) and len(s.factors) == 1
     if s.kind == "levels":
         return source == target and len(s.factors) == 256
     return source == target and source % max(1, len(s.factors)) == 0
@@ -330,7 +320,5 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
     elif port.role in ("input", "label", "loss") and tensor.shape[:1] != (m.batch,):
         yield f"{what} of shape {list(tensor.shape)} does not begin with the batch {m.batch}"
     elif m.loss is not None and tensor.size != m.batch * m.loss.elements:
-        if (port.role == "label" and shape is None) or (
-            port.role == "output" and port.index == m.loss.output
-        ):
+        if (port.role == "label" and shape is None) or (port.role == "output" and port.index == m.loss.output):
             yield f"{what} has not {m.loss.elements} values per sample"

@@ -59,12 +59,7 @@ def _answers(graph: Subgraph, layer: Operator) -> bool:
             return True
         if tensor not in seen:
             seen.add(tensor)
-            pending += [
-                t
-                for op in consumers.get(tensor, ())
-                if op.builtin not in FILTER_OPERATORS
-                for t in op.outputs
-            ]
+            pending += [t for op in consumers.get(tensor, ()) if op.builtin not in FILTER_OPERATORS for t in op.outputs]
     return False
 
 
@@ -144,12 +139,7 @@ _REQUANTIZING: Final = (
 # Kernels whose output has the one scale that they demand; they take any input.
 _FIXED: Final = (B.L2_NORMALIZATION, B.LOGISTIC, B.LOG_SOFTMAX, B.SOFTMAX, B.TANH)
 # Where data, filter and bias stand.
-_BIASED: Final = {
-    B.CONV_2D: (0, 2),
-    B.DEPTHWISE_CONV_2D: (0, 2),
-    B.FULLY_CONNECTED: (0, 2),
-    B.TRANSPOSE_CONV: (2, 3),
-}
+_BIASED: Final = {B.CONV_2D: (0, 2), B.DEPTHWISE_CONV_2D: (0, 2), B.FULLY_CONNECTED: (0, 2), B.TRANSPOSE_CONV: (2, 3)}
 
 
 def widen_activations(model: Model, fraction: float) -> None:

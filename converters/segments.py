@@ -187,6 +187,4 @@ def _leave(op: Operator, places: list[int], *, has_filters: bool) -> None:
         flags, head = flags & ~_FRACTION, head[:-1]
     each = [op.custom_options[size + i * _OF_TENSOR : size + (i + 1) * _OF_TENSOR] for i in places]
     op.custom_options = struct.pack(_SHARED, version, flags, *shared, len(places), blocks) + b"".join(each)
-    op.inputs = head + [
-        t for i in places for t in op.inputs[first + i * per_tensor : first + (i + 1) * per_tensor]
-    ]
+    op.inputs = head + [t for i in places for t in op.inputs[first + i * per_tensor : first + (i + 1) * per_tensor]]

@@ -261,9 +261,7 @@ class InjectSettings:
                 "sparse", "be None where nodes or exact gradients train all weights of a layer", self.sparse
             )
         if self.parameters == "biases" and (self.sparse is not None or self.int16):
-            raise InjectError(
-                "parameters", "include weights where they are sparse or have 16 bits", self.parameters
-            )
+            raise InjectError("parameters", "include weights where they are sparse or have 16 bits", self.parameters)
         object.__setattr__(self, "int16", _selection(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:
             raise InjectError("update_bits", "be 16 where layers read weights of 16 bits", self.update_bits)
@@ -277,9 +275,7 @@ class InjectSettings:
         for field in dataclasses.fields(self):
             if self.trainable == "none" and field.name in _OF_WEIGHTS:
                 if getattr(self, field.name) != field.default:
-                    raise InjectError(
-                        field.name, "be left out where no weight is trainable", getattr(self, field.name)
-                    )
+                    raise InjectError(field.name, "be left out where no weight is trainable", getattr(self, field.name))
         if self.trainable == "none" and LAYERS in self.cuts:
             raise InjectError("cuts", f"not be {LAYERS!r} where no layer is trainable", self.cuts)
         if self.loss == "none" and self.loss_output is not None:

@@ -28,9 +28,7 @@ def summarize(model: Model, size: int) -> dict[str, Any]:
     statistics = None if zo else read_statistics(model)
     metadata = read_metadata(model) if zo else None
     names = operator_names(model, {t.name: t.layer for t in metadata.trainable} if metadata else {})
-    operators = [
-        _operator(k, op, names[op]) for k, graph in enumerate(model.subgraphs) for op in graph.operators
-    ]
+    operators = [_operator(k, op, names[op]) for k, graph in enumerate(model.subgraphs) for op in graph.operators]
     return {
         "bytes": size,
         "kind": "zo" if zo else "plain",
@@ -103,9 +101,7 @@ def trained_by(metadata: ZoMetadata) -> list[str]:
 
 def _ports(model: Model, side: str) -> list[dict[str, Any]]:
     return [
-        {"segment": k, **_port(tensor)}
-        for k, graph in enumerate(model.subgraphs)
-        for tensor in getattr(graph, side)
+        {"segment": k, **_port(tensor)} for k, graph in enumerate(model.subgraphs) for tensor in getattr(graph, side)
     ]
 
 

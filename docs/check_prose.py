@@ -91,9 +91,7 @@ def clauses(text: str) -> Iterator[str]:
 
 def of_markdown(source: str) -> Iterator[Text]:
     """Yields the prose of a page, without fenced code and targets of links."""
-    prose = re.sub(
-        r"^ *(```|~~~).*?^ *\1[^\n]*$", lambda m: "\n" * m[0].count("\n"), source, flags=re.S | re.M
-    )
+    prose = re.sub(r"^ *(```|~~~).*?^ *\1[^\n]*$", lambda m: "\n" * m[0].count("\n"), source, flags=re.S | re.M)
     yield Text("pages", 1, re.sub(r"\]\([^)]*\)", "]", prose))
 
 
@@ -196,9 +194,7 @@ def main(named: list[str]) -> int:
         and (rate := 1000 * sum(nominal[f, kind] for f in rows) / total) > limit
     ]
     if first and 100 * others / first > OTHER_FIRST_WORDS:
-        failed.append(
-            f"first lines: {100 * others / first:.1f} % without a verb, at most {OTHER_FIRST_WORDS}"
-        )
+        failed.append(f"first lines: {100 * others / first:.1f} % without a verb, at most {OTHER_FIRST_WORDS}")
     print("\n".join(failed))
     return int(bool(failed) and not named)
 

@@ -64,9 +64,7 @@ class Drawing:
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, *lines: str) -> None:
         """Adds a box with centred lines of text. The first line is its name."""
-        self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" class="{kind}"/>'
-        )
+        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" class="{kind}"/>')
         top = y + height / 2 + 5 - 9 * (len(lines) - 1)
         for i, line in enumerate(lines):
             self.text(x + width / 2, top + 18 * i, line, "mid soft" if i else "mid")
@@ -77,11 +75,7 @@ class Drawing:
         (x0, y0), (x, y) = pairs[-2:]
         length = max(abs(x - x0), abs(y - y0))
         dx, dy = (x - x0) / length, (y - y0) / length
-        head = [
-            (x, y),
-            (x - 8 * dx - 4 * dy, y - 8 * dy + 4 * dx),
-            (x - 8 * dx + 4 * dy, y - 8 * dy - 4 * dx),
-        ]
+        head = [(x, y), (x - 8 * dx - 4 * dy, y - 8 * dy + 4 * dx), (x - 8 * dx + 4 * dy, y - 8 * dy - 4 * dx)]
         self.parts.append(f'<polyline points="{points}" class="{f"arrow {kind}".strip()}"/>')
         shape = " ".join(f"{a:g},{b:g}" for a, b in head)
         self.parts.append(f'<polygon points="{shape}" class="{f"head {kind}".strip()}"/>')
@@ -249,9 +243,7 @@ def memory() -> Drawing:
             d.text(98, y + 15, label, "soft end")
             for size, kind in zip(sizes, ("plain", "zo", "kept"), strict=True):
                 if size * scale >= 1:
-                    d.parts.append(
-                        f'<rect x="{x:.1f}" y="{y}" width="{size * scale:.1f}" height="20" class="{kind}"/>'
-                    )
+                    d.parts.append(f'<rect x="{x:.1f}" y="{y}" width="{size * scale:.1f}" height="20" class="{kind}"/>')
                     x += size * scale
             d.text(x + 8, y + 15, f"{sum(sizes) / 1000:.0f} KB", "soft")
     return d
@@ -343,14 +335,7 @@ def places() -> Drawing:
     return d
 
 
-PICTURES = {
-    "graph": graph,
-    "step": step,
-    "segments": segments,
-    "memory": memory,
-    "life": life,
-    "places": places,
-}
+PICTURES = {"graph": graph, "step": step, "segments": segments, "memory": memory, "life": life, "places": places}
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():

@@ -129,12 +129,8 @@ def algorithm_page(name: str) -> str:
     """Describes an algorithm: its summary, equation, paper, use, cost and accuracy."""
     function, settings = ALGORITHMS[name], ALGORITHMS[name]()
     text, _, references = (inspect.getdoc(function) or "").partition("\n\nReferences:\n")
-    own = [
-        f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values() if p.name != "run"
-    ]
-    values = [
-        f"`{key}={value}`" for key, value in written_settings(settings).items() if differs(settings, key)
-    ]
+    own = [f"{p.name}={p.default!r}" for p in inspect.signature(function).parameters.values() if p.name != "run"]
+    values = [f"`{key}={value}`" for key, value in written_settings(settings).items() if differs(settings, key)]
     section, *begins = LEARNED[name]
     names = list(ALGORITHMS)
     following = [f"[`{other}`]({other}.md)" for other in names[names.index(name) + 1 :]]
@@ -192,9 +188,7 @@ def table(section: str, begins: list[str]) -> str:
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     for lines in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        head, rule, *rows = [
-            [cell.strip() for cell in line.strip("|\n").split("|")] for line in lines.splitlines()
-        ]
+        head, rule, *rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in lines.splitlines()]
         taken = [row for row in rows if any(row[0].startswith(begin) for begin in begins)]
         if taken:
             columns = [i for i in range(len(head)) if any(row[i] for row in taken)]
@@ -238,8 +232,7 @@ def paragraphs(text: str) -> str:
     """Converts a docstring's paragraphs to Markdown. Indented paragraphs are equations."""
     equation = "```text\n{}\n```\n"
     return "\n".join(
-        equation.format(inspect.cleandoc(p)) if p.startswith("    ") else markdown(p) + "\n"
-        for p in text.split("\n\n")
+        equation.format(inspect.cleandoc(p)) if p.startswith("    ") else markdown(p) + "\n" for p in text.split("\n\n")
     )
 
 

@@ -72,9 +72,7 @@ def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not list(tmp_path.glob("*.adapted.tflite"))
 
 
-@pytest.mark.parametrize(
-    "name", ["digits.tflite", "digits.zo.tflite", "digits.zolog", "digits.weight.adapted.tflite"]
-)
+@pytest.mark.parametrize("name", ["digits.tflite", "digits.zo.tflite", "digits.zolog", "digits.weight.adapted.tflite"])
 def test_files_of_an_earlier_demo_are_kept(name: str, tmp_path: Path) -> None:
     """Keeps them unless --force replaces them; found before anything is trained."""
     (tmp_path / name).write_bytes(b"precious")

@@ -58,11 +58,7 @@ def test_every_name_is_there() -> None:
 
 def test_every_command_has_a_name_in_python() -> None:
     commands = app.registered_commands
-    named = {
-        command.name or command.callback.__name__.replace("_", "-")
-        for command in commands
-        if command.callback
-    }
+    named = {command.name or command.callback.__name__.replace("_", "-") for command in commands if command.callback}
     assert named == COMMANDS.keys()
     for name in [name for names in COMMANDS.values() for name in names]:
         assert callable(attrgetter(name)(zo)) or name == "algorithms"

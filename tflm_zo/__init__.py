@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training on microcontrollers with forward passes only.
 
     import tflm_zo as zo

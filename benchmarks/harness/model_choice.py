@@ -19,9 +19,7 @@ def add_models_argument(parser: argparse.ArgumentParser, what: str) -> None:
         parser: of the benchmark's command line.
         what: a name of the required files, for the help.
     """
-    parser.add_argument(
-        "models", nargs="*", type=Path, help=f"{what} (.tflite); none: the LeNet-5 of the tests"
-    )
+    parser.add_argument("models", nargs="*", type=Path, help=f"{what} (.tflite); none: the LeNet-5 of the tests")
 
 
 def chosen_models(paths: list[Path]) -> dict[str, Model]:

@@ -20,9 +20,7 @@ _GRADIENT = {"rule": "gradient", "gradient_norm": True, "quantization_aware": Tr
 
 ABLATIONS: dict[str, Method] = {
     "node-gradient": Method(
-        "node perturbation, fixed rate with NQ/(NQ+d-1)/s² instead of a running RMS",
-        "node",
-        settings=_GRADIENT,
+        "node perturbation, fixed rate with NQ/(NQ+d-1)/s² instead of a running RMS", "node", settings=_GRADIENT
     ),
     "node-gradient-small": Method(
         "the same at a tenth of the rate", "node", settings={**_GRADIENT, "learning_rate": 0.1}
@@ -33,9 +31,7 @@ ABLATIONS: dict[str, Method] = {
     "node-small": Method("node perturbation at a tenth of the rate", "node", settings={"learning_rate": 0.1}),
     "node-large": Method("node perturbation at ten times the rate", "node", settings={"learning_rate": 10.0}),
     "node-unscaled": Method(
-        "the fixed rate without 1/s²",
-        "node",
-        settings={**_GRADIENT, "quantization_aware": False, "learning_rate": 1e4},
+        "the fixed rate without 1/s²", "node", settings={**_GRADIENT, "quantization_aware": False, "learning_rate": 1e4}
     ),
     "node-unnormed": Method(
         "the fixed rate without NQ/(NQ+d-1)", "node", settings={**_GRADIENT, "gradient_norm": False}
@@ -43,17 +39,13 @@ ABLATIONS: dict[str, Method] = {
     "node-unmasked": Method(
         "node perturbation, nodes at the clamp perturbed like the others", "node", settings={"masked": False}
     ),
-    "node-one-sided": Method(
-        "node perturbation, one-sided differences", "node", settings={"estimator": "one-sided"}
-    ),
+    "node-one-sided": Method("node perturbation, one-sided differences", "node", settings={"estimator": "one-sided"}),
     "node-8-bit": Method("node perturbation, 8-bit update", "node", injection={"update_bits": 8}),
     "weight-one-sided": Method(
         "weight perturbation, one-sided differences", "weight", settings={"estimator": "one-sided"}
     ),
     "weight-8-bit": Method("weight perturbation, 8-bit update", "weight", injection={"update_bits": 8}),
-    "weight-sign": Method(
-        "weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}
-    ),
+    "weight-sign": Method("weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}),
     "qzo-ff-queries": Method("QZO-FF, m = 3 directions a step", _QZO, settings={"queries": 3}),
     "qzo-ff-momentum": Method("QZO-FF, momentum-guided sampling", _QZO, settings={"momentum": 0.5}),
     "qzo-ff-sharpness": Method("QZO-FF, sharpness-aware steps", _QZO, settings={"sharpness": True}),
@@ -61,12 +53,8 @@ ABLATIONS: dict[str, Method] = {
         "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": TopK(0.1)}
     ),
     "qzo-ff-random": Method("QZO-FF, a random tenth of the weights", _QZO, injection={"sparse": Random(0.1)}),
-    "qzo-ff-threshold": Method(
-        "QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": Threshold(60)}
-    ),
-    "qzo-ff-kernel-norm": Method(
-        "QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}
-    ),
+    "qzo-ff-threshold": Method("QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": Threshold(60)}),
+    "qzo-ff-kernel-norm": Method("QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}),
     "qzo-ff-sharpness-kernel-norm": Method(
         "QZO-FF, sharpness-aware steps and kernel-wise normalization",
         _QZO,
@@ -77,11 +65,7 @@ ABLATIONS: dict[str, Method] = {
         f"probe-{bits}-{name}": Method(
             f"QZO-FF on the last layer alone, epsilon {epsilon} LSB, {bits}-bit weights in the forward pass",
             "qzo-ff-probe",
-            settings={
-                "perturbation": Gaussian(epsilon),
-                "learning_rate": 1.0,
-                "int16": Last(1) if bits == 16 else (),
-            },
+            settings={"perturbation": Gaussian(epsilon), "learning_rate": 1.0, "int16": Last(1) if bits == 16 else ()},
         )
         for name, epsilon in (("tenth", 0.1), ("quarter", 0.25), ("one", 1.0))
         for bits in (8, 16)
@@ -103,15 +87,9 @@ ABLATIONS: dict[str, Method] = {
         choose_block=4,
     ),
     "pmt-chosen-3": Method(
-        "the same after three epochs each",
-        _PMT,
-        settings={"batch_size": 32},
-        choose_block=4,
-        probe_epochs=3,
+        "the same after three epochs each", _PMT, settings={"batch_size": 32}, choose_block=4, probe_epochs=3
     ),
-    "mezo-rademacher": Method(
-        "MeZO with signs as directions", "mezo", settings={"perturbation": Rademacher(1)}
-    ),
+    "mezo-rademacher": Method("MeZO with signs as directions", "mezo", settings={"perturbation": Rademacher(1)}),
 }
 
 #: (claim or question, without, with)

@@ -39,9 +39,7 @@ def _sampled(values: Array, at: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
-def pretrain_on_spectrograms(
-    model: Any, x: Array, y: NDArray[Any], *, epochs: int = 20, seed: int = 0
-) -> None:
+def pretrain_on_spectrograms(model: Any, x: Array, y: NDArray[Any], *, epochs: int = 20, seed: int = 0) -> None:
     """Trains a classifier of log-mel features, in place: every epoch on recordings shifted anew, with label
     smoothing and a rate that falls to zero.
 

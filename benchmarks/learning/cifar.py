@@ -111,9 +111,7 @@ def vww(folder: Path, seed: int) -> Task:
     """Makes a task of MLPerf Tiny's person detector (MobileNetV1), which learns to tell animals from
     vehicles, on clean images.
     """
-    return _task(
-        "", seed, model=_in_folder("TFLM_ZO_MODELS", _VWW), keras=None, times=3, classes=_are_animals
-    )
+    return _task("", seed, model=_in_folder("TFLM_ZO_MODELS", _VWW), keras=None, times=3, classes=_are_animals)
 
 
 def _vww(shift: str, adapt: int) -> Callable[[Path, int], Task]:
@@ -127,13 +125,7 @@ def _vww(shift: str, adapt: int) -> Callable[[Path, int], Task]:
             pretrain_on_images(model, x, _are_animals(y), epochs=6, rate=5e-4, seed=seed, frozen_norm=True)
             converted(model, path, x[:300].astype(np.float32))
         return _task(
-            shift,
-            seed,
-            model=path,
-            keras=path.with_suffix(".keras"),
-            adapt=adapt,
-            times=3,
-            classes=_are_animals,
+            shift, seed, model=path, keras=path.with_suffix(".keras"), adapt=adapt, times=3, classes=_are_animals
         )
 
     task.__doc__ = f"The person detector, fine-tuned to animals, meets CIFAR-10, {shift}: {adapt:,} images."

@@ -88,9 +88,7 @@ def summary(rows: list[Row]) -> list[Row]:
         line: Row = {"task": task, "method": method, "budget": budget, "seeds": len(seeds)}
         line["runs"] = sum(map(len, seeds.values()))
         for name in ("before", "test", "old", "validation"):
-            means = [
-                statistics.mean(r[name] for r in members) for members in seeds.values() if name in members[0]
-            ]
+            means = [statistics.mean(r[name] for r in members) for members in seeds.values() if name in members[0]]
             if means:
                 line[name] = statistics.mean(means)
                 line[f"{name}_sd"] = statistics.stdev(means) if len(means) > 1 else 0.0
@@ -132,9 +130,7 @@ def ablation_table(lines: list[Row]) -> Table:
             if pair[0] is None or pair[1] is None:
                 continue
             accuracies = [f"{line['test']:.1f} ± {line['test_sd']:.1f}" for line in pair if line]
-            result.add_row(
-                claim, task, _written(budget), *accuracies, f"{pair[1]['test'] - pair[0]['test']:+.1f}"
-            )
+            result.add_row(claim, task, _written(budget), *accuracies, f"{pair[1]['test'] - pair[0]['test']:+.1f}")
     return result
 
 
@@ -166,9 +162,7 @@ def plot(lines: list[Row], path: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["rotated"], help="names, or: speakers, shifts, all")
     parser.add_argument("--methods", nargs="+", default=["node", "node-exact", "weight", "head-zo"])
     parser.add_argument("--budgets", nargs="+", type=float, default=[2e4, 1e5])
@@ -184,9 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plot", type=Path, metavar="FILE", help=".png, .svg or .pdf")
     parser.add_argument("--json", action="store_true", help="the table as JSON")
     parser.add_argument(
-        "--ablations",
-        action="store_true",
-        help="the methods of ablations.py instead, and a table of their gains",
+        "--ablations", action="store_true", help="the methods of ablations.py instead, and a table of their gains"
     )
     parser.add_argument(
         "--guard",
@@ -268,9 +260,7 @@ def _submitting(jobs: int, ray: str | None) -> Iterator[Callable[..., Future[Any
         cluster.shutdown()
 
 
-def _work(
-    todo: list[tuple[str, str, float, int, str]], folder: Path, path: Path, jobs: int, ray: str | None
-) -> None:
+def _work(todo: list[tuple[str, str, float, int, str]], folder: Path, path: Path, jobs: int, ray: str | None) -> None:
     # One thread each: two interpreter threads on two busy cores are far slower than one.
     for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(variable, "1")

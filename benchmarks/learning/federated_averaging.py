@@ -93,10 +93,7 @@ def averaging_app(model: Any, parts: list[Labelled], *, in_int8: bool, rate: flo
                 model.train_on_batch(x[rows[at : at + BATCH]], y[rows[at : at + BATCH]])
         changes = [w - b for w, b in zip(model.get_weights(), begin, strict=True)]
         content = RecordDict(
-            {
-                "arrays": weights_record(changes, in_int8=in_int8),
-                "metrics": MetricRecord({"num-examples": len(y)}),
-            }
+            {"arrays": weights_record(changes, in_int8=in_int8), "metrics": MetricRecord({"num-examples": len(y)})}
         )
         return Message(content, reply_to=message)
 

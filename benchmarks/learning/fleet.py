@@ -131,10 +131,7 @@ def pooled(task: Task, seed: int, steps: int) -> dict[str, Any]:
     model = zo_model(task, seed)
     trainer = Trainer(model, settings_of(seed, CLIENTS))
     trainer.fit(*task.adapt, steps=steps, keep="last")
-    return {
-        **accuracies(model, trainer.runtime.read_weights(), task),
-        "before": accuracies(model, None, task)["test"],
-    }
+    return {**accuracies(model, trainer.runtime.read_weights(), task), "before": accuracies(model, None, task)["test"]}
 
 
 def fleet(case: str, task: Task, seed: int, steps: int, folder: Path) -> dict[str, Any]:
@@ -192,9 +189,7 @@ def _noisy(multiplier: float) -> tuple[Strategy, Any]:
     )
     wrapped = FedAvg(min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     return (
-        DifferentialPrivacyServerSideFixedClipping(
-            wrapped, multiplier, CLIPPING_NORM, CLIENTS, accountant=accountant
-        ),
+        DifferentialPrivacyServerSideFixedClipping(wrapped, multiplier, CLIPPING_NORM, CLIENTS, accountant=accountant),
         accountant,
     )
 
@@ -216,9 +211,7 @@ def averaging(case: str, task: Task, seed: int) -> dict[str, Any]:
 
     keras.utils.set_random_seed(seed)
     model, in_int8 = keras.models.load_model(task.keras, compile=False), case.endswith("int8")
-    app = averaging_app(
-        model, parts_of(task.adapt), in_int8=in_int8, rate=AVERAGING_RATE, epochs=AVERAGING_EPOCHS
-    )
+    app = averaging_app(model, parts_of(task.adapt), in_int8=in_int8, rate=AVERAGING_RATE, epochs=AVERAGING_EPOCHS)
     grid = LocalGrid(app, [{"part": part} for part in range(CLIENTS)])
     rounds: list[dict[str, float]] = []
 
@@ -240,13 +233,8 @@ def averaging(case: str, task: Task, seed: int) -> dict[str, Any]:
 def node_averaging(task: Task, seed: int) -> dict[str, Any]:
     """Rounds of node perturbation at the clients; with each one's accuracy and the bytes so far."""
     settings = algorithms.node(batch_size=MINIBATCH, learning_rate=NODE_RATE, seed=seed)
-    model, parts = (
-        inject(load_model(task.model), inject_settings(settings, batch=MINIBATCH)),
-        parts_of(task.adapt),
-    )
-    app = averaging_app(
-        lambda c: AveragingClient(model, settings, NODE_STEPS, *parts[int(c.node_config["part"])])
-    )
+    model, parts = (inject(load_model(task.model), inject_settings(settings, batch=MINIBATCH)), parts_of(task.adapt))
+    app = averaging_app(lambda c: AveragingClient(model, settings, NODE_STEPS, *parts[int(c.node_config["part"])]))
     grid = LocalGrid(app, [{"part": part} for part in range(CLIENTS)])
     weights = AveragedWeights(model)
     strategy = AveragingStrategy(weights, FedAvg(fraction_evaluate=0.0))
@@ -280,9 +268,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
             f"{statistics.mean(row[name] for row in own):,.0f}" if name in own[0] else ""
             for name in ("messages", "down", "up", "epsilon")
         )
-        result.add_row(
-            case, *(_mean([row[name] for row in own]) for name in ("validation", "test")), *numbers
-        )
+        result.add_row(case, *(_mean([row[name] for row in own]) for name in ("validation", "test")), *numbers)
     return result
 
 
@@ -316,9 +302,7 @@ def _steps(case: str, steps: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES, metavar="CASE")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="(default: 0 1 2)")
     parser.add_argument("--steps", type=int, default=400, help="rounds of a fleet (default: %(default)s)")

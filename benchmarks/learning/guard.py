@@ -18,16 +18,12 @@ def guard_table(rows: list[dict[str, Any]]) -> Table:
     Args:
         rows: results of runs with a guard; accuracies in percent.
     """
-    result = Table(
-        "task", "method", "budget", "runs", "before", "last", "kept", "ended worse", "kept < before"
-    )
+    result = Table("task", "method", "budget", "runs", "before", "last", "kept", "ended worse", "kept < before")
     groups: dict[tuple[str, str, float], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         for task in (row["task"], "all"):
             groups[task, row["method"], row["budget"]].append(row)
-    for (task, method, budget), own in sorted(
-        groups.items(), key=lambda item: (item[0][0] == "all", item[0])
-    ):
+    for (task, method, budget), own in sorted(groups.items(), key=lambda item: (item[0][0] == "all", item[0])):
         result.add_row(
             task,
             method,

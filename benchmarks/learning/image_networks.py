@@ -23,9 +23,7 @@ def mobilenet_v2(input_shape: tuple[int, ...], classes: int, alpha: float = 0.35
     """
     import keras
 
-    return keras.applications.MobileNetV2(
-        input_shape=tuple(input_shape), alpha=alpha, weights=None, classes=classes
-    )
+    return keras.applications.MobileNetV2(input_shape=tuple(input_shape), alpha=alpha, weights=None, classes=classes)
 
 
 def made_of_int8(model: Any, path: Path) -> Any:
@@ -73,14 +71,7 @@ def _real_weights(op: Operator) -> tuple[NDArray[np.float32], NDArray[np.float32
 
 
 def pretrain_on_images(
-    model: Any,
-    x: NDArray[np.uint8],
-    y: NDArray[Any],
-    *,
-    epochs: int,
-    rate: float,
-    seed: int,
-    frozen_norm: bool = False,
+    model: Any, x: NDArray[np.uint8], y: NDArray[Any], *, epochs: int, rate: float, seed: int, frozen_norm: bool = False
 ) -> None:
     """Trains a classifier of images, in place: every epoch on images that are mirrored and moved anew, with
     label smoothing and a rate that falls to zero.
@@ -116,9 +107,7 @@ def _moved(x: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint
     most = side // 8
     padded = np.pad(x, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")
     result = np.empty_like(x)
-    for i, (top, left, mirrored) in enumerate(
-        random.integers(0, [2 * most + 1, 2 * most + 1, 2], (len(x), 3))
-    ):
+    for i, (top, left, mirrored) in enumerate(random.integers(0, [2 * most + 1, 2 * most + 1, 2], (len(x), 3))):
         image = padded[i, top : top + side, left : left + side]
         result[i] = image[:, ::-1] if mirrored else image
     return result

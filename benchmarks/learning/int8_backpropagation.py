@@ -115,9 +115,7 @@ def _errors(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -
     return errors
 
 
-def train(
-    network: Network, x: NDArray[np.int8], y: NDArray[Any], steps: int, seed: int, settings: Settings
-) -> None:
+def train(network: Network, x: NDArray[np.int8], y: NDArray[Any], steps: int, seed: int, settings: Settings) -> None:
     """Trains the network's own weights.
 
     Args:
@@ -186,8 +184,7 @@ def adapt(task: Task, budget: float, seed: int, settings: Settings | None = None
     def accuracy(part: tuple[NDArray[Any], NDArray[Any]]) -> float:
         x, y = levels(part[0]), part[1]
         right = sum(
-            int((network.logits(x[at : at + 100]).argmax(1) == y[at : at + 100]).sum())
-            for at in range(0, len(x), 100)
+            int((network.logits(x[at : at + 100]).argmax(1) == y[at : at + 100]).sum()) for at in range(0, len(x), 100)
         )
         return 100 * right / len(x)
 

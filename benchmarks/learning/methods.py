@@ -62,9 +62,7 @@ METHODS: dict[str, Method] = {
         "the same after recalibration", "fqt", settings=_exact(10), recalibrate=True
     ),
     "node-300-steps": Method("node perturbation, as long as a run without a budget", "node", steps=300),
-    "recalibrated-node-300-steps": Method(
-        "the same after recalibration", "node", steps=300, recalibrate=True
-    ),
+    "recalibrated-node-300-steps": Method("the same after recalibration", "node", steps=300, recalibrate=True),
     "recalibrated-node-6100-steps": Method(
         "recalibration, then 6,100 steps of node perturbation", "node", steps=6100, recalibrate=True
     ),
@@ -75,54 +73,32 @@ METHODS: dict[str, Method] = {
         recalibrate=True,
     ),
     "recalibrated-node-everywhere": Method(
-        "recalibration, then node perturbation of every layer",
-        "node",
-        injection={"nodes": "*"},
-        recalibrate=True,
+        "recalibration, then node perturbation of every layer", "node", injection={"nodes": "*"}, recalibrate=True
     ),
-    "recalibrated-weight": Method(
-        "recalibration, then whole-model weight perturbation", "weight", recalibrate=True
-    ),
+    "recalibrated-weight": Method("recalibration, then whole-model weight perturbation", "weight", recalibrate=True),
     "head-zo": Method("node perturbation of the last layer alone", "node", last_layer=True),
-    "head-exact": Method(
-        "exact gradient of the last layer alone", "node", settings={"exact.last": 1}, last_layer=True
-    ),
-    "head-exact-small": Method(
-        "the same at a rate that ResNet-8 bears", "node", settings=_SMALL_HEAD, last_layer=True
-    ),
+    "head-exact": Method("exact gradient of the last layer alone", "node", settings={"exact.last": 1}, last_layer=True),
+    "head-exact-small": Method("the same at a rate that ResNet-8 bears", "node", settings=_SMALL_HEAD, last_layer=True),
     "recalibrated-head-exact": Method(
         "recalibration, then the same", "node", settings=_SMALL_HEAD, last_layer=True, recalibrate=True
     ),
     "node-rehearsal": Method("node perturbation, old samples mixed in", "node", rehearsal=True),
     "backpropagation": Method("full backpropagation, float32 in Keras (Adam), then converted to int8", ""),
-    "backpropagation-norm": Method(
-        "the same, with batch norm that follows the new data", "", frozen_norm=False
-    ),
+    "backpropagation-norm": Method("the same, with batch norm that follows the new data", "", frozen_norm=False),
     "int8-backpropagation": Method(
         "full backpropagation in int8, standardized gradients (FQT)", "", integer="standardized"
     ),
     "int8-backpropagation-niti": Method(
         "full backpropagation in int8, gradients rounded to few bits (NITI)", "", integer="rounded"
     ),
-    **{
-        name: Method(summary(name), name)
-        for name in ALGORITHMS
-        if name not in ("node", "weight", "elastic-zo-int8")
-    },
-    "elastic-zo-tail-2": Method(
-        "ElasticZO, two layers by backpropagation", "elastic-zo", settings={"last": 2}
-    ),
+    **{name: Method(summary(name), name) for name in ALGORITHMS if name not in ("node", "weight", "elastic-zo-int8")},
+    "elastic-zo-tail-2": Method("ElasticZO, two layers by backpropagation", "elastic-zo", settings={"last": 2}),
     # 50 epochs of 1,024 images in minibatches of 256: ElasticZO-INT8, sec. 5.2.
     "elastic-zo-int8-full": Method(
-        "ElasticZO-INT8 as published, all layers zeroth-order (Full ZO)",
-        "elastic-zo-int8",
-        exact=False,
-        steps=200,
+        "ElasticZO-INT8 as published, all layers zeroth-order (Full ZO)", "elastic-zo-int8", exact=False, steps=200
     ),
     "elastic-zo-int8": Method(
-        "ElasticZO-INT8 as published, one layer by backpropagation (ZO-Feat-Cls2)",
-        "elastic-zo-int8",
-        steps=200,
+        "ElasticZO-INT8 as published, one layer by backpropagation (ZO-Feat-Cls2)", "elastic-zo-int8", steps=200
     ),
     "elastic-zo-int8-tail-2": Method(
         "ElasticZO-INT8 as published, two layers by backpropagation (ZO-Feat-Cls1)",
@@ -161,9 +137,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
             raise ValueError("the task has no old domain to rehearse")
         x, y = np.concatenate([x, task.rehearsal[0]]), np.concatenate([y, task.rehearsal[1]])
     if method.integer:
-        return int8_backpropagation.adapt(
-            task, budget, seed, int8_backpropagation.Settings(rule=method.integer)
-        )
+        return int8_backpropagation.adapt(task, budget, seed, int8_backpropagation.Settings(rule=method.integer))
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
     from tflm_zo import inject, recalibrate
@@ -206,13 +180,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
 
 
 def _fit_guarded(
-    trainer: Any,
-    x: Any,
-    y: Any,
-    length: dict[str, Any],
-    test: Any,
-    found: dict[str, float],
-    holds_out: bool,
+    trainer: Any, x: Any, y: Any, length: dict[str, Any], test: Any, found: dict[str, float], holds_out: bool
 ) -> Any:
     """Trains, keeps the best state, and writes the results into `found`."""
     from tflm_zo.training import Callback
@@ -239,9 +207,7 @@ def _accuracies(task: Task, measure: Callable[[Any], float]) -> dict[str, float]
     return result | ({"old": measure(task.old)} if task.old is not None else {})
 
 
-def _backpropagate(
-    task: Task, x: Any, y: Any, budget: float, seed: int, frozen_norm: bool
-) -> dict[str, float]:
+def _backpropagate(task: Task, x: Any, y: Any, budget: float, seed: int, frozen_norm: bool) -> dict[str, float]:
     """Trains by backpropagation. A backward pass counts as two forward passes.
 
     Frozen batch norm equals that of the int8 model. Otherwise its statistics follow the new data; their
@@ -254,9 +220,7 @@ def _backpropagate(
     from tflm_zo.conversion.keras import convert
 
     if task.keras is None:
-        raise ValueError(
-            "of this network the int8 model alone was published, so there is no float32 baseline"
-        )
+        raise ValueError("of this network the int8 model alone was published, so there is no float32 baseline")
     keras.utils.set_random_seed(seed)
     model = keras.models.load_model(task.keras, compile=False)
     for layer in model.layers:

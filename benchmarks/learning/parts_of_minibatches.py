@@ -97,9 +97,7 @@ class Run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["rotated"], choices=list(TASKS), metavar="TASK")
     parser.add_argument("--parts", nargs="+", type=int, default=[1, 4, 32], help="m, divisors of --samples")
     parser.add_argument("--rates", nargs="+", type=float, default=[0.5, 1.0, 2.0], help="LSB")

@@ -65,13 +65,7 @@ def clean(x: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
     return x
 
 
-CORRUPTIONS: tuple[Callable[[NDArray[np.uint8], int], NDArray[np.uint8]], ...] = (
-    impulse,
-    dark,
-    fog,
-    rotated,
-    clean,
-)
+CORRUPTIONS: tuple[Callable[[NDArray[np.uint8], int], NDArray[np.uint8]], ...] = (impulse, dark, fog, rotated, clean)
 
 
 def accuracy(model: Model, x: NDArray[Any], y: NDArray[Any]) -> float:
@@ -114,9 +108,7 @@ def task(name: str, folder: Path, seeds: int, on_validation: bool) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--resnet", type=Path, help="MLPerf Tiny's ResNet-8, int8")
     parser.add_argument("--tasks", nargs="*", default=["rotated", "speaker-0"], choices=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3, help="pre-trainings of a task (default: %(default)s)")

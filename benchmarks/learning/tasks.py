@@ -36,9 +36,7 @@ def _lenet5(folder: Path, seed: int, x: NDArray[Any], y: NDArray[Any]) -> Path:
     return path
 
 
-def _mnist(
-    folder: Path, seed: int, shift: Callable[[NDArray[Any], int], NDArray[Any]], adapt: int = 1000
-) -> Task:
+def _mnist(folder: Path, seed: int, shift: Callable[[NDArray[Any], int], NDArray[Any]], adapt: int = 1000) -> Task:
     """Makes a task: LeNet-5, trained on upright MNIST (7,000 images), meets images that are shifted."""
     x, y = load_mnist()
     new = shift(x[7000:], 0)
@@ -171,10 +169,6 @@ TASKS: dict[str, Callable[[Path, int], Task]] = {
 SHIFTS = (
     *("rotated", "mnist-noise", "mnist-contrast"),  # LeNet-5
     *("speaker-0", "speech-noise", "speech-quiet"),  # DS-CNN
-    *(
-        f"{network}-{shift}"
-        for network in ("cifar", "vww", "mobilenet")
-        for shift in ("impulse", "dark", "fog")
-    ),
+    *(f"{network}-{shift}" for network in ("cifar", "vww", "mobilenet") for shift in ("impulse", "dark", "fog")),
 )
 """Names of the tasks of five networks that meet three shifts each."""

@@ -190,9 +190,7 @@ def _spread(windows: Windows, shape: tuple[int, ...], part: Any, dtype: Any = np
     """Adds up the values that each place (i, j) of the windows gives back, without the padding."""
     batch, rows, columns, channels = shape
     top, left = windows.before
-    total = np.zeros(
-        (batch, rows + top + windows.after[0], columns + left + windows.after[1], channels), dtype
-    )
+    total = np.zeros((batch, rows + top + windows.after[0], columns + left + windows.after[1], channels), dtype)
     for i, j, tap in windows.taps(total):
         tap += part(i, j)
     return total[:, top : top + rows, left : left + columns]

@@ -84,12 +84,7 @@ def clamp_of(activation: int, scale: float, zero_point: int) -> Clamp:
         scale: of the output.
         zero_point: of the output.
     """
-    real_low, real_high = {
-        0: (-math.inf, math.inf),
-        1: (0.0, math.inf),
-        2: (-1.0, 1.0),
-        3: (0.0, 6.0),
-    }[activation]
+    real_low, real_high = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}[activation]
     low, high = -128, 127
     if math.isfinite(real_low):
         low = max(low, zero_point + round_half_away(float(np.float32(real_low) / np.float32(scale))))

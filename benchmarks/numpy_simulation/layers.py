@@ -155,9 +155,7 @@ class Add:
         clamp: of the output.
     """
 
-    def __init__(
-        self, scales: Sequence[float], zero_points: Sequence[int], output_scale: float, clamp: Clamp
-    ) -> None:
+    def __init__(self, scales: Sequence[float], zero_points: Sequence[int], output_scale: float, clamp: Clamp) -> None:
         common = 2 * max(scales)
         values = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
         self._tables = [
@@ -170,8 +168,7 @@ class Add:
     def __call__(self, inputs: list[Int8], weights: Int8) -> Int8:
         """Computes an output of the inputs' shape."""
         first, second = (
-            table[np.ascontiguousarray(x).view(np.uint8)]
-            for table, x in zip(self._tables, inputs, strict=True)
+            table[np.ascontiguousarray(x).view(np.uint8)] for table, x in zip(self._tables, inputs, strict=True)
         )
         first += second
         return self._clamp.finish(self._multiplier.apply(first.astype(np.int64)))

@@ -89,9 +89,7 @@ class Network:
             self.weights[name] = _operand(op, 1).numpy().copy()
         return Node(layer, inputs, name, op.outputs[0], op)
 
-    def logits(
-        self, x: NDArray[np.int8], weights: Mapping[str, NDArray[np.int8]] | None = None
-    ) -> NDArray[np.int8]:
+    def logits(self, x: NDArray[np.int8], weights: Mapping[str, NDArray[np.int8]] | None = None) -> NDArray[np.int8]:
         """Computes the logits, int8 [batch, classes].
 
         Args:
@@ -137,9 +135,7 @@ def _windows(op: Operator, kernel: tuple[int, int]) -> Windows:
     return Windows.of((rows, columns), kernel, stride, op.option("padding", _SAME) == _SAME)
 
 
-def _sum_of_products(
-    op: Operator, channels: int, float_product: bool = False
-) -> tuple[int, Any, Multiplier, Clamp]:
+def _sum_of_products(op: Operator, channels: int, float_product: bool = False) -> tuple[int, Any, Multiplier, Clamp]:
     """Reads input zero point, bias, multiplier and clamp of a layer with a filter."""
     filters, bias = _operand(op, 1), op.input(2)
     if filters.quantization is None or filters.quantization.zero_points.any():

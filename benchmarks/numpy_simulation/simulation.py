@@ -71,9 +71,7 @@ class Simulation:
             for name, w in self.weights.items()
         }
 
-    def loss(
-        self, x: NDArray[np.int8], y: NDArray[Any], weights: dict[str, NDArray[np.int8]] | None = None
-    ) -> float:
+    def loss(self, x: NDArray[np.int8], y: NDArray[Any], weights: dict[str, NDArray[np.int8]] | None = None) -> float:
         """Computes the mean cross-entropy in nats.
 
         Args:

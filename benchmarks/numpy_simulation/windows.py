@@ -32,9 +32,7 @@ class Windows:
     after: tuple[int, int]
 
     @classmethod
-    def of(
-        cls, image: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], same: bool
-    ) -> Windows:
+    def of(cls, image: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], same: bool) -> Windows:
         """Computes TFLite's SAME or VALID padding."""
         outputs, before, after = [], [], []
         for size, k, s in zip(image, kernel, stride, strict=True):

@@ -212,9 +212,7 @@ def table_of(task: str, recipes: dict[str, Any], judged: str) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=6, help="pre-trainings of each recipe")
     parser.add_argument("--runs", type=int, default=3, help="adaptations of each pre-trained model")
@@ -239,9 +237,7 @@ def main() -> None:
     measure({task: recipes for task in tasks}, seeds, arguments.runs, arguments.results)
 
     rows = [r for r in read_results(arguments.results) if r["seed"] in seeds and r["run"] < arguments.runs]
-    found = {
-        t: summary([r for r in rows if r["task"] == t], [r.name for r in recipes], judged) for t in tasks
-    }
+    found = {t: summary([r for r in rows if r["task"] == t], [r.name for r in recipes], judged) for t in tasks}
     if arguments.json:
         print(json.dumps(found, indent=2))
         return

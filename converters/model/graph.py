@@ -129,8 +129,7 @@ class Tensor:
         """
         if array.shape != self.shape or array.dtype != np.dtype(DTYPES[self.type]):
             raise ConversionError(
-                f"tensor `{self.name}` is {self.type_name} {list(self.shape)}, "
-                f"not {array.dtype} {list(array.shape)}"
+                f"tensor `{self.name}` is {self.type_name} {list(self.shape)}, not {array.dtype} {list(array.shape)}"
             )
         self.buffer = Buffer(array.tobytes())
 

@@ -128,9 +128,7 @@ class Model:
         graphs: dict[Subgraph, Subgraph] = {}
         tensors: dict[Tensor, Tensor] = {}
         codes = {code: dataclasses.replace(code) for code in self.operator_codes}
-        result = dataclasses.replace(
-            self, buffers=[own(b) for b in self.buffers], operator_codes=[*codes.values()]
-        )
+        result = dataclasses.replace(self, buffers=[own(b) for b in self.buffers], operator_codes=[*codes.values()])
         for graph in self.subgraphs:
             for tensor in graph.all_tensors():
                 copied = tensors[tensor] = tensor.copy()

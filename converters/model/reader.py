@@ -64,13 +64,9 @@ def _read(data: bytes) -> Model:
     if len(data) < 8:
         raise ConversionError("not a .tflite model: the file is too short")
     if data[:8] == _HDF5 or (data[:4] == _ZIP and _KERAS_FILE in data):
-        raise ConversionError(
-            "not a .tflite model, but Keras' format; tflm-zo convert makes a full-int8 .tflite of it"
-        )
+        raise ConversionError("not a .tflite model, but Keras' format; tflm-zo convert makes a full-int8 .tflite of it")
     if data[4:8] != FILE_IDENTIFIER:
-        raise ConversionError(
-            f"not a .tflite model: bytes 4 to 8 are {data[4:8]!r} instead of {FILE_IDENTIFIER!r}"
-        )
+        raise ConversionError(f"not a .tflite model: bytes 4 to 8 are {data[4:8]!r} instead of {FILE_IDENTIFIER!r}")
     try:
         verify(data)
         model = _Reader(schema.ModelT.InitFromPackedBuf(data, 0)).model()
@@ -78,16 +74,7 @@ def _read(data: bytes) -> Model:
         return model
     except ConversionError:
         raise
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        OverflowError,
-        TypeError,
-        ValueError,
-        struct.error,
-        MemoryError,
-    ) as e:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error, MemoryError) as e:
         # Exceptions of the generated code on damaged options, of which the verifier checks only the extent.
         raise ConversionError(f"the file is damaged: {e}") from e
 
@@ -194,9 +181,7 @@ class _Reader:
                 code=_pick(self.codes, op.opcodeIndex, "operator code"),
                 inputs=[optional(i) for i in _integers(op.inputs)],
                 outputs=[pick(i) for i in _integers(op.outputs)],
-                intermediates=None
-                if op.intermediates is None
-                else [optional(i) for i in _integers(op.intermediates)],
+                intermediates=None if op.intermediates is None else [optional(i) for i in _integers(op.intermediates)],
                 custom_options=None if op.customOptions is None else bytes(op.customOptions),
                 raw=copy.copy(op),
             )

@@ -10,13 +10,7 @@ import struct
 from typing import Final, NamedTuple
 
 from ..errors import ConversionError
-from .schema import (
-    OPTIONS2_NAMES,
-    OPTIONS_NAMES,
-    QUANTIZATION_DETAILS_NAMES,
-    SPARSE_INDEX_NAMES,
-    known_fields,
-)
+from .schema import OPTIONS2_NAMES, OPTIONS_NAMES, QUANTIZATION_DETAILS_NAMES, SPARSE_INDEX_NAMES, known_fields
 
 
 class _Vector(NamedTuple):
@@ -93,12 +87,7 @@ _OFFSETS: Final[dict[str, dict[int, _Field]]] = {
 }
 
 # Fields that say that data lies outside the flatbuffer, where this package would lose it.
-_EXTERNAL: Final[dict[str, tuple[int, ...]]] = {
-    "Model": (8, 9),
-    "Tensor": (10,),
-    "Operator": (9, 10),
-    "Buffer": (1, 2),
-}
+_EXTERNAL: Final[dict[str, tuple[int, ...]]] = {"Model": (8, 9), "Tensor": (10,), "Operator": (9, 10), "Buffer": (1, 2)}
 
 
 class _Verifier:

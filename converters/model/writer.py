@@ -169,9 +169,7 @@ class _Writer:
         raw.type = tensor.type
         raw.buffer = self._buffer(tensor.buffer)
         raw.isVariable = tensor.is_variable
-        raw.shapeSignature = (
-            None if tensor.shape_signature is None else np.array(tensor.shape_signature, np.int32)
-        )
+        raw.shapeSignature = None if tensor.shape_signature is None else np.array(tensor.shape_signature, np.int32)
         raw.quantization = self._quantization(tensor.quantization)
         return raw
 

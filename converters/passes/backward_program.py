@@ -118,11 +118,7 @@ class _Builder:
     """
 
     def __init__(
-        self,
-        graph: Subgraph,
-        logits: Tensor,
-        layers: Sequence[Operator],
-        geometries: Sequence[Mapping[str, int]],
+        self, graph: Subgraph, logits: Tensor, layers: Sequence[Operator], geometries: Sequence[Mapping[str, int]]
     ) -> None:
         self._graph, self._layers, self._geometries = graph, list(layers), geometries
         self._logits = same_bytes(graph, logits)
@@ -268,9 +264,7 @@ class _Builder:
 
     def _unfit(self, op: Operator, why: str) -> UnfitError:
         reason = f", which {why}" if why else ""
-        return UnfitError(
-            f"errors do not pass back through the {op.code.name} of `{op.outputs[0].name}`{reason}"
-        )
+        return UnfitError(f"errors do not pass back through the {op.code.name} of `{op.outputs[0].name}`{reason}")
 
     def _clamps(self, op: Operator) -> tuple[int, int]:
         if op in self._layers or op.builtin in _FUSED:
@@ -298,9 +292,7 @@ class _Builder:
         (repeat, length), (others, other_length) = self._spread(op, tensor), self._spread(op, other)
         numbers = {"repeat": repeat, "length": length, "other_repeat": others, "other_length": other_length}
         numbers["zero_point"] = q.zero_point
-        return self._to(
-            tensor, ZoBackwardStep("product", field, 0, numbers=numbers, factors=(q.scale,)), other
-        )
+        return self._to(tensor, ZoBackwardStep("product", field, 0, numbers=numbers, factors=(q.scale,)), other)
 
     def _spread(self, op: Operator, tensor: Tensor) -> tuple[int, int]:
         """Returns (repeat, length): value i of an operator's output is made of value i / repeat % length of

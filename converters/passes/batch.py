@@ -129,9 +129,7 @@ def _fully_connected(r: Rebatching, op: Operator) -> None:
 def _reshape(r: Rebatching, op: Operator) -> None:
     data, out = r.require_batched(op), op.outputs[0]
     if not out.shape or out.shape[0] != r.old or math.prod(out.shape[1:]) != math.prod(r.shape(data)[1:]):
-        r.refuse(
-            op, f"it merges the batch axis into another one ({list(r.shape(data))} to {list(out.shape)})"
-        )
+        r.refuse(op, f"it merges the batch axis into another one ({list(r.shape(data))} to {list(out.shape)})")
     target = [r.new, *out.shape[1:]]
     shape = op.input(1)
     if shape is not None and shape.is_constant:
@@ -288,10 +286,7 @@ RULES: Final[dict[int, Rule]] = {
         ("L2_NORMALIZATION LOG_SOFTMAX SOFTMAX", _last_axis),
         ("ADD ADD_N DIV EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL LOGICAL_AND LOGICAL_OR", _elementwise),
         ("MAXIMUM MINIMUM MUL NOT_EQUAL PRELU SELECT_V2 SQUARED_DIFFERENCE SUB", _elementwise),
-        (
-            "MEAN REDUCE_ALL REDUCE_MAX REDUCE_MIN SUM",
-            _other_axes(0, 1, _AXES, "it reduces over the batch axis"),
-        ),
+        ("MEAN REDUCE_ALL REDUCE_MAX REDUCE_MIN SUM", _other_axes(0, 1, _AXES, "it reduces over the batch axis")),
         ("CUMSUM REVERSE_V2", _other_axes(0, 1, _AXES, "it works along the batch axis")),
         ("PAD PADV2 MIRROR_PAD", _pad),
         ("ARG_MAX ARG_MIN", _other_axes(0, 1, "axis", "it compares samples with each other")),

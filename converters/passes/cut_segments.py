@@ -127,9 +127,7 @@ def _named(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list
     for name in names:
         found = [t for t in graph.all_tensors() if t.name == name]
         if len(found) != 1 or not name:
-            raise ConversionError(
-                f"cut `{name}`: {len(found)} tensors are called so; possible_cuts lists the choice"
-            )
+            raise ConversionError(f"cut `{name}`: {len(found)} tensors are called so; possible_cuts lists the choice")
         reason = _unfit(graph, found[0], logits)
         if reason is not None:
             raise ConversionError(f"cut `{name}` is not possible: the tensor {reason}")
@@ -155,9 +153,7 @@ def _segmented(
         for tensor in sorted(wanted, key=lambda t: (t is logits, position[t])):
             cuts.append(_cut_at(graph, tensor, logits, cuts[-1].before if cuts else set()))
         number = _segment_numbers(graph, cuts)
-        read = {
-            (t, number[op]) for op in graph.operators for t in op.inputs if t is not None and t in producers
-        }
+        read = {(t, number[op]) for op in graph.operators for t in op.inputs if t is not None and t in producers}
         if logits is not None and logits in producers:
             read.add((logits, len(cuts)))
         crossing = {t for t, k in read if number[producers[t]] < k and t not in wanted}

@@ -211,12 +211,7 @@ def _windowed(op: Operator, source: Tensor, windows: Sequence[Window]) -> dict[s
         out = output.shape[axis]
         if out != window.positions(size):
             raise _contradiction(output)
-        result |= {
-            f"in_{side}": size,
-            f"out_{side}": out,
-            f"k_{side}": window.size,
-            f"stride_{side}": window.stride,
-        }
+        result |= {f"in_{side}": size, f"out_{side}": out, f"k_{side}": window.size, f"stride_{side}": window.stride}
         if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
             result[f"dilation_{side}"] = window.dilation
         result["pad_top" if side == "h" else "pad_left"] = window.zeros_before(size, out)

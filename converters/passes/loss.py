@@ -59,9 +59,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     tensor = _over_conversions(graph, output) if kind == "mse" else logits
     if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
         raise InjectError(
-            "loss_output",
-            f"be an output of an int8 tensor (`{tensor.name}` is {tensor.type_name})",
-            output.name,
+            "loss_output", f"be an output of an int8 tensor (`{tensor.name}` is {tensor.type_name})", output.name
         )
     if not tensor.shape or tensor.shape[0] != settings.batch or not tensor.size:
         raise ConversionError(
@@ -213,10 +211,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     assert switch is not None  # the last segment has a command
     graph.operators.append(
         Operator(
-            OperatorCode.of_custom(constants.LOSS),
-            [read, label, switch],
-            [result],
-            custom_options=loss_options(loss),
+            OperatorCode.of_custom(constants.LOSS), [read, label, switch], [result], custom_options=loss_options(loss)
         )
     )
     graph.tensors += [label, result]
@@ -235,9 +230,7 @@ def loss_options(loss: ZoLoss) -> bytes:
         first = round(loss.scale * math.log2(math.e) * 2**_SCALE_BITS)
         second = round(loss.scale * 2**_SCALE_BITS)
     zero_point = loss.zero_point if loss.kind == "binary_cross_entropy" else 0
-    return struct.pack(
-        "<BBHIiII", _OPTIONS_VERSION, _KINDS[loss.kind], 0, loss.elements, zero_point, first, second
-    )
+    return struct.pack("<BBHIiII", _OPTIONS_VERSION, _KINDS[loss.kind], 0, loss.elements, zero_point, first, second)
 
 
 def _mean_squared_error(loss: ZoLoss) -> tuple[int, int]:

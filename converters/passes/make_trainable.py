@@ -64,14 +64,11 @@ def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_
     if mask.dtype != np.bool_ or mask.shape != trainable.tensor.shape:
         raise InjectError(
             "sparse",
-            f"have a bool {list(trainable.tensor.shape)} for `{trainable.name}`, "
-            f"not {mask.dtype} {list(mask.shape)}",
+            f"have a bool {list(trainable.tensor.shape)} for `{trainable.name}`, not {mask.dtype} {list(mask.shape)}",
         )
     if not mask.any():
         raise InjectError(
-            "sparse",
-            f"select a weight of `{trainable.name}`",
-            fix="Or exclude the layer from the trainable ones",
+            "sparse", f"select a weight of `{trainable.name}`", fix="Or exclude the layer from the trainable ones"
         )
     return mask.reshape(-1)
 
@@ -133,9 +130,7 @@ def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[
     """Returns factors by filter tensor name; a filter that is missing has neutral ones."""
     filters = [t for t in plan.trainable if not t.is_bias]
     if settings.multipliers == KERNEL_NORM:
-        values = [
-            t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected] for t in filters
-        ]
+        values = [t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected] for t in filters]
         norms = kernel_norm_multipliers(values)
         return {t.name: np.full(t.channels, n, np.int32) for t, n in zip(filters, norms, strict=True)}
     if settings.multipliers != QUANTIZATION_AWARE:
@@ -154,16 +149,12 @@ def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Te
     values = np.asarray(values)
     if values.dtype != np.int32 or values.shape != (trainable.channels,):
         raise InjectError(
-            "multipliers",
-            f"have an int32 [{trainable.channels}] for `{name}`, not {values.dtype} {list(values.shape)}",
+            "multipliers", f"have an int32 [{trainable.channels}] for `{name}`, not {values.dtype} {list(values.shape)}"
         )
     if np.any(values < 0):
         raise InjectError("multipliers", f"not be negative, as for `{name}`")
     return Tensor(
-        f"{name}{constants.MULTIPLIER}",
-        (trainable.channels,),
-        TensorType.INT32,
-        Buffer(copy.copy(values).tobytes()),
+        f"{name}{constants.MULTIPLIER}", (trainable.channels,), TensorType.INT32, Buffer(copy.copy(values).tobytes())
     )
 
 
@@ -219,19 +210,12 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
             first, last = i == 0, i == len(names) - 1
             options = weight_options(trainable, settings, len(plan.blocks), first, last)
             operators.append(
-                Operator(
-                    OperatorCode.of_custom(name),
-                    list(inputs),
-                    [status] if last else [],
-                    custom_options=options,
-                )
+                Operator(OperatorCode.of_custom(name), list(inputs), [status] if last else [], custom_options=options)
             )
         graph.operators[:0] = operators
 
 
-def weight_options(
-    trainable: list[Trainable], settings: InjectSettings, blocks: int, first: bool, last: bool
-) -> bytes:
+def weight_options(trainable: list[Trainable], settings: InjectSettings, blocks: int, first: bool, last: bool) -> bytes:
     """Returns the options of a weight operator, byte by byte as in ops/core/graph/zo_op.h."""
     flags = (_FIRST if first else 0) | (_LAST if last else 0)
     flags |= _FRACTION if settings.update_bits == 16 and not all(t.is_bias for t in trainable) else 0
@@ -242,11 +226,7 @@ def weight_options(
     )
     return header + b"".join(
         struct.pack(
-            "<HHII",
-            t.stream,
-            t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0),
-            t.channels,
-            t.inner,
+            "<HHII", t.stream, t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0), t.channels, t.inner
         )
         for t in trainable
     )

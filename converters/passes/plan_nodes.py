@@ -116,9 +116,7 @@ def left_out(layer: NodeLayer) -> str | None:
         return "has no fewer nodes than weights"
     if layer.count * layer.share_behind > _MOST_PASSES:
         share = f"{layer.share_behind:.2g}"
-        return (
-            f"has {layer.count:,} nodes, too many for queries of {share} passes; trained where nodes name it"
-        )
+        return f"has {layer.count:,} nodes, too many for queries of {share} passes; trained where nodes name it"
     if layer.geometry.get("depthwise"):
         return "is a DEPTHWISE_CONV_2D, and is trained where nodes name it"
     return None
@@ -140,9 +138,7 @@ def _choose(
         return found
     if isinstance(wanted, Last):
         if wanted.n > len(layers):
-            raise InjectError(
-                "nodes", f"be at most {len(layers)} layers, which can carry nodes: {possible}", wanted
-            )
+            raise InjectError("nodes", f"be at most {len(layers)} layers, which can carry nodes: {possible}", wanted)
         return set([t for t in plan.trainable if t in layers][-wanted.n :])
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
@@ -151,9 +147,7 @@ def _choose(
             raise unknown_layer("nodes", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
         for t in found:
             if t not in layers:
-                raise InjectError(
-                    "nodes", f"not include layer `{t.layer}`, which {reasons[t]}. Possible: {possible}"
-                )
+                raise InjectError("nodes", f"not include layer `{t.layer}`, which {reasons[t]}. Possible: {possible}")
         chosen |= found
     return chosen
 

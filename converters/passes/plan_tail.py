@@ -42,9 +42,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     try:
         plan.tail = _tail(graph, logits, chosen)
     except UnfitError as unfit:
-        most = next(
-            (n for n in range(len(chosen) - 1, 0, -1) if _fits(graph, logits, plan.trainable[-n:])), 0
-        )
+        most = next((n for n in range(len(chosen) - 1, 0, -1) if _fits(graph, logits, plan.trainable[-n:])), 0)
         advice = f"Use the last {most} layers" if most else ""
         raise InjectError("tail", f"have exact gradients: {unfit}", settings.tail, advice) from unfit
     plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]
@@ -56,9 +54,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
 def _chosen(graph: Subgraph, logits: Tensor, wanted: int | ResidualBlocks, plan: Plan) -> list[Trainable]:
     if isinstance(wanted, int):
         if wanted > len(plan.trainable):
-            raise InjectError(
-                "tail", f"be at most {len(plan.trainable)}, the number of trainable layers", wanted
-            )
+            raise InjectError("tail", f"be at most {len(plan.trainable)}, the number of trainable layers", wanted)
         return plan.trainable[-wanted:]
     forks = _forks(graph, logits)
     if wanted.n > len(forks):

@@ -32,9 +32,7 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     if settings.trainable == "none":
         return
     found = _candidates(model.subgraphs[0])
-    candidates = [
-        c for c in found if plan.loss_input is None or _feeds(model.subgraphs[0], c, plan.loss_input)
-    ]
+    candidates = [c for c in found if plan.loss_input is None or _feeds(model.subgraphs[0], c, plan.loss_input)]
     plan.unread = [c for c in found if c not in candidates]
     if not candidates:
         behind = "" if plan.loss_input is None else f" before `{plan.loss_input.name}`, which the loss reads"
@@ -89,9 +87,7 @@ def matches(candidate: Trainable, pattern: str) -> bool:
     return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
 
-def unknown_layer(
-    setting: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer"
-) -> ConversionError:
+def unknown_layer(setting: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer") -> ConversionError:
     """Returns the error of a pattern that fits none of the layers with these names."""
     unread = next((c for c in plan.unread if matches(c, pattern)), None)
     if unread is not None and plan.loss_input is not None:
@@ -105,9 +101,7 @@ def unknown_layer(
     return InjectError(setting, f"fit a {kind}: {', '.join(names)}", pattern)
 
 
-def _explicit_blocks(
-    candidates: Sequence[Trainable], settings: InjectSettings, plan: Plan
-) -> dict[Trainable, str]:
+def _explicit_blocks(candidates: Sequence[Trainable], settings: InjectSettings, plan: Plan) -> dict[Trainable, str]:
     block_of: dict[Trainable, str] = {}
     for name, patterns in (settings.blocks or {}).items():
         for pattern in patterns:
@@ -138,11 +132,7 @@ def _choose(
         return candidates[-wanted.n :]
     chosen: set[Trainable] = set()
     for pattern in (wanted,) if isinstance(wanted, str) else wanted:
-        found = [
-            c
-            for c in candidates
-            if matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))
-        ]
+        found = [c for c in candidates if matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))]
         if not found:
             names = [*(c.layer for c in candidates), *dict.fromkeys(block_of.values())]
             raise unknown_layer("trainable", pattern, names, plan)
@@ -158,9 +148,7 @@ def _check_readers(candidate: Trainable, graph: Subgraph) -> None:
                 f"filter `{tensor.name}` cannot be trained: {op.label} reads it too, as something else"
             )
     if tensor in graph.outputs or tensor in graph.inputs:
-        raise ConversionError(
-            f"filter `{tensor.name}` cannot be trained: it is an input or output of the model"
-        )
+        raise ConversionError(f"filter `{tensor.name}` cannot be trained: it is an input or output of the model")
     if len(kinds) > 1:
         raise ConversionError(f"filter `{tensor.name}` cannot be trained: operators of two kinds read it")
 
@@ -183,8 +171,7 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
     tail = [] if plan.tail is None else plan.tail.layers
     if tail and settings.parameters == "biases":
         raise ConversionError(
-            "parameters `biases`: errors of a tail come back through filters, which must be trainable, too: "
-            "take `all`"
+            "parameters `biases`: errors of a tail come back through filters, which must be trainable, too: take `all`"
         )
     for layer in plan.trainable:
         bias = layer.operators[0].input(2)
@@ -208,9 +195,7 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
         trainable.stream = stream
     for trainable in biases.values():
         if [t.name for t in plan.trainable].count(trainable.name) > 1:
-            raise ConversionError(
-                f"two trainable tensors are called `{trainable.name}`; give them different names"
-            )
+            raise ConversionError(f"two trainable tensors are called `{trainable.name}`; give them different names")
 
 
 def _unfit(graph: Subgraph, layer: Trainable, bias: Tensor | None) -> str | None:

@@ -6,16 +6,7 @@ import dataclasses
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..metadata import (
-    METADATA_VERSION,
-    ZoMetadata,
-    ZoNodes,
-    ZoOriginal,
-    ZoPort,
-    ZoSegment,
-    ZoTail,
-    ZoTrainable,
-)
+from ..metadata import METADATA_VERSION, ZoMetadata, ZoNodes, ZoOriginal, ZoPort, ZoSegment, ZoTail, ZoTrainable
 from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
 from .plan import NodeLayer, Plan, Port, Tail
@@ -57,8 +48,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
             for t in plan.trainable
         ),
         segments=tuple(
-            ZoSegment(tuple(_port(p) for p in s.inputs), tuple(_port(p) for p in s.outputs))
-            for s in plan.segments
+            ZoSegment(tuple(_port(p) for p in s.inputs), tuple(_port(p) for p in s.outputs)) for s in plan.segments
         ),
         original=ZoOriginal(tuple(plan.inputs), tuple(plan.outputs), settings.export_batch),
         nodes=tuple(_nodes(n, plan) for n in plan.nodes),

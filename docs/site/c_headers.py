@@ -25,9 +25,7 @@ TEMPLATE = {"zo": "zo", "ZO": "ZO", "trainer": "NodeTrainer"}
 NOISE = re.compile(r'#(?!define)\w*\b.*|extern "C" \{|namespace .*\{|\}.*|struct \w+;.*')
 COMMENT = re.compile(r"/\*.*?\*/\n|(?://[^\n]*\n)+", re.DOTALL)
 # Parts of a sentence that are code: text in backticks, members, calls, files, names with an underscore.
-CODE = re.compile(
-    r"`[^`]+`|\b\w+(?:(?:\(\))?(?:\.|->|::)\w+)+(?:\(\))?|\b\w+\(\)|\b(?:[\w/]+/)?\w+_\w+(?:\.h)?\b"
-)
+CODE = re.compile(r"`[^`]+`|\b\w+(?:(?:\(\))?(?:\.|->|::)\w+)+(?:\(\))?|\b\w+\(\)|\b(?:[\w/]+/)?\w+_\w+(?:\.h)?\b")
 
 
 @dataclass

@@ -117,9 +117,7 @@ def as_written(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
     """
     end = next((i for i, line in enumerate(lines) if re.fullmatch(r"[A-Z]\w+:", line)), len(lines))
     begins = [
-        i
-        for i in range(2, end)
-        if _EQUATION.match(lines[i]) and not lines[i - 1] and not _EQUATION.match(lines[i - 2])
+        i for i in range(2, end) if _EQUATION.match(lines[i]) and not lines[i - 1] and not _EQUATION.match(lines[i - 2])
     ]
     lines[:] = [re.sub(r"\|(\w+)\|", r"\\|\1\\|", line) for line in lines]
     # Attributes that share a line are one field, whose name has no space.

@@ -72,9 +72,7 @@ def parts(dirt: str, which: int) -> dict[str, Part]:
         "test": slice(4000, 6000),
     }
     seeds = {"adapt": 2 + which, "held_out": 5 + which, "test": 0}
-    images = {
-        name: x[row] if name == "old" else DIRT[dirt](x[row], seeds[name]) for name, row in rows.items()
-    }
+    images = {name: x[row] if name == "old" else DIRT[dirt](x[row], seeds[name]) for name, row in rows.items()}
     return {name: ((images[name].astype(np.int16) - 128).astype(np.int8), y[rows[name]]) for name in rows}
 
 
@@ -97,9 +95,7 @@ def backpropagated(path: Path, data: dict[str, Part]) -> float:
         loss = keras.losses.SparseCategoricalCrossentropy()
         network.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
         stop = keras.callbacks.EarlyStopping("val_loss", patience=5, restore_best_weights=True)
-        done = network.fit(
-            *pixels["adapt"], 32, 30, verbose=0, validation_data=pixels["held_out"], callbacks=[stop]
-        )
+        done = network.fit(*pixels["adapt"], 32, 30, verbose=0, validation_data=pixels["held_out"], callbacks=[stop])
         test = network.evaluate(*pixels["test"], verbose=0)[1]
         found.append((min(done.history["val_loss"]), test))
     return min(found)[1]
@@ -124,8 +120,7 @@ def run(dirt: str, which: int, output: Path | None, compare: bool) -> dict[str, 
         model.save(output / dirt / "model.tflite")
         models["then forward passes only"].save(output / dirt / "adapted.tflite")
     found = {
-        name: zo.Trainer(m, zo.algorithms.node()).evaluate(*data["test"])["accuracy"]
-        for name, m in models.items()
+        name: zo.Trainer(m, zo.algorithms.node()).evaluate(*data["test"])["accuracy"] for name, m in models.items()
     }
     path = folder("TFLM_ZO_MODELS") / FLOAT_MODEL
     if compare and path.is_file():
@@ -134,9 +129,7 @@ def run(dirt: str, which: int, output: Path | None, compare: bool) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a folder that does not exist yet")
     parser.add_argument("--dirt", nargs="+", choices=DIRT, default=list(DIRT), help="which (default: all)")
     parser.add_argument("--sets", type=int, default=1, choices=range(1, SETS + 1), help="whose mean is shown")
@@ -151,8 +144,7 @@ def main() -> None:
         parser.error(str(error))
     columns = {
         dirt: [
-            run(dirt, which, None if which else options.output, not options.no_keras)
-            for which in range(options.sets)
+            run(dirt, which, None if which else options.output, not options.no_keras) for which in range(options.sets)
         ]
         for dirt in options.dirt
     }

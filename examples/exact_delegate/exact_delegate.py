@@ -42,9 +42,7 @@ def levels(x: np.ndarray[Any, Any], details: dict[str, Any]) -> np.ndarray[Any, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("test", type=Path)
     options = parser.parse_args()

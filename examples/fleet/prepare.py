@@ -20,9 +20,7 @@ from tflm_zo.training import inject_settings
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder, which is made")
     parser.add_argument("--clients", type=int, default=10, help="up to 10 (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=40, help="of pre-training (default: %(default)s)")
@@ -38,9 +36,7 @@ def main() -> None:
     plain = zo.convert(network, digits.pretrain[0][:300]).model
     settings = zo.algorithms.weight(batch_size=16, queries=32)
     options.output.mkdir(parents=True, exist_ok=True)
-    zo.inject(plain, inject_settings(settings, batch=16)).save(
-        options.output / "digits.zo.tflite", force=True
-    )
+    zo.inject(plain, inject_settings(settings, batch=16)).save(options.output / "digits.zo.tflite", force=True)
     x, y = digits.adapt
     for client in range(options.clients):
         own, following = (np.flatnonzero(y == (client + i) % 10) for i in (0, 1))

@@ -161,9 +161,7 @@ def run(seed: int, epochs: int, folder: Path | None) -> dict[str, tuple[float, f
     models = {
         "nothing": model,
         "recalibrated": zo.recalibrate(model, flat(x)).model,
-        "last layer alone, forward passes": adapted(
-            model, zo.algorithms.node(layers=zo.Last(1)), x, held_out
-        ),
+        "last layer alone, forward passes": adapted(model, zo.algorithms.node(layers=zo.Last(1)), x, held_out),
         "forward passes only": adapted(model, node, x, held_out),
         "forward passes only, old sounds, too": adapted(
             model, node, np.concatenate([x, old[: len(x)]]), np.concatenate([held_out, old[-HELD_OUT:]])
@@ -176,20 +174,14 @@ def run(seed: int, epochs: int, folder: Path | None) -> dict[str, tuple[float, f
             np.savez(folder / f"{name}.npz", x=flat(part))
     found = {name: (auc_of(m, *new_test), auc_of(m, *old_test)) for name, m in models.items()}
     backpropagated(network, x, held_out)
-    aucs = [
-        auc(network.predict(flat(sound), verbose=0), sound, faulty) for sound, faulty in (new_test, old_test)
-    ]
+    aucs = [auc(network.predict(flat(sound), verbose=0), sound, faulty) for sound, faulty in (new_test, old_test)]
     return {**found, "full backpropagation in Keras, float32": (aucs[0], aucs[1])}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a folder that does not exist yet")
-    parser.add_argument(
-        "--seeds", type=int, default=1, help="of sounds and pre-training; their mean is shown"
-    )
+    parser.add_argument("--seeds", type=int, default=1, help="of sounds and pre-training; their mean is shown")
     parser.add_argument("--epochs", type=int, default=30, help="of pre-training")
     options = parser.parse_args()
     if options.output.exists():

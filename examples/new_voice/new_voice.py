@@ -91,9 +91,7 @@ def backpropagated(network: Any, data: dict[str, Part]) -> list[float]:
         loss = keras.losses.SparseCategoricalCrossentropy()
         network.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
         stop = keras.callbacks.EarlyStopping("val_loss", patience=10, restore_best_weights=True)
-        done = network.fit(
-            *data["adapt"], 16, 100, verbose=0, validation_data=data["held_out"], callbacks=[stop]
-        )
+        done = network.fit(*data["adapt"], 16, 100, verbose=0, validation_data=data["held_out"], callbacks=[stop])
         found = [network.evaluate(*data[name], verbose=0)[1] for name in ("test", "old_test")]
         if best is None or min(done.history["val_loss"]) < best[0]:
             best = min(done.history["val_loss"]), found
@@ -117,19 +115,14 @@ def run(data: dict[str, Part], epochs: int, seed: int, folder: Path | None) -> d
         models["nothing"].save(folder / "model.tflite")
         models["forward passes only"].save(folder / "adapted.tflite")
     found = {
-        name: [
-            zo.Trainer(m, zo.algorithms.node()).evaluate(*data[part])["accuracy"]
-            for part in ("test", "old_test")
-        ]
+        name: [zo.Trainer(m, zo.algorithms.node()).evaluate(*data[part])["accuracy"] for part in ("test", "old_test")]
         for name, m in models.items()
     }
     return {**found, "full backpropagation in Keras, float32": backpropagated(network, data)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a folder that does not exist yet")
     parser.add_argument("--speaker", default="george", help="who is new")
     parser.add_argument("--seeds", type=int, default=1, help="pre-trainings, whose mean is shown")
@@ -147,16 +140,12 @@ def main() -> None:
     for name, (x, y) in {"old": few, "adapt": adapt, "test": data["test"]}.items():
         np.savez(options.output / f"{name}.npz", x=x, y=y)
     runs = [run(data, options.epochs, s, None if s else options.output) for s in range(options.seeds)]
-    table = Table(
-        title=f"{options.speaker}, {UTTERANCES} utterances; accuracy, {options.seeds} pre-trainings"
-    )
+    table = Table(title=f"{options.speaker}, {UTTERANCES} utterances; accuracy, {options.seeds} pre-trainings")
     for column in ("way to adapt", options.speaker, "the five others"):
         table.add_column(column)
     for name in runs[0]:
         every = 100 * np.array([found[name] for found in runs])
-        table.add_row(
-            name, *(f"{m:.1f} ± {s:.1f} %" for m, s in zip(every.mean(0), every.std(0), strict=True))
-        )
+        table.add_row(name, *(f"{m:.1f} ± {s:.1f} %" for m, s in zip(every.mean(0), every.std(0), strict=True)))
     Console().print(table)
 
 

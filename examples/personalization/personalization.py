@@ -31,13 +31,7 @@ STREAM = 300
 ARRIVALS = {8: 60, 9: 160}  # position in the stream from which a new class appears
 
 # The rate is constant, so the number of steps only limits the run: choose it large.
-SETTINGS = Settings(
-    tasks=(Nodes(queries=8),),
-    batch_size=16,
-    learning_rate=0.3,
-    schedule=Constant(),
-    seed=1,
-)
+SETTINGS = Settings(tasks=(Nodes(queries=8),), batch_size=16, learning_rate=0.3, schedule=Constant(), seed=1)
 STEPS = 1_000_000
 
 Samples = tuple[NDArray[Any], NDArray[np.int32]]
@@ -80,9 +74,7 @@ def make_model(known: Samples, epochs: int) -> Model:
 
 def c_array(name: str, size: str, x: NDArray[np.int8], y: NDArray[np.int32]) -> str:
     """Samples as digits_zo_samples.h declares them."""
-    rows = [
-        f"    {{{{{', '.join(map(str, v.reshape(-1)))}}}, {label}}}," for v, label in zip(x, y, strict=True)
-    ]
+    rows = [f"    {{{{{', '.join(map(str, v.reshape(-1)))}}}, {label}}}," for v, label in zip(x, y, strict=True)]
     return "\n".join([f"const Sample {name}[{size}] = {{", *rows, "};", ""])
 
 
@@ -129,9 +121,7 @@ def compare(model: Model, data: dict[str, Samples], steps: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a folder that does not exist yet")
     parser.add_argument("--epochs", type=int, default=30, help="of pre-training")
     arguments = parser.parse_args()

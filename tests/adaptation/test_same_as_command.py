@@ -25,22 +25,9 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "epochs": (("--epochs", 3), {"epochs": 3}),
     "budget": (("--budget", 900), {"budget": 900}),
     "weights": ((*STEPS, "--algorithm", "weight"), {"settings": "weight", "steps": 6}),
-    "minibatch": (
-        (*STEPS, "--algorithm", "weight", "--batch-size", 8),
-        {"settings": weight(batch_size=8), "steps": 6},
-    ),
+    "minibatch": ((*STEPS, "--algorithm", "weight", "--batch-size", 8), {"settings": weight(batch_size=8), "steps": 6}),
     "rate and schedule": (
-        (
-            *STEPS,
-            "--algorithm",
-            "node",
-            "--learning-rate",
-            2,
-            "--set",
-            "schedule=step",
-            "--set",
-            "decay-steps=2",
-        ),
+        (*STEPS, "--algorithm", "node", "--learning-rate", 2, "--set", "schedule=step", "--set", "decay-steps=2"),
         {"settings": node(learning_rate=2, schedule=zo.Step(every=2)), "steps": 6},
     ),
     "layers": (
@@ -130,11 +117,7 @@ def test_same_result(folder: Path) -> None:
     measured = zo.evaluate(found.model, Path("other.npz"))
     found.save("python.tflite")
     said = result_of("evaluate", "python.tflite", "other.npz")
-    assert (measured.loss, measured.accuracy, measured.samples) == (
-        said["loss"],
-        said["accuracy"],
-        said["samples"],
-    )
+    assert (measured.loss, measured.accuracy, measured.samples) == (said["loss"], said["accuracy"], said["samples"])
 
 
 def test_a_result_that_is_worse(folder: Path) -> None:

@@ -139,9 +139,7 @@ def test_gradients_are_tensorflows(name: str, reach: int) -> None:
     for key, gradient in found.items():
         mine, theirs = (gradient.sums * gradient.scale).reshape(-1), expected[key].reshape(-1)
         cosine = mine @ theirs / np.linalg.norm(mine) / np.linalg.norm(theirs)
-        print(
-            f"\n{name} {key}: cosine {cosine:.4f}, size {np.linalg.norm(mine) / np.linalg.norm(theirs):.3f}"
-        )
+        print(f"\n{name} {key}: cosine {cosine:.4f}, size {np.linalg.norm(mine) / np.linalg.norm(theirs):.3f}")
         assert cosine > 0.95
         assert np.linalg.norm(mine) == pytest.approx(np.linalg.norm(theirs), rel=0.1)
         assert np.abs(gradient.sums).max() < 2**31
@@ -150,9 +148,7 @@ def test_gradients_are_tensorflows(name: str, reach: int) -> None:
 def test_errors_that_round_to_nothing_move_nothing() -> None:
     network = Network(load_model(MODELS["small_cnn"]()))
     x = np.random.default_rng(0).integers(-128, 128, (4, 8, 8, 1)).astype(np.int8)
-    for gradient in (
-        Backward(network).gradients(network.activations(x), np.full((4, 4), 3, np.int16)).values()
-    ):
+    for gradient in Backward(network).gradients(network.activations(x), np.full((4, 4), 3, np.int16)).values():
         assert not gradient.sums.any()
 
 
@@ -208,9 +204,7 @@ def stripes(network: Network, samples: int, seed: int) -> tuple[NDArray[np.int8]
     return x.astype(np.int8), y
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"fraction": False}, {"rule": "rounded"}, {"rule": "rounded", "bits": (2,)}]
-)
+@pytest.mark.parametrize("settings", [{}, {"fraction": False}, {"rule": "rounded"}, {"rule": "rounded", "bits": (2,)}])
 def test_learns(learning: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(MODELS["small_cnn"]())

@@ -72,9 +72,7 @@ def test_complete_results_are_only_reported(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("options", "accuracy"), [((), 90.0), (("--guard",), 80.0), (("--guard", "training"), 70.0)]
-)
+@pytest.mark.parametrize(("options", "accuracy"), [((), 90.0), (("--guard",), 80.0), (("--guard", "training"), 70.0)])
 def test_results_of_a_guard(options: tuple[str, ...], accuracy: float, tmp_path: Path) -> None:
     """Tells each from the others, also if a row is older and has one guard, or none."""
     guarded = {"last": 75.0, "ended_worse": 1.0}

@@ -101,8 +101,7 @@ def test_logits_of_real_models(source: Callable[[], bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("depth_multiplier", "MEAN `mean`: not simulated"), ("two_inputs", "one input, got 2")],
+    ("name", "message"), [("depth_multiplier", "MEAN `mean`: not simulated"), ("two_inputs", "one input, got 2")]
 )
 def test_refuses_what_it_does_not_know(name: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
@@ -158,9 +157,7 @@ def test_pool_with_padding(average: bool) -> None:
 Weights = dict[str, NDArray[np.int8]]
 
 
-def random_run(
-    name: str, settings: Settings | None = None
-) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
+def random_run(name: str, settings: Settings | None = None) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
     """Makes a trainer with exact kernels, and a minibatch of 24."""
     zo = inject_all(MODELS[name](), batch=8, update_bits=16)
     trainer = Trainer(zo, settings or weight_settings(), runtime="litert")
@@ -179,17 +176,13 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
     def directions(step: int) -> Weights:
         seed = query_seed(chosen.seed, step, 0)
         return {
-            t.name: direction(distribution_of(chosen.weights.perturbation), seed, t.stream, t.size).reshape(
-                t.shape
-            )
+            t.name: direction(distribution_of(chosen.weights.perturbation), seed, t.stream, t.size).reshape(t.shape)
             for t in metadata.trainable
         }
 
     rule = chosen.weights.rule
     assert isinstance(rule, Normalized)
-    simulation = Simulation(
-        Network(export_model(zo)), headroom=2, clip=rule.clip, batch=8, directions=directions
-    )
+    simulation = Simulation(Network(export_model(zo)), headroom=2, clip=rule.clip, batch=8, directions=directions)
     coefficients = []
     for _ in range(steps):
         simulation.step(x, y, chosen.learning_rate)
@@ -201,9 +194,7 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
 def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
     """Compares steps with a tight clip: every coefficient is ± clip * rate, independent of the losses'
     rounding, so all is exact."""
-    trainer, simulation, recorded, coefficients = train_both(
-        tmp_path, name, 20, learning_rate=8204.5, clip=2.0**-12
-    )
+    trainer, simulation, recorded, coefficients = train_both(tmp_path, name, 20, learning_rate=8204.5, clip=2.0**-12)
     assert {abs(c) for c in recorded} == {2 * 2**16 + 200} and len(set(recorded)) == 2
     assert coefficients == recorded
     before = export_model(trainer.model).subgraphs[0].tensors

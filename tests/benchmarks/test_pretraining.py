@@ -45,9 +45,7 @@ def test_report_of_complete_results(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     assert list(found) == ["baseline", "ReLU6"]
     assert found["baseline"]["after"] == pytest.approx(76.5)
-    assert found["baseline"]["after_spread"] == pytest.approx(
-        math.sqrt((3.5**2 + 5.5**2 + 6.5**2 + 2.5**2) / 3)
-    )
+    assert found["baseline"]["after_spread"] == pytest.approx(math.sqrt((3.5**2 + 5.5**2 + 6.5**2 + 2.5**2) / 3))
     # Differences by seed: 86 - 81 and 73 - 72.
     assert found["ReLU6"]["gain"] == pytest.approx(3)
     assert found["ReLU6"]["gain_error"] == pytest.approx(2)

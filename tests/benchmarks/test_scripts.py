@@ -72,15 +72,7 @@ def test_exactness_speed(model: Path, kernels: str) -> None:
         exact_delegate(kernels=kernels)
     except ValueError:
         pytest.skip(f"this machine cannot run the kernels {kernels}")
-    command = [
-        sys.executable,
-        "benchmarks/exactness_speed.py",
-        str(model),
-        "--rounds",
-        "1",
-        "--seconds",
-        "0.01",
-    ]
+    command = [sys.executable, "benchmarks/exactness_speed.py", str(model), "--rounds", "1", "--seconds", "0.01"]
     done = subprocess.run(
         [*command, "--kernels", kernels, "--json"], capture_output=True, text=True, timeout=120, cwd=ROOT
     )
@@ -135,9 +127,7 @@ def test_memory_of_steps() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"), fast=("cortex-m4",))
-)
+@pytest.mark.parametrize("core", each(("cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"), fast=("cortex-m4",)))
 def test_a_plan_has_what_training_takes_on_a_core(core: str, tmp_path: Path) -> None:
     """Compares the table of coefficients with the core's present loops."""
     found = training(weight_op_costs(CORES[core], tmp_path), node_costs(CORES[core], tmp_path))

@@ -117,9 +117,7 @@ def test_refusals(options: tuple[str, ...], said: str, cli: Any, model_file: Any
 def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
     assert cli("inject", model_file("lenet5"), "-o", "z.tflite", "--algorithm", "node").exit_code == 0
     done = cli("train", "z.tflite", data, "-o", "a.tflite", "--steps", 1, "--set", "update-bits=8")
-    assert (
-        done.exit_code == 1 and "`--set update-bits` must be left out, since the model is a ZO" in done.stderr
-    )
+    assert done.exit_code == 1 and "`--set update-bits` must be left out, since the model is a ZO" in done.stderr
 
 
 def test_re_range(cli: Any, model_file: Any, data: Path) -> None:

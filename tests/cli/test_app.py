@@ -61,9 +61,7 @@ def test_choices_are_completed(command: str, option: str) -> None:
     (found,) = (o for o in _options(command) if o.opts[0] == option)
     names = [item.value for item in found.shell_complete(None, "")]
     assert len(names) > 1
-    assert [i.value for i in found.shell_complete(None, names[1])] == [
-        n for n in names if n.startswith(names[1])
-    ]
+    assert [i.value for i in found.shell_complete(None, names[1])] == [n for n in names if n.startswith(names[1])]
 
 
 def test_version(cli: Any) -> None:

@@ -248,9 +248,7 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
         (("--set", "layers="), "`--set` must be NAME=VALUE. Received: 'layers='"),
     ],
 )
-def test_refused(
-    options: tuple[Any, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused(options: tuple[Any, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuses before anything is trained or written."""
     monkeypatch.setattr(BlockProbes, "run", None)
     refused(folder, "train", "p.tflite", "d.npz", "-o", "a.tflite", *GIVEN, *options, said=message)

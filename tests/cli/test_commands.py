@@ -52,11 +52,7 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
 
 def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
-    for given, expected in (
-        (["fc1,fc3"], ["fc1", "fc3"]),
-        (["last"], ["fc3"]),
-        (["fc2", "fc3"], ["fc2", "fc3"]),
-    ):
+    for given, expected in ((["fc1,fc3"], ["fc1", "fc3"]), (["last"], ["fc3"]), (["fc2", "fc3"], ["fc2", "fc3"])):
         options = [part for item in given for part in ("--int16", item)]
         result = parsed(cli(*INJECT, model, "-o", output, *options, "--force", "--json"))
         assert [t["layer"] for t in result["trainable"] if t["int16"]] == expected
@@ -68,10 +64,7 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
         (["--int16", "last,fc1"], "`--int16` must have last or last:N alone. Received: 'last,fc1'"),
         (["--int16", "fc1,"], "`--int16` must be names of layers. Received: 'fc1,'"),
         (["--int16", "conv1"], "`--int16` must not include layer `conv1`, which is a CONV_2D"),
-        (
-            ["--int16", "last", "--update-bits", 8],
-            "`--update-bits` must be 16 where layers read weights of 16 bits",
-        ),
+        (["--int16", "last", "--update-bits", 8], "`--update-bits` must be 16 where layers read weights of 16 bits"),
     ):
         failed = cli(*INJECT, model, "-o", output, *given, "--force")
         assert failed.exit_code == 1 and said in failed.stderr
@@ -82,10 +75,7 @@ def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Pa
     output = tmp_path / "out.zo.tflite"
     result = cli(*INJECT, model_file("lenet5"), "-o", output, "--loss", spelled)
     assert "floor_log2 over 10" in result.stdout
-    assert (
-        output.read_bytes()
-        == inject_all(model_file("lenet5"), loss="floor_log2", algorithm="weight").to_bytes()
-    )
+    assert output.read_bytes() == inject_all(model_file("lenet5"), loss="floor_log2", algorithm="weight").to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -145,9 +135,7 @@ def test_inspect_plain(cli: Any, model_file: Any) -> None:
     assert costs["pool1"] == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(("small_cnn", "residual", "two_inputs", "float_edges"), list(MODELS))
-)
+@pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "two_inputs", "float_edges"), list(MODELS)))
 def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str) -> None:
     plain = parsed(cli("inspect", model_file(name), "--json"))
     assert cli(*INJECT, model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0
@@ -192,9 +180,7 @@ def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
     (after,) = run_plain(Path("plain.tflite").read_bytes(), "litert", [x])
     np.testing.assert_array_equal(before, after)
 
-    weights = {
-        name: w // 2 for name, w in tflm_zo.converters.initial_weights(load_model("o.zo.tflite")).items()
-    }
+    weights = {name: w // 2 for name, w in tflm_zo.converters.initial_weights(load_model("o.zo.tflite")).items()}
     np.savez("weights.npz", **weights)
     content = parsed(
         cli("export", "o.zo.tflite", "-o", "half.tflite", "--weights", "weights.npz", "--batch", 1, "--json")
@@ -221,8 +207,7 @@ def test_export_with_the_range_of_the_weights(cli: Any, model_file: Any, tmp_pat
     assert Path("plain.tflite").read_bytes() == expected.to_bytes()
     assert parsed(cli(*arguments, "--force", "--json"))["re_range"] is True
     assert (
-        Path("plain.tflite").read_bytes()
-        == export_model(load_model("o.zo.tflite"), weights, re_range=True).to_bytes()
+        Path("plain.tflite").read_bytes() == export_model(load_model("o.zo.tflite"), weights, re_range=True).to_bytes()
     )
 
 

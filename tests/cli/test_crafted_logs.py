@@ -14,12 +14,7 @@ OPTIONS = ("--steps", "6", "--runtime", "litert", "--batch-size", "8")
 MOST = 2**32 - 1
 # kind, offset of a field in the header, its value, the log's error
 CRAFTED = {
-    "momentum": (
-        "weight",
-        32 + 4 * 21,
-        33 << 16 | 1,
-        "no seed log of this version, or its header is damaged",
-    ),
+    "momentum": ("weight", 32 + 4 * 21, 33 << 16 | 1, "no seed log of this version, or its header is damaged"),
     "steps": ("weight", 32 + 4, 0, "no seed log of this version, or its header is damaged"),
     "batch": ("weight", 32 + 4 * 3, MOST, "no seed log of this version, or its header is damaged"),
     "weight bytes": ("node", 132, MOST - 15 - 8, "no snapshot log of this version, or its header is damaged"),
@@ -64,9 +59,7 @@ def test_a_snapshot_of_a_state_that_no_run_has(folder: Path, tmp_path: Path) -> 
     assert (replayed.returncode, len(replayed.stderr.splitlines())) == (0, 1), replayed.stderr
     assert "6 steps after its last snapshot (0) are not in the model" in replayed.stderr
     output = tmp_path / "out.tflite"
-    resumed = run(
-        "train", model, str(folder / "d.npz"), "-o", str(output), "--log", str(log), *OPTIONS, "--resume"
-    )
+    resumed = run("train", model, str(folder / "d.npz"), "-o", str(output), "--log", str(log), *OPTIONS, "--resume")
     # From the data alone, with the bits of the run that was not interrupted.
     assert resumed.returncode == 0, resumed.stderr
     assert log.read_bytes() == (folder / "node.zolog").read_bytes()
@@ -86,9 +79,7 @@ def test_crafted(name: str, folder: Path, tmp_path: Path) -> None:
     replayed = run("replay", model, str(log), "-o", output)
     assert replayed.returncode == 1, replayed.stderr
     assert said in replayed.stderr and len(replayed.stderr.splitlines()) == 1
-    resumed = run(
-        "train", model, str(folder / "d.npz"), "-o", output, "--log", str(log), *OPTIONS, "--resume"
-    )
+    resumed = run("train", model, str(folder / "d.npz"), "-o", output, "--log", str(log), *OPTIONS, "--resume")
     assert resumed.returncode == 1, resumed.stderr
     assert "the log is of a run with other settings" in resumed.stderr or said in resumed.stderr
     assert "internal error" not in replayed.stderr + resumed.stderr

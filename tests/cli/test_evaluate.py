@@ -44,9 +44,7 @@ def test_evaluate(cli: Any, model_file: Any, data_file: Any, samples: Any, runti
     assert plain["accuracy"] == pytest.approx(accuracy)
     assert plain["loss"] == pytest.approx(loss, abs=1e-3)
 
-    injected = cli(
-        "inject", "--algorithm", "weight", model_file(), "-o", "o.zo.tflite", "--batch", 7, "--headroom", 0
-    )
+    injected = cli("inject", "--algorithm", "weight", model_file(), "-o", "o.zo.tflite", "--batch", 7, "--headroom", 0)
     assert injected.exit_code == 0
     zo = parsed(cli("evaluate", "o.zo.tflite", data, "--runtime", runtime, "--json", "-o", "r.json"))
     assert zo["batch"] == 7

@@ -158,9 +158,7 @@ def test_settings_are_those_of_training(name: str, given: list[str], settings: A
     def tables(text: str) -> str:
         return text.partition(f"namespace {name}_zo {{")[2]
 
-    assert (
-        tables(Path(f"out/{name}_zo_model.cc").read_text()) == tables(expected[f"{name}_zo_model.cc"]) != ""
-    )
+    assert tables(Path(f"out/{name}_zo_model.cc").read_text()) == tables(expected[f"{name}_zo_model.cc"]) != ""
 
 
 def test_a_block_is_chosen_as_in_training(files: Path) -> None:
@@ -242,9 +240,7 @@ def test_what_does_not_fit_is_given_up_the_cheapest_first(files: Path) -> None:
     assert whole["given_up"] == [] and len(whole["trains"]["layers"]) == 2
     seen, bytes_of, limit = list[str](), whole["ram_bytes"], whole["ram_bytes"]
     while True:
-        result = invoke(
-            *("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit))
-        )
+        result = invoke(*("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit)))
         if result.exit_code:
             assert f"must be at least {bytes_of:,} bytes for" in result.output
             break

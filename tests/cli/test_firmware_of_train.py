@@ -54,14 +54,7 @@ def sizes_and_settings(folder: str) -> list[str]:
     [
         ("--batch-size", "8", "--steps", "3", "--set", "queries=3", "--set", "seed=7"),
         ("--set", "exact.last=1", "--set", "step-clip=2.71828182", "--epochs", "1"),
-        (
-            "--algorithm",
-            "weight",
-            "--set",
-            "perturbation=sparse-uniform:3:0.33",
-            "--learning-rate",
-            "0.123456789",
-        ),
+        ("--algorithm", "weight", "--set", "perturbation=sparse-uniform:3:0.33", "--learning-rate", "0.123456789"),
         ("--algorithm", "mezo", "--batch-size", "20", "--set", "schedule=cosine"),
     ],
 )

@@ -41,8 +41,7 @@ def test_held_out(algorithm: str, folder: Path) -> None:
     np.savez("old.npz", x=x[12:], y=y[12:])
     shared = ("--algorithm", algorithm, "--runtime", "litert", "--epochs", 2)
     result = result_of(
-        *("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", "--held-out", 0.25),
-        *shared,
+        *("train", "p.tflite", "new.npz", "--rehearsal", "old.npz", "-o", "a.tflite", "--held-out", 0.25), *shared
     )
     assert result["evaluated_on"] == "8 samples of new.npz and old.npz, held out"
     judged = held_out_samples(y, read_metadata(load_model("a.zo.tflite")).loss, 0.25, 0)
@@ -52,9 +51,7 @@ def test_held_out(algorithm: str, folder: Path) -> None:
     rest = np.setdiff1d(np.arange(32), judged)
     np.savez("rest.npz", x=x[rest], y=y[rest])
     np.savez("judged.npz", x=x[judged], y=y[judged])
-    known = result_of(
-        "train", "p.tflite", "rest.npz", "-o", "b.tflite", "--validation", "judged.npz", *shared
-    )
+    known = result_of("train", "p.tflite", "rest.npz", "-o", "b.tflite", "--validation", "judged.npz", *shared)
     assert files_of("a") == files_of("b")
     for name in ("before", "loss", "accuracy", "measurements", "kept_step"):
         assert result[name] == known[name]
@@ -111,9 +108,7 @@ def test_held_out_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])
-def test_it_says_that_it_was_measured_on_a_part(
-    folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_that_it_was_measured_on_a_part(folder: Path, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_data, "_MOST_SAMPLES", 10)
     shared = ("--steps", 2, "--keep", keep, "--held-out", 0)
     result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", *shared)

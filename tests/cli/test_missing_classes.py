@@ -108,9 +108,7 @@ def test_python_warns(one_class: Path) -> None:
         ([[0, 1], [1, 0]], 4, (), False),
     ],
 )
-def test_binary_outputs(
-    labels: list[list[int]], present: int, missing: tuple[str, ...], constant: bool
-) -> None:
+def test_binary_outputs(labels: list[list[int]], present: int, missing: tuple[str, ...], constant: bool) -> None:
     """Each output has two classes."""
     model = inject_all(MODELS["small_cnn"](), loss="binary_cross_entropy")
     loss = read_metadata(model).loss

@@ -23,9 +23,7 @@ LENET_NODES = [
 @pytest.mark.parametrize("options", [(), ("--algorithm", "node"), ("--nodes", "auto")])
 def test_inject_for_node_perturbation(cli: Any, model_file: Any, options: tuple[str, ...]) -> None:
     """Needs no headroom and no replay, and the other layers are not in RAM."""
-    result = parsed(
-        cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json")
-    )
+    result = parsed(cli("inject", model_file("lenet5"), "-o", "o.zo.tflite", "--batch", 2, *options, "--json"))
     assert result["algorithm"] == "node"
     zo = load_model("o.zo.tflite")
     metadata = read_metadata(zo)
@@ -82,9 +80,7 @@ def test_tables(cli: Any, model_file: Any) -> None:
     assert "Layers that carry nodes" not in cli("inspect", model_file("lenet5")).stdout
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS)
-)
+@pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS))
 def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> None:
     """Compares the layers of auto and of inject. A layer that can be named can be injected; any other is
     refused with the given reason."""
@@ -115,11 +111,7 @@ def test_inspect_nodes_for_people(cli: Any, model_file: Any) -> None:
     ("options", "trained", "untrained"),
     [
         ((), dict.fromkeys(LENET_LAYERS, "nodes"), {"conv1": "has no fewer nodes than weights"}),
-        (
-            ("--nodes", "conv1", "--tail", 4),
-            {"conv1": "nodes"} | dict.fromkeys(LENET_LAYERS, "exact gradients"),
-            {},
-        ),
+        (("--nodes", "conv1", "--tail", 4), {"conv1": "nodes"} | dict.fromkeys(LENET_LAYERS, "exact gradients"), {}),
         (
             ("--nodes", "fc2", "--trainable", "last:3"),
             {"fc1": "weight perturbation", "fc2": "nodes", "fc3": "weight perturbation"},
@@ -147,9 +139,7 @@ def test_the_way_of_every_layer_is_said(
         assert {layer: first[layer] for layer in expected} == expected
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS)
-)
+@pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "depthwise_separable", "two_outputs"), MODELS))
 def test_a_layer_is_trained_or_not(cli: Any, model_file: Any, name: str) -> None:
     """Of a layer that no table had, nobody would know."""
     cli("inject", model_file(name), "-o", "o.zo.tflite")

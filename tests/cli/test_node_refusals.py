@@ -80,9 +80,7 @@ def test_settings_of_node_perturbation(model: str, setting: str, files: Path) ->
 
 
 @pytest.mark.parametrize("setting", OF_WEIGHTS)
-@pytest.mark.parametrize(
-    "model", [("weight.zo.tflite",), ("p.tflite", "--algorithm", "weight")], ids=lambda m: m[0]
-)
+@pytest.mark.parametrize("model", [("weight.zo.tflite",), ("p.tflite", "--algorithm", "weight")], ids=lambda m: m[0])
 def test_settings_of_weight_perturbation(setting: str, model: tuple[str, ...], files: Path) -> None:
     command = (*_train(files, "new.tflite", model[0]), *model[1:], "--set", setting)
     refused(files, *command, said=OF_WEIGHTS[setting])
@@ -137,17 +135,11 @@ def test_unknown_algorithms_list_what_there_is(files: Path) -> None:
         (("--set", "queries=fc=33"), "`--set nodes.queries` must be an integer in 1..32. Received: 33"),
         (("--set", "perturbation=0"), "`--set nodes.perturbation` must be an integer in 1..127. Received: 0"),
         (("--set", "perturbation=128"), "`--set nodes.perturbation` must be an integer in 1..127"),
-        (
-            ("--set", "exact.rule=soft"),
-            "`--set exact.rule` must be one of rms, bits, standardized. Received: 'soft'",
-        ),
+        (("--set", "exact.rule=soft"), "`--set exact.rule` must be one of rms, bits, standardized. Received: 'soft'"),
         (("--set", "schedule=exponential"), "`--set schedule` must be one of constant, linear, cosine, step"),
         (("--learning-rate", "0"), "`--learning-rate` must be in 1.52588e-05..128"),
         (("--learning-rate", "nan"), "`--learning-rate` must be in 1.52588e-05..128"),
-        (
-            ("--learning-rate", "1", "--set", "final-learning-rate=2"),
-            "`--set final-learning-rate` must be in 0..1",
-        ),
+        (("--learning-rate", "1", "--set", "final-learning-rate=2"), "`--set final-learning-rate` must be in 0..1"),
         (("--set", "step-clip=0"), "`--set step-clip` must be in 1.52588e-05..256"),
         (("--set", "snapshot-every=0"), "`--set snapshot-every` must be an integer in 1..2147483648"),
         (("--batch-size", "12"), "`--batch-size` must be a multiple of the model's batch 8. Received: 12"),
@@ -165,14 +157,7 @@ def test_options(options: tuple[str, ...], said: str, files: Path) -> None:
 
 def test_other_refusals(files: Path) -> None:
     budget = ("train", "node.zo.tflite", "d.npz", "-o", "new", "--budget")
-    refused(
-        files,
-        *budget,
-        10,
-        "--steps",
-        3,
-        said="`--steps` must be the only length of the run. Remove `--budget`",
-    )
+    refused(files, *budget, 10, "--steps", 3, said="`--steps` must be the only length of the run. Remove `--budget`")
     for value in ("0", "-5", "nan", "inf"):
         refused(files, *budget, value, said="`--budget` must be forward equivalents above 0 and below 2^63")
     # A step of 32 samples, and the prefix of 32: see test_budget.
@@ -218,9 +203,7 @@ def test_nothing_is_replaced_unasked(name: str, files: Path) -> None:
         if other != name:
             (files / other).unlink()
     refused(
-        files,
-        *_train(files, "plain.tflite", "p.tflite"),
-        said=f"{name} exists. Choose another name, or use `--force`",
+        files, *_train(files, "plain.tflite", "p.tflite"), said=f"{name} exists. Choose another name, or use `--force`"
     )
 
 
@@ -236,12 +219,7 @@ def test_data(model: str, files: Path) -> None:
 
 def test_logs_of_other_runs(files: Path) -> None:
     resume = [*_train(files, "new.tflite"), "--resume", "--log"]
-    refused(
-        files,
-        *resume,
-        "weights.zolog",
-        said="weights.zolog is no snapshot log of this version, but a seed log",
-    )
+    refused(files, *resume, "weights.zolog", said="weights.zolog is no snapshot log of this version, but a seed log")
     weight = [*_train(files, "new.tflite", "weight.zo.tflite"), "--resume", "--log"]
     refused(files, *weight, "run.zolog", said="run.zolog is no seed log of this version, but a snapshot log")
     other = [*_train(files, "new.tflite", "other.zo.tflite"), "--resume", "--log", "run.zolog"]
@@ -262,10 +240,7 @@ def test_logs_of_other_runs(files: Path) -> None:
     replay = ("replay", files / "node.zo.tflite", files / "run.zolog", "-o", "new.tflite", "--steps")
     for steps in (-1, 4, 7):
         refused(
-            files,
-            *replay,
-            steps,
-            said=f"must have a snapshot after step {steps}. It has snapshots after steps 5 and 6",
+            files, *replay, steps, said=f"must have a snapshot after step {steps}. It has snapshots after steps 5 and 6"
         )
 
 
@@ -359,10 +334,7 @@ def test_no_room_for_the_model(files: Path, base: dict[str, bytes], monkeypatch:
             ("--algorithm", "weight", "--trainable", "nodes"),
             "`--nodes` must name a layer where only layers with nodes are trainable",
         ),
-        (
-            ("--trainable", "nodes", "--trainable", "fc"),
-            "`--trainable` must have all, nodes, none or last:N alone",
-        ),
+        (("--trainable", "nodes", "--trainable", "fc"), "`--trainable` must have all, nodes, none or last:N alone"),
         (("--algorithm", "node", "--loss", "none"), "nodes need a loss"),
     ],
 )
@@ -374,9 +346,7 @@ def test_inject_a_layer_that_cannot(files: Path) -> None:
     (files / "p.tflite").write_bytes(MODELS["two_inputs"]())
     command = ("inject", files / "p.tflite", "-o", "new.zo.tflite", "--nodes", "fc_features")
     refused(
-        files,
-        *command,
-        said="`--nodes` must not include layer `fc_features`, which reads the input `features`; of the",
+        files, *command, said="`--nodes` must not include layer `fc_features`, which reads the input `features`; of the"
     )
 
 

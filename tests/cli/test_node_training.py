@@ -158,16 +158,7 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
 
 EVERY_OPTION = (
     *("--set", "schedule=step", "--set", "decay=0.25", "--set", "decay-steps=4", "--set", "step-clip=1.5"),
-    *(
-        "--learning-rate",
-        1.5,
-        "--set",
-        "final-learning-rate=0.25",
-        "--set",
-        "warmup-steps=3",
-        "--set",
-        "seed=77",
-    ),
+    *("--learning-rate", 1.5, "--set", "final-learning-rate=0.25", "--set", "warmup-steps=3", "--set", "seed=77"),
     *("--set", "perturbation=5", "--batch-size", 16, "--set", "snapshot-every=7", "--held-out", 0),
 )
 
@@ -278,9 +269,7 @@ def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
         (6, ("--batch-size", 12), 6, 12),
     ],
 )
-def test_batch_of_a_plain_model(
-    own: int, options: tuple[Any, ...], batch: int, minibatch: int, folder: Path
-) -> None:
+def test_batch_of_a_plain_model(own: int, options: tuple[Any, ...], batch: int, minibatch: int, folder: Path) -> None:
     """Sets a batch of 32 if possible; the trained model has the original's again."""
     set_batch(load_model(MODELS["small_cnn"]()), own).save("own.tflite")
     run("train", "own.tflite", "d.npz", "-o", "a.tflite", "--steps", 1, *options)
@@ -334,9 +323,7 @@ def test_verify_a_model_of_any_batch(folder: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"losses": [0.0] * 3}, {"checksum": 0}, {"log": b""}, {"exported": b""}], ids=lambda c: [*c][0]
 )
-def test_verify_sees_every_difference(
-    change: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_sees_every_difference(change: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("inject", "p.tflite", "-o", "m.zo.tflite", "--nodes", "fc", "--batch", 8)
     real = verify_command.compare_runtimes
 

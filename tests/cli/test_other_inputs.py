@@ -54,9 +54,7 @@ def test_train_evaluate_and_replay(
     assert weights[0] == weights[1]
 
 
-def test_pixels_and_real_values_of_a_uint8_input_are_the_same(
-    cli: Any, model_file: Any, data_file: Any
-) -> None:
+def test_pixels_and_real_values_of_a_uint8_input_are_the_same(cli: Any, model_file: Any, data_file: Any) -> None:
     x, y = samples("uint8_edges")
     pixels = np.rint(x * 255).astype(np.uint8)
     told = [

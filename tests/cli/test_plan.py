@@ -32,9 +32,7 @@ def done(*arguments: str) -> Any:
 
 def test_it_ends_with_what_fits_and_the_commands() -> None:
     lines = done(*BOARD).stdout.splitlines()
-    assert lines[0].startswith(
-        "lenet5.tflite on Arduino Nano 33 BLE (Sense) (nRF52840), 64 MHz, 262,144 bytes"
-    )
+    assert lines[0].startswith("lenet5.tflite on Arduino Nano 33 BLE (Sense) (nRF52840), 64 MHz, 262,144 bytes")
     assert "flash: without the C library; newlib's printf takes 28 to 38 KB, newlib-nano's 8" in lines
     assert lines[-4].startswith("fits: nodes, 16-bit updates, minibatches of 32")
     assert lines[-3].startswith("trains 4 of 5 layers (99.8 % of the weights): conv2, fc1, fc2, fc3")
@@ -98,9 +96,7 @@ def test_it_is_one_screen(options: tuple[str, ...], monkeypatch: pytest.MonkeyPa
 
 def test_nothing_fits() -> None:
     lines = done("--ram", "8K").stdout.splitlines()
-    assert lines[-2].startswith(
-        "does not fit: the least, last layer, exact with 8-bit updates and minibatches"
-    )
+    assert lines[-2].startswith("does not fit: the least, last layer, exact with 8-bit updates and minibatches")
     assert lines[-1].startswith("it would fit on ")
 
 
@@ -172,10 +168,5 @@ def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
 def test_held_out_samples_belong_to_a_choice(tmp_path: Path) -> None:
     refused(Path(), "plan", "lenet5.tflite", "--held-out", "0.2", said="`--held-out` must be given with")
     refused(
-        Path(),
-        "plan",
-        "lenet5.tflite",
-        "--choose-block",
-        "9",
-        said="must be in 1..4, the number of trained layers",
+        Path(), "plan", "lenet5.tflite", "--choose-block", "9", said="must be in 1..4, the number of trained layers"
     )

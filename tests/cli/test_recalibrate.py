@@ -82,9 +82,7 @@ def test_what_learns_to_reproduce_its_input_is_trained_as_it_is(
     }
     trained, said = {}, {}
     for name, (data, more) in runs.items():
-        done = cli(
-            "train", "kept.tflite", data, "-o", f"{name}.tflite", "--steps", 2, "--batch-size", 8, *more
-        )
+        done = cli("train", "kept.tflite", data, "-o", f"{name}.tflite", "--steps", 2, "--batch-size", 8, *more)
         assert done.exit_code == 0, done.stderr
         lines = [line for line in done.stderr.splitlines() if "recalibrated" in line or "corrected" in line]
         said[name] = [line.split()[0] for line in lines]

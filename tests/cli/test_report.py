@@ -118,9 +118,7 @@ def test_logs_that_are_cut_off(trained: Path) -> None:
     # A whole number of records: it may have been interrupted between two steps, or be going on.
     header, record, measured = 132, 24, MEASUREMENT_BYTES
     Path("weight.zolog").write_bytes(log[: header + measured + 2 * record])
-    assert (
-        "the log ends after step 2 of 12" in run("report", "weight.zolog", "-o", "r.html", "--force").stderr
-    )
+    assert "the log ends after step 2 of 12" in run("report", "weight.zolog", "-o", "r.html", "--force").stderr
     Path("weight.zolog").write_bytes(log[:header])
     run("report", "weight.zolog", "-o", "r.html", "--force")
     found = data_of(page_of("r.html"))["runs"][0]

@@ -203,16 +203,8 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("poor-mans-training", ("queries=4",), "`queries` must name one task"),
     ("elastic-zo", ("rule=bits",), "`rule` must name one task"),
     ("elastic-zo-int8", ("bits=3",), "`bits` must name one task"),
-    (
-        "node",
-        ("foo=1",),
-        "`foo` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
-    ),
-    (
-        "node",
-        ("momentum_terms=1",),
-        "`momentum_terms` must be a setting of algorithm node: batch-size, learning-rate,",
-    ),
+    ("node", ("foo=1",), "`foo` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,"),
+    ("node", ("momentum_terms=1",), "`momentum_terms` must be a setting of algorithm node: batch-size, learning-rate,"),
     (
         "node",
         ("nodes.clip=1",),
@@ -240,11 +232,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("node", ("masked=perhaps",), "`masked` must be true or false. Received: 'perhaps'"),
     ("node", ("queries=3,fc1=2",), "`queries` must be a number, auto, or LAYER=NUMBER separated by commas"),
     ("node", ("queries=fc1=2,fc1=2",), "`queries` must contain `fc1` once"),
-    (
-        "node",
-        ("layers=fc1,,fc2",),
-        "`layers` must be names of layers separated by commas. Received: 'fc1,,fc2'",
-    ),
+    ("node", ("layers=fc1,,fc2",), "`layers` must be names of layers separated by commas. Received: 'fc1,,fc2'"),
     (
         "weight",
         ("perturbation=2",),
@@ -258,11 +246,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("elastic-zo-int8", ("exact.bits=5,4",), "`exact.bits` must be a number for each of three stages"),
     ("elastic-zo-int8", ("exact.bits=5,4,x",), "`exact.bits` must be integers separated by commas, or none"),
     ("fqt", ("rows=0.1;1",), "`rows` must be numbers separated by commas, or none. Received: '0.1;1'"),
-    (
-        "node",
-        ("schedule=slow",),
-        "`schedule` must be one of constant, linear, cosine, step. Received: 'slow'",
-    ),
+    ("node", ("schedule=slow",), "`schedule` must be one of constant, linear, cosine, step. Received: 'slow'"),
 ]
 
 
@@ -310,8 +294,7 @@ KEPT = {
     "weights.learning-rate=auto weights.bits=1 weights.stage-p-zero=none weights.momentum=0 "
     "weights.momentum-terms=8 weights.sharpness=false weights.int16=none weights.headroom=2 "
     "weights.parameters=weights",
-    "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 "
-    "exact.parameters=weights",
+    "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 exact.parameters=weights",
     "mezo": "batch-size=64 weights.rule=sign weights.clip=3",
     "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.int16=last",
     "poor-mans-training": "batch-size=96 nodes.rule=rms nodes.gradient-norm=false nodes.quantization-aware=false",

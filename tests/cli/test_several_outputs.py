@@ -21,9 +21,7 @@ def data(data_file: Any) -> Path:
 
 
 @pytest.mark.parametrize("command", ["inject", "train", "evaluate"])
-def test_it_is_said_once_which_output_the_loss_took(
-    cli: Any, model_file: Any, data: Path, command: str
-) -> None:
+def test_it_is_said_once_which_output_the_loss_took(cli: Any, model_file: Any, data: Path, command: str) -> None:
     output = {"inject": ["-o", "z.tflite"], "train": ["-o", "t.tflite", "--steps", 2], "evaluate": []}
     arguments = [model_file("two_outputs"), *([] if command == "inject" else [data]), *output[command]]
     result = cli(command, *arguments, "--json")

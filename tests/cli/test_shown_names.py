@@ -41,14 +41,10 @@ def test_shown_name(tensor: str, shown: str) -> None:
     assert shown_name(tensor) == shown
 
 
-def test_tables_and_errors_show_the_layer_and_json_the_name(
-    cli: Any, model_file: Any, tmp_path: Path
-) -> None:
+def test_tables_and_errors_show_the_layer_and_json_the_name(cli: Any, model_file: Any, tmp_path: Path) -> None:
     model = load_model(model_file())
     for tensor in model.subgraphs[0].tensors:
-        tensor.name = {"conv": CONV, "conv/filter": "functional_1/conv2d_1/Conv2D"}.get(
-            tensor.name, tensor.name
-        )
+        tensor.name = {"conv": CONV, "conv/filter": "functional_1/conv2d_1/Conv2D"}.get(tensor.name, tensor.name)
     model.save(tmp_path / "long.tflite")
     told = cli("inspect", "long.tflite")
     assert "conv2d_1" in told.stdout and "BatchNorm" not in told.stdout

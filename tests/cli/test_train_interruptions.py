@@ -58,8 +58,7 @@ def wait_for_size(log: Path, size: int) -> None:
 
 def same(folder: Path, a: str, b: str) -> bool:
     return all(
-        (folder / f"{a}{end}").read_bytes() == (folder / f"{b}{end}").read_bytes()
-        for end in (".zolog", ".tflite")
+        (folder / f"{a}{end}").read_bytes() == (folder / f"{b}{end}").read_bytes() for end in (".zolog", ".tflite")
     )
 
 
@@ -149,9 +148,7 @@ def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> 
     child.send_signal(signal.SIGCONT)
     assert sorted(path.name for path in folder.iterdir()) == names
     assert done.exit_code == 1
-    assert done.stderr == (
-        "error: cut.zolog: another run is writing it; wait for its end or choose another name\n"
-    )
+    assert done.stderr == ("error: cut.zolog: another run is writing it; wait for its end or choose another name\n")
     child.communicate(timeout=60)
     assert child.returncode == 0 and same(folder, "cut", "whole")
     finish("cut.tflite", steps, *more)

@@ -39,18 +39,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def _train(folder: Path, *more: Any, data: str = "d.npz", model: str = "m.zo.tflite") -> list[Any]:
-    return [
-        "train",
-        folder / model,
-        folder / data,
-        "--batch-size",
-        16,
-        "--steps",
-        STEPS,
-        "--keep",
-        "last",
-        *more,
-    ]
+    return ["train", folder / model, folder / data, "--batch-size", 16, "--steps", STEPS, "--keep", "last", *more]
 
 
 @pytest.fixture
@@ -92,9 +81,7 @@ def test_files_that_are_no_data(data: str, said: str, files: Path) -> None:
     refused(files, *_train(files, "-o", files / "new.tflite", data=data), said=said)
 
 
-@pytest.mark.parametrize(
-    ("model", "said"), [("absent.tflite", "absent.tflite: No such file"), ("d.npz", "error: ")]
-)
+@pytest.mark.parametrize(("model", "said"), [("absent.tflite", "absent.tflite: No such file"), ("d.npz", "error: ")])
 def test_files_that_are_no_model(model: str, said: str, files: Path) -> None:
     refused(files, *_train(files, "-o", files / "new.tflite", model=model), said=said)
 
@@ -109,9 +96,7 @@ def test_files_that_are_no_model(model: str, said: str, files: Path) -> None:
         ("perturbation", "cauchy:2", ("rademacher", "sparse-uniform", "gaussian", "coordinate")),
     ],
 )
-def test_unknown_names_list_what_there_is(
-    name: str, value: str, choices: tuple[str, ...], files: Path
-) -> None:
+def test_unknown_names_list_what_there_is(name: str, value: str, choices: tuple[str, ...], files: Path) -> None:
     command = _train(files, "-o", files / "new.tflite", "--set", f"{name}={value}")
     for said in (*choices, f"{name}` must be one of ", f"Received: '{value}'"):
         refused(files, *command, said=said)
@@ -119,15 +104,9 @@ def test_unknown_names_list_what_there_is(
 
 @pytest.mark.parametrize(
     ("option", "value", "choices"),
-    [
-        ("--runtime", "onnx", tuple(RUNTIMES)),
-        ("--keep", "first", KEEPS),
-        ("--algorithm", "adam", tuple(ALGORITHMS)),
-    ],
+    [("--runtime", "onnx", tuple(RUNTIMES)), ("--keep", "first", KEEPS), ("--algorithm", "adam", tuple(ALGORITHMS))],
 )
-def test_unknown_choices_are_wrong_usage(
-    option: str, value: str, choices: tuple[str, ...], files: Path
-) -> None:
+def test_unknown_choices_are_wrong_usage(option: str, value: str, choices: tuple[str, ...], files: Path) -> None:
     said = f"Invalid value for '{option}': must be one of {', '.join(choices)}. Received: '{value}'."
     wrong_usage(files, *_train(files, "-o", files / "new.tflite", option, value), said=said)
 
@@ -185,12 +164,7 @@ def test_unwritable_folder(files: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_force_replaces_a_log_only_once_all_is_well(files: Path) -> None:
     """Keeps the old log if --force meets bad settings or data."""
-    for bad in (
-        ("--steps", 0),
-        ("--learning-rate", -1),
-        ("--set", "queries=20"),
-        ("--validation", "absent.npz"),
-    ):
+    for bad in (("--steps", 0), ("--learning-rate", -1), ("--set", "queries=20"), ("--validation", "absent.npz")):
         refused(files, *_train(files, "-o", files / "run.tflite", "--force", *bad), said="error: ")
 
 
@@ -254,12 +228,7 @@ def test_logs_of_other_runs(files: Path) -> None:
 def test_steps_that_a_log_does_not_have(files: Path) -> None:
     command = ("replay", files / "m.zo.tflite", files / "run.zolog", "-o", files / "new.tflite", "--steps")
     for steps in (-1, STEPS + 1):
-        refused(
-            files,
-            *command,
-            steps,
-            said=f"must be in 0..{STEPS}, the whole steps of the log. Received: {steps}",
-        )
+        refused(files, *command, steps, said=f"must be in 0..{STEPS}, the whole steps of the log. Received: {steps}")
     refused(files, *command[:4], files / "run.zolog", "--force", said="-o and LOG are the same file")
 
 

@@ -49,8 +49,7 @@ def test_train_and_replay(files: Path) -> None:
 
 def test_json_has_every_figure(files: Path) -> None:
     done = run(
-        *(files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--set", "queries=3"),
-        *("--learning-rate", "2"),
+        *(files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--set", "queries=3"), *("--learning-rate", "2")
     )
     result = json.loads(done.stdout)
     history = result.pop("history")

@@ -130,10 +130,7 @@ def test_repeatable_in_other_processes(tmp_path: Path) -> None:
     model, x = residual(), data(8, 8, 2)
     model.save(tmp_path / "m.keras")
     np.save(tmp_path / "x.npy", x)
-    code = (
-        "import sys; from tflm_zo.conversion import convert; "
-        "convert(sys.argv[1], sys.argv[2]).save(sys.argv[3])"
-    )
+    code = "import sys; from tflm_zo.conversion import convert; convert(sys.argv[1], sys.argv[2]).save(sys.argv[3])"
     for k in "ab":
         arguments = [str(tmp_path / name) for name in ("m.keras", "x.npy", k)]
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=True)
@@ -219,9 +216,7 @@ def test_headroom_of_activations(make: Any) -> None:
     for m in (narrow, wide):
         values = run_plain(m.to_bytes(), "litert", inputs)
         ports = [t.quantization for t in m.subgraphs[0].outputs]
-        outputs.append(
-            [(v.astype(float) - p.zero_point) * p.scale for v, p in zip(values, ports, strict=True) if p]
-        )
+        outputs.append([(v.astype(float) - p.zero_point) * p.scale for v, p in zip(values, ports, strict=True) if p])
     for v, w in zip(*outputs, strict=True):
         np.testing.assert_allclose(v, w, atol=0.08)
 
@@ -296,9 +291,7 @@ def test_unrolled_layers_over_a_window(kind: str, options: dict[str, bool], tmp_
     port = result.report.inputs[0]
     levels = np.clip(np.rint(x[:20] / port.scale) + port.zero_point, -128, 127).astype(np.int8)
     own = [run_plain(result.model.to_bytes(), "litert", [sample[None]])[0][0] for sample in levels]
-    np.testing.assert_allclose(
-        (np.array(own, float) + 128) / 256, model.predict(x[:20], verbose=0), atol=0.02
-    )
+    np.testing.assert_allclose((np.array(own, float) + 128) / 256, model.predict(x[:20], verbose=0), atol=0.02)
     check_trainable(result)
     check_training_step(result, x, tmp_path / "log")
 

@@ -11,16 +11,7 @@ import pytest
 
 from helpers.commands import invoke
 from helpers.interpreters import run_plain
-from helpers.keras_networks import (
-    check_full_int8,
-    check_trainable,
-    data,
-    keras,
-    layers,
-    small,
-    tf,
-    two_inputs,
-)
+from helpers.keras_networks import check_full_int8, check_trainable, data, keras, layers, small, tf, two_inputs
 from tflm_zo.conversion import convert
 from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.io.errors import DataError

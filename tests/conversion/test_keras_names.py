@@ -81,12 +81,7 @@ def of_time() -> tuple[Any, list[str]]:
     x = keras.Input((32, 3))
     y = L.MaxPooling1D()(L.Conv1D(4, 3, activation="relu")(x))
     y = L.Conv1D(4, 3, activation="relu")(L.Conv1D(4, 3)(y))
-    return keras.Model(x, L.Dense(4)(L.GlobalAveragePooling1D()(y))), [
-        "conv1d",
-        "conv1d_2",
-        "conv1d_1",
-        "dense",
-    ]
+    return keras.Model(x, L.Dense(4)(L.GlobalAveragePooling1D()(y))), ["conv1d", "conv1d_2", "conv1d_1", "dense"]
 
 
 def nested() -> tuple[Any, list[str]]:
@@ -109,15 +104,7 @@ def shared() -> tuple[Any, list[str]]:
     return keras.Model(x, L.Dense(4)(again(again(x)))), ["dense", "dense_1"]
 
 
-MODELS: list[Callable[[], tuple[Any, list[str]]]] = [
-    three,
-    later,
-    backwards,
-    convolutions,
-    of_time,
-    nested,
-    shared,
-]
+MODELS: list[Callable[[], tuple[Any, list[str]]]] = [three, later, backwards, convolutions, of_time, nested, shared]
 
 
 def converted(model: Any) -> Any:

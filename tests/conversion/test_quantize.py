@@ -10,16 +10,7 @@ import pytest
 
 from helpers.commands import invoke, refused
 from helpers.interpreters import run_plain
-from helpers.keras_networks import (
-    check_full_int8,
-    check_trainable,
-    data,
-    keras,
-    layers,
-    small,
-    tf,
-    two_inputs,
-)
+from helpers.keras_networks import check_full_int8, check_trainable, data, keras, layers, small, tf, two_inputs
 from tflm_zo.conversion import convert, quantize
 from tflm_zo.converters import ConversionError, Model, load_model
 from tflm_zo.io.errors import DataError
@@ -169,17 +160,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         quantize(floats(odd), x)
 
 
-def test_without_the_extra_the_message_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_the_extra_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ai_edge_quantizer", None)
     (tmp_path / "float.tflite").write_bytes(floats(small()))
     np.save(tmp_path / "x.npy", data(8, 8, 1))
-    words = (
-        "convert",
-        str(tmp_path / "float.tflite"),
-        str(tmp_path / "x.npy"),
-        "-o",
-        str(tmp_path / "out.tflite"),
-    )
+    words = ("convert", str(tmp_path / "float.tflite"), str(tmp_path / "x.npy"), "-o", str(tmp_path / "out.tflite"))
     refused(tmp_path, *words, said="pip install 'tflm_zo[quantizer]'")

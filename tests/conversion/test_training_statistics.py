@@ -179,8 +179,7 @@ def of_one_sample() -> Any:
 
 
 @pytest.mark.parametrize(
-    "build",
-    slow_but([network, without_batch_norm], [network, frozen, fine_tuned, without_batch_norm, of_one_sample]),
+    "build", slow_but([network, without_batch_norm], [network, frozen, fine_tuned, without_batch_norm, of_one_sample])
 )
 def test_where_batch_norm_knows_nothing_the_data_count(build: Any) -> None:
     x = shifted(images(2, 60))

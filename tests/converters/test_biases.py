@@ -47,13 +47,7 @@ def biases_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     trainable=st.sampled_from(["nodes", "all"]),
 )
 def test_inject_and_export(
-    name: str,
-    parameters: str,
-    seed: int,
-    update_bits: int,
-    headroom: int,
-    multipliers: str | None,
-    trainable: str,
+    name: str, parameters: str, seed: int, update_bits: int, headroom: int, multipliers: str | None, trainable: str
 ) -> None:
     data = NETWORKS[name](seed=seed)  # type: ignore[call-arg]
     given: dict[str, Any] = {"nodes": "*", "update_bits": update_bits, "headroom": headroom}

@@ -89,9 +89,7 @@ def test_shortcuts_cross_a_cut_in_their_block() -> None:
     """Makes a tensor that crosses a cut a cut of its own. It enters its reading segments as a skip."""
     model = load_model(residual())
     metadata = read_metadata(inject_all(model, cuts=["block0/conv0", "block1/conv1"]))
-    roles = [
-        [(p.role, p.index) for p in s.inputs if p.role in ("boundary", "skip")] for s in metadata.segments
-    ]
+    roles = [[(p.role, p.index) for p in s.inputs if p.role in ("boundary", "skip")] for s in metadata.segments]
     assert roles == [
         [],
         [("boundary", None)],  # the stem
@@ -168,9 +166,7 @@ def test_segments_of_a_zo_model() -> None:
         (["boundary", "command"], ["boundary", "status"]),
         (["boundary", "label", "command"], ["output", "loss", "status"]),
     ]
-    for graph, segment, signature in zip(
-        model.subgraphs, metadata.segments, model.signatures or (), strict=True
-    ):
+    for graph, segment, signature in zip(model.subgraphs, metadata.segments, model.signatures or (), strict=True):
         assert len(graph.inputs) == len(segment.inputs)
         assert len(graph.outputs) == len(segment.outputs)
         assert [t for _, t in signature.inputs] == graph.inputs
@@ -220,8 +216,7 @@ def test_before_every_layer():
     with_nodes = read_metadata(inject_all(lenet5(), cuts=["layers"], nodes=Last(2)))
     assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
     with pytest.raises(
-        ConversionError,
-        match="`nodes` must be at most 5 layers, which can carry nodes: conv1, conv2, fc1, fc2, fc3",
+        ConversionError, match="`nodes` must be at most 5 layers, which can carry nodes: conv1, conv2, fc1, fc2, fc3"
     ):
         inject_all(lenet5(), nodes=Last(9))
 

@@ -25,10 +25,7 @@ from tflm_zo.runtime import Runtime, load
 
 def random_weights(zo: Model, seed: int, limit: int = 125) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
-    return {
-        name: rng.integers(-limit, limit + 1, w.shape).astype(np.int8)
-        for name, w in initial_weights(zo).items()
-    }
+    return {name: rng.integers(-limit, limit + 1, w.shape).astype(np.int8) for name, w in initial_weights(zo).items()}
 
 
 def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
@@ -76,13 +73,9 @@ def test_initial_weights(built: bytes) -> None:
         if headroom == 0:
             # Nothing but the batch size differs from the original.
             expected = {
-                t.name: t.buffer.data
-                for t in set_batch(original, batch).subgraphs[0].all_tensors()
-                if t.is_constant
+                t.name: t.buffer.data for t in set_batch(original, batch).subgraphs[0].all_tensors() if t.is_constant
             }
-            assert expected == {
-                t.name: t.buffer.data for t in exported.subgraphs[0].all_tensors() if t.is_constant
-            }
+            assert expected == {t.name: t.buffer.data for t in exported.subgraphs[0].all_tensors() if t.is_constant}
 
 
 def same_interface(exported: Model, original: Model, signatures: bool = True) -> None:
@@ -90,9 +83,7 @@ def same_interface(exported: Model, original: Model, signatures: bool = True) ->
     assert [t.name for t in a.inputs] == [t.name for t in b.inputs]
     assert [t.name for t in a.outputs] == [t.name for t in b.outputs]
     # Operators of independent branches may have changed places where the model was cut.
-    assert sorted(op.outputs[0].name for op in a.operators) == sorted(
-        op.outputs[0].name for op in b.operators
-    )
+    assert sorted(op.outputs[0].name for op in a.operators) == sorted(op.outputs[0].name for op in b.operators)
     if signatures:
         assert [
             (s.key, [(n, t.name) for n, t in s.inputs], [(n, t.name) for n, t in s.outputs])
@@ -117,9 +108,7 @@ def test_cut_models(built: bytes) -> None:
         assert signature.inputs == [(t.name, t) for t in graph.inputs]
         assert signature.outputs == [(t.name, t) for t in graph.outputs]
         # No tensor is there twice.
-        assert sorted(t.name for t in graph.all_tensors()) == sorted(
-            t.name for t in whole.subgraphs[0].all_tensors()
-        )
+        assert sorted(t.name for t in graph.all_tensors()) == sorted(t.name for t in whole.subgraphs[0].all_tensors())
 
 
 def test_real_models(real_model: bytes) -> None:

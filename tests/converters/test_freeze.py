@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
-from tflm_zo.converters import (
-    Last,
-    Model,
-    Random,
-    extract_segment,
-    initial_weights,
-    load_model,
-    read_metadata,
-)
+from tflm_zo.converters import Last, Model, Random, extract_segment, initial_weights, load_model, read_metadata
 from tflm_zo.converters.constants import STATUS
 from tflm_zo.converters.segments import freeze, trained_in_segment
 from tflm_zo.core import Command, Directory, Rademacher

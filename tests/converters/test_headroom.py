@@ -26,11 +26,7 @@ def filters(model: Model) -> list[Operator]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})),
-    seed=st.integers(0, 2**31),
-    headroom=st.integers(1, 112),
-)
+@given(name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})), seed=st.integers(0, 2**31), headroom=st.integers(1, 112))
 def test_weights_and_biases_against_float64(name: str, seed: int, headroom: int) -> None:
     data = MODELS[name](seed=seed)  # type: ignore[call-arg]
     old_model, new_model = load_model(data), load_model(inject_all(data, headroom=headroom).to_bytes())
@@ -60,17 +56,13 @@ def test_weights_and_biases_against_float64(name: str, seed: int, headroom: int)
         largest = per_channel if len(w.quantization.scales) > 1 else per_channel.max(keepdims=True)  # type: ignore[union-attr]
         changed = largest > limit
         assert info.requantized_channels == changed.sum()
-        expected = np.where(
-            changed, s_old.ravel()[: len(changed)] * largest / limit, s_old.ravel()[: len(changed)]
-        )
+        expected = np.where(changed, s_old.ravel()[: len(changed)] * largest / limit, s_old.ravel()[: len(changed)])
         np.testing.assert_array_equal(
             v.quantization.scales,  # type: ignore[union-attr]
             expected.astype(np.float32),
         )
         untouched = ~np.broadcast_to(changed, info.channels)
-        np.testing.assert_array_equal(
-            np.moveaxis(q_new, axis, 0)[untouched], np.moveaxis(q_old, axis, 0)[untouched]
-        )
+        np.testing.assert_array_equal(np.moveaxis(q_new, axis, 0)[untouched], np.moveaxis(q_old, axis, 0)[untouched])
         if b is None:
             assert c is None
             continue

@@ -44,16 +44,8 @@ def test_graph_of_every_model(built: bytes) -> None:
     graph, metadata = model.subgraphs[0], read_metadata(model)
     plain_kinds = kinds(original)
     assert kinds(model) == [*WEIGHT_OPS, *plain_kinds, "TFLM_ZO_LOSS"]
-    assert [t.name for t in graph.inputs] == [
-        *(t.name for t in original.subgraphs[0].inputs),
-        "zo_label",
-        "zo_command",
-    ]
-    assert [t.name for t in graph.outputs] == [
-        *(t.name for t in original.subgraphs[0].outputs),
-        "zo_loss",
-        "zo_status",
-    ]
+    assert [t.name for t in graph.inputs] == [*(t.name for t in original.subgraphs[0].inputs), "zo_label", "zo_command"]
+    assert [t.name for t in graph.outputs] == [*(t.name for t in original.subgraphs[0].outputs), "zo_loss", "zo_status"]
     assert graph.outputs[-2].shape == (4,)
     assert graph.outputs[-1].shape == (4,)
     assert graph.inputs[-1].shape == (metadata.command_words,) == (2 + 4 + 2 * 8 + 4 + 4,)
@@ -172,12 +164,7 @@ def test_metadata_of_lenet5() -> None:
 def test_depthwise_channels() -> None:
     metadata = read_metadata(inject_all(MODELS["depth_multiplier"]()))
     first = metadata.trainable[0]
-    assert (first.operator, first.shape, first.channels, first.inner) == (
-        "DEPTHWISE_CONV_2D",
-        (1, 3, 3, 6),
-        6,
-        1,
-    )
+    assert (first.operator, first.shape, first.channels, first.inner) == ("DEPTHWISE_CONV_2D", (1, 3, 3, 6), 6, 1)
 
 
 def test_without_replay_update_comes_first() -> None:
@@ -230,10 +217,7 @@ def test_multipliers() -> None:
         ({"max_queries": 33}, "max_queries"),
         ({"batch": 0}, "batch"),
         ({"batch": True}, "batch"),
-        (
-            {"loss": "hinge"},
-            "`loss` must be one of auto, cross_entropy, floor_log2, binary_cross_entropy, mse, none",
-        ),
+        ({"loss": "hinge"}, "`loss` must be one of auto, cross_entropy, floor_log2, binary_cross_entropy, mse, none"),
         ({"loss_output": -1}, "loss_output"),
         ({"command_words": 29}, r"`command_words` must be an integer in 30\.\.16777216"),
         ({"trainable": ""}, "trainable"),

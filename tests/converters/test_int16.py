@@ -64,9 +64,7 @@ def test_shared_filter() -> None:
     assert export_model(zo).to_bytes() == load_model(original).to_bytes()
 
 
-@pytest.mark.parametrize(
-    "model", ["lenet5", "dense_per_tensor", "autoencoder", "dense_after_4d", "float_edges"]
-)
+@pytest.mark.parametrize("model", ["lenet5", "dense_per_tensor", "autoencoder", "dense_after_4d", "float_edges"])
 def test_export_is_the_original_again(model: str) -> None:
     original = load_model(MODELS[model]())
     zo = inject_all(original, int16="fc*" if model != "autoencoder" else "*", headroom=0, batch=4)
@@ -113,10 +111,7 @@ def test_costs_are_those_of_the_plain_layer() -> None:
         ),
         ({"int16": "fc9"}, "`int16` must fit a trainable layer: conv1, conv2, fc1, fc2, fc3"),
         ({"int16": "fc1", "trainable": Last(1)}, "`int16` must fit a trainable layer: fc3"),
-        (
-            {"int16": Last(1), "trainable": "none"},
-            "`int16` must be left out in a model without trainable filters",
-        ),
+        ({"int16": Last(1), "trainable": "none"}, "`int16` must be left out in a model without trainable filters"),
         (
             {"int16": Last(1), "nodes": "fc3"},
             "`int16` must not include layer `fc3`, which carries nodes, which are perturbed instead of its",

@@ -107,8 +107,7 @@ def test_loss_errors() -> None:
         inject_all(image, loss="cross_entropy")
     assert loss_fields(inject_all(image, loss="mse"))[2] == 48
     with pytest.raises(
-        ConversionError,
-        match="`loss` must be `cross_entropy`, `floor_log2` or `mse` behind SOFTMAX `softmax`",
+        ConversionError, match="`loss` must be `cross_entropy`, `floor_log2` or `mse` behind SOFTMAX `softmax`"
     ):
         inject_all(lenet5(), loss="binary_cross_entropy")
     for kind in ("cross_entropy", "floor_log2"):

@@ -76,9 +76,7 @@ def test_mended(change: Callable[[Model], None], message: str) -> None:
     plain = export_model(zo).to_bytes()
     inputs = inputs_of(data, 0)
     for runtime in ("litert", "tflm"):
-        np.testing.assert_array_equal(
-            run_plain(plain, runtime, inputs)[0], run_plain(data, runtime, inputs)[0]
-        )
+        np.testing.assert_array_equal(run_plain(plain, runtime, inputs)[0], run_plain(data, runtime, inputs)[0])
     names = [t.name for t in read_metadata(zo).trainable]
     assert len({*names}) == len(names) == 4
     with warnings.catch_warnings():
@@ -123,9 +121,7 @@ def test_parts_in_float_are_taken_in_int8() -> None:
     plain, inputs = export_model(zo).to_bytes(), inputs_of(data, 0)
     for runtime in ("litert", "tflm"):
         for source in (data, plain):
-            np.testing.assert_array_equal(
-                run_plain(source, runtime, inputs)[0], run_plain(data, "litert", inputs)[0]
-            )
+            np.testing.assert_array_equal(run_plain(source, runtime, inputs)[0], run_plain(data, "litert", inputs)[0])
 
 
 def two_subgraphs() -> Model:
@@ -146,9 +142,7 @@ def test_one_of_several_subgraphs() -> None:
         ]
     with pytest.raises(ConversionError, match="`signature` must name one of 2 subgraphs: `train`, `main`"):
         inject_all(two_subgraphs())
-    with pytest.raises(
-        ConversionError, match="`signature` must be one of `train`, `main`. Received: 'second'"
-    ):
+    with pytest.raises(ConversionError, match="`signature` must be one of `train`, `main`. Received: 'second'"):
         inject_all(two_subgraphs(), signature="second")
 
 
@@ -170,9 +164,7 @@ def test_softmax_of_many_classes(end: str) -> None:
     """Equal logits end the process in a kernel of SOFTMAX; the loss reads them as they are."""
     require("tflm")
     data = classifier(512, end)
-    with pytest.warns(
-        ConversionWarning, match="SOFTMAX `softmax` is left out.* 511 equal ones, and it has 512"
-    ):
+    with pytest.warns(ConversionWarning, match="SOFTMAX `softmax` is left out.* 511 equal ones, and it has 512"):
         zo = inject_all(data, batch=1)
     loss, expected = read_metadata(zo).loss, read_metadata(inject_all(classifier(511, end))).loss
     assert loss is not None and expected is not None
@@ -192,10 +184,7 @@ def test_softmax_of_many_classes(end: str) -> None:
 
 
 def test_softmax_of_many_classes_that_is_needed() -> None:
-    for data, settings in (
-        (classifier(512, "int8", beta=2.0), {}),
-        (classifier(512, "int8"), {"loss": "mse"}),
-    ):
+    for data, settings in ((classifier(512, "int8", beta=2.0), {}), (classifier(512, "int8"), {"loss": "mse"})):
         with pytest.raises(ConversionError, match="at more than 511 equal values kernels end the process"):
             inject_all(data, **settings)
 
@@ -217,9 +206,7 @@ def test_argmax_at_the_end() -> None:
     assert outputs[0][0] == outputs[1][0].argmax()
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("LOG_SOFTMAX", "cross_entropy"), ("LOGISTIC", "binary_cross_entropy")]
-)
+@pytest.mark.parametrize(("name", "kind"), [("LOG_SOFTMAX", "cross_entropy"), ("LOGISTIC", "binary_cross_entropy")])
 def test_float_behind_the_last_dequantize(name: str, kind: str) -> None:
     require("tflm")
     g = GraphBuilder(3)
@@ -233,9 +220,7 @@ def test_float_behind_the_last_dequantize(name: str, kind: str) -> None:
     plain, x = export_model(zo).to_bytes(), inputs_of(data, 0)
     for runtime in ("litert", "tflm"):
         np.testing.assert_array_equal(run_plain(plain, runtime, x)[0], run_plain(data, runtime, x)[0])
-    np.testing.assert_allclose(
-        run_plain(plain, "litert", x)[0], run_plain(plain, "tflm", x)[0], rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(run_plain(plain, "litert", x)[0], run_plain(plain, "tflm", x)[0], rtol=1e-5, atol=1e-6)
 
 
 def test_a_vector_beside_another_input_is_no_target() -> None:

@@ -92,10 +92,7 @@ def test_unknown_metadata_and_unused_buffers_are_kept() -> None:
     x = g.dense(g.input("x", [1, 4]), "fc", 3)
     model = load_model(g.build([x], metadata={"someone's": b"\x00\xff\x01", "other": b"z"}))
     again = load_model(model.to_bytes())
-    assert [(m.name, m.buffer.data) for m in again.metadata or ()] == [
-        ("someone's", b"\x00\xff\x01"),
-        ("other", b"z"),
-    ]
+    assert [(m.name, m.buffer.data) for m in again.metadata or ()] == [("someone's", b"\x00\xff\x01"), ("other", b"z")]
     assert b"nobody asks for this" in [b.data for b in again.buffers]
 
 

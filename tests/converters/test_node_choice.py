@@ -47,9 +47,7 @@ def test_names_with_brackets_are_no_patterns() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(
-        ConversionError, match="`nodes` must name a layer where only layers with nodes are trainable"
-    ):
+    with pytest.raises(ConversionError, match="`nodes` must name a layer where only layers with nodes are trainable"):
         inject_all(MODELS["lenet5"](), trainable="nodes")
     g = GraphBuilder(1)
     x = g.depthwise(g.input("x", [1, 4, 4, 1]), "depthwise", multiplier=4)
@@ -67,8 +65,4 @@ def test_reasons() -> None:
     assert found["fc"].auto and found["fc"].reason == ""
     assert (found["stem"].form, found["stem"].count) == ("plain", 8 * 8 * 8)
     assert found["stem"].reason == "has no fewer nodes than weights"
-    assert [found[name].form for name in ("block0/conv0", "block0/conv1", "projection")] == [
-        "plain",
-        "plain",
-        "mean",
-    ]
+    assert [found[name].form for name in ("block0/conv0", "block0/conv1", "projection")] == ["plain", "plain", "mean"]

@@ -84,8 +84,7 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
     "second input": (
         "two_inputs",
         "fc_features",
-        "reads the input `features`; of the model's inputs only the first is possible. Possible: conv, "
-        "fc_image, fc",
+        "reads the input `features`; of the model's inputs only the first is possible. Possible: conv, fc_image, fc",
     ),
     "unknown": ("lenet5", "fc9", "`nodes` must fit a trainable layer: conv1, conv2, fc1, fc2, fc3"),
     "empty": ("lenet5", "", "`nodes` must be names"),

@@ -16,15 +16,7 @@ from helpers.models.graph_builder import Activation, Padding
 from helpers.models.node_networks import convolution, global_mean, pooled, sequence
 from helpers.nodes import route_nodes
 from tflm_zo import core
-from tflm_zo.converters import (
-    ConversionError,
-    Model,
-    ZoNodes,
-    export_model,
-    load_model,
-    read_metadata,
-    set_batch,
-)
+from tflm_zo.converters import ConversionError, Model, ZoNodes, export_model, load_model, read_metadata, set_batch
 from tflm_zo.core import NodeForm, NodeLayer
 from tflm_zo.runtime import Runtime, load
 
@@ -58,9 +50,7 @@ CASES = {
     "max pool, VALID": Case(pooled((3, 2), (2, 2), Padding.VALID), forms=("max_pool", "plain")),
     "max pool, padding": Case(pooled((3, 3), (2, 2)), forms=("max_pool", "plain")),
     "max pool, padding before the image": Case(pooled((4, 5), (3, 1)), forms=("max_pool", "plain")),
-    "max pool, no activation": Case(
-        pooled((2, 3), (2, 2), activation=Activation.NONE), forms=("max_pool", "plain")
-    ),
+    "max pool, no activation": Case(pooled((2, 3), (2, 2), activation=Activation.NONE), forms=("max_pool", "plain")),
     "max pool, RELU6": Case(pooled((2, 3), (2, 2), activation=Activation.RELU6), forms=("max_pool", "plain")),
     "global AVERAGE_POOL_2D": Case(lambda: global_mean(False), forms=("mean", "plain")),
     "MEAN": Case(lambda: global_mean(True), forms=("mean", "plain")),
@@ -237,10 +227,7 @@ def test_nodes_of_a_sum() -> None:
     assert names == ["block0/conv1", "block1/conv1", "projection"]
     first, second, projection = metadata.nodes
     assert (second.form, projection.form) == ("mean", "mean")
-    assert (second.output_segment, second.node_segment) == (
-        projection.output_segment,
-        projection.node_segment,
-    )
+    assert (second.output_segment, second.node_segment) == (projection.output_segment, projection.node_segment)
     assert projection.input_segment == first.output_segment
     inputs = inputs_of(set_batch(plain, BATCH).to_bytes(), 5)
     runtime = run_zo(model, inputs)
@@ -255,8 +242,7 @@ def test_nodes_of_a_sum() -> None:
     for nodes, name in ((first, "block0/add"), (second, "block1/add")):
         op = next(op for op in plain.subgraphs[0].operators if op.outputs[0].name == name)
         real = sum(
-            (read[t.name].astype(np.float64) - t.quantization.zero_point) * t.quantization.scale
-            for t in op.inputs
+            (read[t.name].astype(np.float64) - t.quantization.zero_point) * t.quantization.scale for t in op.inputs
         )
         own = tensors[name].quantization
         expected = np.floor(real / own.scale + 0.5) + own.zero_point

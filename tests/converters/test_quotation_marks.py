@@ -23,9 +23,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 def test_no_other_marks() -> None:
     modules = [path for package in PACKAGES for path in package.rglob("*.py")]
     assert len(modules) > 200
-    found = [
-        f"{path}:{line}: {text}" for path in modules for line, text in texts(path) if set(text) & set(OTHERS)
-    ]
+    found = [f"{path}:{line}: {text}" for path in modules for line, text in texts(path) if set(text) & set(OTHERS)]
     assert not found
 
 

@@ -60,11 +60,7 @@ def trained(zo: Model, seed: int) -> tuple[Arrays, Arrays]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})),
-    seed=st.integers(0, 2**31),
-    with_fractions=st.booleans(),
-)
+@given(name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})), seed=st.integers(0, 2**31), with_fractions=st.booleans())
 def test_real_values_stay(name: str, seed: int, with_fractions: bool) -> None:
     zo = inject_all(MODELS[name](seed=seed))  # type: ignore[call-arg]
     weights, fractions = trained(zo, seed)
@@ -225,8 +221,7 @@ def test_errors() -> None:
     zo = inject_all(MODELS["small_cnn"]())
     weights, fractions = trained(zo, 0)
     with pytest.raises(
-        ConversionError,
-        match="`fractions` must be given only with new ranges, because an int8 model cannot hold them",
+        ConversionError, match="`fractions` must be given only with new ranges, because an int8 model cannot hold them"
     ):
         export_model(zo, weights, fractions=fractions)
     with pytest.raises(ConversionError, match="`fractions` must name trainable filter tensors .* Received"):

@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual, small_cnn, two_inputs
-from tflm_zo.converters import (
-    ConversionError,
-    Last,
-    extract_segment,
-    inject,
-    load_model,
-    possible_cuts,
-    set_batch,
-)
+from tflm_zo.converters import ConversionError, Last, extract_segment, inject, load_model, possible_cuts, set_batch
 
 SMALL = [small_cnn(), MODELS["float_edges"](), two_inputs()]
 

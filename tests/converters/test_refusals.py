@@ -86,10 +86,7 @@ def rank_of_input(model: Model) -> None:
 OF_PLAIN_MODELS: list[tuple[Change, str]] = [
     (on_tensors("fc/filter", type=TensorType.INT4), "`fc/filter` is INT4"),
     (float_model, "CONV_2D `conv`.*FLOAT32.*full int8"),
-    (
-        on_tensors("image", "conv", type=TensorType.FLOAT32),
-        "CONV_2D `conv`.*`image` is FLOAT32.*dynamic-range",
-    ),
+    (on_tensors("image", "conv", type=TensorType.FLOAT32), "CONV_2D `conv`.*`image` is FLOAT32.*dynamic-range"),
     (float16_weights, "`half`"),
     (pool_as(OperatorCode(BuiltinOperator.WHILE)), "WHILE `pool`.*control flow"),
     (lambda model: model.subgraphs.append(Subgraph("second")), "2 subgraphs"),
@@ -113,10 +110,7 @@ OF_BOTH: list[tuple[Change, str]] = [
     (pool_as(OperatorCode.of_custom("\udc80")), "custom operator `\N{REPLACEMENT CHARACTER}` is unknown"),
     (pool_as(OperatorCode(BuiltinOperator.EXP)), "EXP `pool`: TFLM has no int8 kernel"),
     (on_tensors("pool", quantization=None), "`pool` has no"),
-    (
-        on_quantization("conv/filter", lambda q: q.zero_points.__setitem__(0, 3)),
-        "`conv/filter` has a zero point",
-    ),
+    (on_quantization("conv/filter", lambda q: q.zero_points.__setitem__(0, 3)), "`conv/filter` has a zero point"),
     (
         on_quantization("conv/filter", lambda q: q.scales.__setitem__(1, np.nan)),
         "`conv/filter` has a quantization scale",
@@ -133,10 +127,7 @@ OF_BOTH: list[tuple[Change, str]] = [
     (on_options("conv", strideW=0), "CONV_2D `conv`: strideW is 0, it must be at least 1"),
     (on_options("conv", dilationHFactor=-1), "CONV_2D `conv`: dilationHFactor is -1"),
     (on_options("pool", filterHeight=0), "MAX_POOL_2D `pool`: filterHeight is 0"),
-    (
-        lambda model: setattr(operator(model, "conv").raw, "builtinOptions", None),
-        "CONV_2D `conv`: strideH is 0",
-    ),
+    (lambda model: setattr(operator(model, "conv").raw, "builtinOptions", None), "CONV_2D `conv`: strideH is 0"),
     (bias_as(np.zeros(2, np.int32)), "bias `conv/bias` has 2 values for 4 channels"),
     (bias_as(np.zeros(4, np.int8)), "bias `conv/bias` is INT8"),
     (rank_of_input, "`pool` has shape .*, images have 4 dimensions"),
@@ -225,8 +216,7 @@ def test_bias_that_is_no_constant() -> None:
         return inject_all(model, loss="mse", headroom=headroom)
 
     with pytest.raises(
-        ConversionError,
-        match="`headroom` must be 0, because FULLY_CONNECTED `fc` has a bias `late_bias` that is not a",
+        ConversionError, match="`headroom` must be 0, because FULLY_CONNECTED `fc` has a bias `late_bias` that is not a"
     ):
         build(40)
     build(0)
@@ -234,8 +224,5 @@ def test_bias_that_is_no_constant() -> None:
 
 def test_stale_memory_plan_is_dropped() -> None:
     model = load_model(small_cnn())
-    model.metadata = [
-        Metadata("OfflineMemoryAllocation", model.empty_buffer),
-        Metadata("x", model.empty_buffer),
-    ]
+    model.metadata = [Metadata("OfflineMemoryAllocation", model.empty_buffer), Metadata("x", model.empty_buffer)]
     assert [m.name for m in inject_all(model).metadata or ()] == ["x", "tflm_zo"]

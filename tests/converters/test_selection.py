@@ -109,9 +109,7 @@ def test_layers_that_the_loss_does_not_read_are_not_trainable(wanted: int, layer
     assert trained(inject_all(two_outputs(), loss_output=wanted)) == layers
     assert trained(inject_all(two_outputs(), loss_output=wanted, trainable=["*"])) == layers
     assert trained(inject_all(two_outputs(), loss_output=wanted, trainable=Last(1))) == layers[1:]
-    assert (
-        trained(inject_all(two_outputs(), loss_output=wanted, nodes="auto", trainable="nodes")) == layers[1:]
-    )
+    assert trained(inject_all(two_outputs(), loss_output=wanted, nodes="auto", trainable="nodes")) == layers[1:]
 
 
 def test_without_a_loss_every_layer_is_trainable() -> None:

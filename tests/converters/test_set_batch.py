@@ -27,11 +27,7 @@ def check_equal_to_single_runs(data: bytes, batch: int, seed: int = 0) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})),
-    seed=st.integers(0, 2**31),
-    batch=st.integers(1, 5),
-)
+@given(name=st.sampled_from(sorted(set(MODELS) - {"lenet5"})), seed=st.integers(0, 2**31), batch=st.integers(1, 5))
 def test_generated_models(name: str, seed: int, batch: int) -> None:
     check_equal_to_single_runs(MODELS[name](seed=seed), batch, seed)  # type: ignore[call-arg]
 
@@ -101,9 +97,7 @@ def one_operator(
         one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [1, 3]], "Slice"),
         one_operator("SLICE", [1, 6], [1, 4], [[0, 2], [-1, -1]], "Slice"),
         one_operator("STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [1, 5], [1, 2]], "StridedSlice"),
-        one_operator(
-            "STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [0, 5], [1, 2]], "StridedSlice", beginMask=1, endMask=1
-        ),
+        one_operator("STRIDED_SLICE", [1, 6], [1, 2], [[0, 1], [0, 5], [1, 2]], "StridedSlice", beginMask=1, endMask=1),
         one_operator("SQUEEZE", [1, 1, 6], [1, 6], [], "Squeeze", squeezeDims=np.array([1], np.int32)),
         one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[1]], "ExpandDims"),
         one_operator("SPACE_TO_DEPTH", [1, 4, 4, 2], [1, 2, 2, 8], [], "SpaceToDepth", blockSize=2),
@@ -130,9 +124,7 @@ def test_single_operators(data: bytes) -> None:
         (one_operator("EXPAND_DIMS", [1, 6], [1, 1, 6], [[0]], "ExpandDims"), "before the batch"),
         (one_operator("SLICE", [1, 6], [1, 3], [[0, 2], [0, 3]], "Slice"), "part of the batch"),
         (
-            one_operator(
-                "STRIDED_SLICE", [1, 6], [6], [[0, 0], [1, 6], [1, 1]], "StridedSlice", shrinkAxisMask=1
-            ),
+            one_operator("STRIDED_SLICE", [1, 6], [6], [[0, 0], [1, 6], [1, 1]], "StridedSlice", shrinkAxisMask=1),
             "removes, inserts",
         ),
         (
@@ -174,9 +166,7 @@ def test_fully_connected_that_keeps_axes() -> None:
 def test_constant_operands(axis: int) -> None:
     g = GraphBuilder(4)
     x = g.input("x", [1, 6])
-    constant = g.tensor(
-        "offset", [1, 6], schema.TensorType.INT8, data=bytes(range(6)), scales=[0.05], zero_points=[1]
-    )
+    constant = g.tensor("offset", [1, 6], schema.TensorType.INT8, data=bytes(range(6)), scales=[0.05], zero_points=[1])
     y = g.add(x, Value(constant, (1, 6), 0.05, 1, 1.0), "y", Activation.NONE)
     z = g.concat([y, y], "z", axis)
     check_equal_to_single_runs(g.build([z]), 3)
@@ -191,9 +181,7 @@ def refused(build: Callable[[GraphBuilder, Value], Value], message: str) -> None
 
 def test_operands_with_an_axis_where_the_batch_is() -> None:
     def add(g: GraphBuilder, x: Value) -> Value:
-        constant = g.tensor(
-            "table", [4, 6], schema.TensorType.INT8, data=bytes(24), scales=[0.05], zero_points=[1]
-        )
+        constant = g.tensor("table", [4, 6], schema.TensorType.INT8, data=bytes(24), scales=[0.05], zero_points=[1])
         y = g.add(x, Value(constant, (4, 6), 0.05, 1, 1.0), "y")
         g.tensors[y.index].shape = np.array([4, 6], np.int32)
         return y

@@ -122,13 +122,10 @@ def test_bad_seeds_and_nodes() -> None:
     with pytest.raises(SettingsError, match=r"`sparse_seed` must be an integer in 0\.\.4294967295"):
         parse_sparse("random:0.5", -1)
     for text in ("top-k:0.5", "threshold:3", None):
-        with pytest.raises(
-            SettingsError, match="`sparse_seed` must be 0 unless weights are chosen at random"
-        ):
+        with pytest.raises(SettingsError, match="`sparse_seed` must be 0 unless weights are chosen at random"):
             parse_sparse(text, 1)
     with pytest.raises(
-        ConversionError,
-        match="`sparse` must be None where nodes or exact gradients train all weights of a layer",
+        ConversionError, match="`sparse` must be None where nodes or exact gradients train all weights of a layer"
     ):
         InjectSettings(sparse=Random(0.5), nodes="auto")
 

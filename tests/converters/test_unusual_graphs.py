@@ -150,7 +150,5 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     bad = load_model(tmp_path / "m.tflite")
     bad.subgraphs[0].operators[0].outputs[0].type = 7  # INT16
     bad.save(tmp_path / "bad.tflite")
-    refused = CliRunner().invoke(
-        app, ["inject", str(tmp_path / "bad.tflite"), "-o", str(tmp_path / "o.tflite")]
-    )
+    refused = CliRunner().invoke(app, ["inject", str(tmp_path / "bad.tflite"), "-o", str(tmp_path / "o.tflite")])
     assert refused.exit_code == 1 and "internal" not in refused.stderr

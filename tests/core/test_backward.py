@@ -131,9 +131,7 @@ def test_levels(seed, bits, exponent, factor, count):
     mantissas = rng.integers(-32767, 32768, 256).astype(np.int16)
     values = rng.integers(-128, 128, count).astype(np.int8)
     errors = draw_errors(count, bits, rng), exponent
-    expect(
-        backward.levels(mantissas, factor, values, errors), oracle.levels(mantissas, factor, values, errors)
-    )
+    expect(backward.levels(mantissas, factor, values, errors), oracle.levels(mantissas, factor, values, errors))
 
 
 #: Shapes of the factor whose errors are asked for and of the other one, both spread over [3, 4, 5].
@@ -186,9 +184,7 @@ def pools(draw):
     stride = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
     pad = tuple(draw(st.integers(0, k - 1)) for k in window)
     inputs = draw(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3)))
-    outputs = tuple(
-        draw(st.integers(1, (n + p - 1) // s + 1)) for n, p, s in zip(inputs, pad, stride, strict=False)
-    )
+    outputs = tuple(draw(st.integers(1, (n + p - 1) // s + 1)) for n, p, s in zip(inputs, pad, stride, strict=False))
     return Pool(inputs, outputs, window, stride, pad)
 
 

@@ -204,10 +204,7 @@ BAD_COMMANDS = {
     "factor 2": (oracle.command([oracle.perturb([(1, 2)], DIST)]), Status.FACTOR),
     "factor 0": (oracle.command([oracle.perturb([(1, 1), (1, 0)], DIST)]), Status.FACTOR),
     "restore_k 2": (oracle.command([oracle.update([(1, 1)], DIST, 2)]), Status.FACTOR),
-    "momentum of no Gaussian": (
-        oracle.command([oracle.perturb(CHAIN, DIST, momentum=9)]),
-        Status.DISTRIBUTION,
-    ),
+    "momentum of no Gaussian": (oracle.command([oracle.perturb(CHAIN, DIST, momentum=9)]), Status.DISTRIBUTION),
     "no momentum": (oracle.command([oracle.perturb(CHAIN, GAUSSIAN)]), Status.FACTOR),
     "chain without a beginning": (
         oracle.command([oracle.update([(1, 1)], GAUSSIAN, [(1, 0), (2, 1)], momentum=9)]),
@@ -255,9 +252,7 @@ def test_truncated_commands(calls):
 
 
 interesting = st.one_of(
-    st.sampled_from(
-        [0, 1, -1, 2, 4, 5, 2**31 - 1, -(2**31), 2**24, 2**30, 1 << 24, 2 << 24, 3 << 24, 4 << 24]
-    ),
+    st.sampled_from([0, 1, -1, 2, 4, 5, 2**31 - 1, -(2**31), 2**24, 2**30, 1 << 24, 2 << 24, 3 << 24, 4 << 24]),
     st.integers(-(2**31), 2**31 - 1),
 )
 

@@ -93,9 +93,7 @@ def check_coefficients(s, differences, control, report, before):
         assert c * d <= 0
 
 
-@given(
-    any_settings(), st.integers(0, 2**32), st.integers(0, 2), st.sets(st.integers(1, 5)), st.integers(0, 9)
-)
+@given(any_settings(), st.integers(0, 2**32), st.integers(0, 2), st.sets(st.integers(1, 5)), st.integers(0, 9))
 def test_commands_and_coefficients(s, seed, kind, settle, spare):
     rng = np.random.default_rng(seed)
     control = make(s, spare)

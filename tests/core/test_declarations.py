@@ -69,9 +69,7 @@ def test_structs_are_handed_over_by_their_own_type() -> None:
         library().zo_distribution_reach(structs.zo_scale())
 
 
-@pytest.mark.parametrize(
-    ("at", "size", "whole"), [(8, 4, 12), (4, 2, 8), (4, 4, 16)], ids=["offset", "size", "struct"]
-)
+@pytest.mark.parametrize(("at", "size", "whole"), [(8, 4, 12), (4, 2, 8), (4, 4, 16)], ids=["offset", "size", "struct"])
 def test_another_layout_is_refused(at: int, size: int, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuses declarations of a compiler with another layout of structs."""
     table = [("zo_pair", "struct", 0, whole), ("a", "uint32_t", 0, 4), ("b", "int32_t", at, size)]

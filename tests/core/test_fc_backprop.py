@@ -74,9 +74,7 @@ def test_extremes():
     assert (fc_backprop(weights, None, errors, None) == 32767).all()
 
 
-@pytest.mark.parametrize(
-    "change", ["weights", "errors", "input_errors", "scratch", "samples", "inputs", "outputs"]
-)
+@pytest.mark.parametrize("change", ["weights", "errors", "input_errors", "scratch", "samples", "inputs", "outputs"])
 def test_bad_arguments(change):
     buffer = np.zeros(64, np.int32)
     at = {name: buffer.ctypes.data for name in ("weights", "errors", "input_errors", "scratch")}

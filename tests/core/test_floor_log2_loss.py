@@ -48,11 +48,7 @@ def test_equals_the_formula():
         assert losses.min() >= 0
 
 
-@given(
-    st.lists(st.integers(-128, 127), min_size=2, max_size=12),
-    st.integers(0, 2**32),
-    st.floats(2.0**-20, 64.0),
-)
+@given(st.lists(st.integers(-128, 127), min_size=2, max_size=12), st.integers(0, 2**32), st.floats(2.0**-20, 64.0))
 def test_any_vector(logits, label, scale):
     label %= len(logits)
     (loss,) = floor_log2_loss(np.array([logits], np.int8), np.array([label], np.int32), scale)

@@ -36,9 +36,7 @@ def test_perturbation_is_the_oracles(case, stream):
     dist, terms, momentum, size, mask, limit = case
     weights, fraction = random_pair(size, size)
     expected = oracle.perturb(weights, fraction, terms, dist, stream, momentum, mask, limit)
-    core.perturb(
-        weights, terms, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
-    )
+    core.perturb(weights, terms, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit)
     assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
 
 
@@ -49,9 +47,7 @@ def test_plus_minus_plus_restores(case, stream):
     before = weights.copy(), fraction.copy()
     for k in (1, -2, 1):
         chain = [(seed, k if factor else 0) for seed, factor in terms]
-        core.perturb(
-            weights, chain, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit
-        )
+        core.perturb(weights, chain, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit)
     assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
 
 

@@ -128,9 +128,7 @@ def test_error_vector():
         errors = core.cross_entropy_error(logits, labels, scale)
         exact = oracle.cross_entropy_error(logits, labels, scale)
         worst = max(worst, float(np.abs(errors * 2.0**-15 - exact).max()))
-        worst_sum = max(
-            worst_sum, float(np.abs(errors.sum(axis=1, dtype=int)).max() * 2.0**-15 / logits.shape[1])
-        )
+        worst_sum = max(worst_sum, float(np.abs(errors.sum(axis=1, dtype=int)).max() * 2.0**-15 / logits.shape[1]))
         assert (errors[labels < 0] == 0).all()
     print(f"\nerror vector: largest error {worst:.2e}, of its mean over classes {worst_sum:.2e}")
     assert worst < 2.0**-14
@@ -180,17 +178,11 @@ def test_is_its_specification():
             np.testing.assert_array_equal(own(logits, labels, scale), specified(logits, labels, scale))
 
 
-@given(
-    st.lists(st.integers(-128, 127), min_size=2, max_size=12),
-    st.integers(0, 2**32),
-    st.floats(2.0**-20, 64.0),
-)
+@given(st.lists(st.integers(-128, 127), min_size=2, max_size=12), st.integers(0, 2**32), st.floats(2.0**-20, 64.0))
 def test_any_vector_is_its_specification(logits, label, scale):
     row, labels = np.array([logits], np.int8), np.array([label % (len(logits) + 1) - 1], np.int32)
     assert core.cross_entropy(row, labels, scale) == fixed.cross_entropy(row, labels, scale)
-    assert np.array_equal(
-        core.cross_entropy_error(row, labels, scale), fixed.cross_entropy_error(row, labels, scale)
-    )
+    assert np.array_equal(core.cross_entropy_error(row, labels, scale), fixed.cross_entropy_error(row, labels, scale))
 
 
 def test_other_losses_bits_never_change():
@@ -249,9 +241,7 @@ def test_error_of_a_binary_cross_entropy(seed, outputs, zero_point, scale):
     assert np.abs(found * 2.0**-15 - exact).max() <= 2.0**-14
 
 
-@given(
-    st.integers(1, 700), st.floats(2.0**-10, 4.0), st.integers(0, 2**32 - 1), st.sampled_from([256, 20, 1])
-)
+@given(st.integers(1, 700), st.floats(2.0**-10, 4.0), st.integers(0, 2**32 - 1), st.sampled_from([256, 20, 1]))
 def test_mean_squared_error(elements, scale, seed, width):
     rng = np.random.default_rng(seed)
     outputs = rng.integers(-128, -128 + width, (4, elements)).astype(np.int8)

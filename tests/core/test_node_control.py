@@ -53,12 +53,8 @@ ORACLE_LAYERS = [
         zero_point=-9,
         low=-20,
     ),
-    node_oracle.Layer(
-        node_oracle.MEAN, (4, 4, 2), (2, 2), (1, 1), (1, 1), (0, 0), (3, 3, 4), (1, 1), low=-30, high=90
-    ),
-    node_oracle.Layer(
-        node_oracle.PLAIN, (5, 5, 1), (3, 3), (2, 2), (1, 1), (1, 1), (3, 3, 2), (3, 3), low=-10
-    ),
+    node_oracle.Layer(node_oracle.MEAN, (4, 4, 2), (2, 2), (1, 1), (1, 1), (0, 0), (3, 3, 4), (1, 1), low=-30, high=90),
+    node_oracle.Layer(node_oracle.PLAIN, (5, 5, 1), (3, 3), (2, 2), (1, 1), (1, 1), (3, 3, 2), (3, 3), low=-10),
     node_oracle.Layer(
         node_oracle.PLAIN, (1, 1, 6), (1, 1), (1, 1), (1, 1), (0, 0), (1, 1, 9), (1, 1), low=-50, high=70
     ),
@@ -181,10 +177,7 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
     if t.queries:
 
         def losses(query: int, side: int) -> Any:
-            asked = [
-                oracle.Request(QUERY, step, part, task, t.start_segment, query, side)
-                for part in range(s.parts)
-            ]
+            asked = [oracle.Request(QUERY, step, part, task, t.start_segment, query, side) for part in range(s.parts)]
             return np.concatenate([world.losses(r) for r in asked]).astype(np.int64)
 
         differences = np.array([losses(q, 1) - losses(q, -1) for q in range(t.queries)])
@@ -217,9 +210,7 @@ def check_perturbed(world: World, r: oracle.Request, captured: Any, moved: Any) 
         np.testing.assert_array_equal(moved[b].reshape(flat.shape), wanted)
 
 
-def drive(
-    world: World, control: NodeControl, first_step: int = 0, together: int = 1
-) -> list[tuple[Any, Any, Any]]:
+def drive(world: World, control: NodeControl, first_step: int = 0, together: int = 1) -> list[tuple[Any, Any, Any]]:
     """Runs the core beside the oracle; returns (weights, states, World) after every step.
 
     So many evaluations of a task are done `together`, if as many are left.

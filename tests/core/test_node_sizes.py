@@ -39,9 +39,7 @@ def layer(form, inputs, kernel, out_c, *, pad=0, stride=1, dilation=1, pool=1, l
     )
 
 
-def update(
-    layer, samples, queries, *, gain, clip=4 * ONE, limit=125, rows=0, rule=NodeRule.FIXED, factors=False
-):
+def update(layer, samples, queries, *, gain, clip=4 * ONE, limit=125, rows=0, rule=NodeRule.FIXED, factors=False):
     """Makes one update. Returns weights and clipped ones before, found and by the oracle."""
     rng = np.random.default_rng(samples)
     count = layer.outputs[2]
@@ -70,9 +68,7 @@ def update(
     options = {"rate": ONE, "clip": clip, "seed": 5, "rule": rule, "gain": gain, "rows": rows}
     clipped = update_from_nodes(*own, **options, **evidence)
     if rule is NodeRule.RMS:
-        assert np.isclose(
-            state.mantissa * 2.0**state.exponent, nodes.mean_square(np.array(g), shift), rtol=1e-7
-        )
+        assert np.isclose(state.mantissa * 2.0**state.exponent, nodes.mean_square(np.array(g), shift), rtol=1e-7)
         return
     mantissa, exponent = np.frexp(gain)
     steps, same = oracle.fixed(g, shift, (int(mantissa * 2**32), int(exponent) - 32), ONE, clip)
@@ -112,15 +108,7 @@ def test_is_the_oracles(layer, samples, queries, rows):
 @pytest.mark.parametrize("row", [1, 2, 3, 4, 5, 31, 33, 63])
 @pytest.mark.parametrize(
     ("clip", "limit"),
-    [
-        (126 * ONE, 125),
-        (126 * ONE + 1, 125),
-        (2**24, 127),
-        (2**24, 1),
-        (4 * ONE, 64),
-        (4 * ONE, 63),
-        (1, 125),
-    ],
+    [(126 * ONE, 125), (126 * ONE + 1, 125), (2**24, 127), (2**24, 1), (4 * ONE, 64), (4 * ONE, 63), (1, 125)],
 )
 def test_rows_of_any_length_limit_and_clip(row, clip, limit):
     """Steps as large as the clip allows, and weights at both limits."""

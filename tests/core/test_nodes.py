@@ -113,10 +113,7 @@ def test_the_estimate_is_the_gradient():
 
     seeds = np.arange(queries, dtype=np.uint32)
     differences = np.array(
-        [
-            (loss(perturb_nodes(layer, y, int(s), 2)) - loss(perturb_nodes(layer, y, int(s), -2))) * ONE
-            for s in seeds
-        ]
+        [(loss(perturb_nodes(layer, y, int(s), 2)) - loss(perturb_nodes(layer, y, int(s), -2))) * ONE for s in seeds]
     ).astype(np.int32)
     evidence = {"differences": differences, "seeds": seeds}
     own = (layer, NodeState(), weights, fraction, None, 0, 125, inputs, None)

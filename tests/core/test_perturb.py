@@ -11,16 +11,7 @@ from helpers import core
 from helpers.examples import slow_but
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, distributions, masks, native, perturbations, sizes, streams
-from tflm_zo.core import (
-    QUERY_DTYPE,
-    Gaussian,
-    NativeError,
-    Rademacher,
-    SparseUniform,
-    Status,
-    library,
-    make_tensor,
-)
+from tflm_zo.core import QUERY_DTYPE, Gaussian, NativeError, Rademacher, SparseUniform, Status, library, make_tensor
 from tflm_zo.core.loader import structs
 
 

@@ -200,9 +200,7 @@ def test_coefficients_that_would_overflow_are_refused(dist):
     largest = 2**30 // dist.z_max
     weights, fraction = np.zeros(100, np.int8), np.zeros(100, np.int8)
     core.update(weights.copy(), fraction.copy(), None, 1, 1, 0, 125, native(dist), [(1, largest)])
-    core.update(
-        weights.copy(), None, None, 1, 1, 0, 125, native(dist), [(1, -largest // 2), (2, largest // 2)]
-    )
+    core.update(weights.copy(), None, None, 1, 1, 0, 125, native(dist), [(1, -largest // 2), (2, largest // 2)])
     for queries in ([(1, largest + 1)], [(1, -(2**31))], [(1, largest), (2, 1)], [(1, 2**31 - 1)] * 32):
         with pytest.raises(NativeError) as error:
             core.update(weights, fraction, None, 1, 1, 0, 125, native(dist), queries)
@@ -251,6 +249,4 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
 def test_arguments(changes, error, message):
     arguments = {"fraction": None, "multiplier": None, "channels": 2, "inner": 3, "stream": 0, "limit": 127}
     with pytest.raises(error, match=message):
-        core.update(
-            np.zeros(6, np.int8), **{**arguments, **changes}, distribution=RADEMACHER, queries=[(1, 1)]
-        )
+        core.update(np.zeros(6, np.int8), **{**arguments, **changes}, distribution=RADEMACHER, queries=[(1, 1)])

@@ -248,9 +248,7 @@ class CheckedRun:
 def test_a_run(case: Case) -> None:
     run = CheckedRun(case)
     for step in range(case.steps):
-        seeds = [
-            [query_seed(case.seed, step, 32 * t + q) for q in range(n)] for t, n in enumerate(case.queries)
-        ]
+        seeds = [[query_seed(case.seed, step, 32 * t + q) for q in range(n)] for t, n in enumerate(case.queries)]
         sums = [[0] * q for q in case.queries]
         total = 0
         for part in range(case.parts):

@@ -115,8 +115,7 @@ class Core:
             flash = (self.code[0], self.code[1] + self.constants[1])
             places = {"flash": flash, "ram": self.data}
             sizes = [
-                f"-Wl,--defsym=__{name}={at:#x},--defsym=__{name}_size={size:#x}"
-                for name, (at, size) in places.items()
+                f"-Wl,--defsym=__{name}={at:#x},--defsym=__{name}_size={size:#x}" for name, (at, size) in places.items()
             ]
             return [*sizes, f"-Wl,--defsym=__stack_size={32 * _KIB:#x}", "--crt0=semihost"]
         memory = {"CODE": self.code, "CONSTANTS": self.constants, "DATA": self.data}
@@ -150,9 +149,7 @@ CORES = MappingProxyType(
         for core in (
             _core("cortex-m0plus", "-mcpu=cortex-m0plus", ["microbit", *_ROOMY], 16_000_000),
             _core("cortex-m3", "-mcpu=cortex-m3", ["mps2-an385"], 25_000_000),
-            _core(
-                "cortex-m4", "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16", ["mps2-an386"], 25_000_000
-            ),
+            _core("cortex-m4", "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16", ["mps2-an386"], 25_000_000),
             _core("cortex-m7", "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-d16", ["mps2-an500"], 25_000_000),
             _core(
                 "cortex-m33",
@@ -205,10 +202,7 @@ def each(names: Iterable[str], *more: Any, fast: Collection[str] = _FAST) -> lis
 
 def _marks(name: str, fast: Collection[str]) -> list[pytest.MarkDecorator]:
     why = missing(CORES[name].toolchain) if name in CORES else None
-    return [
-        *([] if name in fast else [pytest.mark.slow]),
-        *([pytest.mark.skip(reason=why)] if why is not None else []),
-    ]
+    return [*([] if name in fast else [pytest.mark.slow]), *([pytest.mark.skip(reason=why)] if why is not None else [])]
 
 
 @cache
@@ -247,9 +241,7 @@ def _output(command: Sequence[str | Path], timeout: float = 300) -> str:
     return done.stdout
 
 
-def compile_objects(
-    core: Core, sources: Iterable[Path], folder: Path, flags: Sequence[str] = ("-O2",)
-) -> list[Path]:
+def compile_objects(core: Core, sources: Iterable[Path], folder: Path, flags: Sequence[str] = ("-O2",)) -> list[Path]:
     """Compiles C and C++ sources to `folder`, an object file each, with section garbage in mind.
 
     `flags` are the optimization level and other flags of the sources; the core's own come first. Raises
@@ -320,11 +312,7 @@ def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str
 
 
 def build(
-    core: Core,
-    sources: Iterable[Path],
-    program: Path,
-    flags: Sequence[str] = ("-O2",),
-    own: Sequence[str] = (),
+    core: Core, sources: Iterable[Path], program: Path, flags: Sequence[str] = ("-O2",), own: Sequence[str] = ()
 ) -> Path:
     """Compiles and links sources to the ELF file `program`; the objects lie beside it.
 

@@ -11,16 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cortex_m.emulator import (
-    CORE_SOURCES,
-    CORES,
-    COUNTING_SOURCE,
-    REPOSITORY,
-    build,
-    counting_flags,
-    each,
-    run,
-)
+from cortex_m.emulator import CORE_SOURCES, CORES, COUNTING_SOURCE, REPOSITORY, build, counting_flags, each, run
 
 NAMES = """
 zo_add_products zo_apply_row zo_biases zo_chain zo_class_loss zo_conv_backprop zo_coordinate
@@ -107,9 +98,5 @@ def test_same_bits_within_budget(name, flags, on_the_host, tmp_path):
     print("\n" + "\n".join(f"{case:20} {count:>9,}" for case, (_, count) in found.items()))
     assert {case: bits for case, (bits, _) in found.items()} == on_the_host
     if not flags:
-        over = {
-            case: (found[case][1], most)
-            for case, most in BUDGETS.get(name, {}).items()
-            if found[case][1] > most
-        }
+        over = {case: (found[case][1], most) for case, most in BUDGETS.get(name, {}).items() if found[case][1] > most}
         assert over == {}

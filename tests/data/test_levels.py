@@ -112,9 +112,5 @@ def test_pixels_are_the_levels_of_a_uint8_input() -> None:
     pixels = np.arange(256, dtype=np.uint8)
     for scale, zero_point in ((1 / 255, 0), (1 / 127.5, 127), (1.0, 0)):
         assert quantize(pixels, scale, zero_point, np.uint8) is pixels
-    np.testing.assert_array_equal(
-        quantize(np.linspace(-0.99, 1, 9), 1 / 127.5, 127, np.uint8)[[0, -1]], [1, 255]
-    )
-    np.testing.assert_allclose(
-        real_samples(pixels, 1 / 127.5, 127, np.uint8)[:2], [-127 / 127.5, -126 / 127.5]
-    )
+    np.testing.assert_array_equal(quantize(np.linspace(-0.99, 1, 9), 1 / 127.5, 127, np.uint8)[[0, -1]], [1, 255])
+    np.testing.assert_allclose(real_samples(pixels, 1 / 127.5, 127, np.uint8)[:2], [-127 / 127.5, -126 / 127.5])

@@ -32,9 +32,7 @@ def bad(said: str, name: str = "classes", **arrays: Any) -> tuple[str, dict[str,
 
 HOT = np.eye(4)[Y]
 REFUSED = {
-    "no labels": bad(
-        "the model's loss (cross_entropy) needs labels: give y, or a file that has an array `y`", x=X
-    ),
+    "no labels": bad("the model's loss (cross_entropy) needs labels: give y, or a file that has an array `y`", x=X),
     "no samples": bad("no array `x`; there are: images, y", images=X, y=Y),
     "label too large": bad("y: label 4 is out of range: expected 0..3 (-1: unlabelled)", x=X, y=Y + 1),
     "label -2": bad("y: label -2 is out of range: expected 0..3", x=X, y=Y - 2),
@@ -69,15 +67,11 @@ REFUSED = {
         image=X,
         y=Y,
     ),
-    "other lengths": bad(
-        "image has 8 samples, features has 7", "two inputs", image=X, features=FEATURES[1:], y=Y
-    ),
+    "other lengths": bad("image has 8 samples, features has 7", "two inputs", image=X, features=FEATURES[1:], y=Y),
     "binary 2": bad("y: label 2 is out of range: expected 0..1", "binary", x=PAIRS, y=np.full((4, 3), 2)),
     "binary row": bad("y: expected 3 label(s) per sample, got shape [4]", "binary", x=PAIRS, y=Y[:4]),
     "targets": bad("y: expected 24 values per sample, got", "targets", x=WINDOWS, y=WINDOWS[:, 1:]),
-    "target integers": bad(
-        "y is int64; expected floating", "targets", x=WINDOWS, y=np.zeros((4, 24), np.int64)
-    ),
+    "target integers": bad("y is int64; expected floating", "targets", x=WINDOWS, y=np.zeros((4, 24), np.int64)),
     "target NaN": bad("y contains NaN or infinity", "targets", x=WINDOWS, y=WINDOWS * np.nan),
 }
 
@@ -115,11 +109,7 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        (
-            "classes",
-            (X,),
-            r"the model's loss \(cross_entropy\) needs labels: give y, or a file that has an array `y`$",
-        ),
+        ("classes", (X,), r"the model's loss \(cross_entropy\) needs labels: give y, or a file that has an array `y`$"),
         ("classes", ([X, X], Y), r"x: expected samples of shape \[8, 8, 1\], got \[8, 8, 8, 1\]"),
         ("classes", ([[1.0], [1.0, 2.0]], Y), "x: its samples differ in shape, so they make no array"),
         ("classes", (np.ma.masked_less(X / np.float32(64), 0), Y), r"x has masked values.*; give x.filled"),

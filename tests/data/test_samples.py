@@ -28,12 +28,7 @@ def value_forms(array: Any, details: Any) -> dict[str, Any]:
     if dtype.kind == "f":
         return {"own": array, "float64": array.astype(np.float64), "big-endian": array.astype(">f4")}
     real = (array.astype(np.float64) - zero_point) * scale
-    forms = {
-        "own": array,
-        "float64": real,
-        "float32": real.astype(np.float32),
-        "big-endian": real.astype(">f8"),
-    }
+    forms = {"own": array, "float64": real, "float32": real.astype(np.float32), "big-endian": real.astype(">f8")}
     if dtype == np.int8 and scale == np.float32(1 / 255):
         forms["pixels"] = (array.astype(int) + 128).astype(np.uint8)
     return forms
@@ -128,9 +123,7 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
     zo = inject_all(BUILT[name](), batch=2)
     zo.save(tmp_path / "m.zo.tflite")
     example, details = Example.of(name, 3), model(name)
-    inputs = [
-        value_forms(x, details.input_details(i)).get("float32", x) for i, x in enumerate(example.inputs)
-    ]
+    inputs = [value_forms(x, details.input_details(i)).get("float32", x) for i, x in enumerate(example.inputs)]
     forms = label_forms(example.labels, details.metadata.loss, details.label_details())
     names = details.metadata.original.inputs
     file = dict(zip(names, inputs, strict=True)) | {"y": forms.get("one-hot", forms["own"])}
@@ -204,9 +197,7 @@ def test_parts_and_sums() -> None:
 def test_implausible_ranges_are_warned_about_once() -> None:
     x, y = np.full((4, 8, 8, 1), 100.0), np.arange(4)
     trainer = Trainer(inject_all(BUILT["classes"](), batch=4), Settings(tasks=(Weights(),), batch_size=4))
-    with pytest.warns(
-        DataWarning, match="x goes from 100 to 100, .*: 100% of the values are clipped"
-    ) as told:
+    with pytest.warns(DataWarning, match="x goes from 100 to 100, .*: 100% of the values are clipped") as told:
         found = prepare(trainer.runtime, x, y)
         trainer.fit(found, steps=1, validation_data=found)
     assert len([w for w in told if w.category is DataWarning]) == 1

@@ -60,9 +60,7 @@ def test_replaces(tmp_path: Path) -> None:
         ("file", FileExistsError, "file exists. Choose another name, or use `force=True`"),
     ],
 )
-def test_what_cannot_be_written_is_said_before(
-    path: str, error: type[OSError], said: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_written_is_said_before(path: str, error: type[OSError], said: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"old")
     check_output(None, force=False)

@@ -66,9 +66,7 @@ def _make_library(folder: Path, *flags: str, tools: Tools = (GCC, GXX)) -> None:
 
 def _littlefs(folder: str) -> Path:
     """Builds the library of a checkout, whose warnings are not ours."""
-    sources = {
-        name: Path(folder, name).read_text() for name in ("lfs.c", "lfs.h", "lfs_util.c", "lfs_util.h")
-    }
+    sources = {name: Path(folder, name).read_text() for name in ("lfs.c", "lfs.h", "lfs_util.c", "lfs_util.h")}
     return _made(sources, ".lfs.a", lambda made: _make_library(made, *_SANITIZED, "-w", "-DLFS_NO_DEBUG"))
 
 
@@ -84,9 +82,7 @@ def build(firmware: Firmware, flags: Sequence[str] = _SANITIZED, tools: Tools = 
         if name.endswith((".h", ".c", ".cc")) and not name.endswith("_zo_tflm.cc") and name != "main.cc"
     }
     pack = {
-        name: text
-        for name, text in sources.items()
-        if name.endswith(("_zo_ops.h", "_zo_ops_internal.h", "_zo_ops.c"))
+        name: text for name, text in sources.items() if name.endswith(("_zo_ops.h", "_zo_ops_internal.h", "_zo_ops.c"))
     }
     pack["tflm.cc"] = (HERE / "tflm" / "tflm.cc").read_text()
     op_pack = _made(pack | command, ".a", lambda folder: _make_library(folder, *flags, tools=tools))

@@ -101,9 +101,7 @@ def _model_at(address: int, arrays: list[bytes]) -> bytes:
     """Reads the model that begins at an address, somewhere in one of the arrays, as a file."""
     begin = ctypes.string_at(address, 48)
     found = ((array, array.index(begin)) for array in arrays if begin in array)
-    (array, at), *_ = (
-        (array, at) for array, at in found if ctypes.string_at(address, len(array) - at) == array[at:]
-    )
+    (array, at), *_ = ((array, at) for array, at in found if ctypes.string_at(address, len(array) - at) == array[at:])
     root = at + int.from_bytes(array[at : at + 4], "little")
     return root.to_bytes(4, "little") + array[4:]
 
@@ -208,9 +206,7 @@ class Device:
                 return 0
             segment = self._segments[address]
             for i, (shape, dtype) in enumerate(segment.inputs):
-                value = np.frombuffer(
-                    ctypes.string_at(inputs[i], int(np.prod(shape)) * dtype.itemsize), dtype
-                )
+                value = np.frombuffer(ctypes.string_at(inputs[i], int(np.prod(shape)) * dtype.itemsize), dtype)
                 segment.engine.set_input(i, value.reshape(shape))
             try:
                 segment.engine.invoke()
@@ -499,15 +495,11 @@ class Device:
         """Computes the checksum of the present weights."""
         return int(self.library.device_checksum())
 
-    def evaluate(
-        self, first: int = 0, count: int | None = None, of: Samples | None = None
-    ) -> tuple[int, Evaluation]:
+    def evaluate(self, first: int = 0, count: int | None = None, of: Samples | None = None) -> tuple[int, Evaluation]:
         """Returns the status and the evaluation."""
         found, samples = Evaluation(), of or self.samples
         count = int(samples.c.count) - first if count is None else count
-        return self._call(
-            "device_evaluate", ctypes.byref(samples.c), first, count, ctypes.byref(found)
-        ), found
+        return self._call("device_evaluate", ctypes.byref(samples.c), first, count, ctypes.byref(found)), found
 
     def export_weights(self) -> tuple[int, bytes]:
         """Returns the status and all weights, then all fractions."""

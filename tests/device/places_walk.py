@@ -100,9 +100,7 @@ class PlacesWalk(Walk):
 
     def _stores(self) -> list[Store]:
         flash = self.memory == "flash"
-        self.whole = (
-            FlashStore(self.made) if flash else self._store({"bytes": 1, "units of 8": 8}[self.memory])
-        )
+        self.whole = FlashStore(self.made) if flash else self._store({"bytes": 1, "units of 8": 8}[self.memory])
         log = ActiveLog(self.whole)
         self.places = [Place(Kept(log), {PlaceKind.OWN}), Place(Kept(log), {PlaceKind.VOID})]
         return [self._store(1), self._store(8)]
@@ -281,9 +279,7 @@ class PlacesWalk(Walk):
         data = self.rng.randbytes(8 * hello.unit)
         before = self.whole.content(ROOM)
         status = self.ask(
-            "write",
-            lambda: self.link.write(number + 1, offset, data, hello.unit),
-            ORDER if number == self.now else OK,
+            "write", lambda: self.link.write(number + 1, offset, data, hello.unit), ORDER if number == self.now else OK
         )
         if number == self.now:
             assert self.whole.content(ROOM) == before
@@ -303,9 +299,7 @@ class PlacesWalk(Walk):
         offset = self.rng.choice((self.rng.randrange(room), room - count, room - 1, 1 << 31, (1 << 32) - 1))
         found: list[bytes | int] = []
         call, request = self.rng.choice((("read", self.link.read), ("check", self.link.check)))
-        self.ask(
-            call, lambda: found.append(request(number, offset, count)), OK if offset + count <= room else LOG
-        )
+        self.ask(call, lambda: found.append(request(number, offset, count)), OK if offset + count <= room else LOG)
         if found:
             there = self.whole.content(ROOM)[begin + offset :][:count]
             assert found[0] == (there if call == "read" else fnv1a(there))
@@ -359,11 +353,5 @@ class PlacesWalk(Walk):
         linked = self.now is not None
         found: list[tuple[int, Callable[[], object]]] = [(10 if linked else 100, self.connect)]
         if linked:
-            found += [
-                (30, self.deploy),
-                (20, self.revert),
-                (4, self.scribble),
-                (8, self.read),
-                (4, self.activate),
-            ]
+            found += [(30, self.deploy), (20, self.revert), (4, self.scribble), (8, self.read), (4, self.activate)]
         return super().choices() + found

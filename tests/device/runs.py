@@ -20,17 +20,7 @@ from tflm_zo.converters import ResidualBlocks
 from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware
-from tflm_zo.training import (
-    Callback,
-    Exact,
-    Nodes,
-    RunProgress,
-    Settings,
-    Trainer,
-    Weights,
-    algorithm,
-    inject_settings,
-)
+from tflm_zo.training import Callback, Exact, Nodes, RunProgress, Settings, Trainer, Weights, algorithm, inject_settings
 from tflm_zo.training.rules import Momentum
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
@@ -77,17 +67,12 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "residual, exact tail": (
         {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2)},
-        Settings(
-            tasks=(Nodes(queries=2), Exact(last=ResidualBlocks(2))), batch_size=4, seed=11, snapshot_every=2
-        ),
+        Settings(tasks=(Nodes(queries=2), Exact(last=ResidualBlocks(2))), batch_size=4, seed=11, snapshot_every=2),
     ),
     "residual, blocks with biases": (
         {"trainable": "all", "cuts": "layers", "parameters": "all"},
         Settings(
-            tasks=(Weights(queries=2, scope="blocks", parameters="all"),),
-            batch_size=4,
-            seed=10,
-            learning_rate=20.0,
+            tasks=(Weights(queries=2, scope="blocks", parameters="all"),), batch_size=4, seed=10, learning_rate=20.0
         ),
     ),
     "biases, too": (
@@ -105,17 +90,12 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "residual, biases beside": (
         {**_NODES, "nodes": "*", "parameters": "all"},
-        Settings(
-            tasks=(Nodes(queries=2), Exact(parameters="biases")), batch_size=2, seed=11, snapshot_every=2
-        ),
+        Settings(tasks=(Nodes(queries=2), Exact(parameters="biases")), batch_size=2, seed=11, snapshot_every=2),
     ),
     "nodes and weights": (
         dict(inject_settings(_LAYERWISE, batch=2, parameters="all").__dict__) | {"nodes": "auto"},
         Settings(
-            tasks=(
-                Nodes(queries=2),
-                Weights(queries=2, perturbation=Rademacher(1), scope="layers", parameters="all"),
-            ),
+            tasks=(Nodes(queries=2), Weights(queries=2, perturbation=Rademacher(1), scope="layers", parameters="all")),
             batch_size=4,
             seed=7,
             snapshot_every=3,
@@ -128,14 +108,7 @@ WEIGHT_RUNS = ("weight", "weight, 16 bits", "weight, momentum", *SEGMENTED_WEIGH
 
 #: Parameters of tests: `make test` has some of each kind of trainer, with shortcuts across segments and with
 #: biases; the others are slow.
-_SOME = (
-    "weight",
-    "weight, segments",
-    "residual, blocks with biases",
-    "node",
-    "exact head",
-    "nodes and weights",
-)
+_SOME = ("weight", "weight, segments", "residual, blocks with biases", "node", "exact head", "nodes and weights")
 EACH_RUN = slow_but(_SOME, RUNS)
 EACH_WEIGHT_RUN = slow_but([name for name in _SOME if name in WEIGHT_RUNS], WEIGHT_RUNS)
 
@@ -165,9 +138,7 @@ def zo_model(name: str) -> Model:
 def generated(model: Model, settings: Any, data: Data, *, steps: int = STEPS, **options: Any) -> Firmware:
     """Generates a folder, with the arena's bound: measuring takes a second."""
     with mock.patch.object(arena, "_recorded", return_value=None):
-        return generate_firmware(
-            model, settings, steps=steps, samples=len(data), name="small", data=data, **options
-        )
+        return generate_firmware(model, settings, steps=steps, samples=len(data), name="small", data=data, **options)
 
 
 @dataclass(frozen=True)
@@ -222,9 +193,7 @@ class _States(Callback):
         self.found.append(state_of(self._trainer))
 
 
-def run_on_desktop(
-    model: Model, settings: Any, data: Data, *, steps: int = STEPS, measure_every: int = 0
-) -> Desktop:
+def run_on_desktop(model: Model, settings: Any, data: Data, *, steps: int = STEPS, measure_every: int = 0) -> Desktop:
     """Runs on the desktop as the device will; with `yardstick` if it measures."""
     x, y = data.inputs[0], data.labels
     trainer = Trainer(model, settings, runtime=RUNTIME)

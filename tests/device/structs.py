@@ -141,9 +141,7 @@ class Store:
         self.bytes = np.full(size, 0xFF, np.uint8)
         self.bytes[: len(content)] = np.frombuffer(content, np.uint8)
         self.journal: list[tuple[int, bytes]] = []
-        self._tell = _Tell(
-            lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count)))
-        )
+        self._tell = _Tell(lambda offset, at, count: self.journal.append((offset, ctypes.string_at(at, count))))
         self.c = _Store(self.bytes.ctypes.data, size, size, unit, tell=self._tell)
 
     def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:

@@ -64,9 +64,7 @@ def choice() -> BlockChoice:
 @cache
 def desktop() -> Desktop:
     """Runs the chosen block on the desktop."""
-    return run_on_desktop(
-        zo_model(), dataclasses.replace(SETTINGS, layers=choice().layers), samples(DATA_SEED)
-    )
+    return run_on_desktop(zo_model(), dataclasses.replace(SETTINGS, layers=choice().layers), samples(DATA_SEED))
 
 
 def of_block(state: bytes, block: int) -> bytes:
@@ -172,9 +170,7 @@ def test_invokes_that_fail(before: bool) -> None:
     made = device()
     block = SEARCH.blocks - 1  # the run follows its probe
     statuses = []
-    for number, status in failing(
-        made, lambda n: made.fail_invokes(n, before=before), lambda: made.invokes, block
-    ):
+    for number, status in failing(made, lambda n: made.fail_invokes(n, before=before), lambda: made.invokes, block):
         statuses.append(status)
         if number % 5:
             probe(made, block)

@@ -3,18 +3,7 @@ is refused before anything has changed."""
 
 import pytest
 
-from device.emulation import (
-    LOG,
-    OK,
-    ORDER,
-    RUNTIME_FAILED,
-    SAMPLE,
-    STORE,
-    Device,
-    Samples,
-    Store,
-    needs_compiler,
-)
+from device.emulation import LOG, OK, ORDER, RUNTIME_FAILED, SAMPLE, STORE, Device, Samples, Store, needs_compiler
 from device.runs import EACH_RUN, EACH_WEIGHT_RUN, STEPS, WEIGHT_RUNS, desktop, device, samples, yardstick
 from device.test_weights import run_from
 from helpers.examples import slow_but
@@ -173,9 +162,7 @@ def test_a_log_that_other_samples_have_measured_is_refused(name: str) -> None:
                 assert (made.step, made.export_weights()) == (0, own)
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(("weight", "node"), ["weight", "weight, 16 bits", "node", "exact head"])
-)
+@pytest.mark.parametrize("name", slow_but(("weight", "node"), ["weight", "weight, 16 bits", "node", "exact head"]))
 def test_weights_of_no_step_are_nobodys(name: str) -> None:
     """Reads only a part of a best state, or of a log: every use is refused until it is complete."""
     wanted, made, store = desktop(name, 1, 2), device(name), Store()

@@ -41,10 +41,7 @@ def test_log_bytes_are_those_of_the_runs_log(name: str, tmp_path: Path) -> None:
     path.write_bytes(measured)
     log = Log.read(path)
     count = len(log.measurements)
-    assert printed(made, tmp_path, "@LOG_BYTES(1u, 0u)", f"@LOG_BYTES(1u, {count}u)") == [
-        len(plain),
-        len(measured),
-    ]
+    assert printed(made, tmp_path, "@LOG_BYTES(1u, 0u)", f"@LOG_BYTES(1u, {count}u)") == [len(plain), len(measured)]
 
 
 @pytest.mark.parametrize("name", ["weight", "node"])

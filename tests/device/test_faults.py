@@ -222,9 +222,7 @@ def test_each_read_of_a_log_that_fails(run: tuple[str, int]) -> None:
     check_step(STEPS)
     check_reads(made, store, boot, lambda: check_step(STEPS))
     if every:
-        check_reads(
-            made, store, lambda: made.restore_best()[0], lambda: check_kept(made, wanted.kept.weights)
-        )
+        check_reads(made, store, lambda: made.restore_best()[0], lambda: check_kept(made, wanted.kept.weights))
     assert store.content(len(wanted.log)) == wanted.log
 
 
@@ -233,8 +231,7 @@ def check_kept(made: Device, weights: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "store",
-    slow_but(["flash", "flash of doublewords"], (name for name in STORES if STORES[name].kind == RING)),
+    "store", slow_but(["flash", "flash of doublewords"], (name for name in STORES if STORES[name].kind == RING))
 )
 @pytest.mark.parametrize("run", slow_but(KINDS[:1] + KINDS[-1:], KINDS), ids=lambda run: run[0])
 def test_flash_that_fails_loses_nothing(run: Kind, store: str) -> None:

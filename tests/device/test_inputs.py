@@ -23,9 +23,7 @@ SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=3)
 
 @cache
 def zo_model() -> Model:
-    return load_model(
-        inject_all(mixer(), trainable="nodes", nodes="*", headroom=0, replay=False, batch=2).to_bytes()
-    )
+    return load_model(inject_all(mixer(), trainable="nodes", nodes="*", headroom=0, replay=False, batch=2).to_bytes())
 
 
 @cache

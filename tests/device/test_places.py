@@ -179,10 +179,7 @@ def test_one_of_two_runs(name: str, memory: str) -> None:
     def back(link: Link) -> None:
         assert revert(link, link.hello()).place == 1
 
-    for action, runs in (
-        (send, (wanted.states[2].weights, given)),
-        (back, (given, wanted.states[2].weights)),
-    ):
+    for action, runs in ((send, (wanted.states[2].weights, given)), (back, (given, wanted.states[2].weights))):
         assert weights_of(made) == runs[0]
         with Link(lambda: line, timeout=2) as link:
             made.record_operations()

@@ -48,9 +48,7 @@ def run_from(
             parts.append({})
             for tensor in runtime.metadata.trainable:
                 if tensor.name in kind:
-                    parts[-1][tensor.name] = np.frombuffer(weights, tensor.dtype, tensor.size, at).reshape(
-                        tensor.shape
-                    )
+                    parts[-1][tensor.name] = np.frombuffer(weights, tensor.dtype, tensor.size, at).reshape(tensor.shape)
                     at += tensor.nbytes
         runtime.write_weights(*parts)
 
@@ -58,10 +56,7 @@ def run_from(
     own = kind.begin
     with mock.patch.object(kind, "begin", begin):
         return run_on_desktop(
-            model or zo_model(name),
-            settings or RUNS[name][1],
-            data or samples(2),
-            measure_every=measure_every,
+            model or zo_model(name), settings or RUNS[name][1], data or samples(2), measure_every=measure_every
         )
 
 

@@ -126,8 +126,7 @@ def wanted(run: Run) -> Desktop:
     if run.block is None:
         return found
     own, *states = (
-        replace(state, weights=blocks.of_block(state.weights, run.block))
-        for state in (found.kept, *found.states)
+        replace(state, weights=blocks.of_block(state.weights, run.block)) for state in (found.kept, *found.states)
     )
     return replace(found, kept=own, states=states)
 
@@ -251,9 +250,7 @@ class Walk:
 
     def arm(self) -> None:
         """Lets something fail during the next call, perhaps."""
-        (kind,) = self.rng.choices(
-            ("", "write", "read", "sample", "invoke", "yardstick"), (70, 8, 8, 5, 5, 3)
-        )
+        (kind,) = self.rng.choices(("", "write", "read", "sample", "invoke", "yardstick"), (70, 8, 8, 5, 5, 3))
         number = 1 + int(self.rng.expovariate(0.2))
         store = (self.log or self.rng.choice(self.stores)).store
         if kind == "write":
@@ -274,11 +271,7 @@ class Walk:
 
     def parts(self) -> list[Store]:
         """Lists the parts that can fail."""
-        return [
-            *(kept.store for kept in self.stores),
-            self.given,
-            *(weights for _, weights, *_ in self.snapshots),
-        ]
+        return [*(kept.store for kept in self.stores), self.given, *(weights for _, weights, *_ in self.snapshots)]
 
     def reachable(self) -> list[Kept]:
         """Stores that a program can give its trainer."""
@@ -400,11 +393,7 @@ class Walk:
         self.told(call, status, OK)
         done_before = self.step == STEPS
         # The header is written, or may be: at the beginning of the run, or with its first record.
-        if (
-            kept is not None
-            and self.at is not kept
-            and (begins or (report.step_done and self.has_begun is not True))
-        ):
+        if kept is not None and self.at is not kept and (begins or (report.step_done and self.has_begun is not True)):
             if status == STORE:
                 self.is_at_sure = False
                 kept.logs |= {None, Log(self.run, 0, report.step_done)}
@@ -640,9 +629,7 @@ class Walk:
         self.told("restore_best", status, *allowed)
         if status == OK:
             self.is_best = self.ready = True
-            assert (
-                wanted(self.run).states[best.step].weights == self.exported() == wanted(self.run).kept.weights
-            )
+            assert wanted(self.run).states[best.step].weights == self.exported() == wanted(self.run).kept.weights
         elif status != ORDER:
             self.find_ready()
 

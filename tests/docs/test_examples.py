@@ -274,12 +274,7 @@ def test_commands(page: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     but_slow(
-        (
-            "docs/tutorial.md",
-            "docs/how-to/many-machines.md",
-            "docs/how-to/from-pytorch-onnx-or-float-tflite.md",
-        ),
-        WALKS,
+        ("docs/tutorial.md", "docs/how-to/many-machines.md", "docs/how-to/from-pytorch-onnx-or-float-tflite.md"), WALKS
     ),
     ids=relative,
 )
@@ -291,9 +286,7 @@ def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     if any("tflm_zo.fleet.flower" in block.text for block in found):
         pytest.importorskip("flwr", reason="NO Flower, which needs Python 3.11: THIS PAGE WAS NOT EXECUTED")
     lines = {
-        id(block): [line for line in block.commands if not left(line)]
-        for block in found
-        if block.language == "sh"
+        id(block): [line for line in block.commands if not left(line)] for block in found if block.language == "sh"
     }
     remove_what_is_made([line for every in lines.values() for line in every])
     names: dict[str, Any] = {}
@@ -347,10 +340,7 @@ def makes_the_same_levels_in_c(names: dict[str, Any]) -> None:
 
 
 #: Of the variables that the blocks of a page leave.
-CHECKS = {
-    "docs/tutorial.md": adapts_a_model,
-    "docs/how-to/sensors-and-streams.md": makes_the_same_levels_in_c,
-}
+CHECKS = {"docs/tutorial.md": adapts_a_model, "docs/how-to/sensors-and-streams.md": makes_the_same_levels_in_c}
 
 
 def remove_what_is_made(lines: list[str]) -> None:

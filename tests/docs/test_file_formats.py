@@ -280,11 +280,7 @@ def test_bytes_of_statistics() -> None:
     data = bytes(kept.find_metadata(STATISTICS_NAME).buffer.data)
     (table,) = tables("Statistics of channels")
     found = values(data, 0, table)
-    assert found == {
-        "version": 1,
-        "number of layers": len(statistics.layers),
-        "samples that were measured": 8,
-    }
+    assert found == {"version": 1, "number of layers": len(statistics.layers), "samples that were measured": 8}
     at = 8
     for layer in statistics.layers:
         channels = read(data, at, 0, "u32")

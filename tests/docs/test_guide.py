@@ -140,9 +140,7 @@ def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Follows the guide's end: the device's output becomes a model."""
     names: dict[str, Any] = {}
     after = [
-        of(b, algorithm)
-        for b in parts()[1]
-        if b.language == "python" or (is_command_line(b) and not is_linked(b))
+        of(b, algorithm) for b in parts()[1] if b.language == "python" or (is_command_line(b) and not is_linked(b))
     ]
     assert [block.language for block in after] == ["python", "sh"]
     for name in (f"{algorithm}.device.zolog", f"{algorithm}.device.tflite"):
@@ -324,9 +322,7 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
     build_program(program + MAIN.replace("MOST_FAILURES", most), algorithm)
     lines = run(CORES["cortex-m4"], Path(f"{algorithm}.build/{algorithm}"), timeout=300).splitlines()
 
-    steps = int(
-        re.findall(r"ZO_STEPS (\d+)u", Path(f"{algorithm}.firmware/{algorithm}_zo_config.h").read_text())[0]
-    )
+    steps = int(re.findall(r"ZO_STEPS (\d+)u", Path(f"{algorithm}.firmware/{algorithm}_zo_config.h").read_text())[0])
     stopped = steps // 4 * 3
     # The record of the step that follows is torn; or the snapshot at the end, of one every 100 steps.
     resumed = stopped if algorithm == "weight" else stopped // 100 * 100

@@ -54,9 +54,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(source: str) -> None:
     """Runs the guide's command lines for a float model, which learns."""
-    (lines,) = (
-        b.commands for b in blocks(PAGE, "bash") if any(f"convert {source}" in line for line in b.commands)
-    )
+    (lines,) = (b.commands for b in blocks(PAGE, "bash") if any(f"convert {source}" in line for line in b.commands))
     convert, train, evaluate = (line for line in lines if line.startswith("tflm-zo"))
     run_command(f"{convert} --force")
     before = _accuracy("model.tflite")
@@ -79,12 +77,7 @@ def test_pytorch(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_onnx(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = Path(python_of("ONNX2TF_PYTHON", "onnx2tf"))
     monkeypatch.chdir(network)
-    (line,) = (
-        line
-        for b in blocks(PAGE, "bash")
-        for line in b.commands
-        if " onnx2tf " in f" {line} " and "-i" in line
-    )
+    (line,) = (line for b in blocks(PAGE, "bash") for line in b.commands if " onnx2tf " in f" {line} " and "-i" in line)
     words = line.split()[1:]
     done([str(python.parent / words[0]), *words[1:]], PATH=f"{python.parent}:{os.environ['PATH']}")
     trained("onnx/net_float32.tflite")

@@ -90,9 +90,7 @@ def in_order(part: list[str], whole: list[str]) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_options_exist(page: Path) -> None:
     """Checks options of tflm-zo: on its command lines, and in words between backticks."""
-    known = {
-        name for command in COMMANDS.values() for p in command.params for name in (*p.opts, *p.secondary_opts)
-    }
+    known = {name for command in COMMANDS.values() for p in command.params for name in (*p.opts, *p.secondary_opts)}
     text = page.read_text(encoding="utf-8")
     # The rest behind " -- " is another program's.
     lines = re.findall(r"^tflm-zo (?:(?! -- ).)*", text.replace("\\\n", " "), re.MULTILINE)

@@ -60,12 +60,7 @@ def f():
     """Reads a file."""
     raise ValueError(f"{x} is what", " it is")
 '''
-    assert sorted(kinds(python, "py", tmp_path)) == [
-        ("comments", 3),
-        ("docstrings", 2),
-        ("errors", 7),
-        ("help", 3),
-    ]
+    assert sorted(kinds(python, "py", tmp_path)) == [("comments", 3), ("docstrings", 2), ("errors", 7), ("help", 3)]
     c = 'const char* s = "/* what it is */";\n// It says\n// what it is.\nint f(void); /* fine */\n'
     assert kinds(c, "c", tmp_path) == [("comments", 2)]
     page = "A page.\n\n```sh\necho what it is\n```\n\n[a link](what-it-is.md)\n"
@@ -75,21 +70,14 @@ def f():
 
 @pytest.mark.parametrize(
     ("line", "verb"),
-    [
-        ("Reads a log.", True),
-        ("Apply an update.", True),
-        ("Copies it", True),
-        ("The weights of a layer.", False),
-    ],
+    [("Reads a log.", True), ("Apply an update.", True), ("Copies it", True), ("The weights of a layer.", False)],
 )
 def test_a_first_line_begins_with_a_verb(line: str, verb: bool) -> None:
     assert check["first_word_is_a_verb"](line) == verb
 
 
 @pytest.mark.slow  # reads every text of the project, as `make lint` does
-def test_a_rate_above_its_limit_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rate_above_its_limit_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Every kind of text is within its limit, and the check can fail."""
     assert check["main"]([]) == 0, capsys.readouterr().out
     monkeypatch.setitem(check["LIMITS"], "comments", 0.001)

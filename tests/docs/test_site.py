@@ -26,25 +26,14 @@ pytestmark = pytest.mark.slow
 inventory = pytest.importorskip("sphinx.util.inventory", reason="NO SPHINX: THE REFERENCE WAS NOT LOOKED AT")
 
 PAGES = sorted((DOCS / "reference" / "c").glob("*.md"))
-HEADERS = [
-    name for page in PAGES for name in re.findall(r"```\{c-header\} (\S+)", page.read_text(encoding="utf-8"))
-]
+HEADERS = [name for page in PAGES for name in re.findall(r"```\{c-header\} (\S+)", page.read_text(encoding="utf-8"))]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Builds the site like `make docs`."""
     folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "--conf-dir",
-        DOCS,
-        "--quiet",
-        "--fail-on-warning",
-        "--keep-going",
-    ]
+    command = [sys.executable, "-m", "sphinx", "--conf-dir", DOCS, "--quiet", "--fail-on-warning", "--keep-going"]
     done = subprocess.run([*command, REPOSITORY, folder], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return folder
@@ -88,9 +77,7 @@ def test_a_page(page: str, width: int, dark: bool, site: Path, chromium: Browser
     assert chromium.ask("return document.documentElement.scrollWidth <= window.innerWidth")
     assert [asked for asked in chromium.requests if not asked.startswith(("file:", "data:"))] == []
     assert chromium.console == []
-    for picture in chromium.ask(
-        "return [...document.images].map(i => [i.src, i.naturalWidth, i.alt, i.width])"
-    ):
+    for picture in chromium.ask("return [...document.images].map(i => [i.src, i.naturalWidth, i.alt, i.width])"):
         source, natural, words, across = picture
         assert natural > 0 and len(words) > 20 and across >= 300, source
 
@@ -164,12 +151,7 @@ def test_what_the_guide_calls_of_c(documented: dict[str, set[str]]) -> None:
     used = {re.sub("^(node|NODE)_", "", name) for name in re.findall(r"\b(?:node_zo|NODE_ZO)_\w+\b", code)}
     used -= {"zo_trainer"}  # a header
     known = {name for kind, found in documented.items() if kind.startswith("c:") for name in found}
-    sizes = {
-        "ZO_SAMPLES",
-        "ZO_ARENA_BYTES",
-        "ZO_WORKSPACE_BYTES",
-        "ZO_TRAINABLE_BYTES",
-    }  # in the guide's table
+    sizes = {"ZO_SAMPLES", "ZO_ARENA_BYTES", "ZO_WORKSPACE_BYTES", "ZO_TRAINABLE_BYTES"}  # in the guide's table
     status = {name for name in used if name == "ZO_OK" or name.startswith("ZO_ERROR_")}
     assert len(used) > 20 and used - sizes - status <= known
     members = set(re.findall(r"\btrainer\.(\w+)\(", code))

@@ -13,9 +13,7 @@ from tflm_zo.converters import ConversionError
 from tflm_zo.firmware.amalgamation import Unit, join
 from tflm_zo.firmware.op_pack import of_model, op_pack_sources
 
-needs_gcc = pytest.mark.skipif(
-    shutil.which("gcc") is None, reason="NO gcc: NOTHING THAT IS JOINED WAS COMPILED"
-)
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO gcc: NOTHING THAT IS JOINED WAS COMPILED")
 COPYRIGHT = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0"
 
 
@@ -74,8 +72,7 @@ def test_a_header_of_cpp_has_a_part_for_c(tmp_path: Path) -> None:
     sources = {
         "ops/c.h": header("c", "#include <stdint.h>\n\nint32_t twice(int32_t x);\n"),
         "ops/cpp.h": header("cpp", '#include "ops/c.h"\n\n#include <new>\n\n' + inline),
-        "ops/cpp.cc": f'{COPYRIGHT} */\n#include "ops/cpp.h"\n\n'
-        "int32_t twice(int32_t x) { return 2 * x; }\n",
+        "ops/cpp.cc": f'{COPYRIGHT} */\n#include "ops/cpp.h"\n\nint32_t twice(int32_t x) {{ return 2 * x; }}\n',
     }
     whole = Unit("whole.h", "Both.", ["ops/cpp.h"], guard="WHOLE_H_", c_roots=["ops/c.h"])
     made = join([whole, Unit("whole.cc", "Both.", ["ops/cpp.cc"], includes=("whole.h",))], sources)
@@ -112,9 +109,7 @@ def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
             known = {line.strip() for line in sources[path].splitlines()}
             known |= {line.strip() for p in sources if p.endswith(".h") for line in sources[p].splitlines()}
             for line in text.splitlines():
-                own = re.match(
-                    r"#(if|endif|ifdef|define \w+_(WITH_\w+|MAX_QUERIES|RUN_SETTINGS) )|}$|/\*$", line
-                )
+                own = re.match(r"#(if|endif|ifdef|define \w+_(WITH_\w+|MAX_QUERIES|RUN_SETTINGS) )|}$|/\*$", line)
                 assert (
                     own
                     or known & {line.strip(), line.removeprefix("static ")}
@@ -130,9 +125,7 @@ def test_the_whole_core_compiles_as_one_source(flag: str, tmp_path: Path) -> Non
     """Compiles every feature on this machine: no two statics, macros or types of the core share a name."""
     sources = {p: t for p, t in op_pack_sources().items() if p.startswith("ops/core/")}
     everything = [
-        Unit(
-            "all.h", "All.", [p for p in sources if p.endswith(".h") and "/kernels/" not in p], guard="ALL_H_"
-        ),
+        Unit("all.h", "All.", [p for p in sources if p.endswith(".h") and "/kernels/" not in p], guard="ALL_H_"),
         Unit("all.c", "All.", [p for p in sources if p.endswith(".c")], includes=("all.h",)),
     ]
     for path, text in join(everything, sources).items():

@@ -61,9 +61,7 @@ def test_the_build_chooses_the_arena(build: list[str], mve: bool, tmp_path: Path
     made.write(tmp_path / "out")
     command = ["cc", "-E", "-P", *(f"-D{macro}" for macro in build), "-"]
     text = '#include "model_zo_config.h"\nMODEL_ZO_ARENA_BYTES\n'
-    done = subprocess.run(
-        command, input=text, cwd=tmp_path / "out", capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, input=text, cwd=tmp_path / "out", capture_output=True, text=True, check=True)
     assert made.ram.arena.bytes + 1024 < made.ram.arena.bytes_mve
     assert int(done.stdout) == (made.ram.arena.bytes_mve if mve else made.ram.arena.bytes)
 

@@ -69,8 +69,7 @@ def test_esp_example_project(tmp_path: Path) -> None:
     tools = tmp_path / "idf/tools/cmake"
     tools.mkdir(parents=True)
     (tools / "project.cmake").write_text(
-        "macro(project name)\n  file(WRITE ${CMAKE_BINARY_DIR}/name ${name})\n"
-        "  _project(${name} NONE)\nendmacro()\n"
+        "macro(project name)\n  file(WRITE ${CMAKE_BINARY_DIR}/name ${name})\n  _project(${name} NONE)\nendmacro()\n"
     )
     command = ["cmake", "-S", folder / "examples/small", "-B", tmp_path / "b"]
     run("env", f"IDF_PATH={tmp_path}/idf", *command)

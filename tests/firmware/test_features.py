@@ -21,19 +21,13 @@ from tflm_zo.training.rules import Bits, Gradient, Momentum, Normalized
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
-BITS = Settings(
-    tasks=(Nodes(), Exact(rule=Bits((5, 4, 3))), Weights(rule=Bits(), perturbation=SPARSE)), batch_size=1
-)
+BITS = Settings(tasks=(Nodes(), Exact(rule=Bits((5, 4, 3))), Weights(rule=Bits(), perturbation=SPARSE)), batch_size=1)
 
 #: Injection, settings and their features besides random signs.
 RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "defaults": ({}, Settings(tasks=(Weights(),), batch_size=1), set()),
     "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), {"SEGMENTS"}),
-    "gaussian": (
-        {"headroom": 5},
-        Settings(tasks=(Weights(perturbation=Gaussian(0.5)),), batch_size=1),
-        {"GAUSSIAN"},
-    ),
+    "gaussian": ({"headroom": 5}, Settings(tasks=(Weights(perturbation=Gaussian(0.5)),), batch_size=1), {"GAUSSIAN"}),
     "momentum": (
         {"headroom": 5, "command_words": 58},
         Settings(tasks=(Weights(perturbation=Gaussian(0.5), momentum=Momentum(0.5)),), batch_size=1),
@@ -57,20 +51,12 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     ),
     "coordinate": ({}, Settings(tasks=(Weights(perturbation=Coordinate(2)),), batch_size=1), {"COORDINATE"}),
     "masks": ({"sparse": TopK(0.5)}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),
-    "multipliers": (
-        {"multipliers": "kernel-norm"},
-        Settings(tasks=(Weights(),), batch_size=1),
-        {"MULTIPLIERS"},
-    ),
+    "multipliers": ({"multipliers": "kernel-norm"}, Settings(tasks=(Weights(),), batch_size=1), {"MULTIPLIERS"}),
     "loss": ({"loss": "floor_log2"}, Settings(tasks=(Weights(),), batch_size=1), {"FLOOR_LOG2"}),
     "sharpness": ({}, Settings(tasks=(Weights(sharpness=True),), batch_size=1), {"SHARPNESS"}),
     "blocks": ({}, Settings(tasks=(Weights(scope="blocks"),), batch_size=1), {"BLOCKS"}),
     "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Cosine()), {"SCHEDULES"}),
-    "norm": (
-        {},
-        Settings(tasks=(Weights(rule=Normalized(gradient_norm=True)),), batch_size=1),
-        {"SCHEDULES"},
-    ),
+    "norm": ({}, Settings(tasks=(Weights(rule=Normalized(gradient_norm=True)),), batch_size=1), {"SCHEDULES"}),
     "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Constant()), set()),
 }
 
@@ -118,9 +104,7 @@ def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    "core", slow_but(["cortex-m55"], ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"])
-)
+@pytest.mark.parametrize("core", slow_but(["cortex-m55"], ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"]))
 @pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
 def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
     """Compiles with the loops of each core: all functions of a folder are in one file, in which names
@@ -131,15 +115,7 @@ def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> Non
     injection, settings, _ = RUNS[name]
     zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
     generate_firmware(zo, settings, steps=3, samples=4, name="small").write(tmp_path / "firmware")
-    command = [
-        f"{compiled.toolchain.prefix}gcc",
-        *compiled.flags,
-        "-std=c99",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-    ]
+    command = [f"{compiled.toolchain.prefix}gcc", *compiled.flags, "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror"]
     done = subprocess.run(
         [*command, "-fsyntax-only", tmp_path / "firmware/small_zo_ops.c"], capture_output=True, text=True
     )

@@ -29,9 +29,7 @@ def test_checksums_are_those_of_the_files(platform: str, tmp_path: Path) -> None
     made = firmware(platform)
     assert made.write(tmp_path / "out") == []
     assert contents(tmp_path) == {f"out/{path}": text for path, text in encoded(made).items()}
-    done = subprocess.run(
-        ["sha256sum", "-c", CHECKSUMS], cwd=tmp_path / "out", capture_output=True, text=True
-    )
+    done = subprocess.run(["sha256sum", "-c", CHECKSUMS], cwd=tmp_path / "out", capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count(": OK") == len(made.files) - 1
 
 
@@ -149,9 +147,7 @@ def test_nothing_is_left_half_written(force: bool, at: int, tmp_path: Path, monk
     assert sorted(p.name for p in tmp_path.iterdir()) == (["out"] if force else [])
 
 
-def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(tmp_path: Path, monkeypatch: Any) -> None:
     out = tmp_path / "out"
     firmware("cmake", "weight").write(out)
     before = contents(tmp_path)

@@ -73,9 +73,7 @@ def test_tables_are_the_metadata(name: str, network: str) -> None:
         own = [i for i, t in enumerate(metadata.trainable) if t.segment == k]
         assert int(row[8]) == len(own) and (not own or int(row[7]) == own[0])
         enters = [
-            tensor
-            for p, tensor in zip(segment.inputs, model.subgraphs[k].inputs, strict=True)
-            if p.role == "boundary"
+            tensor for p, tensor in zip(segment.inputs, model.subgraphs[k].inputs, strict=True) if p.role == "boundary"
         ]
         assert int(row[9]) == sum(tensor.size for tensor in enters) // metadata.batch
 
@@ -166,11 +164,7 @@ def test_samples_are_compiled_in() -> None:
     features = rng.integers(-128, 128, (5, 10)).astype(np.int8)
     labels = np.array([0, 3, -1, 2, 1], np.int32)
     made = generate_firmware(
-        zo_model("weight", "two_inputs"),
-        steps=3,
-        samples=5,
-        data=Data([image, features], labels),
-        data_name="own.npz",
+        zo_model("weight", "two_inputs"), steps=3, samples=5, data=Data([image, features], labels), data_name="own.npz"
     )
     text = made.files["model_zo_samples.cc"]
     np.testing.assert_array_equal(arrays(text, "kInput0", np.int8).reshape(5, 8, 8, 1), image)
@@ -247,9 +241,7 @@ def test_settings_of_the_other_kind(name: str, settings: Any, said: str) -> None
 
 def test_settings_that_do_not_fit() -> None:
     with pytest.raises(SettingsError, match="multiple of the model's batch 4. Received: 6"):
-        generate_firmware(
-            zo_model("weight", batch=4), Settings(tasks=(Weights(),), batch_size=6), steps=3, samples=5
-        )
+        generate_firmware(zo_model("weight", batch=4), Settings(tasks=(Weights(),), batch_size=6), steps=3, samples=5)
     for bad in ({"steps": 0, "samples": 5}, {"steps": 3, "samples": 0}, {"steps": 2**32, "samples": 5}):
         with pytest.raises(SettingsError, match=r"`(steps|samples)` must be in 1\.\.4294967295"):
             generate_firmware(zo_model("weight"), **bad)

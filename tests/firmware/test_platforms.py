@@ -92,9 +92,7 @@ def test_folder_is_self_contained(platform: str, kind: str, tmp_path: Path) -> N
         assert set(angled) <= STANDARD | {"Arduino.h"}, path
         for name in quoted:
             # Builders of Arduino have src on the include path, and nothing else.
-            found = (
-                name.startswith("tensorflow/") or (path.parent / name).is_file() or (root / name).is_file()
-            )
+            found = name.startswith("tensorflow/") or (path.parent / name).is_file() or (root / name).is_file()
             assert found or is_switched_off(text, name, root), f"{path}: {name}"
 
 
@@ -160,9 +158,7 @@ def test_cmake_in_a_project_and_names_that_are_cmakes_own(tmp_path: Path) -> Non
     files = {Path(c["file"]).name for c in json.loads((tmp_path / "b/compile_commands.json").read_text())}
     assert "own.cc" in files and "small_zo_ops.c" in files and "main.cc" not in files
     # A model that is called like a target of CMake's own.
-    text = "".join(
-        t.replace("small", "test") for p, t in firmware("cmake").files.items() if p == "CMakeLists.txt"
-    )
+    text = "".join(t.replace("small", "test") for p, t in firmware("cmake").files.items() if p == "CMakeLists.txt")
     (tmp_path / "out/CMakeLists.txt").write_text(text)
     for path in (tmp_path / "out").rglob("small_*"):
         path.rename(path.with_name(path.name.replace("small", "test", 1)))
@@ -269,9 +265,7 @@ def test_arduino_layout(kind: str, tmp_path: Path) -> None:
     assert {p.suffix for p in (folder / "src").rglob("*") if p.is_file()} == {".c", ".cpp", ".h"}
     assert compiled(folder) == compiled(folder, below="src") != set()
     sketch = folder / "examples/small/small.ino"
-    assert {p.name for p in sketch.parent.iterdir()} == {
-        *("small.ino", "zo_train.cpp", "small_zo_samples.cpp")
-    }
+    assert {p.name for p in sketch.parent.iterdir()} == {*("small.ino", "zo_train.cpp", "small_zo_samples.cpp")}
     text = sketch.read_text()
     assert re.findall(r"^#include <(.+)>", text, re.M) == ["TensorFlowLite.h", "small_zo.h"]
     assert "void setup() {" in text and "void loop()" in text

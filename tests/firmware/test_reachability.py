@@ -81,9 +81,7 @@ def test_other_functions_are_static(kind: str, tmp_path: Path) -> None:
     header, internal, _ = op_pack(kind)
     rest = [t for p, t in made(kind).files.items() if p.endswith((".cc", "trainer.h", "resolver.h"))]
     if kind == "weight":  # calls of a program with an interpreter of its own
-        rest += [
-            (INTERPRETER / name).read_text().replace("model_", "small_") for name in ("main.cc", "README.md")
-        ]
+        rest += [(INTERPRETER / name).read_text().replace("model_", "small_") for name in ("main.cc", "README.md")]
     used = identifiers(header).union(*map(identifiers, rest))
     # Inline functions of the internal header call others.
     mentions = Counter(re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", internal, flags=re.DOTALL)))
@@ -145,10 +143,7 @@ def test_conditions_that_are_known_change_nothing(a: int, b: int, x: int | None,
     resolved = written(resolve(CONDITIONS, {"A": a, "B": b, "NEVER": None}))
     assert preprocessed(resolved) == preprocessed(CONDITIONS)
     left = re.findall(r"#.*\b(?:A|NEVER)\b.*", resolved)
-    assert {re.sub(r"^#\w+ ", "", line) for line in left} <= {
-        "!A && X",
-        CONDITIONS.split("#if ")[-1].split("\n")[0],
-    }
+    assert {re.sub(r"^#\w+ ", "", line) for line in left} <= {"!A && X", CONDITIONS.split("#if ")[-1].split("\n")[0]}
 
 
 def test_macros_that_follow_from_others_are_known() -> None:

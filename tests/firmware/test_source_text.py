@@ -85,11 +85,6 @@ def test_every_file_says_what_made_it(platform: str) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_two_runs_give_the_same_bytes(platform: str, name: str) -> None:
     again = generate_firmware(
-        load_model(zo_model(name).to_bytes()),
-        steps=3,
-        samples=5,
-        platform=platform,
-        name="small",
-        command=COMMAND,
+        load_model(zo_model(name).to_bytes()), steps=3, samples=5, platform=platform, name="small", command=COMMAND
     )
     assert again.files == firmware(platform, name).files

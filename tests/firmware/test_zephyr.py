@@ -61,11 +61,7 @@ def test_zephyr_cmake(kind: str, tmp_path: Path) -> None:
     assert not (tmp_path / "off/calls").exists()
     run("cmake", "-S", tmp_path, "-B", tmp_path / "on", "-DCONFIG_TFLM_ZO_SMALL=y")
     calls = [line.split(";") for line in (tmp_path / "on/calls").read_text().splitlines()]
-    assert [call[0] for call in calls] == [
-        "zephyr_library",
-        "zephyr_include_directories",
-        "zephyr_library_sources",
-    ]
+    assert [call[0] for call in calls] == ["zephyr_library", "zephyr_include_directories", "zephyr_library_sources"]
     assert calls[1][1:] == [str(folder)]
     assert sorted(calls[2][1:]) == sorted(compiled(folder))
 

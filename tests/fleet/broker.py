@@ -41,9 +41,7 @@ class Broker:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = int(free.getsockname()[1])
         self._configuration = folder / "mosquitto.conf"
-        self._configuration.write_text(
-            f"listener {self.port} 127.0.0.1\n{lines}persistence false\nuser root\n"
-        )
+        self._configuration.write_text(f"listener {self.port} 127.0.0.1\n{lines}persistence false\nuser root\n")
         self.url = f"mqtt://127.0.0.1:{self.port}/fleet"
         self.begin()
 

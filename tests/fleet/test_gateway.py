@@ -189,22 +189,13 @@ BAD: dict[str, tuple[Any, str]] = {
     "another run": (changed(12, "<I", 7, operation=6), "steps of another run"),
     "ahead": (changed(8, "<I", 9, operation=6), "it has 9 steps, of which the gateway knows 2"),
     "other weights": (changed(16, "<I", 7, operation=8), "weights after step 2 have the checksum 00000007"),
-    "a difference": (
-        changed(28, "<q", 1 << 40, operation=7),
-        "a difference of 1.67772e\\+07 nats of 4 samples",
-    ),
+    "a difference": (changed(28, "<q", 1 << 40, operation=7), "a difference of 1.67772e\\+07 nats of 4 samples"),
     "a loss": (changed(20, "<q", -(1 << 60), operation=7), "a sum of losses"),
     "samples": (changed(16, "<I", 5, operation=7), "an answer of 5 samples, where a minibatch has 4"),
     "no sample": (changed(16, "<I", 0, operation=7), "an answer of 0 samples"),
     "another step": (changed(8, "<I", 1, operation=7), "an answer for step 1, where step 2"),
-    "no answer": (
-        lambda c: c[:-1] if c[1] == 0x87 and len(c) > 8 else c,
-        "the device answers something else",
-    ),
-    "no member": (
-        lambda c: c[:4] + struct.pack("<I", 3) if c[1] == 0x86 else c,
-        "it does not call zo_link_add_fleet",
-    ),
+    "no answer": (lambda c: c[:-1] if c[1] == 0x87 and len(c) > 8 else c, "the device answers something else"),
+    "no member": (lambda c: c[:4] + struct.pack("<I", 3) if c[1] == 0x86 else c, "it does not call zo_link_add_fleet"),
 }
 
 
@@ -252,12 +243,7 @@ def test_records_that_do_not_follow_are_refused(tmp_path: Path) -> None:
                 gateway.take(record)
         with Link(lambda: port) as link:
             link.hello()
-            for record, status in (
-                (bytes(damaged), 17),
-                (after, 4),
-                (later[:-1], 1),
-                (first[:-1] + b"x", 17),
-            ):
+            for record, status in ((bytes(damaged), 17), (after, 4), (later[:-1], 1), (first[:-1] + b"x", 17)):
                 with pytest.raises(RefusedError) as refused:
                     link.fleet_records(record, size)
                 assert refused.value.status == status

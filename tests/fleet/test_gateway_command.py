@@ -38,9 +38,7 @@ def test_it_says_who_is_there(model: Path, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             nobody = free.getsockname()[1]
         ports = {name: one.port for name, one in boards.items()} | {"nobody": nobody}
-        lines = [
-            word for name, port in ports.items() for word in ("--port", f"{name}=socket://127.0.0.1:{port}")
-        ]
+        lines = [word for name, port in ports.items() for word in ("--port", f"{name}=socket://127.0.0.1:{port}")]
         said = result_of("gateway", model, *lines, "--deadline", 3)
         devices = said["devices"]
         assert devices["a"] == devices["b"] and devices["a"]["step"] == 0
@@ -73,9 +71,7 @@ def test_what_names_no_devices(options: tuple[str, ...], reason: str, model: Pat
 def test_lines_go_through_a_nodes_configuration() -> None:
     lines = Lines({"a": "/dev/tty'0", "b": "socket://h:1"}, 9600, 'mqtt://u:"p@h/x', ("c",))
     text = lines.write()
-    assert "'" not in text and Lines.read(text) == Lines(
-        dict(lines.ports), 9600, lines.broker, list(lines.devices)
-    )
+    assert "'" not in text and Lines.read(text) == Lines(dict(lines.ports), 9600, lines.broker, list(lines.devices))
     with pytest.raises(ValueError, match="no lines to devices"):
         Lines.read("[1]")
 

@@ -96,9 +96,7 @@ def test_a_broker_that_stays_away(tmp_path: Path) -> None:
         own = stack.enter_context(gateway(lines, server, tmp_path, deadline=3))
         own.take(server.decide([own.answer()]))
         made.kill()
-        with pytest.raises(
-            FleetError, match="step 1: no device has answered .a: .*the MQTT broker at 127.0.0.1"
-        ):
+        with pytest.raises(FleetError, match="step 1: no device has answered .a: .*the MQTT broker at 127.0.0.1"):
             own.answer()
         made.begin()
         for _ in range(60):
@@ -114,17 +112,12 @@ def test_a_broker_that_stays_away(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs_certificates
-def test_a_broker_that_asks_for_a_password_and_speaks_tls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broker_that_asks_for_a_password_and_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, (seed, name) = zo_model(RUN), (1, "a")
     server = FleetLog(model, RUNS[RUN][1], STEPS, SAMPLES, tmp_path / "server.zolog")
     data = samples(seed)
     replica = Replica(model, server.header, data.inputs[0], data.labels)
-    with (
-        locked_broker(tmp_path, "cook", "pa:ss/word") as (made, certificate),
-        contextlib.ExitStack() as stack,
-    ):
+    with locked_broker(tmp_path, "cook", "pa:ss/word") as (made, certificate), contextlib.ExitStack() as stack:
         at = f"127.0.0.1:{made.port}/fleet"
 
         check_is_refused(f"mqtts://cook:x@{at}", "CERTIFICATE_VERIFY_FAILED")
@@ -175,9 +168,7 @@ def test_no_broker() -> None:
     lines.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["localhost", "mqtt://", "mqtt://localhost", "http://localhost/a", "mqtt://h/a/+"]
-)
+@pytest.mark.parametrize("url", ["localhost", "mqtt://", "mqtt://localhost", "http://localhost/a", "mqtt://h/a/+"])
 def test_what_is_no_broker(url: str) -> None:
     with pytest.raises(ValueError, match="expected mqtt://HOST"):
         MqttLines(url)

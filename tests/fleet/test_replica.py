@@ -27,13 +27,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "momentum, blocks": (
         "small_cnn",
         {"update_bits": 8, "cuts": ("pool",)},
-        {
-            "momentum": 0.5,
-            "momentum_terms": 3,
-            "scope": "blocks",
-            "perturbation": Gaussian(0.6),
-            "queries": 2,
-        },
+        {"momentum": 0.5, "momentum_terms": 3, "scope": "blocks", "perturbation": Gaussian(0.6), "queries": 2},
     ),
 }
 

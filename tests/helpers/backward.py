@@ -41,9 +41,7 @@ def _factors(mantissas: NDArray[np.int16] | None, exponent: int) -> Any:
     return structs.zo_error_factors(data, mantissas.size, signed("exponent", exponent))
 
 
-def _passed(
-    name: str, result: NDArray[np.int16], exponent: int, *arguments: Any, scratch: int | None = None
-) -> Errors:
+def _passed(name: str, result: NDArray[np.int16], exponent: int, *arguments: Any, scratch: int | None = None) -> Errors:
     """Calls a function that writes errors and their exponent behind its arguments, then takes its scratch."""
     found, values = ctypes.c_int8(exponent), np.empty(scratch or 0, np.int32)
     last = [] if scratch is None else [values.ctypes.data]
@@ -75,9 +73,7 @@ def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_
     return _passed("zo_add_errors", result, exponent_so_far, factors, result.size, data, errors[1])
 
 
-def slice_blocks(
-    values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int
-) -> NDArray[np.int16]:
+def slice_blocks(values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int) -> NDArray[np.int16]:
     """Reads int16 [blocks, length] of flat errors."""
     result = np.empty((blocks, length), np.int16)
     data = address("errors", values, np.int16)
@@ -103,9 +99,7 @@ def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8]
     return _passed("zo_level_errors", result, 0, factors, exponent, values.size, read, data, errors[1])
 
 
-def product(
-    sizes: dict[str, int], factor: tuple[int, int], other: NDArray[np.int8] | None, errors: Errors
-) -> Errors:
+def product(sizes: dict[str, int], factor: tuple[int, int], other: NDArray[np.int8] | None, errors: Errors) -> Errors:
     """Computes errors [length] of a factor; ``sizes`` are the fields of ``zo_error_product``."""
     scale = _factors(np.array([factor[0]], np.int16), factor[1])
     read = None if other is None else address("other", other, np.int8)
@@ -140,9 +134,7 @@ def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
     return norm.value
 
 
-def conv(
-    layer: NodeLayer, weights: NDArray[np.int8], scales: NDArray[np.int16] | None, errors: Errors
-) -> Errors:
+def conv(layer: NodeLayer, weights: NDArray[np.int8], scales: NDArray[np.int16] | None, errors: Errors) -> Errors:
     """Computes errors of a convolution's inputs, [in_h, in_w, in_c]."""
     result, norm = np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16), conv_norm(layer, weights)
     factors = None if scales is None else address("scales", scales, np.int16)

@@ -17,9 +17,7 @@ from tflm_zo.core.command import make_terms, restoration
 from tflm_zo.core.loader import call
 
 
-def direction(
-    distribution: Distribution, seed: int, stream: int, count: int, begin: int = 0
-) -> NDArray[np.int8]:
+def direction(distribution: Distribution, seed: int, stream: int, count: int, begin: int = 0) -> NDArray[np.int8]:
     """Computes int8 [count]: z of a seed for the weights from `begin` on, a multiple of `STREAM_BLOCK`."""
     z = np.zeros(count, np.int8)
     call("zo_direction", distribution.struct, seed, stream, begin, count, z.ctypes.data)
@@ -66,9 +64,7 @@ def update(
 
     `restore_k` and `restore` are perturbations that are added before the step.
     """
-    tensor = make_tensor(
-        weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, int16=int16
-    )
+    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, int16=int16)
     table = pairs("queries", queries, "coefficient")
     before = restoration(table, restore_k, restore)
     terms = make_terms(before, momentum)
@@ -79,13 +75,7 @@ def update(
 
 
 def update_bits(
-    weights: NDArray[np.int8],
-    stream: int,
-    limit: int,
-    distribution: Distribution,
-    seed: int,
-    direction: int,
-    bits: int,
+    weights: NDArray[np.int8], stream: int, limit: int, distribution: Distribution, seed: int, direction: int, bits: int
 ) -> int:
     """Calls ``zo_update_bits_s8``. Returns the number of clipped weights."""
     tensor = make_tensor(weights, None, None, 1, 1, stream, limit)
@@ -110,9 +100,7 @@ def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: fl
     return _losses("zo_cross_entropy_s8", logits, labels, scale, errors=False)
 
 
-def cross_entropy_error(
-    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
-) -> NDArray[np.int16]:
+def cross_entropy_error(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:
     """Computes int16 [samples, classes], unit 2^-15: softmax minus one-hot label."""
     return _losses("zo_cross_entropy_error_s8", logits, labels, scale, errors=True)
 
@@ -137,9 +125,7 @@ def floor_log2_loss(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: 
     return _losses("zo_floor_log2_loss_s8", logits, labels, scale, errors=False)
 
 
-def mean_squared_error(
-    outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float
-) -> NDArray[np.int32]:
+def mean_squared_error(outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float) -> NDArray[np.int32]:
     """Computes int32 [samples], unit 2^-16, saturated to 2^31-1."""
     samples, elements = outputs.shape
     # scale^2 / elements * 2^16 = multiplier * 2^-shift
@@ -148,10 +134,7 @@ def mean_squared_error(
     if multiplier == 2**31:
         multiplier, exponent = 2**30, exponent + 1
     read, wanted = address("outputs", outputs, np.int8), address("targets", targets, np.int8)
-    call(
-        *("zo_mean_squared_error_s8", read, wanted, samples, elements, multiplier, 31 - exponent),
-        losses.ctypes.data,
-    )
+    call(*("zo_mean_squared_error_s8", read, wanted, samples, elements, multiplier, 31 - exponent), losses.ctypes.data)
     return losses
 
 

@@ -99,9 +99,7 @@ def _real(tensor: Tensor, values: NDArray[np.int8] | None = None) -> NDArray[np.
 
 def _windows(op: Operator):
     sizes = [1, int(op.option("strideH", 1)), int(op.option("strideW", 1)), 1]
-    dilations = (
-        [int(op.option(f"dilation{side}Factor", 1)) for side in "HW"] if "CONV" in op.code.name else None
-    )
+    dilations = [int(op.option(f"dilation{side}Factor", 1)) for side in "HW"] if "CONV" in op.code.name else None
     return sizes, "SAME" if op.option("padding", 0) == 0 else "VALID", dilations
 
 
@@ -174,9 +172,7 @@ def _compute(op: Operator, read, levels):
     if name in ("MAX_POOL_2D", "AVERAGE_POOL_2D"):
         strides, padding, _ = _windows(op)
         pool = tf.nn.max_pool2d if name == "MAX_POOL_2D" else tf.nn.avg_pool2d
-        return pool(
-            x, [int(op.option("filterHeight", 1)), int(op.option("filterWidth", 1))], strides, padding
-        )
+        return pool(x, [int(op.option("filterHeight", 1)), int(op.option("filterWidth", 1))], strides, padding)
     if name == "MEAN":
         return tf.reshape(tf.reduce_mean(x, axis=[int(a) for a in op.inputs[1].numpy().flat]), output.shape)
     if name == "REDUCE_MAX":
@@ -189,9 +185,7 @@ def _compute(op: Operator, read, levels):
     return tf.reshape(x, output.shape)
 
 
-def layer_gradients(
-    model: Model, x: NDArray[np.int8], errors: NDArray[np.float64]
-) -> dict[str, NDArray[np.float64]]:
+def layer_gradients(model: Model, x: NDArray[np.int8], errors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Computes dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by
     the name of its filter, by errors dL/dz of the logits z, [samples, classes].
     """

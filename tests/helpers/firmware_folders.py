@@ -76,9 +76,7 @@ def rows(text: str, name: str) -> list[list[str]]:
 
 def define(made: Firmware, name: str) -> str:
     return re.findall(
-        rf"^#define \w+_{name} (.*)$",
-        next(t for p, t in made.files.items() if p.endswith("_zo_config.h")),
-        re.M,
+        rf"^#define \w+_{name} (.*)$", next(t for p, t in made.files.items() if p.endswith("_zo_config.h")), re.M
     )[0]
 
 

@@ -63,8 +63,7 @@ class Fleet:
         self.x, self.y = samples(self.clients * OWN)
         self.parts = np.split(np.arange(len(self.x)), self.clients)
         app = client_app(
-            lambda c: FleetClient(self.model, *self.data_of(c.node_config["part"]), **self.client),
-            mods=self.mods,
+            lambda c: FleetClient(self.model, *self.data_of(c.node_config["part"]), **self.client), mods=self.mods
         )
 
         def passed(message: Message, context: Context) -> Message:
@@ -124,6 +123,4 @@ class Fleet:
 
     def ask(self) -> list[Message]:
         """Returns a round's replies."""
-        return self.grid.send_and_receive(
-            self.strategy.configure_train(1, ArrayRecord(), ConfigRecord(), self.grid)
-        )
+        return self.grid.send_and_receive(self.strategy.configure_train(1, ArrayRecord(), ConfigRecord(), self.grid))

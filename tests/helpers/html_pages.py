@@ -127,13 +127,7 @@ class Browser:
         """Opens a page, and forgets the records of the page before."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.do("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self.do(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        self.do("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
         self._driver.get_log("performance")
         self._driver.get_log("browser")
         self._driver.get(page.resolve().as_uri())
@@ -155,11 +149,7 @@ class Browser:
     def requests(self) -> list[str]:
         """Addresses that were asked for since the page was opened."""
         events = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]
-        return [
-            event["params"]["request"]["url"]
-            for event in events
-            if event["method"] == "Network.requestWillBeSent"
-        ]
+        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
     def screenshot(self, path: Path) -> None:
         """Writes a picture of the whole page."""

@@ -21,10 +21,7 @@ X, Y = random_samples(RNG)
 VALIDATION = random_samples(RNG, 9)
 STEPS, EVERY, RECORD = 14, 4, 12
 SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=8, learning_rate=1.0, seed=9, snapshot_every=EVERY)
-SETTINGS_OF = {
-    "whole": SETTINGS,
-    "head": replace(SETTINGS, tasks=(*SETTINGS.tasks, Exact()), snapshot_every=5),
-}
+SETTINGS_OF = {"whole": SETTINGS, "head": replace(SETTINGS, tasks=(*SETTINGS.tasks, Exact()), snapshot_every=5)}
 KINDS = list(SETTINGS_OF)
 
 

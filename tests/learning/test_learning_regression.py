@@ -65,9 +65,7 @@ def test_rotated_digits(learning: Any, method: str, least: float, tmp_path: Path
 
 
 @pytest.mark.parametrize(("speaker", "before", "least"), [(1, 93.0, 96.0), (3, 80.0, 81.0)])
-def test_a_speaker_never_heard_before(
-    learning: Any, speaker: int, before: float, least: float, tmp_path: Path
-) -> None:
+def test_a_speaker_never_heard_before(learning: Any, speaker: int, before: float, least: float, tmp_path: Path) -> None:
     """Trains a DS-CNN on 128 utterances with 10^4 forward equivalents. Three pre-trainings: 85.8 ± 4.4 %
     before and 99.0 ± 0.3 % after for one speaker, 66.8 ± 4.1 % and 89.0 ± 2.9 % for another, of whom the last
     layer alone learns 77.8 %.

@@ -70,9 +70,7 @@ class DirectPort:
     def boot(self) -> None:
         self._store.fail_at(0)
         assert self._device.init() == OK
-        began = self._device.begin_link(
-            self._store, self._send, places=self._places, buffer_bytes=self._buffer_bytes
-        )
+        began = self._device.begin_link(self._store, self._send, places=self._places, buffer_bytes=self._buffer_bytes)
         assert began == OK
 
     def _send(self, data: bytes) -> None:

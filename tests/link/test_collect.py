@@ -75,9 +75,7 @@ def whole(path: Path) -> int:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", RUNS)
-def test_every_bad_line_ends_with_the_devices_log(
-    name: str, unit: int, tmp_path: Path, no_waiting: None
-) -> None:
+def test_every_bad_line_ends_with_the_devices_log(name: str, unit: int, tmp_path: Path, no_waiting: None) -> None:
     del no_waiting
     made, totals = device(name), {"damaged": 0, "power cuts": 0, "kills": 0, "repeated": 0}
     for seed in range(SEEDS):
@@ -236,19 +234,8 @@ def test_a_read_of_the_devices_store_that_fails_is_no_end_of_the_log(
 
 
 def command(url: str, path: Path, *options: Any) -> subprocess.Popen[str]:
-    words = [
-        sys.executable,
-        "-c",
-        "from tflm_zo.cli import main; main()",
-        "collect",
-        url,
-        "-o",
-        path,
-        *options,
-    ]
-    return subprocess.Popen(
-        [str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    words = [sys.executable, "-c", "from tflm_zo.cli import main; main()", "collect", url, "-o", path, *options]
+    return subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow

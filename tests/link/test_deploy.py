@@ -164,9 +164,7 @@ def test_what_a_device_does_not_take(tmp_path: Path) -> None:
             load_of(tmp_path / "other.zolog", link, link.hello(), None)
         shorter[200] ^= 1
         (tmp_path / "damaged.zolog").write_bytes(shorter)
-        assert (
-            load_of(tmp_path / "damaged.zolog", link, link.hello(), None).data == wanted.log[: 132 + 28 * 2]
-        )
+        assert load_of(tmp_path / "damaged.zolog", link, link.hello(), None).data == wanted.log[: 132 + 28 * 2]
         (tmp_path / "text").write_bytes(b"hello")
         with pytest.raises(ValueError, match="no log, no model"):
             load_of(tmp_path / "text", link, link.hello(), None)
@@ -207,9 +205,7 @@ def test_weights_of_files(name: str, tmp_path: Path) -> None:
             load_of(log, link, hello, zo)
 
 
-def attempt(
-    port: DirectPort, host: random.Random, action: Callable[[Link], Any], *, kills: list[int]
-) -> None:
+def attempt(port: DirectPort, host: random.Random, action: Callable[[Link], Any], *, kills: list[int]) -> None:
     """Repeats an action of a host until it succeeds, killed now and then."""
     for _ in range(1000):
         port.writes_left = host.randrange(3, 40) if host.randrange(3) else -1

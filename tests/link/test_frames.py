@@ -47,9 +47,7 @@ def test_cobs_is_that_of_its_examples(data: bytes) -> None:
 
 
 @given(CONTENTS.filter(len), st.binary(max_size=40), st.integers(1, 50))
-def test_what_is_sent_comes_through_whatever_was_on_the_line_before(
-    content: bytes, before: bytes, piece: int
-) -> None:
+def test_what_is_sent_comes_through_whatever_was_on_the_line_before(content: bytes, before: bytes, piece: int) -> None:
     frame = to_frame(content)
     assert 0 not in frame[1:-1] and frame[0] == frame[-1] == 0
     assert len(frame) <= len(content) + 4 + 3 + (len(content) + 4) // 254
@@ -131,9 +129,7 @@ def test_both_ends_send_the_same_bytes(device: ctypes.CDLL, content: bytes) -> N
 
 @needs_compiler
 @given(contents=st.lists(CONTENTS.filter(len), max_size=4), noise=st.binary(max_size=60), data=st.data())
-def test_both_ends_find_the_same_frames(
-    device: ctypes.CDLL, contents: list[bytes], noise: bytes, data: Any
-) -> None:
+def test_both_ends_find_the_same_frames(device: ctypes.CDLL, contents: list[bytes], noise: bytes, data: Any) -> None:
     line = bytearray(noise + b"".join(map(to_frame, contents)))
     for _ in range(data.draw(st.integers(0, 3)) if line else 0):
         at = data.draw(st.integers(0, len(line) - 1))

@@ -81,11 +81,7 @@ def test_the_distribution_of_a_header(word):
     found = SeedLogHeader.from_bytes(header_bytes(settings=settings))
     assert found is not None
     distribution = found.settings.distribution
-    assert (distribution.kind, distribution.p_zero, distribution.mu) == (
-        word >> 24,
-        word >> 16 & 255,
-        word & 65535,
-    )
+    assert (distribution.kind, distribution.p_zero, distribution.mu) == (word >> 24, word >> 16 & 255, word & 65535)
 
 
 def test_bytes(path):
@@ -325,8 +321,7 @@ def test_measurements_stand_among_the_steps(path, every):
 
 
 @pytest.mark.parametrize(
-    "field, value",
-    [("chain", 33), ("steps", 0), ("rate", 2**31), ("sharpness", 7), ("stage_p_zero", (0, 2**12))],
+    "field, value", [("chain", 33), ("steps", 0), ("rate", 2**31), ("sharpness", 7), ("stage_p_zero", (0, 2**12))]
 )
 def test_settings_that_no_run_has_are_refused(path, field, value):
     """Refuses them with a correct checksum: somebody may have written it to nonsense."""
@@ -336,9 +331,7 @@ def test_settings_that_no_run_has_are_refused(path, field, value):
         Log.read(path)
 
 
-@pytest.mark.parametrize(
-    "record", [(0, 1, -1, 1, 1, 1), (0, 1, 1, 2**31 - 1, 1, 1), (0, 1, 1, 1, -(2**31), 1)]
-)
+@pytest.mark.parametrize("record", [(0, 1, -1, 1, 1, 1), (0, 1, 1, 2**31 - 1, 1, 1), (0, 1, 1, 1, -(2**31), 1)])
 def test_records_that_no_step_has_end_the_log(path, record):
     header = header_bytes()
     path.write_bytes(header + record_bytes([record], header))

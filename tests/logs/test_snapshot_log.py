@@ -55,9 +55,7 @@ class Run:
         self.control.resume(step, [NodeState(2**31 + step, -20 - step)], 100 * step)
         return np.full(TENSOR, step, np.int8)
 
-    def writer(
-        self, path: Path, every: int = 0, *, tensor: int = 4, mark: bytes = MARK, **more: Any
-    ) -> LogWriter:
+    def writer(self, path: Path, every: int = 0, *, tensor: int = 4, mark: bytes = MARK, **more: Any) -> LogWriter:
         tasks = (TaskEntry.of(self.task, [tensor]),)
         header = SnapshotLogHeader(self.control.node_settings, tasks, mark, INTERVAL, TENSOR, DATA, every)
         return LogWriter(path, header, **more)
@@ -88,10 +86,7 @@ def write(path: Path, steps: int, every: int = 0, **more: Any) -> None:
 
 
 def slot_bytes(owner: int, number: int, step: int) -> bytes:
-    body = (
-        struct.pack("<4IIi", owner, number, step, 100 * step, 2**31 + step, -20 - step)
-        + bytes([step]) * TENSOR
-    )
+    body = struct.pack("<4IIi", owner, number, step, 100 * step, 2**31 + step, -20 - step) + bytes([step]) * TENSOR
     return body + struct.pack("<I", zlib.crc32(body))
 
 

@@ -21,8 +21,7 @@ ARM = "arm-none-eabi-"
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO GCC: the C core was not inspected")
 needs_arm = pytest.mark.skipif(
-    shutil.which(ARM + "gcc") is None,
-    reason=f"NO {ARM}gcc: what the C core compiles to for Cortex-M was not inspected",
+    shutil.which(ARM + "gcc") is None, reason=f"NO {ARM}gcc: what the C core compiles to for Cortex-M was not inspected"
 )
 
 CORES = {
@@ -45,9 +44,7 @@ CLANG_TARGETS = {
     "cortex-m55": "thumbv8.1m.main-none-eabi",
     "cortex-m55-mve": "thumbv8.1m.main-none-eabi",
 }
-NEWLIB = [
-    folder for folder in ("/usr/include/newlib", "/usr/lib/arm-none-eabi/include") if Path(folder).is_dir()
-]
+NEWLIB = [folder for folder in ("/usr/include/newlib", "/usr/lib/arm-none-eabi/include") if Path(folder).is_dir()]
 needs_clang = pytest.mark.skipif(
     shutil.which("clang") is None or not NEWLIB,
     reason="NO CLANG OR NO newlib: that clang compiles the C core for Cortex-M was not checked",
@@ -118,9 +115,7 @@ def assert_public_names(nm, objects):
 @pytest.mark.slow
 @needs_gcc
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no such option on this machine")
-@pytest.mark.parametrize(
-    "level", ["-O3", *(pytest.param(level, marks=pytest.mark.slow) for level in ("-O0", "-Os"))]
-)
+@pytest.mark.parametrize("level", ["-O3", *(pytest.param(level, marks=pytest.mark.slow) for level in ("-O0", "-Os"))])
 def test_host_uses_general_registers_only(tmp_path, level):
     objects = compile_core("gcc", tmp_path, level, "-mgeneral-regs-only")
     # Addresses of functions are in a table if the compiler makes programs that can lie anywhere.
@@ -146,9 +141,7 @@ def test_host_as_it_ships(tmp_path):
 def test_the_host_check_would_notice(tmp_path):
     source = tmp_path / "uses_float.c"
     source.write_text("float half(float x);\nfloat half(float x) { return x / 2; }\n")
-    result = subprocess.run(
-        ["gcc", "-mgeneral-regs-only", "-c", source, "-o", tmp_path / "x.o"], capture_output=True
-    )
+    result = subprocess.run(["gcc", "-mgeneral-regs-only", "-c", source, "-o", tmp_path / "x.o"], capture_output=True)
     assert result.returncode != 0
 
 
@@ -177,9 +170,7 @@ def test_clang_for_cortex_m_has_no_warning(tmp_path, core):
     headers = [word for folder in NEWLIB for word in ("-isystem", folder)]
     target = [f"--target={CLANG_TARGETS[core]}", *CORES[core]]
     command = ["clang", *target, *STRICT, *headers, "-O2", "-c", *SOURCES]
-    result = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=300, cwd=tmp_path
-    )
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert {path.stem for path in tmp_path.glob("*.o")} == {path.stem for path in SOURCES}
 

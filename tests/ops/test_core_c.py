@@ -57,8 +57,7 @@ def test_the_same_bits_on_every_path(tmp_path):
     """Runs the portable path under sanitizers; `make test-c` has the host's."""
     flags = {name: SANITIZERS if name == "portable" else [] for name in PATHS}
     results = {
-        name: run([build(tmp_path / name, "core/*.c", *path, flags=flags[name])])
-        for name, path in PATHS.items()
+        name: run([build(tmp_path / name, "core/*.c", *path, flags=flags[name])]) for name, path in PATHS.items()
     }
     print(results["host"])
     digests = {name: result.rsplit(maxsplit=1)[-1] for name, result in results.items()}

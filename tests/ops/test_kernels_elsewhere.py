@@ -26,16 +26,13 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
         own = next((flags for end, flags in FLAGS.items() if source.stem.endswith(end)), ())
         target = folder / f"{source.stem}.o"
         subprocess.run(
-            [compiler, "-std=c99", "-O2", *WARNINGS, *own, f"-I{ROOT}", "-c", source, "-o", target],
-            check=True,
+            [compiler, "-std=c99", "-O2", *WARNINGS, *own, f"-I{ROOT}", "-c", source, "-o", target], check=True
         )
         objects.append(target)
     program = folder / "kernels_test"
     test = [f"-I{ROOT}", f"-I{ROOT}/tests/ops", *(ROOT / "tests" / "ops").glob("kernels_*test.c")]
     test += sorted((ROOT / "ops" / "core").rglob("*.c"))
-    subprocess.run(
-        [compiler, "-std=c99", "-O2", *test, *objects, "-static", "-lm", "-o", program], check=True
-    )
+    subprocess.run([compiler, "-std=c99", "-O2", *test, *objects, "-static", "-lm", "-o", program], check=True)
     return program
 
 
@@ -49,18 +46,12 @@ def build(compiler: str, without: tuple[str, ...], folder: Path) -> Path:
     ],
 )
 def test_kernels(
-    architecture: tuple[str, str, tuple[str, ...]],
-    processor: str,
-    sets: list[str],
-    missing: list[str],
-    tmp_path: Path,
+    architecture: tuple[str, str, tuple[str, ...]], processor: str, sets: list[str], missing: list[str], tmp_path: Path
 ) -> None:
     compiler, emulator, without = architecture
     for program in (compiler, emulator):
         if shutil.which(program) is None:
-            pytest.skip(
-                f"there is no {program} (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user)"
-            )
+            pytest.skip(f"there is no {program} (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user)")
     built = build(compiler, without, tmp_path)
     done = subprocess.run([emulator, "-cpu", processor, built], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,9 +10,7 @@ from tflm_zo import core
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at an ELF file"),
-    pytest.mark.skipif(
-        shutil.which("readelf") is None, reason="NO BINUTILS: the shared library was not inspected"
-    ),
+    pytest.mark.skipif(shutil.which("readelf") is None, reason="NO BINUTILS: the shared library was not inspected"),
 ]
 
 

@@ -43,9 +43,7 @@ def model_of(name: str) -> Model:
 def counted(network: str, core: str) -> list[float]:
     """Reads inference and the two queries of weight perturbation from the page's table."""
     page = (DOCS / "costs.md").read_text(encoding="utf-8")
-    (row,) = re.findall(
-        rf"^\| {re.escape(network)} \| {core} \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.M
-    )
+    (row,) = re.findall(rf"^\| {re.escape(network)} \| {core} \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.M)
     return [float(cell.replace(",", "")) for cell in row]
 
 

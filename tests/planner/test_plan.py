@@ -154,9 +154,7 @@ def test_a_chosen_block_is_one_more_way() -> None:
     assert [w for w in found.as_dict()["ways"] if w["name"] != name] == without
     assert all(way["blocks"] is None and way["choice_instructions_per_sample"] is None for way in without)
     (way,) = (
-        w
-        for w in found.as_dict()["ways"]
-        if w["name"] == name and (w["update_bits"], w["batch_size"]) == (16, 8)
+        w for w in found.as_dict()["ways"] if w["name"] == name and (w["update_bits"], w["batch_size"]) == (16, 8)
     )
     assert way["blocks"] == [["conv2", "fc1"], ["fc2", "fc3"]]
     assert way["layers"] == ["conv2", "fc1"]  # the one with the most weights
@@ -191,9 +189,7 @@ def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
     assert cost.instructions < max(c.instructions for c in split)
     assert len(cost.way.blocks) == 4
     steps = [
-        Instructions("cortex-m4", "cmsis_nn").step(
-            cost.way.zo, cost.way.metadata, run, clamped_shares(cost.way.zo)
-        )
+        Instructions("cortex-m4", "cmsis_nn").step(cost.way.zo, cost.way.metadata, run, clamped_shares(cost.way.zo))
         for run in cost.way.blocks
     ]
     assert cost.instructions == max(steps) > min(steps)
@@ -205,8 +201,7 @@ def test_more_blocks_than_layers_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
-    [("lenet5", 2_000_000), pytest.param("vww_96_int8.tflite", 4_500_000, marks=pytest.mark.slow)],
+    ("name", "most"), [("lenet5", 2_000_000), pytest.param("vww_96_int8.tflite", 4_500_000, marks=pytest.mark.slow)]
 )
 def test_what_a_plan_costs(name: str, most: int) -> None:
     """Counts calls: MLPerf Tiny's largest network takes at most half again as many as today."""

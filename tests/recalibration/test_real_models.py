@@ -78,9 +78,7 @@ CORRUPTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "gain"), [("fog", 0.14), ("dark", -0.01), ("turned", 0.0), ("clean", -0.01)]
-)
+@pytest.mark.parametrize(("name", "gain"), [("fog", 0.14), ("dark", -0.01), ("turned", 0.0), ("clean", -0.01)])
 def test_resnet_8_gains_from_16_images_or_is_left_as_it_was(resnet: Any, name: str, gain: float) -> None:
     """Measures on validation images, which are not among the benchmarks' test data."""
     plain, x, y = resnet
@@ -109,7 +107,6 @@ def test_statistics_of_the_training_data_are_worth_more_than_those_of_images_at_
     plain = convert(path, known).model
     test, labels = levels(CORRUPTIONS[name](x[3000:3500])), y[3000:3500]
     trained, at_hand = (
-        accuracy(recalibrate(plain, samples, source=source).model.to_bytes(), test, labels)
-        for source in (None, known)
+        accuracy(recalibrate(plain, samples, source=source).model.to_bytes(), test, labels) for source in (None, known)
     )
     assert trained - at_hand >= gain

@@ -53,8 +53,7 @@ def layer_values(model: Model, x: Any) -> list[Any]:
     data, arrays = exposed.to_bytes(), x if isinstance(x, list) else [x]
     rows = [run(data, [a[i : i + 1] for a in arrays]) for i in range(len(arrays[0]))]
     return [
-        np.concatenate([row[k].reshape(-1, t.shape[-1]) for row in rows]).astype(float)
-        for k, t in enumerate(outputs)
+        np.concatenate([row[k].reshape(-1, t.shape[-1]) for row in rows]).astype(float) for k, t in enumerate(outputs)
     ]
 
 
@@ -64,11 +63,7 @@ def test_channels_get_back_their_means_and_deviations() -> None:
     wanted = layer_values(load_model(plain), old)
     result = recalibrate(plain, new, source=old, runtime="litert")
     for was, shifted, now, change in zip(
-        wanted,
-        layer_values(load_model(plain), new),
-        layer_values(result.model, new),
-        result.layers,
-        strict=False,
+        wanted, layer_values(load_model(plain), new), layer_values(result.model, new), result.layers, strict=False
     ):
         assert np.abs(np.log(shifted.std(0) / was.std(0))).max() > 0.3
         error = 0.02 + 2 * (1 - min(change.mean_share, change.deviation_share))
@@ -197,8 +192,7 @@ def test_recalibrated_models_run_with_the_same_bits(name: str, runtime: str) -> 
     plain = MODELS[name]()
     data = samples(plain, 24, 2, gain=0.6)
     models = [
-        recalibrate(plain, data, source=samples(plain, 32, 1), runtime=r).model.to_bytes()
-        for r in ("litert", runtime)
+        recalibrate(plain, data, source=samples(plain, 32, 1), runtime=r).model.to_bytes() for r in ("litert", runtime)
     ]
     assert models[0] == models[1]
     for i in range(4):

@@ -59,9 +59,7 @@ def test_outputs_are_the_affine_map_of_what_they_were(
     assert load_model(model.to_bytes()).subgraphs[0].operators[0].inputs[1].numpy().tobytes() == weights
 
 
-@pytest.mark.parametrize(
-    ("kind", "bias"), [("conv", True), ("depthwise", True), ("dense", True), ("dense", False)]
-)
+@pytest.mark.parametrize(("kind", "bias"), [("conv", True), ("depthwise", True), ("dense", True), ("dense", False)])
 def test_a_map_that_changes_nothing_changes_no_byte(kind: str, bias: bool) -> None:
     plain = layer(kind, 1, bias=bias)
     model = load_model(plain)

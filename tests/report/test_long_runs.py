@@ -45,9 +45,7 @@ def test_the_largest_pages(runs: Path) -> None:
         samples=sum(counts),
         before=Evaluated(6.0, 0.1),
         after=Evaluated(3.0, 0.4),
-        classes=Classes(
-            tuple(range(1000)), counts, tuple(c // 9 for c in counts), tuple(c // 3 for c in counts)
-        ),
+        classes=Classes(tuple(range(1000)), counts, tuple(c // 9 for c in counts), tuple(c // 3 for c in counts)),
         confusion_before=(),
         confusion=(),
         mistakes=tuple(Mistake(i, i + 1, 7, 99 - i) for i in range(30)),

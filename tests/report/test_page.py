@@ -92,9 +92,7 @@ def test_names_are_no_markup(runs: Path) -> None:
     report = report_runs([read_run(runs / "weight.zolog", [])])
     (run,) = report.runs
     layers = tuple(dataclasses.replace(c, layer=evil) for c in run.layers)
-    report = dataclasses.replace(
-        report, runs=(dataclasses.replace(run, name=evil, log=evil, layers=layers),) * 2
-    )
+    report = dataclasses.replace(report, runs=(dataclasses.replace(run, name=evil, log=evil, layers=layers),) * 2)
     text = page(report)
     found = parsed_page(text)
     assert "<script>alert" not in text and "<img" not in text

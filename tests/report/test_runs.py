@@ -156,9 +156,7 @@ def test_accuracy_before_and_after(tmp_path: Path) -> None:
     assert found is not None and found.data == "the data given"
     assert [[list(row) for row in m] for m in (found.confusion_before, found.confusion)] == expected
     assert found.samples == int((labels >= 0).sum())
-    for measured, other, counts in zip(
-        (found.before, found.after), (initial, trainer), expected, strict=True
-    ):
+    for measured, other, counts in zip((found.before, found.after), (initial, trainer), expected, strict=True):
         values = other.evaluate(X, labels)
         assert (measured.loss, measured.accuracy) == (values["loss"], values["accuracy"])
         assert measured.accuracy == sum(counts[i][i] for i in range(4)) / found.samples
@@ -198,8 +196,7 @@ def test_landscape(tmp_path: Path) -> None:
         moved = {}
         for t in run.metadata.trainable:
             signs = [
-                np.reshape(direction(Rademacher.kind, 1, 0, seed, t.stream, t.size), t.shape)
-                for seed in found.seeds
+                np.reshape(direction(Rademacher.kind, 1, 0, seed, t.stream, t.size), t.shape) for seed in found.seeds
             ]
             wanted = kept[t.name].astype(int) + found.offsets[j] * signs[0] + found.offsets[i] * signs[1]
             moved[t.name] = np.clip(wanted, -bound, bound).astype(np.int8)

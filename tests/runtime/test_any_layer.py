@@ -56,9 +56,7 @@ def any_layer(draw: st.DrawFn) -> Layer:
     image = (draw(few), draw(side), draw(side), draw(deep))
     layer = Layer(
         operator=operator,
-        image=(draw(st.integers(1, 40)), 1, 1, draw(st.integers(1, 300)))
-        if operator == "FULLY_CONNECTED"
-        else image,
+        image=(draw(st.integers(1, 40)), 1, 1, draw(st.integers(1, 300))) if operator == "FULLY_CONNECTED" else image,
         kernel=(draw(st.integers(1, 5)), draw(st.integers(1, 5))),
         channels=draw(few if operator == "DEPTHWISE_CONV_2D" else deep),
         strides=(draw(few), draw(few)),
@@ -93,9 +91,7 @@ def build(layer: Layer) -> bytes:
         scales = (0.01 * 2.0 ** rng.uniform(-6, 0, outputs)).astype(np.float32)
     filters = rng.integers(-127, 128, shape).astype(np.int8)
     axis = 3 if layer.operator == "DEPTHWISE_CONV_2D" else 0
-    index = g.tensor(
-        "w", shape, schema.TensorType.INT8, data=filters.tobytes(), scales=scales.tolist(), axis=axis
-    )
+    index = g.tensor("w", shape, schema.TensorType.INT8, data=filters.tobytes(), scales=scales.tolist(), axis=axis)
     inputs = [x.index, index, -1]
     if layer.bias:
         bias = rng.integers(-layer.bias, layer.bias, outputs, endpoint=True).astype(np.int32)

@@ -17,9 +17,7 @@ NETWORKS = {"lenet5": MODELS["lenet5"], "residual": residual, "autoencoder": MOD
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_bias_is_read_at_each_invoke(runtime: str, name: str, parameters: str) -> None:
     require(runtime)
-    zo = inject_all(
-        NETWORKS[name](), trainable="nodes", nodes="*", parameters=parameters, headroom=0, batch=2
-    )
+    zo = inject_all(NETWORKS[name](), trainable="nodes", nodes="*", parameters=parameters, headroom=0, batch=2)
     loaded = load(zo, runtime)
     rng = np.random.default_rng(5)
     seen: set[bytes] = set()

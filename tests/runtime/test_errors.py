@@ -295,9 +295,7 @@ def test_unknown_runtime() -> None:
         ("tflm", "tflite_micro", r"tflm_zo\[tflm\]"),
     ],
 )
-def test_runtime_that_is_not_installed(
-    name: str, module: str, hint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runtime_that_is_not_installed(name: str, module: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     assert name not in tflm_zo.runtime.available()
     with pytest.raises(RuntimeUnavailableError, match=hint):

@@ -77,10 +77,7 @@ def assert_same(model: Model, inputs: list[NDArray[Any]]) -> None:
     expected = run_plain(data, "tflm", inputs)
     changeable, filters = with_filters_as_inputs(model)
     for kernels in possible_kernels():
-        for kind, own, given in (
-            ("constant", data, inputs),
-            ("changeable", changeable.to_bytes(), inputs + filters),
-        ):
+        for kind, own, given in (("constant", data, inputs), ("changeable", changeable.to_bytes(), inputs + filters)):
             found = run_plain(own, "litert", given, kernels)
             for tensor, a, b in zip(model.subgraphs[0].outputs, found, expected, strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=f"{kernels}, {kind} filters: {tensor.name}")

@@ -147,9 +147,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def variant(name: str) -> tuple[Model, Settings]:
     injection, changes = VARIANTS[name]
-    model = inject_all(
-        MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": Last(1), **injection}
-    )
+    model = inject_all(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": Last(1), **injection})
     return model, weight_settings(**{"batch_size": 4, "perturbation": GAUSSIAN, **changes})
 
 
@@ -174,9 +172,7 @@ def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Pat
     assert (tmp_path / "tflm.zolog").read_bytes() == path.read_bytes()
 
     cut = tmp_path / "cut.zolog"
-    Trainer(model, settings, runtime="litert").fit(
-        X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)], keep="last"
-    )
+    Trainer(model, settings, runtime="litert").fit(X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)], keep="last")
     resumed = Trainer(model, settings, runtime="litert")
     resumed.fit(X, Y, steps=STEPS, log=cut, resume=True, keep="last")
     assert state(resumed) == expected

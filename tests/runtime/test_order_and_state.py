@@ -111,8 +111,7 @@ def test_written_weights_are_used(name: str) -> None:
     for n, value in runtime.read_weights().items():
         np.testing.assert_array_equal(value, weights[n])
     expected = sum(
-        checksum(weights[t.name], runtime.read_fractions()[t.name], stream=t.stream)
-        for t in runtime.metadata.trainable
+        checksum(weights[t.name], runtime.read_fractions()[t.name], stream=t.stream) for t in runtime.metadata.trainable
     )
     assert runtime.status().checksum == expected % 2**32
 

@@ -11,9 +11,7 @@ from helpers.models import MODELS
 from tflm_zo import exact_delegate
 
 
-@pytest.mark.parametrize(
-    "make", [pytest.param(MODELS[name], id=name) for name in ("lenet5", "residual")] + REAL_MODELS
-)
+@pytest.mark.parametrize("make", [pytest.param(MODELS[name], id=name) for name in ("lenet5", "residual")] + REAL_MODELS)
 def test_tensorflow_with_the_delegate(make: Any) -> None:
     lite = pytest.importorskip("tensorflow").lite
     interpreter = lite.Interpreter(

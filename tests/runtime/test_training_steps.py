@@ -23,12 +23,7 @@ assert oracle.__doc__
 def _runtime(name: str, update_bits: int, model: str = "small_cnn", **settings: Any) -> Runtime:
     runtime = load(
         inject_all(
-            MODELS[model](),
-            headroom=HEADROOM,
-            batch=BATCH,
-            update_bits=update_bits,
-            max_queries=QUERIES,
-            **settings,
+            MODELS[model](), headroom=HEADROOM, batch=BATCH, update_bits=update_bits, max_queries=QUERIES, **settings
         ),
         name,
     )
@@ -71,9 +66,7 @@ def test_200_steps_are_the_same_in_litert(name: str, update_bits: int) -> None:
 
 @pytest.mark.parametrize("update_bits", [8, 16])
 @pytest.mark.parametrize(
-    "distribution",
-    [Rademacher(2), SparseUniform(2, 0.33), Gaussian(0.6)],
-    ids=lambda d: type(d).__name__.lower(),
+    "distribution", [Rademacher(2), SparseUniform(2, 0.33), Gaussian(0.6)], ids=lambda d: type(d).__name__.lower()
 )
 def test_weights_are_what_the_equations_say(distribution: Distribution, update_bits: int) -> None:
     runtime = _runtime("litert", update_bits)
@@ -118,9 +111,7 @@ def test_1000_steps_replayed_in_one_invoke(name: str, update_bits: int) -> None:
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
-@pytest.mark.parametrize(
-    "model", ["depthwise_separable", "residual", "autoencoder", "logistic_head", "two_inputs"]
-)
+@pytest.mark.parametrize("model", ["depthwise_separable", "residual", "autoencoder", "logistic_head", "two_inputs"])
 def test_other_architectures_and_losses(name: str, model: str) -> None:
     """Compares one step on each kind of layer and loss: every runtime with LiteRT."""
     require(name)

@@ -59,9 +59,7 @@ class Library:
         """The Makefile's place for it."""
         if CORES[self.core].toolchain is RISCV:
             # Named after the machine that it was built on.
-            return (
-                Path(TFLM_DIR or "") / "gen/riscv32_generic_x86_64_release_gcc/lib/libtensorflow-microlite.a"
-            )
+            return Path(TFLM_DIR or "") / "gen/riscv32_generic_x86_64_release_gcc/lib/libtensorflow-microlite.a"
         kernels = "cmsis_nn_" if self.cmsis_nn else ""
         folder = f"cortex_m_generic_{ARCHITECTURES[self.core]}_release_{kernels}gcc"
         return Path(TFLM_DIR or "") / "gen" / folder / "lib" / "libtensorflow-microlite.a"

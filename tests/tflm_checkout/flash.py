@@ -99,9 +99,7 @@ def flash_of(map_file: str) -> Flash:
     return Flash({name: size for name, size in symbols.items() if size})
 
 
-def build(
-    library: Library, folder: Path, main: str, *options: str, chooses: bool = False
-) -> tuple[Path, Flash]:
+def build(library: Library, folder: Path, main: str, *options: str, chooses: bool = False) -> tuple[Path, Flash]:
     """Builds a generated folder with one of the programs here for its main, which may choose a block."""
     replace_main(folder, ("#define CHOOSES\n" if chooses else "") + (HERE / main).read_text())
     found = folder / "program.map"
@@ -137,12 +135,7 @@ def nothing(model: Model) -> Data:
 
 
 def training(
-    model: Model,
-    settings: Settings,
-    library: Library,
-    folder: Path,
-    *options: str,
-    search: BlockSearch | None = None,
+    model: Model, settings: Settings, library: Library, folder: Path, *options: str, search: BlockSearch | None = None
 ) -> Flash:
     """Measures a program that trains a model, or, with a search, the best of its blocks."""
     zo = zo_model(model, settings)

@@ -19,13 +19,7 @@ def checksum_of(trainer: Trainer) -> int:
 
 
 def check_run(
-    library: Library | EspNnLibrary,
-    zo: Model,
-    settings: Settings,
-    data: Data,
-    steps: int,
-    name: str,
-    folder: Path,
+    library: Library | EspNnLibrary, zo: Model, settings: Settings, data: Data, steps: int, name: str, folder: Path
 ) -> None:
     """Asserts that losses, log and weights of the run are the desktop's, and that it has changed these."""
     trainer = Trainer(zo, settings, runtime="tflm")

@@ -24,11 +24,7 @@ STEPS = 8
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 RUNS: dict[str, tuple[str, dict[str, Any], BlockSearch]] = {
     # Perturbed weights in the first block, perturbed nodes in the others.
-    "poor-mans-training": (
-        "poor-mans-training",
-        {"batch_size": 4, "learning_rate": 0.5},
-        BlockSearch(4, 0.5, 2),
-    ),
+    "poor-mans-training": ("poor-mans-training", {"batch_size": 4, "learning_rate": 0.5}, BlockSearch(4, 0.5, 2)),
     # Exact gradients, passed back through a layer of the same block.
     "exact tail": ("node", {"batch_size": 8, "exact.last": 2, "snapshot_every": 3}, BlockSearch(2, 0.4, 2)),
 }
@@ -59,9 +55,7 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
     checksum = trainer.runtime.status().checksum
     assert len(set(found.scores)) > 1 and found.best > 0  # not the first one
 
-    made = generate_firmware(
-        zo, settings, steps=STEPS, samples=len(data), name="lenet5", data=data, search=search
-    )
+    made = generate_firmware(zo, settings, steps=STEPS, samples=len(data), name="lenet5", data=data, search=search)
     folder = tmp_path / "firmware"
     made.write(folder)
     program = build_firmware(LIBRARY, folder, tmp_path / "build")

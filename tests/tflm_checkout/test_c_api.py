@@ -177,16 +177,7 @@ def test_c_and_cpp_give_the_same_bits(algorithm: str, tmp_path: Path) -> None:
     made.write(tmp_path / "out")
     replace_main(tmp_path / "out", MAIN)
     (tmp_path / "of_c.c").write_text(OF_C.replace("@join@", JOIN[algorithm]))
-    flags = [
-        *core.flags,
-        "-std=c99",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Wconversion",
-        "-Wstrict-prototypes",
-        "-Werror",
-    ]
+    flags = [*core.flags, "-std=c99", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Wstrict-prototypes", "-Werror"]
     command = ["arm-none-eabi-gcc", *flags, f"-I{tmp_path / 'out'}", "-c", tmp_path / "of_c.c"]
     subprocess.run([*command, "-o", tmp_path / "of_c.o"], check=True)
     program = build_firmware(LIBRARY, tmp_path / "out", tmp_path / "b", objects=[tmp_path / "of_c.o"])

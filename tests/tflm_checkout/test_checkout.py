@@ -80,12 +80,7 @@ def _flags(target: Target) -> list[str]:
 def _compile_cc(target: Target, source: Path, folder: Path) -> Path:
     assert TFLM_DIR is not None
     downloads = Path(TFLM_DIR) / "tensorflow/lite/micro/tools/make/downloads"
-    paths = [
-        folder,
-        REPOSITORY,
-        TFLM_DIR,
-        *(downloads / d for d in ("flatbuffers/include", "gemmlowp", "ruy")),
-    ]
+    paths = [folder, REPOSITORY, TFLM_DIR, *(downloads / d for d in ("flatbuffers/include", "gemmlowp", "ruy"))]
     options = ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
     compiled = folder / f"{source.name}.o"
     includes = [f"-I{path}" for path in paths]

@@ -112,9 +112,7 @@ def log_of(lines: list[str]) -> bytes:
 
 @pytest.mark.parametrize(("network", "algorithm"), CASES)
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
-def test_the_run_is_the_desktops(
-    library: Library, network: str, algorithm: str, desktop: Any, tmp_path: Path
-) -> None:
+def test_the_run_is_the_desktops(library: Library, network: str, algorithm: str, desktop: Any, tmp_path: Path) -> None:
     if reason := library.why_not():
         pytest.skip(reason)
     _, settings = ALGORITHMS[algorithm]

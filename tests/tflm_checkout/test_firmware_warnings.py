@@ -82,10 +82,7 @@ def test_no_warning(compiler: str, core: str, tmp_path: Path) -> None:
     seen: set[tuple[str, str]] = set()
     for algorithm in ALGORITHMS:
         folder = write(tmp_path / algorithm, "cmake", algorithm)
-        sources = [path for path in compiled(folder) if path.endswith(".cc")] + [
-            "main.cc",
-            "small_zo_samples.cc",
-        ]
+        sources = [path for path in compiled(folder) if path.endswith(".cc")] + ["main.cc", "small_zo_samples.cc"]
         # Sources that both kinds of run have are compiled once.
         new = {(path, (folder / path).read_text()) for path in sources} - seen
         seen |= new
@@ -95,9 +92,7 @@ def test_no_warning(compiler: str, core: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("platform", ["zephyr", "esp-idf"])
-def test_no_warning_in_examples_and_without_static_memory(
-    platform: str, algorithm: str, tmp_path: Path
-) -> None:
+def test_no_warning_in_examples_and_without_static_memory(platform: str, algorithm: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "out", platform, algorithm)
     sources = sorted(path for path in compiled(folder) if path.endswith(".cc"))
     example = {"zephyr": "samples/small/src", "esp-idf": "examples/small/main"}[platform]
@@ -133,15 +128,7 @@ def test_no_warning_in_an_arduino_build(algorithm: str, tmp_path: Path) -> None:
     (stubs / "TensorFlowLite.h").touch()
     sources = sorted(path for path in compiled(folder) if path.endswith(".cpp"))
     sources += [f"examples/small/{name}" for name in ("zo_train.cpp", "small_zo_samples.cpp")]
-    options = [
-        "-std=gnu++17",
-        *CXX,
-        *WARNINGS,
-        "-Isrc",
-        f"-isystem{stubs}",
-        *tflm_includes(),
-        "-fsyntax-only",
-    ]
+    options = ["-std=gnu++17", *CXX, *WARNINGS, "-Isrc", f"-isystem{stubs}", *tflm_includes(), "-fsyntax-only"]
     checked(*tool("gcc", "cortex-m4"), *options, *sources, folder=folder)
     sketch = ["-include", "Arduino.h", "-xc++", "examples/small/small.ino"]
     checked(*tool("gcc", "cortex-m4"), *options, *sketch, folder=folder)

@@ -27,11 +27,7 @@ RUNS: dict[str, tuple[Settings, BlockSearch | None, str]] = {
     "weight": (algorithms.weight(batch_size=16, learning_rate=1.0), None, "lenet5"),
     "node": (NODE, None, "lenet5"),
     "exact": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=1))), None, "lenet5"),
-    "exact block": (
-        dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=ResidualBlocks()))),
-        None,
-        "residual",
-    ),
+    "exact block": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=ResidualBlocks()))), None, "residual"),
     "best of 3 blocks": (NODE, BlockSearch(3), "lenet5"),
 }
 #: Parts that only some runs may have: other algorithms, further functions for users, parts of libc.
@@ -100,10 +96,6 @@ def test_what_a_map_says() -> None:
  .bss.arena     0x20000000     0x4000 CMakeFiles/model_example.dir/main.cc.obj
 """
     found = flash_of(text)
-    assert {part: found.of(part) for part in ("core", "tables", "TFLM")} == {
-        "core": 0x36,
-        "tables": 0x4C,
-        "TFLM": 0x62,
-    }
+    assert {part: found.of(part) for part in ("core", "tables", "TFLM")} == {"core": 0x36, "tables": 0x4C, "TFLM": 0x62}
     assert found.total == 0x36 + 0x4C + 0x62
     assert found.minus(found).symbols == {}

@@ -78,9 +78,7 @@ def test_four_boards_train_one_model(tmp_path: Path) -> None:
         lines = MqttLines(mqtt.url)
         stack.callback(lines.close)
         opens = {name: lines.line(name) for name in DEVICES}
-        gateway = stack.enter_context(
-            Gateway(model, server.header, opens, log=tmp_path / "gateway.zolog", deadline=60)
-        )
+        gateway = stack.enter_context(Gateway(model, server.header, opens, log=tmp_path / "gateway.zolog", deadline=60))
         begin, seconds = time.monotonic(), []
         for step in range(STEPS):
             cut = None

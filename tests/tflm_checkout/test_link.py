@@ -49,24 +49,10 @@ class EmulatedBoard:
 
     def begin(self) -> None:
         serial = f"tcp:127.0.0.1:{self.port},server=on,wait=off"
-        command = [
-            ARM.emulator,
-            "-M",
-            *self._core.board,
-            "-display",
-            "none",
-            "-monitor",
-            "none",
-            "-serial",
-            serial,
-        ]
+        command = [ARM.emulator, "-M", *self._core.board, "-display", "none", "-monitor", "none", "-serial", serial]
         words = [*command, "-semihosting-config", "enable=on,target=native", "-kernel", self._program]
         self._process = subprocess.Popen(
-            list(map(str, words)),
-            cwd=self._folder,
-            stdout=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
+            list(map(str, words)), cwd=self._folder, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
         assert self._process.stdout is not None
         self.first_line = self._process.stdout.readline()

@@ -81,9 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, EXAMPLE / "personalization.py", "-o", output, "--epochs", "20"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=output.parent)
     assert done.returncode == 0, done.stderr
-    before, after = (
-        [float(v) for v in re.findall(r"([\d.]+)%", line)] for line in done.stdout.splitlines()[-2:]
-    )
+    before, after = ([float(v) for v in re.findall(r"([\d.]+)%", line)] for line in done.stdout.splitlines()[-2:])
     assert before[0] > 90 and before[1:] == [0, 0]
     assert after[0] > 85 and min(after[1:]) > 60
     return output
@@ -170,9 +168,7 @@ def desktop(folder: Path) -> tuple[list[list[int]], int]:
     checksum."""
     runtime = load(load_model(folder / "digits.zo.tflite"), "tflm")
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
-    settings = Settings(
-        tasks=(Nodes(queries=8),), batch_size=16, learning_rate=0.3, schedule=Constant(), seed=1
-    )
+    settings = Settings(tasks=(Nodes(queries=8),), batch_size=16, learning_rate=0.3, schedule=Constant(), seed=1)
     count = len(rehearsal[1])
     which = np.arange(count + SLOTS) % count
     x, y = rehearsal[0][which], rehearsal[1][which]
@@ -221,6 +217,4 @@ def test_new_classes_are_learned_on_the_device(library: None, folder: Path, tmp_
 def test_no_warning(compiler: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue("folder")
     options = ["-std=c++17", *CXX, *WARNINGS, *STATIC, "-I.", *tflm_includes(), "-fsyntax-only"]
-    checked(
-        *tool(compiler, "cortex-m4"), *options, "main.cc", "digits_zo_samples.cc", folder=folder / "firmware"
-    )
+    checked(*tool(compiler, "cortex-m4"), *options, "main.cc", "digits_zo_samples.cc", folder=folder / "firmware")

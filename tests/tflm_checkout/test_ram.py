@@ -84,14 +84,7 @@ def test_a_block_is_chosen_and_trained_in_256_kib(data: Path, tmp_path: Path) ->
     blocks = found["blocks"]
     assert isinstance(blocks, list)
     chosen = choose_block(
-        zo,
-        settings,
-        arrays.inputs[0],
-        arrays.labels,
-        blocks=len(blocks),
-        held_out=0.5,
-        epochs=1,
-        runtime="tflm",
+        zo, settings, arrays.inputs[0], arrays.labels, blocks=len(blocks), held_out=0.5, epochs=1, runtime="tflm"
     )
     trainer = Trainer(zo, changed(settings, {"layers": chosen.layers}), runtime="tflm")
     log = tmp_path / "run.zolog"

@@ -30,19 +30,10 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
     ),
     "biases alone": (
         {**NODES, "nodes": "*", "parameters": "biases"},
-        Settings(
-            tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")), batch_size=2, seed=12
-        ),
+        Settings(tasks=(Nodes(queries=2, parameters="biases"), Exact(parameters="biases")), batch_size=2, seed=12),
     ),
     "exact tail over a block, body by its weights and biases": (
-        {
-            **NODES,
-            "trainable": "all",
-            "nodes": (),
-            "tail": ResidualBlocks(),
-            "headroom": 2,
-            "parameters": "all",
-        },
+        {**NODES, "trainable": "all", "nodes": (), "tail": ResidualBlocks(), "headroom": 2, "parameters": "all"},
         Settings(
             tasks=(Weights(perturbation=Rademacher(1), parameters="all"), Exact(last=ResidualBlocks())),
             batch_size=4,
@@ -51,9 +42,7 @@ RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
     ),
     "weights and biases of blocks": (
         {"trainable": "all", "cuts": "layers", "parameters": "all"},
-        Settings(
-            tasks=(Weights(scope="blocks", parameters="all"),), batch_size=4, seed=10, learning_rate=20.0
-        ),
+        Settings(tasks=(Weights(scope="blocks", parameters="all"),), batch_size=4, seed=10, learning_rate=20.0),
     ),
     "perturbed biases alone": (
         {"trainable": "all", "parameters": "biases"},

@@ -95,11 +95,7 @@ _RUNS: dict[str, tuple[Callable[[], bytes], dict[str, Any], Settings]] = {
     "residual, nodes": (residual, _EVERY_NODE, _NODES),
     "residual, weights": (residual, {"trainable": "all"}, _WEIGHTS),
     "two inputs, weights": (two_inputs, {"trainable": "all"}, _WEIGHTS),
-    "input added": (
-        mixer,
-        _EVERY_NODE,
-        Settings(tasks=(Nodes(queries=2),), batch_size=2, learning_rate=20.0),
-    ),
+    "input added": (mixer, _EVERY_NODE, Settings(tasks=(Nodes(queries=2),), batch_size=2, learning_rate=20.0)),
 }
 
 
@@ -144,9 +140,7 @@ def check(
     nothing = ["0", "0", "-"]
     assert said[:2] == [[str(ORDER), *nothing], [str(OK), *nothing]]  # before Init it is refused
     assert said[-2:] == [[str(OK), *nothing], [str(ORDER), *nothing]]
-    assert [(status, layer) for status, _, _, layer in said[2:-2]] == [
-        (str(KERNEL), layers[i]) for i in chosen
-    ]
+    assert [(status, layer) for status, _, _, layer in said[2:-2]] == [(str(KERNEL), layers[i]) for i in chosen]
     assert "same weights 1" in lines
     losses = {line for line in lines if line.startswith("loss ")}
     assert len(losses) == 1
@@ -163,9 +157,7 @@ def test_a_wrong_kernel_is_named(name: str, library: Library, tmp_path: Path) ->
 @pytest.mark.slow
 @on(*TESTED)
 @pytest.mark.parametrize("read", REAL_MODELS)
-def test_a_wrong_kernel_of_a_real_model_is_named(
-    read: Callable[[], bytes], library: Library, tmp_path: Path
-) -> None:
+def test_a_wrong_kernel_of_a_real_model_is_named(read: Callable[[], bytes], library: Library, tmp_path: Path) -> None:
     plain = load_model(read())
     zo = inject(plain, inject_settings(_NODES, batch=1))
     rng = np.random.default_rng(1)

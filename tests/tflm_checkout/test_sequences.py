@@ -19,11 +19,7 @@ STEPS, SAMPLES = 4, 10
 #: The network, its loss, and its trained layers.
 RUNS: dict[str, tuple[str, str, Settings]] = {
     "average, nodes": ("mean", "cross_entropy", Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=1)),
-    "average, every layer exact": (
-        "mean",
-        "cross_entropy",
-        Settings(tasks=(Exact(last=3),), batch_size=2, seed=2),
-    ),
+    "average, every layer exact": ("mean", "cross_entropy", Settings(tasks=(Exact(last=3),), batch_size=2, seed=2)),
     "average, weights": (
         "mean",
         "cross_entropy",

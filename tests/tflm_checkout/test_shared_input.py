@@ -20,10 +20,7 @@ STEPS, SAMPLES = 4, 10
 NODES: dict[str, Any] = {"trainable": "nodes", "headroom": 0, "replay": False}
 RUNS: dict[str, tuple[dict[str, Any], Settings]] = {
     "nodes": ({**NODES, "nodes": "*"}, Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=3)),
-    "exact gradients": (
-        {**NODES, "nodes": "*"},
-        Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=4),
-    ),
+    "exact gradients": ({**NODES, "nodes": "*"}, Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=4)),
     "weights": (
         {"trainable": "all", "cuts": "layers"},
         Settings(tasks=(Weights(queries=2),), batch_size=2, seed=5, learning_rate=20.0),

@@ -102,9 +102,7 @@ def test_the_sample_trains_as_the_desktop_does(algorithm: str, workplace: Path, 
     history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
 
     folder, build = workplace / "firmware", workplace / "build"
-    made = generate_firmware(
-        zo, settings, steps=STEPS, samples=len(data), name="small", data=data, platform="zephyr"
-    )
+    made = generate_firmware(zo, settings, steps=STEPS, samples=len(data), name="small", data=data, platform="zephyr")
     shutil.rmtree(folder, ignore_errors=True)
     made.write(folder)
     cmake = folder / "samples/small/CMakeLists.txt"

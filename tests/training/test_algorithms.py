@@ -35,8 +35,7 @@ def test_names() -> None:
     assert list(ALGORITHMS)[:2] == ["node", "weight"]
     assert all(algorithm(name).algorithm == name and summary(name) for name in ALGORITHMS)
     with pytest.raises(
-        SettingsError,
-        match="`algorithm` must be one of node, weight, layer, poor-mans-training, qzo-ff, elastic-zo,",
+        SettingsError, match="`algorithm` must be one of node, weight, layer, poor-mans-training, qzo-ff, elastic-zo,"
     ):
         algorithm("adam")
 
@@ -56,9 +55,7 @@ def test_settings() -> None:
         settings_of("node", perturbation=0)
     assert inject_settings(algorithm("weight")) == InjectSettings(**ALL_WEIGHTS, algorithm="weight")
     assert inject_settings(algorithm("node"), batch=4, headroom=1) == InjectSettings(batch=4, headroom=1)
-    with pytest.raises(
-        SettingsError, match="`nodes` must be left out, since algorithm weight perturbs weights"
-    ):
+    with pytest.raises(SettingsError, match="`nodes` must be left out, since algorithm weight perturbs weights"):
         inject_settings(algorithm("weight"), nodes="auto")
 
 
@@ -84,10 +81,7 @@ def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
     initial = before.read_weights()
     trainer.fit(X, Y, steps=5, log=log, keep="last")
     weights, fractions = replay_log(model, Log.read(log))
-    for found, expected in (
-        (weights, trainer.runtime.read_weights()),
-        (fractions, trainer.runtime.read_fractions()),
-    ):
+    for found, expected in ((weights, trainer.runtime.read_weights()), (fractions, trainer.runtime.read_fractions())):
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
         assert all(found[name].shape == expected[name].shape for name in expected)

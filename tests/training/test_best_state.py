@@ -16,16 +16,7 @@ from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import Log, LogError, LogWriter, replay_log
-from tflm_zo.training import (
-    Callback,
-    RunProgress,
-    Settings,
-    Trainer,
-    Weights,
-    executors,
-    node_run,
-    run_data,
-)
+from tflm_zo.training import Callback, RunProgress, Settings, Trainer, Weights, executors, node_run, run_data
 from tflm_zo.training.best_state import measuring_interval
 from tflm_zo.training.run_data import RunData
 
@@ -54,8 +45,7 @@ def best_index(measurements: list[dict[str, float]]) -> int:
     """Place of the first of those with the smallest loss that are right as often as the first one."""
     least = measurements[0]["accuracy"]
     return min(
-        (i for i, m in enumerate(measurements) if m["accuracy"] >= least),
-        key=lambda i: (measurements[i]["loss"], i),
+        (i for i, m in enumerate(measurements) if m["accuracy"] >= least), key=lambda i: (measurements[i]["loss"], i)
     )
 
 
@@ -71,9 +61,7 @@ def run(kind: str, log: Path | None = None, runtime: str = "litert", **changes: 
     return trainer, history
 
 
-@pytest.mark.parametrize(
-    "total, per_epoch, expected", [(12, 3, 3), (60, 3, 3), (61, 3, 6), (2, 30, 30), (1, 1, 1)]
-)
+@pytest.mark.parametrize("total, per_epoch, expected", [(12, 3, 3), (60, 3, 3), (61, 3, 6), (2, 30, 30), (1, 1, 1)])
 def test_interval(total: int, per_epoch: int, expected: int) -> None:
     assert measuring_interval(total, per_epoch) == expected
 
@@ -169,9 +157,7 @@ def test_where_nothing_gets_better_nothing_is_changed(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("runtime", ["litert", "tflm"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_smaller_loss_with_fewer_right_outputs_is_no_better(
-    kind: str, runtime: str, tmp_path: Path
-) -> None:
+def test_a_smaller_loss_with_fewer_right_outputs_is_no_better(kind: str, runtime: str, tmp_path: Path) -> None:
     """Samples and labels are chosen such that an epoch makes the loss smaller and the accuracy lower."""
     settings = dataclasses.replace(SETTINGS[kind], learning_rate=10.0)
     before, after, trainer = (Trainer(MODELS_OF[kind], settings, runtime=runtime) for _ in range(3))

@@ -121,9 +121,7 @@ def test_biases_alone_keep_no_inputs() -> None:
         trainer = Trainer(model_of(parameters), of(parameters), runtime="litert")
         trainer.fit(X, Y, steps=1, keep="last")
         sizes[parameters] = trainer.buffer_bytes
-    inputs = sum(
-        n.geometry["in_h"] * n.geometry["in_w"] * n.geometry["in_c"] for n in read_metadata(model_of()).nodes
-    )
+    inputs = sum(n.geometry["in_h"] * n.geometry["in_w"] * n.geometry["in_c"] for n in read_metadata(model_of()).nodes)
     assert sizes["all"] - sizes["biases"] == 8 * inputs
 
 
@@ -231,9 +229,7 @@ def test_biases_that_are_perturbed_alone_leave_filters_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["all", "biases"])
-def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(
-    parameters: str, tmp_path: Path
-) -> None:
+def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(parameters: str, tmp_path: Path) -> None:
     settings, log = by_weights(parameters, scope="layers"), tmp_path / "run.zolog"
     zo = load_model(inject_for(residual_model(), settings).to_bytes())
     trainer = Trainer(zo, settings, runtime="litert")

@@ -157,10 +157,7 @@ def test_unlabelled_samples_are_not_judged_by() -> None:
     ("options", "message"),
     [
         ({"blocks": 0}, r"`blocks` must be an integer in 1\.\.2147483648\. Received: 0"),
-        (
-            {"blocks": 6},
-            r"`blocks` must be in 1\.\.5, the number of trained layers \(conv1, conv2, fc1, fc2, fc3\)",
-        ),
+        ({"blocks": 6}, r"`blocks` must be in 1\.\.5, the number of trained layers \(conv1, conv2, fc1, fc2, fc3\)"),
         ({"blocks": 2.0}, r"`blocks` must be an integer in 1\.\.2147483648"),
         ({"epochs": 0}, r"`epochs` must be an integer in 1\.\.2147483648"),
         (
@@ -193,14 +190,12 @@ def test_refused_settings() -> None:
         choose_block(mixed(), Settings(tasks=(Weights(),), batch_size=8), X, Y)  # type: ignore[arg-type]
     # Of the trained layers, not of all trainable ones.
     with pytest.raises(
-        SettingsError,
-        match=r"`blocks` must be in 1\.\.2, the number of trained layers \(fc1, fc2\)\. Received: 3",
+        SettingsError, match=r"`blocks` must be in 1\.\.2, the number of trained layers \(fc1, fc2\)\. Received: 3"
     ):
         choose_block(mixed(), poor_mans(layers=("fc1", "fc2")), X, Y, blocks=3)
     # A block that would cut the exact tail, before anything is trained.
     with pytest.raises(
-        SettingsError,
-        match="`layers` must include fc3, because the exact gradient of layer fc2 comes back through it",
+        SettingsError, match="`layers` must include fc3, because the exact gradient of layer fc2 comes back through it"
     ):
         choose_block(mixed(), poor_mans(**{"exact.last": 2}), X, Y, blocks=5)
     with pytest.raises(ValueError, match="x has 40 samples, y has 3 labels"):
@@ -216,8 +211,7 @@ def test_budget() -> None:
     least = probes.equivalents + first
     assert probes.rest_of(least + 1, 40) == pytest.approx(first + 1)
     with pytest.raises(
-        ValueError,
-        match="`budget` must be at least 316 forward equivalents: 292 for probes of 5 blocks, and 24 for a",
+        ValueError, match="`budget` must be at least 316 forward equivalents: 292 for probes of 5 blocks, and 24 for a"
     ):
         probes.rest_of(least - 1, 40)
 

@@ -121,11 +121,7 @@ def test_refusals(run: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     Trainer(MODEL, SETTINGS).fit(X, Y, epochs=2, log=other, keep="last")
     log.write_bytes(run[0][: 132 + 28 * 7])
-    for wrong in (
-        other.read_bytes(),
-        run[0],
-        b"none at all",
-    ):  # another run; steps that this one has not done
+    for wrong in (other.read_bytes(), run[0], b"none at all"):  # another run; steps that this one has not done
         kept.write_bytes(wrong)
         with pytest.raises(LogError, match="no checkpoint of this run|no seed log"):
             fit(log, Checkpoint(kept), resume=True)

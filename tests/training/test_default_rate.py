@@ -40,9 +40,7 @@ def rates(settings: Settings, steps: int) -> np.ndarray[Any, Any]:
     ids=lambda s: "-".join(map(str, s.values())),
 )
 @pytest.mark.parametrize("queries", [1, 4])
-def test_the_noise_of_a_long_run_adds_up_to_the_same_walk(
-    queries: int, schedule: dict[str, Any], rule: str
-) -> None:
+def test_the_noise_of_a_long_run_adds_up_to_the_same_walk(queries: int, schedule: dict[str, Any], rule: str) -> None:
     """Each of Q directions moves a weight by rate / Q: the squares of a run's steps add up to 46 LSB^2."""
     for steps in (3000, 7812, 39062):
         own = rates(weight_settings(queries=queries, rule=rule, **schedule), steps)
@@ -64,9 +62,7 @@ def test_of_blocks() -> None:
     assert Settings(tasks=(Weights(scope="blocks"),), batch_size=64).chosen_rate(30000, 3) == Settings(
         tasks=(Weights(),), batch_size=64
     ).chosen_rate(10000)
-    assert rates(Settings(tasks=(Weights(scope="blocks"),), batch_size=64), 30000)[0] == pytest.approx(
-        0.8, rel=5e-3
-    )
+    assert rates(Settings(tasks=(Weights(scope="blocks"),), batch_size=64), 30000)[0] == pytest.approx(0.8, rel=5e-3)
 
 
 def test_what_is_given_counts() -> None:
@@ -78,8 +74,7 @@ def test_what_is_given_counts() -> None:
 def test_a_final_rate_above_it() -> None:
     assert rates(Settings(tasks=(Weights(),), batch_size=64, schedule=Linear(0.5)), 10000)[-1] == 0.5
     with pytest.raises(
-        SettingsError,
-        match=r"`schedule.final` must be at most 0\.797, the rate chosen for 10000 steps\. Received: 1",
+        SettingsError, match=r"`schedule.final` must be at most 0\.797, the rate chosen for 10000 steps\. Received: 1"
     ):
         rates(Settings(tasks=(Weights(),), batch_size=64, schedule=Linear(1)), 10000)
 

@@ -24,14 +24,8 @@ def test_text(text: str, distribution: Distribution) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "coordinate",
-            r"`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB\[:ZEROS\], gaussian:LSB",
-        ),
-        (
-            "coordinate:1:2",
-            r"`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB\[:ZEROS\], gaussian:LSB",
-        ),
+        ("coordinate", r"`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB\[:ZEROS\], gaussian:LSB"),
+        ("coordinate:1:2", r"`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB\[:ZEROS\], gaussian:LSB"),
         ("coordinate:0", "mu: expected 1..127, got 0"),
         ("coordinate:0.5", "invalid literal"),
     ],

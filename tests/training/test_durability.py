@@ -99,9 +99,7 @@ def test_full_again_and_again(whole: bytes, tmp_path: Path, monkeypatch: pytest.
     assert log.read_bytes() == whole
 
 
-def test_a_disk_that_takes_a_few_bytes_at_once(
-    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_takes_a_few_bytes_at_once(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Disk(monkeypatch, 2 * len(whole), at_once=5)
     train(tmp_path / "log")
     assert (tmp_path / "log").read_bytes() == whole
@@ -109,9 +107,7 @@ def test_a_disk_that_takes_a_few_bytes_at_once(
 
 @pytest.mark.parametrize("free", [0, 1, HEADER - 1])
 @pytest.mark.parametrize("exists", [False, True])
-def test_full_before_the_first_step(
-    free: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_before_the_first_step(free: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves no log behind; a log that would have been replaced stays."""
     log = tmp_path / "log"
     if exists:
@@ -189,9 +185,7 @@ def test_a_record_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_ctrl_c_at_the_record(
-    when: Any, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_at_the_record(when: Any, whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupts with Ctrl-C between a step's last loss and the record that makes it count: all agree on the
     step before."""
     log = tmp_path / "log"
@@ -269,9 +263,7 @@ def test_a_damaged_header_is_refused(whole: bytes, tmp_path: Path) -> None:
 def test_replace(whole: bytes, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"old")
-    with pytest.raises(
-        FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"
-    ):
+    with pytest.raises(FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"):
         train(log)
     with pytest.raises(ValueError, match="steps"):
         Trainer(MODEL, SETTINGS).fit(X, Y, steps=0, log=log, replace=True, keep="last")

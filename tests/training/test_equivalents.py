@@ -36,8 +36,7 @@ def test_budget(name):
         trainer, cost = Trainer(zo_model(), WEIGHT), lambda steps: steps * 2 * 2 * 8
     else:  # one of conv and fc, in turn; fc's suffix is a tenth, and a step's first pass is whole
         trainer = Trainer(
-            zo_model("cut", batch=8),
-            Settings(tasks=(Weights(scope="blocks"),), batch_size=8, learning_rate=1.0),
+            zo_model("cut", batch=8), Settings(tasks=(Weights(scope="blocks"),), batch_size=8, learning_rate=1.0)
         )
         cost = lambda steps: 8 * (steps + (steps + 1) // 2 + 0.1 * (steps // 2))  # noqa: E731
     for steps in (2, 10):

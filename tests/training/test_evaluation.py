@@ -73,8 +73,7 @@ def test_metadata_name_the_output(wanted: Any, index: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, squashed",
-    [("lenet5", True), ("logistic_head", True), ("small_cnn", False), ("autoencoder", False)],
+    "name, squashed", [("lenet5", True), ("logistic_head", True), ("small_cnn", False), ("autoencoder", False)]
 )
 def test_metadata_tell_logits_from_probabilities(name: str, squashed: bool) -> None:
     loss = read_metadata(inject_all(MODELS[name]())).loss
@@ -173,9 +172,9 @@ def test_mean_squared_error(given: str) -> None:
     targets = (x.astype(np.float64) - entry.zero_point) * entry.scale
     levels = np.clip(np.rint(targets / exit_.scale) + exit_.zero_point, -128, 127)
     expected = ((real - (levels - exit_.zero_point) * exit_.scale) ** 2).mean()
-    assert Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=4)).evaluate(
-        x
-    ).keys() == {"loss"}
+    assert Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=4)).evaluate(x).keys() == {
+        "loss"
+    }
     if given == "nothing":
         y = None
     else:
@@ -217,8 +216,6 @@ def test_two_inputs() -> None:
     y = np.random.default_rng(1).integers(0, 4, SAMPLES)
     assert evaluate(built, inputs, y).accuracy == pytest.approx((real.argmax(1) == y).mean())
 
-    trainer = Trainer(
-        inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert"
-    )
+    trainer = Trainer(inject_all(built, batch=4), Settings(tasks=(Weights(),), batch_size=8, seed=3), "litert")
     swapped = trainer.predict([inputs[0], inputs[1][::-1]])
     assert swapped.tolist() != trainer.predict(inputs).tolist()  # the second input matters

@@ -13,16 +13,7 @@ from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.models.node_networks import attention, other_operators, parts
 from tflm_zo.converters import ConversionError, ResidualBlocks, inject, load_model, read_metadata
-from tflm_zo.training import (
-    Exact,
-    Nodes,
-    Settings,
-    SettingsError,
-    Trainer,
-    Weights,
-    inject_for,
-    inject_settings,
-)
+from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights, inject_for, inject_settings
 from tflm_zo.training.lowering import lower
 from tflm_zo.training.rules import Bits
 
@@ -131,9 +122,7 @@ def test_fewer_layers_than_the_tail_has():
         assert [t.tensors for t in plan.tasks] == [(i,) for i in range(6 - last, 6)]
         steps[last] = [(s.kind, s.source, s.target) for s in plan.program.steps]
     assert steps[1] == [] and steps[3] == steps[6][: len(steps[3])] and len(steps[3]) == 3
-    whole = lower(
-        zo, metadata, Settings(tasks=(Exact(last=ResidualBlocks(2)),), batch_size=4), steps=3, samples=8
-    )
+    whole = lower(zo, metadata, Settings(tasks=(Exact(last=ResidualBlocks(2)),), batch_size=4), steps=3, samples=8)
     assert [(s.kind, s.source, s.target) for s in whole.program.steps] == steps[6]
 
 
@@ -195,8 +184,7 @@ def test_a_model_of_another_tail_is_refused():
     ):
         Trainer(inject(SOURCES["residual"](), nodes=(), tail=ResidualBlocks(), batch=4), settings)
     with pytest.raises(
-        SettingsError,
-        match="`last` must be the tail of the model, which has none.*Inject the original model with",
+        SettingsError, match="`last` must be the tail of the model, which has none.*Inject the original model with"
     ):
         Trainer(inject(SOURCES["residual"](), nodes=("fc",), batch=4), settings)
     with pytest.raises(SettingsError, match=r"`last` must be an integer in 1\.\.64\. Received: 'block'"):

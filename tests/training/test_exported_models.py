@@ -64,9 +64,7 @@ def samples(trainer: Trainer) -> list[Any]:
 def train(name: str, runtime: str) -> tuple[Trainer, list[Any]]:
     """Takes a few large steps, so that every layer has other weights than before."""
     zo = inject_all(MODELS[name](), batch=BATCH, cuts=CUTS.get(name, ()))
-    settings = Settings(
-        tasks=(Weights(rule=Sign()),), batch_size=BATCH, learning_rate=40.0, schedule=Linear(40.0)
-    )
+    settings = Settings(tasks=(Weights(rule=Sign()),), batch_size=BATCH, learning_rate=40.0, schedule=Linear(40.0))
     trainer = Trainer(zo, settings, runtime)
     loss = trainer.runtime.metadata.loss
     assert loss is not None

@@ -63,10 +63,7 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/empty_names": ("", {}),
     "made/fc_rank3_keep_dims": ("", {}),
     "made/grouped_conv": ("", {}),
-    "made/maxpool_scale": (
-        "MAX_POOL_2D `pool`: .*which TFLM's kernel does not convert; convert the model",
-        None,
-    ),
+    "made/maxpool_scale": ("MAX_POOL_2D `pool`: .*which TFLM's kernel does not convert; convert the model", None),
     "made/ok_small_cnn": ("", {}),
     "made/okay_nabu_v2_state_as_ports": ("", {}),
     "made/softmax_600": ("", {}),
@@ -74,10 +71,7 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     "made/softmax_per_step": (PLACES, MSE),
     "made/softmax_scale": ("SOFTMAX `softmax`: .*TFLM's kernel always gives 1/256 and -128; convert", None),
     "made/stale_signature": ("", {}),
-    "made/two_subgraphs": (
-        "`signature` must name one of 2 subgraphs: `main`, `second`",
-        {"signature": "second"},
-    ),
+    "made/two_subgraphs": ("`signature` must name one of 2 subgraphs: `main`, `second`", {"signature": "second"}),
     "made/unused_float_tensor": ("", {}),
     "made/weights_minus_128": ("", {}),
     "made/zip_at_end": ("", {}),
@@ -98,11 +92,7 @@ def samples(runtime: Runtime, rng: np.random.Generator) -> tuple[list[np.ndarray
     inputs = []
     for i in range(len(runtime.metadata.original.inputs)):
         shape, dtype, _, _ = runtime.input_details(i)
-        drawn = (
-            rng.normal(size=(4, *shape[1:]))
-            if dtype.kind == "f"
-            else rng.integers(-128, 128, (4, *shape[1:]))
-        )
+        drawn = rng.normal(size=(4, *shape[1:])) if dtype.kind == "f" else rng.integers(-128, 128, (4, *shape[1:]))
         inputs.append(drawn.astype(dtype))
     loss = runtime.metadata.loss
     assert loss is not None

@@ -54,9 +54,7 @@ def filter_scales(trainable: int) -> Any:
 def entering_and_leaving(trainable: int) -> tuple[float, float]:
     """Scales of a layer's input and of its output in the plain model."""
     name = METADATA.trainable[trainable].name
-    (layer,) = (
-        op for op in PLAIN.subgraphs[0].operators if any(x is not None and x.name == name for x in op.inputs)
-    )
+    (layer,) = (op for op in PLAIN.subgraphs[0].operators if any(x is not None and x.name == name for x in op.inputs))
     entering, leaving = layer.inputs[0], layer.outputs[0]
     assert entering is not None and entering.quantization is not None and leaving.quantization is not None
     return float(entering.quantization.scales[0]), float(leaving.quantization.scales[0])

@@ -29,10 +29,7 @@ X = RNG.integers(-128, 128, (24, 28, 28, 1)).astype(np.int8)
 Y = RNG.integers(0, 10, 24).astype(np.int32)
 TAIL = {"trainable": "all", "nodes": ("fc2", "fc3"), "headroom": 7}
 HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "together and an exact tail": (
-        TAIL,
-        {"weights.scope": "model", "exact.last": 2, "weights.learning_rate": 0.5},
-    ),
+    "together and an exact tail": (TAIL, {"weights.scope": "model", "exact.last": 2, "weights.learning_rate": 0.5}),
     "each layer, nodes and weights": (
         {"trainable": "all", "nodes": "auto"},
         {
@@ -86,16 +83,11 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"exact.last": 2, "exact.rule": "standardized", "exact.rows": (0.1, 0.5)},
     ),
     "clamped nodes, too": ({"nodes": "auto", "trainable": "nodes"}, {"nodes.masked": False}),
-    "no nodes": (
-        {"trainable": "all"},
-        {"weights.scope": "model", "weights.rule": "sign", "weights.queries": 2},
-    ),
+    "no nodes": ({"trainable": "all"}, {"weights.scope": "model", "weights.rule": "sign", "weights.queries": 2}),
 }
 
 
-def run(
-    name: str, runtime: str, log: Any = None, *, rate: float | None = None, **fit: Any
-) -> tuple[Trainer, bytes]:
+def run(name: str, runtime: str, log: Any = None, *, rate: float | None = None, **fit: Any) -> tuple[Trainer, bytes]:
     injection, chosen = HYBRIDS[name]
     model = inject_all(lenet5(), batch=4, **injection)
     settings = layerwise_settings(**{"batch_size": 8, "snapshot_every": 2, "seed": 5, **chosen})
@@ -176,9 +168,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     """Compares rule "gradient", a step of one dense layer, with equation 11 in float64."""
     model = inject(lenet5(), batch=4, nodes=("fc3",), trainable=("fc3",), headroom=2, replay=False)
     task = Nodes(rule=Gradient(gradient_norm=True, quantization_aware=True), perturbation=2, queries=4)
-    settings_ = Settings(
-        tasks=(task,), batch_size=8, learning_rate=0.02, schedule=Constant(), seed=3, step_clip=200.0
-    )
+    settings_ = Settings(tasks=(task,), batch_size=8, learning_rate=0.02, schedule=Constant(), seed=3, step_clip=200.0)
     trainer = Trainer(model, settings_, runtime="litert")
     runtime, metadata = trainer.runtime, trainer.runtime.metadata
     name = metadata.trainable[0].name
@@ -206,11 +196,7 @@ def test_gradients_are_those_of_the_paper() -> None:
     ("injection", "chosen", "message"),
     [
         ({}, {}, "`model` must carry nodes"),
-        (
-            {"nodes": ("fc3",)},
-            {"weights.scope": "model", "weights.perturbation": Rademacher(5)},
-            "headroom=5",
-        ),
+        ({"nodes": ("fc3",)}, {"weights.scope": "model", "weights.perturbation": Rademacher(5)}, "headroom=5"),
         ({"nodes": ("fc3",)}, {"weights.scope": "model", "weights.rule": "bits"}, "update_bits=8"),
         (
             {"nodes": ("fc3",)},

@@ -8,17 +8,7 @@ import pytest
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
-from tflm_zo.training import (
-    Constant,
-    Exact,
-    Nodes,
-    Settings,
-    Trainer,
-    Weights,
-    best_state,
-    length,
-    random_walks,
-)
+from tflm_zo.training import Constant, Exact, Nodes, Settings, Trainer, Weights, best_state, length, random_walks
 from tflm_zo.training.length import most_budget_steps, usual_epochs
 
 X, Y = random_samples(2, 16)
@@ -26,22 +16,12 @@ X, Y = random_samples(2, 16)
 
 @pytest.mark.parametrize(
     ("samples", "batch_size", "epochs"),
-    [
-        (128, 32, 75),
-        (1000, 32, 10),
-        (960, 32, 10),
-        (959, 32, 10),
-        (928, 32, 11),
-        (1, 32, 300),
-        (10**6, 32, 10),
-    ],
+    [(128, 32, 75), (1000, 32, 10), (960, 32, 10), (959, 32, 10), (928, 32, 11), (1, 32, 300), (10**6, 32, 10)],
 )
 def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int) -> None:
     """Trains ten epochs, or as many complete ones as take 300 steps."""
     assert usual_epochs(samples, batch_size) == epochs
-    assert epochs == 10 or (epochs - 1) * -(-samples // batch_size) < 300 <= epochs * -(
-        -samples // batch_size
-    )
+    assert epochs == 10 or (epochs - 1) * -(-samples // batch_size) < 300 <= epochs * -(-samples // batch_size)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +42,7 @@ def test_how_many_steps_a_budget_is_good_for(tasks: Any, samples: int, most: int
     assert most_budget_steps(Settings(tasks=tasks, batch_size=32), samples) == most
 
 
-@pytest.mark.parametrize(
-    ("samples", "most"), [(128, 600), (320, 600), (352, 660), (1000, 1920), (1088, 2040)]
-)
+@pytest.mark.parametrize(("samples", "most"), [(128, 600), (320, 600), (352, 660), (1000, 1920), (1088, 2040)])
 def test_a_network_that_bears_less_noise_does_fewer_steps_of_few_samples(samples: int, most: int) -> None:
     assert most_budget_steps(Settings(batch_size=32), samples, careful=True) == most
 
@@ -76,9 +54,7 @@ def test_the_measured_rate_says_how_long_a_budget_lasts(monkeypatch: pytest.Monk
     monkeypatch.setattr(length, "_LEAST_OF_MOST_FOR_CAREFUL", 9)
     monkeypatch.setattr(length, "_MOST_PASSES", 1)
     for walk, steps in ((0.6, 9), (2.0, 12)):
-        monkeypatch.setattr(
-            random_walks.RandomWalks, "forgotten", lambda _, found, w=walk: 0.5 * (found / w) ** 2
-        )
+        monkeypatch.setattr(random_walks.RandomWalks, "forgotten", lambda _, found, w=walk: 0.5 * (found / w) ** 2)
         settings = Settings(tasks=(Nodes(queries=2),), batch_size=8)
         trainer = Trainer(inject_all(MODELS["small_cnn"](), nodes="*", batch=8), settings)
         trainer.fit(X, Y, budget=1e6)
@@ -96,9 +72,7 @@ def test_a_budget_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("given", ["budget", "steps"])
-def test_a_budget_ends_where_nothing_gets_better(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_budget_ends_where_nothing_gets_better(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of a hundred LSB only do harm; a run whose steps are given does them all the same."""
     monkeypatch.setattr(best_state, "_PATIENCE", 4)
     trainer = Trainer(

@@ -27,13 +27,8 @@ def test_tasks_of_nodes_and_weights() -> None:
     found = plan(model, Nodes(queries=3, perturbation=5), Weights(queries=2))
     names = [[read_metadata(model).trainable[i].layer for i in task.tensors] for task in found.tasks]
     assert names == [["fc1"], ["fc2"], ["fc3"], ["conv1", "conv2"]]
-    assert [(t.queries, t.mu, t.layer is not None) for t in found.tasks] == [
-        *[(3, 5, True)] * 3,
-        (2, 0, False),
-    ]
-    assert [read_metadata(model).trainable[i].layer for i in found.tensors] == [
-        n for own in names for n in own
-    ]
+    assert [(t.queries, t.mu, t.layer is not None) for t in found.tasks] == [*[(3, 5, True)] * 3, (2, 0, False)]
+    assert [read_metadata(model).trainable[i].layer for i in found.tensors] == [n for own in names for n in own]
     assert found.first_segment == 0
     # Without the convolutions a pass begins at fc1's input.
     assert plan(model, Nodes()).first_segment == read_metadata(model).nodes[0].input_segment > 0
@@ -56,9 +51,7 @@ def test_rules() -> None:
     assert (by_bits.rows_least, by_bits.rows_most) == (0, 0)  # every row
     some = plan(model, Exact(last=2, rule=Standardized(), rows=(0.1, 0.5))).rules
     assert (some.exact_rule, some.rows_least, some.rows_most) == (3, round(6553.5), round(32767.5))
-    assert (
-        plan(model, Nodes(), Weights(scope="layers", rule=Normalized(clip=1.5))).rules.weight_clip == 3 << 15
-    )
+    assert plan(model, Nodes(), Weights(scope="layers", rule=Normalized(clip=1.5))).rules.weight_clip == 3 << 15
 
 
 def test_errors_of_exact_layers_are_weighed_by_their_filters() -> None:
@@ -124,7 +117,5 @@ def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
 
 def _filter_scales(model: Model, name: str) -> Any:
     """Returns filter scales of the ZO model: headroom changes them."""
-    tensors = [
-        t for graph in model.subgraphs for t in graph.all_tensors() if t.name == name and t.is_variable
-    ]
+    tensors = [t for graph in model.subgraphs for t in graph.all_tensors() if t.name == name and t.is_variable]
     return np.asarray(tensors[0].quantization.scales)

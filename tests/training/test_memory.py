@@ -41,12 +41,7 @@ def test_a_step_leaves_its_loss_alone(kind: str, tmp_path: Path, monkeypatch: py
     tracemalloc.start()
     try:
         trainer.fit(
-            X,
-            Y,
-            steps=last,
-            log=tmp_path / "log",
-            callbacks=[At(first - 1, look), At(last - 1, look)],
-            keep="last",
+            X, Y, steps=last, log=tmp_path / "log", callbacks=[At(first - 1, look), At(last - 1, look)], keep="last"
         )
     finally:
         tracemalloc.stop()

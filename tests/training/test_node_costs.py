@@ -84,8 +84,7 @@ def test_the_whole_network() -> None:
     g = GraphBuilder(41)
     x = g.conv(g.input("image", [1, 6, 4, 2]), "conv", 5)
     model = inject_all(
-        g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 3, Activation.NONE), "softmax")]),
-        nodes="*",
+        g.build([g.softmax(g.dense(g.mean(x, "mean", [1, 2]), "fc", 3, Activation.NONE), "softmax")]), nodes="*"
     )
     conv, fc = 6 * 4 * 5 * 18, 15
     settings = Settings(tasks=(Nodes(queries=4),), batch_size=2)
@@ -174,9 +173,7 @@ def test_what_the_runtime_runs(
 
 
 @pytest.mark.parametrize("steps, expected", [(1, 2), (2, 4), (3, 6), (6, 12), (40, 13)])
-def test_the_prefix_runs_for_samples_that_are_used(
-    steps: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_prefix_runs_for_samples_that_are_used(steps: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs it once for each of them: few steps on many samples take no longer than on few."""
     x, y = np.tile(X, (5, 1, 1, 1))[:51], np.tile(Y, 5)[:51]
     trainer = Trainer(HEAD, Settings(tasks=(Nodes(queries=1),), batch_size=8, learning_rate=1.0))
@@ -200,11 +197,7 @@ def test_a_budget_is_used_up(model: Model) -> None:
     costs = costs_of(model, settings)
     for steps in (1, 2, 9):
         cost = costs.until(steps, SAMPLES)
-        for budget, expected in (
-            (cost, steps),
-            (cost + 0.5, steps),
-            (costs.until(steps + 1, 12) - 0.01, steps),
-        ):
+        for budget, expected in ((cost, steps), (cost + 0.5, steps), (costs.until(steps + 1, 12) - 0.01, steps)):
             trainer = Trainer(model, settings)
             history = trainer.fit(X, Y, budget=budget, keep="last")
             assert len(history.steps) == expected

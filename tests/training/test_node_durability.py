@@ -94,9 +94,7 @@ def test_garbage_behind_the_records(tail: bytes, tmp_path: Path) -> None:
     check_resumed(log)
 
 
-@pytest.mark.parametrize(
-    "length", [None, 0, 1, 8, 10, 100, 163, 164, SLOTS - 1, SLOTS, SLOTS + 50, RECORDS - 1]
-)
+@pytest.mark.parametrize("length", [None, 0, 1, 8, 10, 100, 163, 164, SLOTS - 1, SLOTS, SLOTS + 50, RECORDS - 1])
 def test_cut_short_before_the_records(length: int | None, tmp_path: Path) -> None:
     log = tmp_path / "log"
     if length is not None:
@@ -136,9 +134,7 @@ def test_full_disk(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("room", [0, 1, SLOTS - 1, SLOTS, RECORDS - 1])
 @pytest.mark.parametrize("exists", [False, True])
-def test_full_before_the_first_step(
-    room: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_before_the_first_step(room: int, exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves no log behind; a log that would have been replaced stays."""
     log = tmp_path / "log"
     if exists:

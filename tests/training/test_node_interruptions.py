@@ -114,9 +114,7 @@ def test_interrupted_again_and_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (LogWriter, "keep")])
-def test_interrupted_while_going_back(
-    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_while_going_back(owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes no snapshot of a state between two steps: Ctrl-C twice."""
     original = getattr(owner, name)
     with monkeypatch.context() as patch:
@@ -151,9 +149,7 @@ def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], 
     """Resumes in the exact ones, with the same bits."""
     for name in runtimes:
         require(name)
-    first, second, once = (
-        Trainer(model_of(kind), SETTINGS_OF[kind], runtime) for runtime in (*runtimes, runtimes[1])
-    )
+    first, second, once = (Trainer(model_of(kind), SETTINGS_OF[kind], runtime) for runtime in (*runtimes, runtimes[1]))
     fit(once, log=tmp_path / "once")
     fit(first, log=tmp_path / "log", callbacks=[At(6, interrupt)])
     fit(second, log=tmp_path / "log", resume=True)
@@ -180,9 +176,7 @@ def test_early_stopping(tmp_path: Path) -> None:
 def killed(folder: Path, kills: int, steps: int, every: int) -> int:
     settings = changed(SETTINGS, {"snapshot_every": every})
     header = layout()[1]
-    return kill_and_resume(
-        folder, model_of(), settings, (X, Y), kills=kills, steps=steps, header=header, record=RECORD
-    )
+    return kill_and_resume(folder, model_of(), settings, (X, Y), kills=kills, steps=steps, header=header, record=RECORD)
 
 
 @pytest.mark.slow

@@ -120,9 +120,7 @@ def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
         fit(make(), X[1:], Y[1:], log=log, resume=True)
     with pytest.raises(LogError, match="another model"):
         fit(Trainer(model_of("head"), SETTINGS), log=log, resume=True)
-    with pytest.raises(
-        FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"
-    ):
+    with pytest.raises(FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"):
         fit(make(), log=log)
     by_weights = Trainer(model_of(), BY_WEIGHTS)
     with pytest.raises(LogError, match="no seed log of this version"):

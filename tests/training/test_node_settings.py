@@ -21,10 +21,7 @@ BAD = [
     ({"nodes.queries": 1.5}, r"`nodes\.queries` must be an integer in 1\.\.32"),
     ({"nodes.queries": True}, r"`nodes\.queries` must be an integer in 1\.\.32"),
     ({"nodes.queries": {"fc": 0}}, r"`nodes\.queries` must be an integer in 1\.\.32\. Received: 0"),
-    (
-        {"nodes.queries": {"conv": 2, "fc": 33}},
-        r"`nodes\.queries` must be an integer in 1\.\.32\. Received: 33",
-    ),
+    ({"nodes.queries": {"conv": 2, "fc": 33}}, r"`nodes\.queries` must be an integer in 1\.\.32\. Received: 33"),
     ({"nodes.perturbation": 0}, r"`nodes\.perturbation` must be an integer in 1\.\.127\. Received: 0"),
     ({"nodes.perturbation": 128}, r"`nodes\.perturbation` must be an integer in 1\.\.127\. Received: 128"),
     ({"nodes.perturbation": 2.0}, r"`nodes\.perturbation` must be an integer in 1\.\.127"),
@@ -157,9 +154,7 @@ def test_the_default_is_what_the_model_is_for() -> None:
 def test_a_mean_that_is_the_logits_is_trained_by_perturbation() -> None:
     rng = np.random.default_rng(3)
     x = np.repeat(rng.integers(-128, 128, (4, 1, 1, 2)), 25, 0).reshape(4, 5, 5, 2).astype(np.int8)
-    trainer = Trainer(
-        inject_all(mean_head(), nodes="*", batch=4), Settings(tasks=(Nodes(queries=8),), batch_size=4)
-    )
+    trainer = Trainer(inject_all(mean_head(), nodes="*", batch=4), Settings(tasks=(Nodes(queries=8),), batch_size=4))
     before = trainer.evaluate(x, np.arange(4))["loss"]
     trainer.fit(x, np.arange(4), steps=200, keep="last")
     assert trainer.evaluate(x, np.arange(4))["loss"] < before / 2

@@ -61,9 +61,7 @@ class Case:
     batch: int = 4
 
     def build(self, **more: Any) -> Model:
-        return inject_all(
-            self.model(), **{"nodes": self.nodes, "batch": self.batch, **dict(self.inject), **more}
-        )
+        return inject_all(self.model(), **{"nodes": self.nodes, "batch": self.batch, **dict(self.inject), **more})
 
 
 BITS_8 = (("update_bits", 8),)
@@ -85,12 +83,8 @@ CASES = {
     "dense": Case(DENSE),
     "dense, 8 bit, parts": Case(DENSE, inject=BITS_8, settings=PARTS),
     "multipliers": Case(CNN, inject=(("multipliers", "quantization-aware"),)),
-    "multipliers, 8 bit": Case(
-        mean_cnn, inject=(*BITS_8, ("multipliers", "quantization-aware")), settings=EXACT
-    ),
-    "no headroom": Case(
-        CNN, inject=(("headroom", 0),), settings=replace(PARTS, learning_rate=20.0, step_clip=30.0)
-    ),
+    "multipliers, 8 bit": Case(mean_cnn, inject=(*BITS_8, ("multipliers", "quantization-aware")), settings=EXACT),
+    "no headroom": Case(CNN, inject=(("headroom", 0),), settings=replace(PARTS, learning_rate=20.0, step_clip=30.0)),
     "as it is injected by default": Case(
         CNN, nodes="auto", inject=(("trainable", "nodes"), ("headroom", 0), ("replay", False)), settings=PARTS
     ),
@@ -108,9 +102,7 @@ CASES = {
     "residual blocks, 8 bit, parts, exact head": Case(
         MODELS["residual"], inject=BITS_8, settings=changed(PARTS, {"exact.last": 1})
     ),
-    "a branch behind a prefix": Case(
-        MODELS["residual"], nodes=("block1/conv1", "projection"), settings=PARTS
-    ),
+    "a branch behind a prefix": Case(MODELS["residual"], nodes=("block1/conv1", "projection"), settings=PARTS),
     "inside of a residual block, behind a prefix": Case(
         MODELS["residual"], nodes=("block1/conv0", "projection", "fc"), settings=PARTS
     ),
@@ -239,12 +231,7 @@ def test_looking_does_not_change_the_run() -> None:
 
     part = Trainer(case.build(), case.settings)
     part.fit(x, y, steps=6, callbacks=[At(2, stop)], keep="last")
-    assert seen[2] == (
-        part.evaluate(x[:7], y[:7]),
-        part.predict(x).tobytes(),
-        state(part),
-        part.export().to_bytes(),
-    )
+    assert seen[2] == (part.evaluate(x[:7], y[:7]), part.predict(x).tobytes(), state(part), part.export().to_bytes())
 
 
 # --- learning ---------------------------------------------------------------------------------------------

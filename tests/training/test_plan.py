@@ -79,9 +79,7 @@ def test_only_takes_names_and_patterns() -> None:
     assert trained_tensors(settings(layers=(LAYERS[0],)), METADATA) == [0]
     assert trained_tensors(settings(layers=("*",)), METADATA) == list(range(len(LAYERS)))
     assert trained_tensors(settings(layers=(LAYERS[-1], LAYERS[0])), METADATA) == sorted({0, len(LAYERS) - 1})
-    with pytest.raises(
-        SettingsError, match=r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)"
-    ):
+    with pytest.raises(SettingsError, match=r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)"):
         trained_tensors(settings(layers=("nothing",)), METADATA)
     with_nodes = {n.trainable for n in METADATA.nodes}
     first = next(i for i in range(len(LAYERS)) if i not in with_nodes)

@@ -61,16 +61,8 @@ TABLE = [
     Row("poor-mans-training", "final_learning_rate", 0.0, 0.0, f"{PMT}, sec. 4.1 (cosine decay)"),
     Row("poor-mans-training", "nodes.rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
     Row("poor-mans-training", "weights.rule", "gradient", "gradient", f"{PMT}, sec. 3.1.2, eq. 11"),
-    Row(
-        "poor-mans-training", "nodes.gradient_norm", True, True, f"{PMT}, sec. 3.1.2 (gradient-norm scaling)"
-    ),
-    Row(
-        "poor-mans-training",
-        "nodes.quantization_aware",
-        True,
-        True,
-        f"{PMT}, sec. 3.1.2 (quantization-aware)",
-    ),
+    Row("poor-mans-training", "nodes.gradient_norm", True, True, f"{PMT}, sec. 3.1.2 (gradient-norm scaling)"),
+    Row("poor-mans-training", "nodes.quantization_aware", True, True, f"{PMT}, sec. 3.1.2 (quantization-aware)"),
     Row(
         "poor-mans-training",
         "scope",
@@ -138,19 +130,10 @@ TABLE = [
     Row("qzo-ff-probe", "inject.trainable", Last(1), Last(1), f"{QZO}, sec. 4 (linear probing)"),
     Row("qzo-ff-probe", "inject.int16", Last(1), Last(1), f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
     Row("qzo-ff-probe", "inject.update_bits", 16, 16, f"{QZO}, sec. 3.3 (16-bit weights)"),
-    Row(
-        "qzo-ff-probe",
-        "weights.perturbation",
-        Gaussian(0.5),
-        1e-3,
-        f"{QZO}, tables 6 to 9 (epsilon)",
-        NO_INTEGERS,
-    ),
+    Row("qzo-ff-probe", "weights.perturbation", Gaussian(0.5), 1e-3, f"{QZO}, tables 6 to 9 (epsilon)", NO_INTEGERS),
     # --- ElasticZO ---
     Row("elastic-zo", "last", 1, 1, f"{ELASTIC}, sec. 5.1 (ZO-Feat-Cls2; ZO-Feat-Cls1 has 2)"),
-    Row(
-        "elastic-zo", "scope", "model", "model", f"{ELASTIC}, Alg. 1 (one direction of all the layers before)"
-    ),
+    Row("elastic-zo", "scope", "model", "model", f"{ELASTIC}, Alg. 1 (one direction of all the layers before)"),
     Row("elastic-zo", "estimator", "antithetic", "antithetic", f"{ELASTIC}, Alg. 1 and eq. 1"),
     Row("elastic-zo", "batch_size", 32, 32, f"{ELASTIC}, sec. 5.1.1 (FP32 case)"),
     Row("elastic-zo", "weights.perturbation", Gaussian(1.0), "N(0, I) eps", f"{ELASTIC}, eq. 1", NO_INTEGERS),
@@ -185,13 +168,7 @@ TABLE = [
         SparseUniform(15, 0.33),
         f"{ELASTIC}, sec. 5.1.1 (r_max of 1, 3, 7, 15, 31, 63; p_zero 0.33)",
     ),
-    Row(
-        "elastic-zo-int8",
-        "stages",
-        (0.2, 0.5),
-        (0.2, 0.5),
-        f"{ELASTIC}, sec. 5.1.1 (epochs 20 and 50 of 100)",
-    ),
+    Row("elastic-zo-int8", "stages", (0.2, 0.5), (0.2, 0.5), f"{ELASTIC}, sec. 5.1.1 (epochs 20 and 50 of 100)"),
     Row("elastic-zo-int8", "stage_p_zero", (0.5, 0.9), (0.5, 0.9), f"{ELASTIC}, sec. 5.1.1"),
     Row("elastic-zo-int8", "inject.update_bits", 8, 8, f"{ELASTIC}, sec. 4.2 (INT8 weights alone)"),
     # --- FQT ---
@@ -225,14 +202,7 @@ TABLE = [
     Row("mezo", "queries", 1, 1, f"{PMT}, table 5 (MeZO: 2 forwards an iteration)"),
     Row("mezo", "clip", 0.0, 0.0, "MeZO (arXiv 2305.17333), Alg. 1 (no clipping)"),
     Row("mezo", "gradient_norm", False, False, f"{PMT}, sec. 4.2.3 (lack of learning-rate scaling)"),
-    Row(
-        "mezo",
-        "weights.perturbation",
-        Gaussian(1.0),
-        "N(0, I) eps",
-        "MeZO (arXiv 2305.17333), def. 1",
-        NO_INTEGERS,
-    ),
+    Row("mezo", "weights.perturbation", Gaussian(1.0), "N(0, I) eps", "MeZO (arXiv 2305.17333), def. 1", NO_INTEGERS),
     Row("mezo", "schedule", "constant", "constant", "MeZO (arXiv 2305.17333), sec. 3 (constant rate)"),
     Row(
         "mezo",

@@ -113,9 +113,7 @@ def test_a_walk_of_weight_perturbation_is_as_long_as_it_says(distribution: Any, 
     """Moves the same tensors as the run: all weights and no bias, or those of its trained layers."""
     scope = "model" if layers is None else "layers"
     settings = algorithms.weight(batch_size=BATCH, perturbation=distribution)
-    settings = dataclasses.replace(
-        settings, tasks=(dataclasses.replace(settings.weights, scope=scope),), layers=layers
-    )
+    settings = dataclasses.replace(settings, tasks=(dataclasses.replace(settings.weights, scope=scope),), layers=layers)
     own = Trainer(MODELS["small_cnn"](), dataclasses.replace(settings, layers=None), "litert")
     walks = WeightWalks(own.runtime, own.model, settings, prepare(own.runtime, *data()))
     walks.begin()
@@ -304,9 +302,7 @@ def test_who_measures(settings: Settings, measures: bool) -> None:
 def test_a_final_rate_above_the_measured_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.6 * found**2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
-    with pytest.raises(
-        SettingsError, match=r"`schedule\.final` must be at most 0\.052, the rate that was measured"
-    ):
+    with pytest.raises(SettingsError, match=r"`schedule\.final` must be at most 0\.052, the rate that was measured"):
         trainer(schedule=Linear(0.9)).fit(*data(), steps=2)
 
 

@@ -55,9 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_fit_makes_the_model_of_the_command(
-    options: tuple[str, ...], arguments: dict[str, Any], folder: Path
-) -> None:
+def test_fit_makes_the_model_of_the_command(options: tuple[str, ...], arguments: dict[str, Any], folder: Path) -> None:
     found = result_of("train", "model.tflite", "data.npz", "-o", "a.tflite", *options)
     trainer = Trainer("a.zo.tflite")
     history = trainer.fit(X, Y, **arguments)
@@ -91,8 +89,7 @@ def test_refused() -> None:
     with pytest.raises(ValueError, match="`validation_data` must"):
         trainer.fit(X, Y, validation_data=(X, Y), validation_split=0.2)
     with pytest.raises(
-        SettingsError,
-        match="`held_out` must divide the 40 labelled samples into two parts that are not empty",
+        SettingsError, match="`held_out` must divide the 40 labelled samples into two parts that are not empty"
     ):
         trainer.fit(X, Y, validation_split=0.001)
     assert trainer.forwards == 0

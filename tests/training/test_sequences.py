@@ -46,9 +46,7 @@ def pooled(outputs: np.ndarray, geometry: dict[str, int]) -> np.ndarray:
     return nodes
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(("mean", "maximum", "overlapping maxima", "squeeze and excitation"), POOLED)
-)
+@pytest.mark.parametrize("name", slow_but(("mean", "maximum", "overlapping maxima", "squeeze and excitation"), POOLED))
 def test_nodes_are_what_a_pooling_leaves(name):
     """A layer's geometry makes its nodes of its outputs, as the network has computed both."""
     plain = load_model(sequence_network(name))
@@ -124,9 +122,7 @@ def test_a_batch_leaves_the_gate_of_each_sample_its_own():
     runtime = load(inject(model, batch=5, headroom=0), "litert")
     runtime.feed([x], np.zeros(5, np.int32))
     runtime.invoke()
-    alone = [
-        values[load_model(model).subgraphs[0].outputs[0].name][0] for values in int8_activations(model, x)
-    ]
+    alone = [values[load_model(model).subgraphs[0].outputs[0].name][0] for values in int8_activations(model, x)]
     np.testing.assert_array_equal(runtime.outputs()[0], alone)
 
 

@@ -36,10 +36,7 @@ BAD_SETTINGS = [
     ({"learning_rate": 0.0}, "rate"),
     ({"learning_rate": float("nan")}, "rate"),
     ({"learning_rate": float("inf")}, "rate"),
-    (
-        {"learning_rate": 1.0, "final_learning_rate": 1.5},
-        r"`schedule\.final` must be in 0\.\.1\. Received: 1\.5",
-    ),
+    ({"learning_rate": 1.0, "final_learning_rate": 1.5}, r"`schedule\.final` must be in 0\.\.1\. Received: 1\.5"),
     ({"final_learning_rate": -1.0}, "final_learning_rate"),
     ({"schedule": "step", "decay": 1.5}, "decay"),
     ({"schedule": "step", "decay_steps": 0}, "decay_steps"),
@@ -50,25 +47,14 @@ BAD_SETTINGS = [
         {"momentum": 0.5},
         r"`weights\.perturbation` must be Gaussian in directions with momentum\. Received: Rademacher\(1\)",
     ),
-    (
-        {**MEMORY, "momentum_terms": 9},
-        r"`weights\.momentum_terms` must be an integer in 2\.\.8\. Received: 9",
-    ),
-    (
-        {**MEMORY, "queries": 5},
-        r"`momentum_terms` must be at most 32 divided by the number of queries\. Received: 8",
-    ),
+    ({**MEMORY, "momentum_terms": 9}, r"`weights\.momentum_terms` must be an integer in 2\.\.8\. Received: 9"),
+    ({**MEMORY, "queries": 5}, r"`momentum_terms` must be at most 32 divided by the number of queries\. Received: 8"),
     ({"sharpness": 1}, r"`sharpness` must be True or False\. Received: 1"),
-    (
-        {"sharpness": True, "estimator": "one-sided"},
-        "`estimator` must be 'antithetic' in sharpness-aware steps",
-    ),
+    ({"sharpness": True, "estimator": "one-sided"}, "`estimator` must be 'antithetic' in sharpness-aware steps"),
 ]
 
 
-@pytest.mark.parametrize(
-    "changes, message", BAD_SETTINGS, ids=lambda v: "-".join(v) if isinstance(v, dict) else ""
-)
+@pytest.mark.parametrize("changes, message", BAD_SETTINGS, ids=lambda v: "-".join(v) if isinstance(v, dict) else "")
 def test_bad_settings(changes, message):
     with pytest.raises(SettingsError, match=message):
         weight_settings(**changes)
@@ -94,10 +80,7 @@ def test_bad_settings(changes, message):
             {"sharpness": True, "queries": 4, "perturbation": Rademacher(1)},
             "`model` must hold commands of 24 words, which this run needs, but holds 22.*Inject the",
         ),
-        (
-            {"queries": 5},
-            r"`weights\.queries` must fit the 4 seeds of the model's commands\. Received: 5.*Inject the",
-        ),
+        ({"queries": 5}, r"`weights\.queries` must fit the 4 seeds of the model's commands\. Received: 5.*Inject the"),
     ],
 )
 def test_settings_that_the_model_does_not_fit(changes, message):

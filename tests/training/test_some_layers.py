@@ -22,11 +22,7 @@ def changed(model: Model, trainer: Trainer) -> list[str]:
     fresh = Trainer(model, trainer.settings).runtime
     fresh.invoke(fresh.command(loss=False).restore())
     initial, now = fresh.read_weights(), trainer.runtime.read_weights()
-    return [
-        t.layer
-        for t in trainer.runtime.metadata.trainable
-        if not np.array_equal(initial[t.name], now[t.name])
-    ]
+    return [t.layer for t in trainer.runtime.metadata.trainable if not np.array_equal(initial[t.name], now[t.name])]
 
 
 # --- some layers alone --------------------------------------------------------------------------------------
@@ -43,9 +39,7 @@ def changed(model: Model, trainer: Trainer) -> list[str]:
         (("*2", "fc2"), ["conv2", "fc2"]),
     ],
 )
-def test_only_these_layers_are_trained(
-    only: tuple[str, ...] | None, layers: list[str], tmp_path: Path
-) -> None:
+def test_only_these_layers_are_trained(only: tuple[str, ...] | None, layers: list[str], tmp_path: Path) -> None:
     model = mixed()
     trainer = Trainer(model, poor_mans(layers=only, snapshot_every=2), runtime="litert")
     trainer.fit(X, Y, steps=3, log=tmp_path / "a.zolog", keep="last")
@@ -114,11 +108,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
     ("injection", "chosen", "message"),
     [
         ({}, {"layers": ("fc9",)}, r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)"),
-        (
-            {},
-            {"layers": ("fc1", "pool*")},
-            r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)",
-        ),
+        ({}, {"layers": ("fc1", "pool*")}, r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)"),
         (
             {},
             {"layers": ("fc2",), "exact.last": 2},
@@ -131,9 +121,7 @@ def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_layers_that_cannot_be_trained_alone(
-    injection: dict[str, Any], chosen: dict[str, Any], message: str
-) -> None:
+def test_layers_that_cannot_be_trained_alone(injection: dict[str, Any], chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Trainer(mixed(**injection), poor_mans(**chosen))
 

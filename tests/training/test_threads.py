@@ -72,9 +72,7 @@ def test_the_log_is_the_same_for_real_models(make: Any, tmp_path: Path) -> None:
 def test_recalibration_is_the_same(make: Any) -> None:
     model = load_model(make())
     shape = Inputs(Trainer(model).model).input_details()[0]
-    old, new = np.random.default_rng(1).normal(
-        [[0.0], [0.4]], [[0.5], [0.8]], (2, 40 * int(np.prod(shape[1:])))
-    )
+    old, new = np.random.default_rng(1).normal([[0.0], [0.4]], [[0.5], [0.8]], (2, 40 * int(np.prod(shape[1:]))))
     old, new = (values.reshape(40, *shape[1:]).astype(np.float32) for values in (old, new))
     one = recalibrate(model, new, source=old)
     assert any(layer.corrected for layer in one.layers)

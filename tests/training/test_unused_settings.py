@@ -74,9 +74,7 @@ def test_settings_of_the_run(setting: str, value: Any, using: list[Any], others:
         assert setting not in Settings(tasks=tasks, **given).unused()
     for tasks in others:
         assert setting in Settings(tasks=tasks).unused()
-        with pytest.raises(
-            SettingsError, match=f"`{setting}` must be left out, since it would have no effect"
-        ):
+        with pytest.raises(SettingsError, match=f"`{setting}` must be left out, since it would have no effect"):
             Settings(tasks=tasks, **{setting: value})
 
 
@@ -85,9 +83,7 @@ def test_settings_of_weights(setting: str, task: dict[str, Any], using: list[Any
     for tasks in using:
         assert f"weights.{setting}" not in Settings(tasks=(Weights(**task), *tasks)).unused()
     for tasks in others:
-        with pytest.raises(
-            SettingsError, match=rf"`weights\.{setting}` must be left out, since it would have"
-        ):
+        with pytest.raises(SettingsError, match=rf"`weights\.{setting}` must be left out, since it would have"):
             Settings(tasks=(Weights(**task), *tasks))
 
 

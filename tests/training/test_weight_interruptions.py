@@ -109,9 +109,7 @@ def test_an_error_of_a_callback_leaves_the_last_steps_weights(tmp_path: Path) ->
 
 
 def killed(folder: Path, kills: int, steps: int) -> int:
-    return kill_and_resume(
-        folder, zo_model(), SETTINGS, (X, Y), kills=kills, steps=steps, header=HEADER, record=RECORD
-    )
+    return kill_and_resume(folder, zo_model(), SETTINGS, (X, Y), kills=kills, steps=steps, header=HEADER, record=RECORD)
 
 
 @pytest.mark.slow

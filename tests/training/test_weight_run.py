@@ -112,8 +112,6 @@ def test_checksum_of_the_device_is_the_replays(tmp_path: Path) -> None:
     trainer = Trainer(model, SETTINGS, "litert")
     trainer.fit(X, Y, steps=9, log=tmp_path / "log", keep="last")
     weights, fractions = replay_log(model, Log.read(tmp_path / "log"))
-    total = sum(
-        checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable
-    )
+    total = sum(checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable)
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     assert trainer.runtime.status().checksum == total % 2**32

@@ -85,8 +85,7 @@ def test_what_is_masked_out_is_never_moved(name: str) -> None:
     trainer = Trainer(model, changes)
     start, masks = initial_weights(model), update_masks(model)
     trained = {
-        k: np.unpackbits(masks[k], bitorder="little")[: v.size].astype(bool).reshape(v.shape)
-        for k, v in start.items()
+        k: np.unpackbits(masks[k], bitorder="little")[: v.size].astype(bool).reshape(v.shape) for k, v in start.items()
     }
 
     def look(_: Any) -> None:
@@ -106,11 +105,7 @@ def test_gradient_norm_counts_what_is_trained() -> None:
     rates = [
         Trainer(
             model,
-            Settings(
-                tasks=(Weights(queries=2, rule=Normalized(gradient_norm=on)),),
-                batch_size=8,
-                learning_rate=8.0,
-            ),
+            Settings(tasks=(Weights(queries=2, rule=Normalized(gradient_norm=on)),), batch_size=8, learning_rate=8.0),
         )
         .fit(X, Y, steps=1, keep="last")
         .history["rate"][0]
@@ -126,9 +121,7 @@ def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
     """Runs at a rate too small for any step but with directions as large as ever."""
     model, changes = made(name)
     injection, own = VARIANTS[name]
-    trainer = Trainer(
-        model, weight_settings(**{"batch_size": 4, **own, "learning_rate": 2.0**-16, "seed": seed})
-    )
+    trainer = Trainer(model, weight_settings(**{"batch_size": 4, **own, "learning_rate": 2.0**-16, "seed": seed}))
     if steps:
         trainer.fit(X, Y, steps=steps, keep="last")
     for k, v in initial_weights(model).items():

@@ -27,16 +27,7 @@ from tflm_zo.converters import Model
 from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.data import prepare
 from tflm_zo.logs import Log
-from tflm_zo.training import (
-    Callback,
-    RunProgress,
-    Settings,
-    SettingsError,
-    Trainer,
-    Workers,
-    WorkersError,
-    algorithms,
-)
+from tflm_zo.training import Callback, RunProgress, Settings, SettingsError, Trainer, Workers, WorkersError, algorithms
 from tflm_zo.training.evaluation import evaluate
 from tflm_zo.training.weight_run import WeightRun
 from tflm_zo.training.workers import _Holder
@@ -53,13 +44,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "momentum, blocks": (
         "small_cnn",
         {"update_bits": 8, "cuts": ("pool",)},
-        {
-            "momentum": 0.5,
-            "momentum_terms": 3,
-            "scope": "blocks",
-            "perturbation": Gaussian(0.6),
-            "queries": 2,
-        },
+        {"momentum": 0.5, "momentum_terms": 3, "scope": "blocks", "perturbation": Gaussian(0.6), "queries": 2},
     ),
     "coordinate": ("small_cnn", {}, {"perturbation": Coordinate(2), "queries": 4, "learning_rate": 9.0}),
 }
@@ -90,16 +75,12 @@ def samples(trainer: Trainer) -> tuple[Any, Any]:
     return x, rng.integers(0, loss.elements, SAMPLES)
 
 
-def outcome(
-    name: str, log: Path, workers: int, callbacks: tuple[Callback, ...] = (), **fit: Any
-) -> tuple[Any, ...]:
+def outcome(name: str, log: Path, workers: int, callbacks: tuple[Callback, ...] = (), **fit: Any) -> tuple[Any, ...]:
     """Returns all results of a run."""
     model, settings = made(name)
     trainer = Trainer(model, settings, workers=workers)
     x, y = samples(trainer)
-    history = trainer.fit(
-        x, y, steps=STEPS, validation_data=(x[:9], y[:9]), log=log, callbacks=callbacks, **fit
-    )
+    history = trainer.fit(x, y, steps=STEPS, validation_data=(x[:9], y[:9]), log=log, callbacks=callbacks, **fit)
     weights = {key: values.tobytes() for key, values in trainer.runtime.read_weights().items()}
     return log.read_bytes(), weights, history.measurements, history.history, history.forwards
 
@@ -282,9 +263,7 @@ def test_a_worker_that_cannot_be_connected_to(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("tflm_zo.training.workers._Holder", Elsewhere)
     with Workers(1) as workers:
         workers.start(Mortal)
-        with pytest.raises(
-            WorkersError, match=r"a worker at 127\.0\.0\.1:9 cannot be connected to: .*refused"
-        ):
+        with pytest.raises(WorkersError, match=r"a worker at 127\.0\.0\.1:9 cannot be connected to: .*refused"):
             workers.call("wait", [(0.0,)], lambda _: (0.0,))
 
 
@@ -332,9 +311,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]), ids=lambda s: s.name
-)
+@pytest.mark.parametrize("ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]), ids=lambda s: s.name)
 def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None:
     """Resumes like a run without workers: the last complete step is on the disk, and the same command
     continues. SIGINT goes to all processes of a terminal.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The adaptation of a model to new data, from the model's file to the trained model's."""
 
 from .evaluation import evaluate, with_loss

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The evaluation of a model, of its file or its bytes."""
 
 from __future__ import annotations
@@ -14,13 +13,9 @@ from ..training.evaluation import Evaluation, Watch
 from ..training.evaluation import evaluate as evaluate_loaded
 from ..training.injection import inject_plain, is_zo
 
-__all__ = ["evaluate", "with_loss"]
-
 
 def with_loss(
-    model: Model | bytes | str | os.PathLike[str],
-    loss: LossKind | None = None,
-    loss_output: int | str | None = None,
+    model: Model | bytes | str | os.PathLike[str], loss: LossKind | None = None, loss_output: int | str | None = None
 ) -> Model:
     """Returns a ZO model as it is, and a plain model with a loss, which computes the same outputs.
 
@@ -36,9 +31,7 @@ def with_loss(
     """
     source = model if isinstance(model, Model) else load_model(model)
     if not is_zo(source):
-        return inject_plain(
-            source, InjectSettings(trainable="none", loss=loss or "auto", loss_output=loss_output)
-        )
+        return inject_plain(source, InjectSettings(trainable="none", loss=loss or "auto", loss_output=loss_output))
     for name, value in (("loss", loss), ("loss_output", loss_output)):
         if value is not None:
             raise SettingsError(name, "be left out, since a ZO model has its own loss")

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The whole recipe: recalibration, held-out samples, choice of a block, training, comparison."""
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ from ..training.trainer import Keep
 from .evaluation import with_loss
 from .zo_model import Changes, KeptZoModel, model_of_run, of_resumed_run
 
-__all__ = ["Adaptation", "Observer", "adapt", "recalibrates"]
-
 
 class Observer(Callback):
     """A callback that also hears of the decisions before a run, and of its model."""
@@ -52,9 +49,7 @@ class Observer(Callback):
     def on_probe_step(self, block: int, done: int, total: int) -> None:
         """Is called after a step of a probe, with its block, the steps of all probes so far, and their total."""
 
-    def on_decided(
-        self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None
-    ) -> None:
+    def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Hears of the run before its learning rate is measured: its settings, the trained layers, the
         samples, and the budget that probes of blocks have left.
         """
@@ -196,9 +191,7 @@ def adapt(
             observer.on_recalibrated(None)
     recalibration = None
     if recalibrate:
-        recalibration = recalibrated(
-            source, x, runtime=runtime, threads=threads, watch=observer.recalibrating
-        )
+        recalibration = recalibrated(source, x, runtime=runtime, threads=threads, watch=observer.recalibrating)
         observer.on_recalibrated(recalibration)
         source = recalibration.model
     found = model_of_run(
@@ -247,9 +240,7 @@ def adapt(
             budget = probes.rest_of(budget, len(data.train))
         choice = probes.choose(log if resume else None, observer.on_probe_step)
         zo = with_found(zo, "block", written(choice.layers))
-        trainer = Trainer(
-            zo, probes.settings_of(choice.best), runtime=runtime, threads=threads, workers=workers
-        )
+        trainer = Trainer(zo, probes.settings_of(choice.best), runtime=runtime, threads=threads, workers=workers)
     trained = trained_layers(zo, trainer.settings)
     before = None if keep == "best" or resume else trainer.evaluate(data.measured)
     observer.on_decided(trainer.settings, trained, data, budget)
@@ -294,12 +285,7 @@ def adapt(
     )
 
 
-def recalibrates(
-    model: Model,
-    x: Samples,
-    y: Labels | None = None,
-    inject: InjectChanges | None = None,
-) -> bool:
+def recalibrates(model: Model, x: Samples, y: Labels | None = None, inject: InjectChanges | None = None) -> bool:
     """Returns whether `adapt` recalibrates a model unasked.
 
     A plain model that keeps statistics is recalibrated, unless it is trained to reproduce its input. An

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The ZO model of a run, and the file that keeps it."""
 
 from __future__ import annotations

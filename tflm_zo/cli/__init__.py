@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The command line ``tflm-zo``.
 
 ``app``                the application: finds the commands and runs them.

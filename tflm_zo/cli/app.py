@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The application: finds the commands and runs them."""
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import typer
 from .._version import __version__
 from . import commands
 from .failures import one_line_errors, show_tracebacks
-
-__all__ = ["app", "main"]
 
 # The order of --help, that of a model's life; commands that are not named here come after.
 _ORDER = (
@@ -58,8 +55,7 @@ def _print_version(wanted: bool) -> None:
 def _global_options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     show_tracebacks(debug)

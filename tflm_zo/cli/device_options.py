@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Arguments of the commands that talk to a device, and the link that they make."""
 
 from __future__ import annotations
@@ -16,21 +15,12 @@ from .options import argument, optional
 if TYPE_CHECKING:
     from ..link import Hello, Link
 
-__all__ = ["Baud", "DeviceModel", "Port", "Timeout", "connect", "of_line", "say_line"]
-
-Port = Annotated[
-    str,
-    argument("PORT", "A serial port or a URL of pyserial's."),
-]
+Port = Annotated[str, argument("PORT", "A serial port or a URL of pyserial's.")]
 Baud = Annotated[int, typer.Option(min=1, help="Bits a second of a serial port.", rich_help_panel="Line")]
 Timeout = Annotated[
-    float,
-    typer.Option(min=0.1, help="Seconds for which the device may stay silent.", rich_help_panel="Line"),
+    float, typer.Option(min=0.1, help="Seconds for which the device may stay silent.", rich_help_panel="Line")
 ]
-DeviceModel = Annotated[
-    Path | None,
-    optional("MODEL", "The ZO model that the device is to have.", "Data", "--model"),
-]
+DeviceModel = Annotated[Path | None, optional("MODEL", "The ZO model that the device is to have.", "Data", "--model")]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Exceptions become one line on stderr and an exit code.
 
 0: done. 1: bad input or failed work. 2: wrong usage (typer's own). 130: interrupted (Ctrl-C). 129 and 143:
@@ -30,8 +29,6 @@ from ..core import Distribution
 from ..io.errors import ExistsError, SettingsError, printable
 from ..training.setting_texts import written
 from .option_names import in_option_syntax, options_of
-
-__all__ = ["interruption_code", "note", "one_line_errors", "show_tracebacks", "warn"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Options of plain models."""
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from ..converters.selections import Random, Sparse, Threshold, TopK
 from ..training import SettingsError
 from ..training.setting_texts import parse_layers
 from .failures import note
-
-__all__ = ["parse_loss_output", "parse_selection", "parse_sparse", "say_loss_output", "split_names"]
 
 
 def say_loss_output(zo: Model, chosen: int | str | None) -> None:

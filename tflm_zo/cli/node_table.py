@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The layers of a ZO model that carry nodes: for every command that shows them."""
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from ..io.table import table
 from ..training import algorithm_for
 from ..training.costs import SampleCosts
 from ..training.plan import node_layer, plan_tasks
-
-__all__ = ["node_rows", "node_table"]
 
 
 def node_rows(zo: Model) -> list[dict[str, Any]]:

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The package's names of settings as the command line writes them: ``--headroom 2`` for ``headroom=2``."""
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from typer.models import OptionInfo
 
 from ..io.errors import Shown
 from ..training.setting_texts import every_name, written
-
-__all__ = ["OF_INJECT", "in_option_syntax", "options_of"]
 
 #: Settings of inject that ``--set`` gives a run of a plain model, too.
 OF_INJECT: Final = ("loss", "nodes", "signature", "update_bits", "sparse", "sparse_seed", "multipliers")

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Options that several commands share."""
 
 from __future__ import annotations
@@ -13,34 +12,6 @@ import typer
 from ..runtime import RUNTIMES
 from ..training import SettingsError
 from ..training.block_choice import BlockSearch
-
-__all__ = [
-    "BlockHeldOut",
-    "BlockSearchOption",
-    "Epochs",
-    "ExportBatch",
-    "Force",
-    "Json",
-    "LossOutput",
-    "DataFile",
-    "LabelsFile",
-    "ModelExplorer",
-    "ModelFile",
-    "OutputModel",
-    "OutputReport",
-    "RayAddress",
-    "ReRange",
-    "RuntimeName",
-    "Threads",
-    "Steps",
-    "WorkerCount",
-    "ZoModelFile",
-    "argument",
-    "block_search",
-    "choice",
-    "optional",
-    "parse_bytes",
-]
 
 
 def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
@@ -83,25 +54,12 @@ def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more:
 
 
 ModelFile = Annotated[Path, argument("MODEL", "A .tflite file.")]
-ZoModelFile = Annotated[
-    Path,
-    argument("MODEL", "A ZO model, as inject or train writes it."),
-]
-DataFile = Annotated[
-    Path,
-    argument("DATA", "An .npz file with x and y, or an .npy file of x."),
-]
-LabelsFile = Annotated[
-    Path | None,
-    argument("LABELS", "An .npy file of y."),
-]
-OutputModel = Annotated[
-    Path,
-    optional("FILE", "File that the model is written to.", "Output", "-o", "--output"),
-]
+ZoModelFile = Annotated[Path, argument("MODEL", "A ZO model, as inject or train writes it.")]
+DataFile = Annotated[Path, argument("DATA", "An .npz file with x and y, or an .npy file of x.")]
+LabelsFile = Annotated[Path | None, argument("LABELS", "An .npy file of y.")]
+OutputModel = Annotated[Path, optional("FILE", "File that the model is written to.", "Output", "-o", "--output")]
 OutputReport = Annotated[
-    Path | None,
-    optional("FILE", "File that the result is written to as JSON.", "Output", "-o", "--output"),
+    Path | None, optional("FILE", "File that the result is written to as JSON.", "Output", "-o", "--output")
 ]
 ModelExplorer = Annotated[
     Path | None,
@@ -124,54 +82,33 @@ LossOutput = Annotated[
 ]
 ExportBatch = Annotated[
     int | None,
-    optional(
-        None, "Samples per invoke of the plain model (default: as train exports it).", "Output", "--batch"
-    ),
+    optional(None, "Samples per invoke of the plain model (default: as train exports it).", "Output", "--batch"),
 ]
 ReRange = Annotated[
     bool,
     typer.Option(
-        "--re-range",
-        help="Give the filters new scales, from the range of their weights.",
-        rich_help_panel="Output",
+        "--re-range", help="Give the filters new scales, from the range of their weights.", rich_help_panel="Output"
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel="Output")]
 Json = Annotated[
     bool,
-    typer.Option(
-        "--json", help="Print the result as JSON, and nothing else, on stdout.", rich_help_panel="Output"
-    ),
+    typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.", rich_help_panel="Output"),
 ]
 RuntimeName = Annotated[
-    str,
-    typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES)),
+    str, typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES))
 ]
-Threads = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Threads, which change no bit.",
-        rich_help_panel="Run",
-    ),
-]
+Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads, which change no bit.", rich_help_panel="Run")]
 WorkerCount = Annotated[
-    int | None,
-    optional("N", "Processes that share steps of weight perturbation.", "Run", "--workers", min=1),
+    int | None, optional("N", "Processes that share steps of weight perturbation.", "Run", "--workers", min=1)
 ]
 RayAddress = Annotated[
-    str | None,
-    optional("ADDRESS", "Ray cluster of the workers; auto: this machine's.", "Run", "--ray"),
+    str | None, optional("ADDRESS", "Ray cluster of the workers; auto: this machine's.", "Run", "--ray")
 ]
 Epochs = Annotated[
-    int | None,
-    optional(None, "Passes over the samples (default: 10, or as many as take 300 steps).", "Run"),
+    int | None, optional(None, "Passes over the samples (default: 10, or as many as take 300 steps).", "Run")
 ]
-Steps = Annotated[
-    int | None,
-    optional(None, "Number of steps instead of epochs.", "Run"),
-]
+Steps = Annotated[int | None, optional(None, "Number of steps instead of epochs.", "Run")]
 BlockSearchOption = Annotated[
     str | None,
     optional(
@@ -183,9 +120,7 @@ BlockSearchOption = Annotated[
 ]
 BlockHeldOut = Annotated[
     float | None,
-    optional(
-        "SHARE", "Share of the samples by which --choose-block tells the best block (default: 0.2).", "Data"
-    ),
+    optional("SHARE", "Share of the samples by which --choose-block tells the best block (default: 0.2).", "Data"),
 ]
 
 

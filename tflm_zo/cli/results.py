@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A command's progress, and its result, for people or as JSON."""
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..io.errors import printable
 from ..io.table import table_console
 from .output_file import write_output
-
-__all__ = ["counting_bar", "progress", "show", "write_report"]
 
 _T = TypeVar("_T")
 _PATIENCE_S: Final = 2.0

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``--set NAME=VALUE``: settings of a run, and how they are written, for every command that has them."""
 
 from __future__ import annotations
@@ -18,15 +17,6 @@ from ..training.plan import plan_tasks
 from ..training.setting_texts import TASKS, changed, parse_number, parse_set, resolve, without_effect
 from .injection import parse_loss_output, parse_selection, parse_sparse, split_names
 from .option_names import OF_INJECT
-
-__all__ = [
-    "ALGORITHM_HELP",
-    "SetOption",
-    "make_settings",
-    "parse_injection",
-    "run_options",
-    "split_set",
-]
 
 ALGORITHM_HELP: Final = f"{', '.join(ALGORITHMS)}; `tflm-zo algorithms` describes them"
 
@@ -124,9 +114,7 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     if "batch_size" not in given:
         size = fitting_batch_size(settings, metadata.batch)
         settings = dataclasses.replace(settings, batch_size=size)
-    planned = (
-        {t.setting for t in plan_tasks(settings, metadata, lambda _: 1.0)} if settings.is_layerwise else ()
-    )
+    planned = {t.setting for t in plan_tasks(settings, metadata, lambda _: 1.0)} if settings.is_layerwise else ()
     for name in given:
         reason, (task, _) = without_effect(settings, name), resolve(settings, name)
         # A model without trainable tensors is refused later, with the reason.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A training run's messages to people: its decisions before it begins, and its result."""
 
 from __future__ import annotations
@@ -155,9 +154,7 @@ class ToldRun(Observer):
         (task,) = self._shown.task_ids
         self._shown.update(task, completed=done, description=f"probe of block {block + 1}")
 
-    def on_decided(
-        self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None
-    ) -> None:
+    def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Keeps the sentences until nothing is left to be refused, and shows that the rate is measured."""
         told = "" if self._held_out is not None else _said_of_parts(data)
         self._sentences = [text for text in (trained.sentence, told) if text]

@@ -23,25 +23,12 @@ from ..converters.passes.check_supported import check_supported
 from ..converters.passes.plan import Plan
 from ..converters.rescale_channels import widen_activations
 from ..converters.settings import InjectSettings
-from ..io.arrays import (
-    Array,
-    as_array,
-    check_count,
-    class_labels,
-    gather,
-    in_shape,
-    keys_of,
-    naming,
-    sizes,
-    unmasked,
-)
+from ..io.arrays import Array, as_array, check_count, class_labels, gather, in_shape, keys_of, naming, sizes, unmasked
 from ..io.errors import DataError
 from ..runtime.litert import exact_delegate
 
 
-def representative_samples(
-    source: Any, inputs: Mapping[str, tuple[int, ...]]
-) -> tuple[list[Array], Array | None]:
+def representative_samples(source: Any, inputs: Mapping[str, tuple[int, ...]]) -> tuple[list[Array], Array | None]:
     """Returns a float32 array [samples, ...] for each input, and the labels of a file or dictionary.
 
     ``inputs`` has the shapes of the inputs, [1, ...], by name.
@@ -331,7 +318,4 @@ def _warnings(names: Sequence[str], data: Sequence[Array]) -> Iterator[str]:
         yield f"only {samples} representative sample{plural}: the ranges of activations may be too narrow"
     for name, values in zip(names, data, strict=True):
         if values.size and values.min() == values.max():
-            yield (
-                f"representative data of input `{name}`: every value is {values.flat[0]:g}, "
-                "which tells no range"
-            )
+            yield (f"representative data of input `{name}`: every value is {values.flat[0]:g}, which tells no range")

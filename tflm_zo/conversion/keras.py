@@ -99,14 +99,11 @@ class _KerasModel:
                 converter = tf.lite.TFLiteConverter.from_keras_model(self._fixed.model)
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
                 converter.representative_dataset = lambda: (
-                    {n: x[i : i + 1] for n, x in zip(self.inputs, data, strict=True)}
-                    for i in range(len(data[0]))
+                    {n: x[i : i + 1] for n, x in zip(self.inputs, data, strict=True)} for i in range(len(data[0]))
                 )
                 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
                 converter.inference_input_type = converter.inference_output_type = tf.int8
-                converter._experimental_disable_per_channel_quantization_for_dense_layers = (
-                    not per_channel_dense
-                )
+                converter._experimental_disable_per_channel_quantization_for_dense_layers = not per_channel_dense
                 return bytes(converter.convert())
         except Exception as e:
             raise ConversionError(_explain(str(e), names) or names.own(first_line(e))) from e

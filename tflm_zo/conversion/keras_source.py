@@ -130,9 +130,7 @@ def tensorflow_and_keras() -> tuple[Any, Any]:
         import keras
         import tensorflow as tf
     except ImportError as e:
-        raise ConversionError(
-            f"converting Keras models needs TensorFlow ({e}): pip install 'tflm_zo[keras]'"
-        ) from e
+        raise ConversionError(f"converting Keras models needs TensorFlow ({e}): pip install 'tflm_zo[keras]'") from e
     if keras.backend.backend() != "tensorflow":
         raise ConversionError(
             f"Keras runs on {keras.backend.backend()}; set KERAS_BACKEND=tensorflow before it is imported"
@@ -275,8 +273,7 @@ def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
         # The converter crashes on some of these.
         if isinstance(layer, keras.layers.RNN) and not layer.unroll:
             raise ConversionError(
-                f"layer `{layer.name}`: recurrent layers become loops, which have no int8 form; "
-                "use unroll=True"
+                f"layer `{layer.name}`: recurrent layers become loops, which have no int8 form; use unroll=True"
             )
     try:
         return _rebuilt(keras, model, specs, name)

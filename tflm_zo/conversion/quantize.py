@@ -202,9 +202,7 @@ def _fold_shapes(graph: Subgraph) -> None:
         shape = op.input(1)
         if op.builtin == BuiltinOperator.RESHAPE and shape is not None and not shape.is_constant:
             own = np.array(op.outputs[0].shape, np.int32)
-            op.inputs[1] = Tensor(
-                f"{op.outputs[0].name}/shape", own.shape, TensorType.INT32, Buffer(own.tobytes())
-            )
+            op.inputs[1] = Tensor(f"{op.outputs[0].name}/shape", own.shape, TensorType.INT32, Buffer(own.tobytes()))
     while True:
         read = {t for op in graph.operators for t in op.inputs} | set(graph.outputs)
         kept = [op for op in graph.operators if any(t in read for t in op.outputs)]

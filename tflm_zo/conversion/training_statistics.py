@@ -85,9 +85,7 @@ def _assign(layer: Any, mean: Array, variance: Array) -> None:
     layer.moving_variance.assign(variance)
 
 
-def _measured(
-    layer: Any, trained: tuple[Array, Array], seen: list[tuple[Array, Array]]
-) -> Callable[..., Any]:
+def _measured(layer: Any, trained: tuple[Array, Array], seen: list[tuple[Array, Array]]) -> Callable[..., Any]:
     """Returns the layer's call with statistics of its inputs, which it appends to `seen`."""
     call = layer.call
 
@@ -110,9 +108,7 @@ def _variance(now: Array, trained: Array, epsilon: float) -> Array:
     return np.where(alive, now * (1 + epsilon / np.where(alive, trained, 1)) - epsilon, trained)
 
 
-def training_statistics(
-    tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]
-) -> Statistics | None:
+def training_statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Statistics | None:
     """Returns the channels' statistics on the training data, as far as batch norm keeps them.
 
     Representative data are few, and may differ from the training data (another camera, another compression).

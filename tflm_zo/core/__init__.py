@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from .arguments import QUERY_DTYPE
 from .backward import Backward, BackwardProgram, BackwardStep, ErrorField
-from .command import (
-    ALL_BLOCKS,
-    Command,
-    command_check,
-    without_checksum,
-    without_instructions,
-    without_losses,
-)
+from .command import ALL_BLOCKS, Command, command_check, without_checksum, without_instructions, without_losses
 from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
@@ -28,15 +21,7 @@ from .control import (
     samples_in_order,
     write_items,
 )
-from .distribution import (
-    Coordinate,
-    Distribution,
-    Gaussian,
-    Rademacher,
-    SparseUniform,
-    query_seed,
-    query_seeds,
-)
+from .distribution import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform, query_seed, query_seeds
 from .loader import CSettings, NativeError, Status, Struct, Tensor, installed, library, library_path
 from .log_formats import (
     BEST_SLOT,

@@ -189,9 +189,7 @@ class Backward:
         self._kept.append(struct)
         return ctypes.addressof(struct)
 
-    def sources(
-        self, samples: int, given: Sequence[NDArray[np.int8] | None]
-    ) -> ctypes.Array[ctypes.c_void_p]:
+    def sources(self, samples: int, given: Sequence[NDArray[np.int8] | None]) -> ctypes.Array[ctypes.c_void_p]:
         """Returns the addresses of the arrays that the steps read.
 
         Args:

@@ -75,22 +75,11 @@ class Command:
         return self
 
     def replay(
-        self,
-        steps: Sequence[Queries] | NDArray[Any],
-        distribution: Distribution,
-        block: int | None = None,
+        self, steps: Sequence[Queries] | NDArray[Any], distribution: Distribution, block: int | None = None
     ) -> Command:
         """Applies recorded steps, see `core.replay`."""
         table, queries, count = step_pairs(steps)
-        call(
-            "zo_command_replay",
-            self._writer,
-            _block(block),
-            distribution.struct,
-            table.ctypes.data,
-            queries,
-            count,
-        )
+        call("zo_command_replay", self._writer, _block(block), distribution.struct, table.ctypes.data, queries, count)
         return self
 
     def update(
@@ -108,34 +97,17 @@ class Command:
         before = restoration(table, restore_k, restore)
         terms = make_terms(before, momentum)
         call(
-            "zo_command_update",
-            self._writer,
-            _block(block),
-            distribution.struct,
-            terms,
-            table.ctypes.data,
-            len(table),
+            "zo_command_update", self._writer, _block(block), distribution.struct, terms, table.ctypes.data, len(table)
         )
         return self
 
     def perturb(
-        self,
-        seed_k_pairs: Queries,
-        distribution: Distribution,
-        block: int | None = None,
-        *,
-        momentum: int = 0,
+        self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None, *, momentum: int = 0
     ) -> Command:
         """Adds perturbations, see ``zo_perturb_s8``."""
         table = pairs("seed_k_pairs", seed_k_pairs, "k")
         terms = make_terms(table, momentum)
-        call(
-            "zo_command_perturb",
-            self._writer,
-            _block(block),
-            distribution.struct,
-            terms,
-        )
+        call("zo_command_perturb", self._writer, _block(block), distribution.struct, terms)
         return self
 
 

@@ -72,9 +72,7 @@ def distribution_at(settings: CSettings, step: int) -> Distribution:
     return Distribution.of(library().zo_control_distribution(settings, step))
 
 
-def write_items(
-    settings: CSettings, step: int, coefficients: NDArray[np.int32], items: NDArray[np.void]
-) -> int:
+def write_items(settings: CSettings, step: int, coefficients: NDArray[np.int32], items: NDArray[np.void]) -> int:
     """Writes a step's (seed, coefficient) pairs: one for each query, or, with momentum, one for each seed of
     a query's direction.
 
@@ -107,17 +105,10 @@ class Control:
         self._segments = (ctypes.c_uint8 * max(1, len(block_segments)))(*block_segments)
         self._control = structs.zo_control()
         self._settings = CSettings.from_buffer_copy(settings)  # the control unit keeps where it is
-        call(
-            "zo_control_init",
-            self._control,
-            self._settings,
-            ctypes.addressof(self._segments),
-        )
+        call("zo_control_init", self._control, self._settings, ctypes.addressof(self._segments))
         needed = command_words(settings)
         if capacity < needed:
-            raise ValueError(
-                f"The model's commands must hold {needed} words for this run. Received: {capacity}."
-            )
+            raise ValueError(f"The model's commands must hold {needed} words for this run. Received: {capacity}.")
         self._words = np.zeros(capacity, np.int32)
         self._words_at = address("words", self._words, np.int32)
         self._request, self._report = structs.zo_request(), structs.zo_report()

@@ -157,9 +157,7 @@ class Coordinate(Distribution):
 def query_seed(run_seed: int, step: int, query: int) -> int:
     """Returns the seed of a query in a step of a run; all numbers are 0..2^32-1."""
     return int(
-        library().zo_query_seed(
-            unsigned("run_seed", run_seed), unsigned("step", step), unsigned("query", query)
-        )
+        library().zo_query_seed(unsigned("run_seed", run_seed), unsigned("step", step), unsigned("query", query))
     )
 
 

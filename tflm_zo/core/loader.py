@@ -114,9 +114,7 @@ class Declarations:
         struct._fields_ = [(field, self._field(kind, bytes_)) for field, kind, _, bytes_ in fields]
         found = [(getattr(struct, f).offset, getattr(struct, f).size) for f, *_ in fields]
         if ctypes.sizeof(struct) != size or found != [(offset, bytes_) for *_, offset, bytes_ in fields]:
-            raise ImportError(
-                f"the library's {name}: ctypes lays it out otherwise than the compiler on this system"
-            )
+            raise ImportError(f"the library's {name}: ctypes lays it out otherwise than the compiler on this system")
         self.structs[name] = struct
 
     def _field(self, kind: str, size: int) -> Any:

@@ -46,9 +46,7 @@ class Measurement:
         return self.loss_sum / 65536 / max(1, self.samples)
 
     def _struct(self) -> Any:
-        return structs.zo_measurement(
-            self.step, self.samples, self.loss_sum, self.correct, self.data_checksum
-        )
+        return structs.zo_measurement(self.step, self.samples, self.loss_sum, self.correct, self.data_checksum)
 
     def to_bytes(self, checksum: int) -> bytes:
         """Returns the measurement's record. Its checksum continues that of the previous record."""
@@ -304,9 +302,7 @@ class SnapshotLogHeader:
         return NodeRules.of(self.node_settings)
 
     def _entries(self) -> ctypes.Array[Any]:
-        entries: ctypes.Array[Any] = (structs.zo_snapshot_task * len(self.tasks))(
-            *(t.struct for t in self.tasks)
-        )
+        entries: ctypes.Array[Any] = (structs.zo_snapshot_task * len(self.tasks))(*(t.struct for t in self.tasks))
         return entries
 
     def to_bytes(self) -> bytes:

@@ -91,11 +91,7 @@ class NodeControl:
         of_tasks = {} if program is None else program.of_tasks
         for i, (c, task) in enumerate(zip(self._tasks, tasks, strict=False)):
             self._fill(c, task, of_tasks.get(i))
-        self._run, self._request, self._report = (
-            structs.zo_node_run(),
-            structs.zo_node_request(),
-            structs.zo_report(),
-        )
+        self._run, self._request, self._report = (structs.zo_node_run(), structs.zo_node_request(), structs.zo_report())
         whole = structs.zo_node_settings(settings, len(tasks), first_segment, **self.rules.numbers())
         call("zo_node_run_init", self._run, whole, self._tasks)
         workers = library().zo_thread_workers_create(threads)
@@ -223,9 +219,7 @@ class NodeControl:
             raise ValueError(f"{name}: expected {self._batch} x {size} values, got {list(array.shape)}")
         return address(name, array, dtype)
 
-    def capture(
-        self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]
-    ) -> None:
+    def capture(self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]) -> None:
         """Stores the activations of a forward pass for updates and queries, int8 [batch, ...] each."""
         layer = self._layer(task)
         call(
@@ -238,12 +232,7 @@ class NodeControl:
         )
 
     def capture_head(
-        self,
-        task: int,
-        inputs: NDArray[np.int8],
-        outputs: NDArray[np.int8],
-        loss: ModelLoss,
-        labels: NDArray[Any],
+        self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], loss: ModelLoss, labels: NDArray[Any]
     ) -> None:
         """Stores an exact head's input and its errors, the derivative of the loss by its outputs.
 
@@ -314,12 +303,7 @@ class NodeControl:
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:
         """Stores the input activation of the first segment with perturbed weights, int8 [batch, ...]."""
         size = self.tasks[task].boundary_bytes
-        call(
-            "zo_node_run_capture_boundary",
-            self._run,
-            task,
-            self._batch_of("boundary", boundary, size),
-        )
+        call("zo_node_run_capture_boundary", self._run, task, self._batch_of("boundary", boundary, size))
 
     @property
     def evaluations(self) -> int:

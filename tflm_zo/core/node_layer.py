@@ -86,9 +86,7 @@ class NodeLayer:
     @cached_property
     def struct(self) -> Struct:
         """``zo_node_layer``."""
-        fields: Struct = structs.zo_node_layer(
-            **{f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)}
-        )
+        fields: Struct = structs.zo_node_layer(**{f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)})
         return fields
 
     @cached_property

@@ -67,9 +67,7 @@ def make_tensor(
     if multiplier is not None:
         tensor.multiplier = address("multiplier", multiplier, np.int32)
         if multiplier.size != channels:
-            raise ValueError(
-                f"multiplier: expected one element per channel ({channels}), got {multiplier.size}"
-            )
+            raise ValueError(f"multiplier: expected one element per channel ({channels}), got {multiplier.size}")
         if multiplier.size and multiplier.min() < 0:
             raise ValueError("multiplier: expected Q31 factors in 0..2^31-1")
         if inner < 1 or channels < 1 or weights.size % (channels * inner):
@@ -127,15 +125,7 @@ def replay(
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table, queries, count = step_pairs(steps)
     saturated = ctypes.c_uint32(0)
-    call(
-        "zo_replay_s8",
-        tensor,
-        distribution.struct,
-        table.ctypes.data,
-        queries,
-        count,
-        ctypes.byref(saturated),
-    )
+    call("zo_replay_s8", tensor, distribution.struct, table.ctypes.data, queries, count, ctypes.byref(saturated))
     return saturated.value
 
 

@@ -72,9 +72,7 @@ def real_samples(
     if x.dtype == dtype:
         return to_real(x, scale, zero_point)
     if x.dtype == np.int8:
-        raise DataError(
-            f"{name} is int8, but the model reads {'floating point' if dtype.kind == 'f' else dtype} there"
-        )
+        raise DataError(f"{name} is int8, but the model reads {'floating point' if dtype.kind == 'f' else dtype} there")
     if x.dtype != np.uint8:
         unit = f", or {name} / 32768 for sound in -1..1" if x.dtype == np.int16 else ""
         raise DataError(
@@ -140,10 +138,7 @@ def warn_implausible(
     if x.dtype.kind != "f" or not scale > 0:
         return
     low, high = _bounds(scale, zero_point, dtype)
-    covers = (
-        f"{name} goes from {smallest:.3g} to {largest:.3g}, "
-        f"but the model's input covers {low:.3g}..{high:.3g}"
-    )
+    covers = f"{name} goes from {smallest:.3g} to {largest:.3g}, but the model's input covers {low:.3g}..{high:.3g}"
     outside, span = float(np.mean((x < low) | (x > high))), high - low
     if smallest < low - span or largest > high + span or outside > 0.1:
         _warn(f"{covers}: {outside:.0%} of the values are clipped")

@@ -144,9 +144,7 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
     (x, *more), shape = given.inputs, model.label_details()[0][1:]
     there = f"; there are: {', '.join(given.there)}" if given.there else ""
     if loss.kind != "mse" or more:
-        raise DataError(
-            f"the model's loss ({loss.kind}) needs labels: give y, or a file that has an array `y`{there}"
-        )
+        raise DataError(f"the model's loss ({loss.kind}) needs labels: give y, or a file that has an array `y`{there}")
     if x.size != len(x) * loss.elements:
         raise DataError(
             f"y: no targets, and {given.names[0]} of shape {list(x.shape)} cannot be the target: expected "
@@ -168,9 +166,7 @@ def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
         DataError: the samples cannot be used.
     """
     shape, dtype, scale, zero_point = details
-    return np.ascontiguousarray(
-        quantize(in_shape(as_array(x, name), shape[1:], name), scale, zero_point, dtype, name)
-    )
+    return np.ascontiguousarray(quantize(in_shape(as_array(x, name), shape[1:], name), scale, zero_point, dtype, name))
 
 
 def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]:
@@ -218,9 +214,7 @@ _Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 def _details(graph: Subgraph, tensor: Tensor) -> _Details:
     dtype, quantization = np.dtype(DTYPES[tensor.type]), tensor.quantization
     if dtype.kind == "f":
-        readers = (
-            op for op in graph.operators if op.builtin == B.QUANTIZE and op.input(0) is tensor and op.outputs
-        )
+        readers = (op for op in graph.operators if op.builtin == B.QUANTIZE and op.input(0) is tensor and op.outputs)
         quantization = next((op.outputs[0].quantization for op in readers), None)
     if quantization is None or not len(quantization.scales):
         return tensor.shape, dtype, 0.0, 0

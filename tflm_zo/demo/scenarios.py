@@ -133,9 +133,9 @@ def fsdd(speaker: str | None = None) -> Scenario:
     from ..keras_models import ds_cnn
 
     recordings = read_spoken_digits()
-    x = np.concatenate(
-        [log_mel(recordings.signal[i : i + 250]) for i in range(0, len(recordings.signal), 250)]
-    )[..., None]
+    x = np.concatenate([log_mel(recordings.signal[i : i + 250]) for i in range(0, len(recordings.signal), 250)])[
+        ..., None
+    ]
     y, take = recordings.digit, recordings.take
     names = recordings.speakers
     sixth = names[-1] if speaker is None else speaker
@@ -226,8 +226,6 @@ def _check(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     for name, end in (("y", 10), ("speaker", len(names)), ("take", 2**31)):
         values = arrays[name]
         if values.dtype.kind not in "iu" or values.shape != x.shape[:1]:
-            raise ValueError(
-                f"{path}: expected {name} integers [{len(x)}], got {values.dtype} {list(values.shape)}"
-            )
+            raise ValueError(f"{path}: expected {name} integers [{len(x)}], got {values.dtype} {list(values.shape)}")
         if len(values) and not 0 <= int(values.min()) <= int(values.max()) < end:
             raise ValueError(f"{path}: expected {name} in 0..{end - 1}, got {values.min()}..{values.max()}")

@@ -180,9 +180,7 @@ def run_demo(
     plain = _pretrained(scenario, seed)
     path = plain.save(folder / f"{dataset}.tflite", force=True)
     trainers = {name: Trainer(plain, ALGORITHMS[name](seed=seed), runtime="litert") for name in COMPARED}
-    upright, before = (
-        trainers[COMPARED[0]].evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test)
-    )
+    upright, before = (trainers[COMPARED[0]].evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test))
     say(f"int8: {100 * upright:.1f} % {scenario.old}, {100 * before:.1f} % {scenario.new}")
     total = budget or scenario.budget
     story = _Story(plain, scenario, total, say, callbacks, exact and "tflm" in available())

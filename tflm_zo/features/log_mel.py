@@ -63,9 +63,7 @@ def log_mel(
     if not np.isfinite(values).all():
         raise ValueError("signal: NaN or infinity among the samples")
     fft_size = 1 << (frame - 1).bit_length()
-    filters = mel_filters(
-        sample_rate=sample_rate, fft_size=fft_size, n_mels=n_mels, low_hz=low_hz, high_hz=high_hz
-    )
+    filters = mel_filters(sample_rate=sample_rate, fft_size=fft_size, n_mels=n_mels, low_hz=low_hz, high_hz=high_hz)
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(frame) / frame)
     frames = np.lib.stride_tricks.sliding_window_view(values, frame, axis=-1)[..., ::hop, :]
     power = np.abs(np.fft.rfft(frames * window, fft_size)) ** 2 @ filters
@@ -98,8 +96,7 @@ def mel_filters(
     high = sample_rate / 2 if high_hz is None else high_hz
     if not 0 <= low_hz < high <= sample_rate / 2:
         raise ValueError(
-            f"low_hz, high_hz: expected 0 <= low < high <= {sample_rate / 2:g} Hz, "
-            f"got {low_hz:g} and {high:g}"
+            f"low_hz, high_hz: expected 0 <= low < high <= {sample_rate / 2:g} Hz, got {low_hz:g} and {high:g}"
         )
     if n_mels < 1:
         raise ValueError(f"n_mels: expected at least 1, got {n_mels}")

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Firmware: a ZO model as a folder of C and C++ that is added to a build of TensorFlow Lite Micro."""
 
 from ..training.block_choice import BlockSearch

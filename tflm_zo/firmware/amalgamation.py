@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Joins the sources of a tree into few files, as SQLite does: each source once, in an order that compiles."""
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from typing import Final
 
 from ..converters.errors import ConversionError
 
-__all__ = ["Unit", "join"]
-
 _COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0"
 # A header's guard, and its extern "C" lines.
 _GUARD: Final = re.compile(r"#ifndef (\w+_H_)\n#define \1\n(.*)#endif +/[/*] ?\1(?: \*/)?\n", re.DOTALL)
@@ -22,25 +19,17 @@ _CONDITION: Final = re.compile(r"\s*#\s*(if|ifdef|ifndef|endif)\b")
 
 @dataclass
 class Unit:
-    """A file that consists of joined sources.
+    """A file that consists of joined sources."""
 
-    Attributes:
-        path: its path.
-        about: description for its first comment, in sentences.
-        roots: paths of the sources in it, in this order; headers that they include precede them.
-        c_roots: of a header, paths of the sources that C reads as well as C++; they come first.
-        includes: paths of other units that it includes.
-        cpp_includes: of a header, paths of other units that its part for C++ includes.
-        guard: name of the include guard; "" for a source.
-    """
-
-    path: str
-    about: str
+    path: str  # its path
+    about: str  # description for its first comment, in sentences
+    # paths of the sources in it, in this order; headers that they include precede them
     roots: Iterable[str] = ()
+    # of a header, paths of the sources that C reads as well as C++; they come first
     c_roots: Iterable[str] = ()
-    includes: tuple[str, ...] = ()
-    cpp_includes: tuple[str, ...] = ()
-    guard: str = ""
+    includes: tuple[str, ...] = ()  # paths of other units that it includes
+    cpp_includes: tuple[str, ...] = ()  # of a header, paths of other units that its part for C++ includes
+    guard: str = ""  # name of the include guard; "" for a source
 
 
 @dataclass
@@ -188,8 +177,5 @@ def _outside(joined: _Joined) -> list[str]:
 
 
 def _extern_c(lines: list[str]) -> list[str]:
-    begin, end = (
-        ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""],
-        ["#ifdef __cplusplus", "}", "#endif", ""],
-    )
+    begin, end = (["#ifdef __cplusplus", 'extern "C" {', "#endif", ""], ["#ifdef __cplusplus", "}", "#endif", ""])
     return [*begin, *lines, *end]

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The size of the arena that a model needs on a 32-bit target.
 
 TFLM's recording allocator (package ``tflite-micro``) measures each segment on this machine. The arena's tail
@@ -89,19 +88,12 @@ for path, size in zip(sys.argv[2::2], sys.argv[3::2]):
 
 @dataclass(frozen=True)
 class Arena:
-    """Bytes of the arena that all segments share.
+    """Bytes of the arena that all segments share."""
 
-    Attributes:
-        bytes: size, a multiple of 16.
-        bytes_mve: size for a core with vectors (MVE), for which CMSIS-NN's kernels want more.
-        measured: True if the recording allocator measured it, False for an upper bound.
-        least: size below which no build of TFLM can work.
-    """
-
-    bytes: int
-    bytes_mve: int
-    measured: bool
-    least: int
+    bytes: int  # size, a multiple of 16
+    bytes_mve: int  # size for a core with vectors (MVE), for which CMSIS-NN's kernels want more
+    measured: bool  # True if the recording allocator measured it, False for an upper bound
+    least: int  # size below which no build of TFLM can work
 
 
 def _round(size: int) -> int:
@@ -174,15 +166,10 @@ def _dynamic(model: Model) -> int:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """Kernels that a library has.
+    """Kernels that a library has."""
 
-    Attributes:
-        cmsis_nn: True for CMSIS-NN's kernels, False for TFLM's reference kernels.
-        mve: True for cores with vectors.
-    """
-
-    cmsis_nn: bool = True
-    mve: bool = False
+    cmsis_nn: bool = True  # True for CMSIS-NN's kernels, False for TFLM's reference kernels
+    mve: bool = False  # True for cores with vectors
 
     def extra(self, op: Operator) -> Extra:
         return extra_memory(op, mve=self.mve) if self.cmsis_nn else Extra()
@@ -255,9 +242,7 @@ def _bound(models: Sequence[Model], kernels: _Kernels) -> int:
     return head + tail + sum(e.persistent + 16 for own in extra for e in own) + 4096
 
 
-def arenas_of(
-    models: Sequence[Sequence[Model]], tensors: Sequence[int], *, static_memory: bool = True
-) -> list[Arena]:
+def arenas_of(models: Sequence[Sequence[Model]], tensors: Sequence[int], *, static_memory: bool = True) -> list[Arena]:
     """Returns the arenas of several models, each of all its segments.
 
     Args:
@@ -297,14 +282,10 @@ def _arena(
 
 @dataclass(frozen=True)
 class Buffers:
-    """Buffers of a graph, in the order in which TFLM's planner takes them.
+    """Buffers of a graph, in the order in which TFLM's planner takes them."""
 
-    Attributes:
-        sizes: bytes of each buffer, multiples of 16.
-        spans: first and last operator that need each buffer, counted from 1; inputs are needed from 0 on.
-    """
-
-    sizes: list[int]
+    sizes: list[int]  # bytes of each buffer, multiples of 16
+    # first and last operator that need each buffer, counted from 1; inputs are needed from 0 on
     spans: list[tuple[int, int]]
 
 

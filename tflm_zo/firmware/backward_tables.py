@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The backward program of an exact tail as constant tables."""
 
 from __future__ import annotations
@@ -8,8 +7,6 @@ from collections.abc import Callable
 from ..core import BackwardProgram, BackwardStep, Struct
 from ..core.loader import structs
 from .source_text import array, numbers
-
-__all__ = ["backward_tables"]
 
 
 def backward_tables(program: BackwardProgram, number: Callable[[int], int], block: str, zo: str) -> list[str]:

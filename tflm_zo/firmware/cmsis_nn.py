@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The memory of CMSIS-NN's kernels, computed like its ``…_get_buffer_size`` functions and TFLM's wrappers.
 
 The int8 kernels differ between cores with vectors (MVE) and other cores. For the others, the sizes are those
@@ -14,27 +13,18 @@ from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator, TensorType
 from ..converters.passes.layer_geometry import Window
 
-__all__ = ["Extra", "extra_memory"]
-
 _CHANNELS = 124  # CH_IN_BLOCK_MVE: of a depthwise convolution, at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Extra:
-    """Memory of a kernel in addition to its tensors, bytes.
+    """Memory of a kernel in addition to its tensors, bytes."""
 
-    Attributes:
-        scratch: bytes that it needs while it runs.
-        persistent: bytes that it needs as long as the interpreter lives.
-    """
-
-    scratch: int = 0
-    persistent: int = 0
+    scratch: int = 0  # bytes that it needs while it runs
+    persistent: int = 0  # bytes that it needs as long as the interpreter lives
 
 
-def _pads(
-    op: Operator, source: tuple[int, ...], out: tuple[int, ...], height: int, width: int
-) -> tuple[int, int]:
+def _pads(op: Operator, source: tuple[int, ...], out: tuple[int, ...], height: int, width: int) -> tuple[int, int]:
     """Returns the rows and columns of zeros before the image."""
     return (
         Window.of(op, "h", height).zeros_before(source[1], out[1]),

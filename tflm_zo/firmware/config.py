@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The macros of a model and its run: ``zo_config.h``."""
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from .device_model import bytes_of_sample
 from .sizes import Ram, log_size_of
 from .source_text import fill, own, string
 from .tables import loss_output
-
-__all__ = ["config_source"]
 
 
 def config_source(

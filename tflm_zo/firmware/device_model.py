@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """A ZO model on a device: untrained weights are constants in flash. Also the memory for input activations of
 segments.
 """
@@ -23,21 +22,14 @@ __all__ = ["Boundaries", "DeviceModel", "bytes_of_sample", "device_models"]
 
 @dataclasses.dataclass(frozen=True)
 class DeviceModel:
-    """The model of a run.
+    """The model of a run."""
 
-    Attributes:
-        plan: plan of the run.
-        segments: each segment as a model of its own.
-        trained: numbers of the trainable tensors in RAM, in rising order; a device only counts these.
-        in_segment: numbers of the trainable tensors of each segment.
-        frozen_checksum: sum of the checksums of the other tensors, which the model's checksum includes.
-    """
-
-    plan: LoweredRun
-    segments: tuple[Model, ...]
+    plan: LoweredRun  # plan of the run
+    segments: tuple[Model, ...]  # each segment as a model of its own
+    # numbers of the trainable tensors in RAM, in rising order; a device only counts these
     trained: tuple[int, ...]
-    in_segment: tuple[tuple[int, ...], ...]
-    frozen_checksum: int
+    in_segment: tuple[tuple[int, ...], ...]  # numbers of the trainable tensors of each segment
+    frozen_checksum: int  # sum of the checksums of the other tensors, which the model's checksum includes
 
     def number(self, tensor: int) -> int:
         """Returns the device's number of a trainable tensor."""

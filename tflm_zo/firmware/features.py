@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The features of the op pack that a run needs: the switches in ``ops/core/zo_features.h``."""
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..core.loader import constants
 from ..training.lowering import LoweredRun
-
-__all__ = ["features", "unused_sources", "with_features"]
 
 # Parts of ops/core/papers that belong to one of the switches.
 _PAPERS = {
@@ -53,8 +50,7 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),
-        "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values())
-        or bool(step_multipliers(model)),
+        "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values()) or bool(step_multipliers(model)),
         "ZO_WITH_BIASES": any(t.bias for t in metadata.trainable),
         "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
@@ -106,9 +102,7 @@ def with_features(header: str, wanted: dict[str, bool]) -> str:
     """
     known = [name for name in wanted if f"#ifndef {name}\n" in header]
     if len(known) != len(wanted) or header.count(_HEADER) != 1:
-        raise ConversionError(
-            "zo_features.h is not the one that belongs to this package: install tflm_zo again"
-        )
+        raise ConversionError("zo_features.h is not the one that belongs to this package: install tflm_zo again")
     lines = [f"#define {name} {int(value)}" for name, value in wanted.items()]
     chosen = "\n".join(["", "/* What this folder's run needs. */", *lines, ""])
     return header.replace(_HEADER, _HEADER + chosen)

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Reduces a run until it fits a device's RAM, in the order of the smallest loss."""
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from .device_model import device_models
 from .planning import plan_blocks, plan_run
 from .platforms import PLATFORMS
 from .sizes import Ram, ram_of
-
-__all__ = ["Fitted", "fit"]
 
 # Fewer samples make too noisy a step: LeNet-5 on rotated digits ends at 92 % with 16 or 32 samples a
 # minibatch, at 86 to 91 % with 4, and at 45 % with 1 (nodes, 2·10⁴ forward equivalents). With 16, 4 and 1

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Writes a generated folder, and replaces an older one without the loss of the user's changes."""
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ def check_folder(target: Path, *, force: bool) -> None:
     if not force:
         raise ExistsError(target)
     if not (real / CHECKSUMS).is_file():
-        raise FileExistsError(
-            f"{target} has no {CHECKSUMS}, so it is no generated firmware. Choose another name"
-        )
+        raise FileExistsError(f"{target} has no {CHECKSUMS}, so it is no generated firmware. Choose another name")
 
 
 def _kept(target: Path, real: Path, files: Mapping[str, str], example: Collection[str]) -> list[str]:

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The generator of a firmware's folder."""
 
 from __future__ import annotations
@@ -137,9 +136,7 @@ def _declarations(plan: LoweredRun, zo: str) -> str:
     return f"{text}\nextern const uint8_t kBlockSegments[{count}];" if plan.settings.blocks else text
 
 
-def _samples(
-    given: Data | None, source: str, model: Model, metadata: ZoMetadata, names: Mapping[str, str]
-) -> str:
+def _samples(given: Data | None, source: str, model: Model, metadata: ZoMetadata, names: Mapping[str, str]) -> str:
     loss = metadata.loss
     assert loss is not None
     if given is None:
@@ -154,8 +151,7 @@ def _samples(
         write = (
             "memset(label, static_cast<int>(number), kLabelBytes);"
             if of_int8
-            else "const int32_t value = static_cast<int32_t>(number);\n"
-            "    memcpy(label, &value, sizeof value);"
+            else "const int32_t value = static_cast<int32_t>(number);\n    memcpy(label, &value, sizeof value);"
         )
         return fill(
             "zo_samples_noise.cc.in",
@@ -176,12 +172,7 @@ def _samples(
     kind = "int8_t" if labels.dtype.itemsize == 1 else "int32_t"
     arrays += array(f"const {kind} kLabels[kCount][{labels.shape[1]}]", labels)
     return fill(
-        "zo_samples_data.cc.in",
-        **names,
-        count=count,
-        data=comment(source),
-        arrays=arrays,
-        copies=copies.rstrip("\n"),
+        "zo_samples_data.cc.in", **names, count=count, data=comment(source), arrays=arrays, copies=copies.rstrip("\n")
     )
 
 
@@ -315,18 +306,10 @@ _OWN_OF_C = {
     ),
     "node": (),
     "block": (
-        (
-            "Does the next probe of the choice: Probe.",
-            "@status @_probe(zo_block_probe* probe)",
-            "Probe(probe)",
-        ),
+        ("Does the next probe of the choice: Probe.", "@status @_probe(zo_block_probe* probe)", "Probe(probe)"),
         ("Whether all probes are done: chosen.", "bool @_is_chosen(void)", "chosen()"),
         ("The block that is trained then: best.", "uint32_t @_best_block(void)", "best()"),
-        (
-            "The state of the choice, to be kept: choice.",
-            "void @_choice(zo_block_choice* choice)",
-            "choice()",
-        ),
+        ("The state of the choice, to be kept: choice.", "void @_choice(zo_block_choice* choice)", "choice()"),
         (
             "Goes on with a choice that was kept: Resume.",
             "@status @_resume(const zo_block_choice* choice)",
@@ -402,12 +385,7 @@ def _joined(
     sources = {path: resolve(text, known) for path, text in sources.items()}
     operators = {path: text for path, text in sources.items() if path.startswith("ops/tflm/")}
     sources |= reached(operators, {*identifiers(model), *roots})
-    core = {
-        path: sources.pop(path)
-        for folder in _CORE_FOLDERS
-        for path in sorted(sources)
-        if path.startswith(folder)
-    }
+    core = {path: sources.pop(path) for folder in _CORE_FOLDERS for path in sorted(sources) if path.startswith(folder)}
     for path in (*_FOR_C, _CLASS_OF_C):
         if path in sources:
             core[path] = sources.pop(path)
@@ -457,12 +435,7 @@ def _joined(
             ["ops/tflm/zo_ops.cc", _SELF_TEST],
             includes=("zo_trainer.h",),
         ),
-        Unit(
-            "zo_trainer.cc",
-            f"{again}\n\n{trainer}.",
-            [*files, _CLASS_SOURCE],
-            includes=("zo_trainer.h",),
-        ),
+        Unit("zo_trainer.cc", f"{again}\n\n{trainer}.", [*files, _CLASS_SOURCE], includes=("zo_trainer.h",)),
     )
     sources = {path: written(text) for path, text in sources.items()}
     made = join([public], applications) | join([internal], trainers) | join([arithmetic], rest)
@@ -493,9 +466,7 @@ def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
         if sources[header].count("#ifdef ZO_RUN_SETTINGS") != 1:
             raise ConversionError(f"{header} knows no ZO_RUN_SETTINGS: install tflm_zo again")
         sources[header] = sources[header].replace(
-            "/* The settings that a run has",
-            f"#define ZO_RUN_SETTINGS {values}\n/* The settings that a run has",
-            1,
+            "/* The settings that a run has", f"#define ZO_RUN_SETTINGS {values}\n/* The settings that a run has", 1
         )
     switches = "ops/core/zo_features.h"
     sources[switches] = with_features(sources[switches], wanted)

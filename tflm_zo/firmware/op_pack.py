@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The op pack's sources, as they are installed with the package."""
 
 from __future__ import annotations

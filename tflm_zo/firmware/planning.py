@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The generation of firmware: plans the run and generates the folder.
 
 generate_firmware("lenet5.zo.tflite", steps=50, samples=100).write("lenet5_firmware")
@@ -28,14 +27,7 @@ from .generate import Firmware, generate
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
-__all__ = [
-    "BlockSearch",
-    "check_names",
-    "generate_firmware",
-    "name_of",
-    "plan_blocks",
-    "plan_run",
-]
+__all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
 
 
 def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
@@ -80,19 +72,11 @@ def _check_log(record: int, steps: int) -> None:
     step = sum(-(-size // STORE_UNIT_MOST) * STORE_UNIT_MOST for size in (record, MEASUREMENT_BYTES))
     most = 2**31 // step
     if steps > most:
-        raise SettingsError(
-            "steps", f"be in 1..{most}, because a device's store has offsets of 32 bits", steps
-        )
+        raise SettingsError("steps", f"be in 1..{most}, because a device's store has offsets of 32 bits", steps)
 
 
 def plan_blocks(
-    model: Model,
-    settings: Settings,
-    search: BlockSearch,
-    data: Data,
-    *,
-    steps: int,
-    measures: bool = True,
+    model: Model, settings: Settings, search: BlockSearch, data: Data, *, steps: int, measures: bool = True
 ) -> LoweredRun:
     """Lowers a layer-wise run in which the device chooses a block, as `training.choose_block` does on a
     desktop.
@@ -125,8 +109,7 @@ def plan_blocks(
         return plan_run(model, own, steps=count, samples=len(samples))
 
     blocks = tuple(
-        Block(layers, plan(probed, layers, probe_steps, train), plan(settings, layers, steps, data))
-        for layers in split
+        Block(layers, plan(probed, layers, probe_steps, train), plan(settings, layers, steps, data)) for layers in split
     )
     first = blocks[0].run
     probes = {

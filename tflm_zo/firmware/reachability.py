@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Removes unreachable declarations from C sources, and separates public and internal headers.
 
 Sources are read as text: a declaration is kept if another kept declaration mentions its name. This keeps too
@@ -18,8 +17,6 @@ from typing import Final
 from ..converters.errors import ConversionError
 
 _COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */\n"
-__all__ = ["constants", "identifiers", "layers", "reached", "resolve", "written"]
-
 _CONDITION: Final = re.compile(r"#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)", re.DOTALL)
 _DEFINE: Final = re.compile(r"#\s*(?:define|undef)\s+(\w+)(.*)")
 _COMPARES: Final[Mapping[str, Callable[[int, int], bool]]] = {
@@ -59,9 +56,7 @@ def _value(condition: str, known: Mapping[str, int | None]) -> int | None:
         condition: the expression.
         known: values of macros by name; None for a macro that is never defined.
     """
-    tokens = re.findall(
-        r"[A-Za-z_]\w*|\d+(?=[uUlL]*\b)|(?<=\d)[uUlL]+|&&|\|\||[=!<>]=|[()!<>]|\S", _code(condition)
-    )
+    tokens = re.findall(r"[A-Za-z_]\w*|\d+(?=[uUlL]*\b)|(?<=\d)[uUlL]+|&&|\|\||[=!<>]=|[()!<>]|\S", _code(condition))
     tokens = [token for token in tokens if not re.fullmatch("[uUlL]+", token)]
 
     def operand() -> int | None:
@@ -179,9 +174,7 @@ def resolve(text: str, known: Mapping[str, int | None]) -> str:
             continue
         kind, rest = found.groups()
         if kind in ("if", "ifdef", "ifndef"):
-            asked = (
-                rest if kind == "if" else f"{'!' if kind == 'ifndef' else ''}defined({_code(rest).strip()})"
-            )
+            asked = rest if kind == "if" else f"{'!' if kind == 'ifndef' else ''}defined({_code(rest).strip()})"
             value = _holds(asked, known)
             open_.append((value is True, value is not False, value is None))
             if value is None and outside:
@@ -217,27 +210,16 @@ def written(text: str) -> str:
 
 @dataclass(eq=False)
 class _Item:
-    """A declaration, definition, macro or line that includes.
+    """A declaration, definition, macro or line that includes."""
 
-    Attributes:
-        lines: its lines.
-        path: path of its source.
-        names: names that it declares.
-        mentions: identifiers in it, and in the conditions around it.
-        includes: path of the file that it includes, or "".
-        function: True of a function's prototype or definition.
-        own: True if only its source sees its names.
-        under: conditions of the preprocessor around it.
-    """
-
-    lines: list[str]
-    path: str
-    names: set[str] = field(default_factory=set)
-    mentions: set[str] = field(default_factory=set)
-    includes: str = ""
-    function: bool = False
-    own: bool = False
-    under: tuple[str, ...] = ()
+    lines: list[str]  # its lines
+    path: str  # path of its source
+    names: set[str] = field(default_factory=set)  # names that it declares
+    mentions: set[str] = field(default_factory=set)  # identifiers in it, and in the conditions around it
+    includes: str = ""  # path of the file that it includes, or ""
+    function: bool = False  # True of a function's prototype or definition
+    own: bool = False  # True if only its source sees its names
+    under: tuple[str, ...] = ()  # conditions of the preprocessor around it
 
 
 @dataclass(eq=False)
@@ -391,9 +373,7 @@ def _written(nodes: list[_Node], keeps: Callable[[_Item], bool], about: bool) ->
             elif isinstance(node, _Branches):
                 parts = [(d, _written(inside, keeps, False)) for d, inside in node.parts]
                 some = any(line.strip() for _, inside in parts for line in inside)
-                texts.append(
-                    [line for d, inside in parts for line in (d, *inside)] + [node.end] if some else []
-                )
+                texts.append([line for d, inside in parts for line in (d, *inside)] + [node.end] if some else [])
             elif isinstance(node, _Comment):
                 texts.append([])
         alone = all(isinstance(node, _Comment) for node in paragraph)
@@ -401,8 +381,7 @@ def _written(nodes: list[_Node], keeps: Callable[[_Item], bool], about: bool) ->
             if not isinstance(node, _Comment):
                 continue
             after = next(
-                (k for k in range(i + 1, len(paragraph)) if isinstance(paragraph[k], _Comment)),
-                len(paragraph),
+                (k for k in range(i + 1, len(paragraph)) if isinstance(paragraph[k], _Comment)), len(paragraph)
             )
             if about if alone else any(texts[i + 1 : after]):
                 texts[i] = node.lines
@@ -487,9 +466,7 @@ def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
     guard.
     """
     guard = _GUARD.search(text)
-    about, begin, body, end = (
-        ("", "", text, "") if guard is None else (text[: guard.start()], *guard.group(1, 3, 4))
-    )
+    about, begin, body, end = ("", "", text, "") if guard is None else (text[: guard.start()], *guard.group(1, 3, 4))
     return about, begin, _parse(_EXTERN_C.sub("", body), path), end
 
 
@@ -498,10 +475,7 @@ def reached(sources: Mapping[str, str], roots: Collection[str]) -> dict[str, str
     parsed = {path: _source(text, path) for path, text in sources.items()}
     kept = _reached([item for _, _, nodes, _ in parsed.values() for item in _items(nodes)], roots)
     return {
-        path: about
-        + begin
-        + "\n".join(_written(nodes, lambda item: bool(item.includes) or item in kept, True))
-        + end
+        path: about + begin + "\n".join(_written(nodes, lambda item: bool(item.includes) or item in kept, True)) + end
         for path, (about, begin, nodes, end) in parsed.items()
     }
 
@@ -558,6 +532,4 @@ def layers(
 
 def _is_kept(item: _Item, *, layer: Collection[_Item], there: Collection[str]) -> bool:
     """Returns whether an item is in a layer, or includes a file with an item of it."""
-    return (
-        item.includes in there if item.includes.startswith("ops/") else bool(item.includes) or item in layer
-    )
+    return item.includes in there if item.includes.startswith("ops/") else bool(item.includes) or item in layer

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The op resolver: exactly the operators of the model, those with int8 tensors for int8 alone."""
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ _INT8 = {
     "TRANSPOSE_CONV": "transpose_conv",
 }
 #: Those of 2022, which ports of TFLM that are older than its checkout have.
-EARLY_INT8 = frozenset(
-    {"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "SOFTMAX"}
-)
+EARLY_INT8 = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "SOFTMAX"})
 # Tensors that registrations for int8 take: activations and weights, biases and shapes.
 _TYPES = {TensorType.INT8, TensorType.INT32}
 
@@ -63,9 +60,7 @@ def _registration(name: str) -> str:
     return "WEIGHTS" if short in ("SEED_REPLAY", "UPDATE", "PERTURB") else short
 
 
-def resolver_source(
-    models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None
-) -> str:
+def resolver_source(models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None) -> str:
     """Returns the text of ``zo_op_resolver.h`` for the models of all segments.
 
     Args:
@@ -96,7 +91,6 @@ def resolver_source(
         count=len(names),
         calls="\n".join(calls),
         headers="\n".join(
-            f'#include "tensorflow/lite/micro/kernels/{header}.h"'
-            for header in sorted({_INT8[n] for n in narrow})
+            f'#include "tensorflow/lite/micro/kernels/{header}.h"' for header in sorted({_INT8[n] for n in narrow})
         ),
     )

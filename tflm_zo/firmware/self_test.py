@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The operators' outputs for the samples of the self-test."""
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from ..data import ModelError
 from ..runtime import InvokeError, RuntimeUnavailableError, load_fastest
 from .device_model import DeviceModel
 from .source_text import string
-
-__all__ = ["noise", "self_test_source"]
 
 # Their outputs are about updates of weights, which trainers do themselves.
 _UNCOMPARED = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
@@ -136,9 +133,7 @@ def self_test_source(model: Model, devices: Sequence[DeviceModel]) -> tuple[str,
     if not rows:
         return "const SelfTestInfo kSelfTest = {nullptr, 0, nullptr};\n", why
     customs = ("nullptr" if codes[name].custom is None else string(name) for name in kinds)
-    named = "\n".join(
-        f"    {{{codes[k].builtin}, {custom}}}," for k, custom in zip(kinds, customs, strict=True)
-    )
+    named = "\n".join(f"    {{{codes[k].builtin}, {custom}}}," for k, custom in zip(kinds, customs, strict=True))
     table = "\n".join(rows)
     return (
         f"namespace {{\n\nconst OperatorKind kKinds[{len(kinds)}] = {{\n{named}\n}};\n\n"

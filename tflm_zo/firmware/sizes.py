@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The memory of a run on a device: RAM on a 32-bit target, flash, log."""
 
 from __future__ import annotations
@@ -13,34 +12,13 @@ from ..converters import ConversionError, read_metadata
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.segments import with_batch
-from ..core import (
-    SEED_LOG_HEADER_BYTES,
-    SNAPSHOT_RECORD_BYTES,
-    BackwardProgram,
-    SnapshotLogHeader,
-    StepRecord,
-)
+from ..core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES, BackwardProgram, SnapshotLogHeader, StepRecord
 from ..logs import Log
 from ..training.lowering import LoweredRun, lower_recorded
 from ..training.plan import model_loss
 from .arena import Arena, arenas_of
 from .device_model import Boundaries, DeviceModel, device_models
 from .resolver import operators_of
-
-__all__ = [
-    "LIBRARIES",
-    "STACK",
-    "DeviceMemory",
-    "LogSize",
-    "Ram",
-    "arenas_of_devices",
-    "device_memory",
-    "flash_of_training",
-    "log_size_of",
-    "ram_of",
-    "trainer_of",
-    "workspace_bytes",
-]
 
 # Structs of the C core, bytes.
 TASK_STRUCT = 184
@@ -75,21 +53,13 @@ _CHOICE, _BLOCK = 1024, 640
 
 @dataclasses.dataclass(frozen=True)
 class Ram:
-    """The RAM of a run, bytes.
+    """The RAM of a run, bytes."""
 
-    Attributes:
-        arena: the tensor arena.
-        workspace: memory of a step outside the arena.
-        objects: the trainer, its interpreters and the resolver.
-        stack: stack of a step.
-        libraries: static memory of the C library and TFLM.
-    """
-
-    arena: Arena
-    workspace: int
-    objects: int
-    stack: int = STACK
-    libraries: int = LIBRARIES
+    arena: Arena  # the tensor arena
+    workspace: int  # memory of a step outside the arena
+    objects: int  # the trainer, its interpreters and the resolver
+    stack: int = STACK  # stack of a step
+    libraries: int = LIBRARIES  # static memory of the C library and TFLM
 
     @property
     def bytes(self) -> int:
@@ -133,9 +103,7 @@ def ram_of(
 
 def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = True) -> list[Arena]:
     """Returns the arenas of several models. Many take no longer than one."""
-    return arenas_of(
-        [d.segments for d in devices], [len(d.trained) for d in devices], static_memory=static_memory
-    )
+    return arenas_of([d.segments for d in devices], [len(d.trained) for d in devices], static_memory=static_memory)
 
 
 def trainer_of(plan: LoweredRun) -> str:
@@ -210,17 +178,11 @@ def flash_of_training(plan: LoweredRun) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class LogSize:
-    """Sizes of the parts of a log without padding, bytes.
+    """Sizes of the parts of a log without padding, bytes."""
 
-    Attributes:
-        header: bytes of the header.
-        record: bytes of the record of a step.
-        slot: size of a snapshot's slot; 0: the log has no snapshots.
-    """
-
-    header: int
-    record: int
-    slot: int = 0
+    header: int  # bytes of the header
+    record: int  # bytes of the record of a step
+    slot: int = 0  # size of a snapshot's slot; 0: the log has no snapshots
 
 
 def log_size_of(metadata: ZoMetadata, run: LoweredRun) -> LogSize:
@@ -236,21 +198,13 @@ def log_size_of(metadata: ZoMetadata, run: LoweredRun) -> LogSize:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemory:
-    """Memory of a run on a device.
+    """Memory of a run on a device."""
 
-    Attributes:
-        batch: number of samples in an invoke: 1, or the batch that an operator requires.
-        minibatch: samples of a step.
-        trained: size of the trained weights and their fractions in the arena, bytes.
-        ram: bytes of RAM by part.
-        flash: upper bound of the flash that training adds to inference, without the model, bytes.
-    """
-
-    batch: int
-    minibatch: int
-    trained: int
-    ram: Ram
-    flash: int
+    batch: int  # number of samples in an invoke: 1, or the batch that an operator requires
+    minibatch: int  # samples of a step
+    trained: int  # size of the trained weights and their fractions in the arena, bytes
+    ram: Ram  # bytes of RAM by part
+    flash: int  # upper bound of the flash that training adds to inference, without the model, bytes
 
 
 def device_memory(model: Model, log: Log) -> DeviceMemory:

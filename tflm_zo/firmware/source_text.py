@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Values and texts as C source."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The model's description as constant tables: ``zo_model.cc``."""
 
 from __future__ import annotations
@@ -70,9 +69,7 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int, int
     return [found[i][0] for i in range(count)] + [row for i in range(count) for row in found[i][1:]]
 
 
-def _check_fed(
-    device: DeviceModel, metadata: ZoMetadata, inputs: Sequence[tuple[int, int, int, int]]
-) -> None:
+def _check_fed(device: DeviceModel, metadata: ZoMetadata, inputs: Sequence[tuple[int, int, int, int]]) -> None:
     """Raises ConversionError if the tables have no source for an input of a segment."""
     for k, (segment, model) in enumerate(zip(metadata.segments, device.segments, strict=True)):
         fed: set[int | None] = {*(row[1] for row in inputs if row[0] == k), *segment.skips.values()}
@@ -181,9 +178,7 @@ def _task(task: LoweredTask, number: int, block: str, macros: str, device: Devic
     )
 
 
-def _constants_of_tasks(
-    plan: LoweredRun, device: DeviceModel, block: str, names: Mapping[str, str]
-) -> list[str]:
+def _constants_of_tasks(plan: LoweredRun, device: DeviceModel, block: str, names: Mapping[str, str]) -> list[str]:
     """Returns the definitions of the constants of a run's tasks."""
     backward = list[str]()
     if plan.program is not None:
@@ -207,9 +202,7 @@ def _node_settings(plan: LoweredRun, name: str, zo: str) -> str:
     return f"const {zo}_node_settings {name} = {{\n    {{\n{inner}\n    }},\n{rules}\n}};\n"
 
 
-def _blocks(
-    plan: LoweredRun, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]
-) -> str:
+def _blocks(plan: LoweredRun, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]) -> str:
     """Returns the definitions of a run of the best of several blocks."""
     parts, rows = [], []
     for i, (block, device) in enumerate(zip(plan.blocks, devices, strict=True)):
@@ -237,9 +230,7 @@ def _blocks(
     )
 
 
-def _run(
-    plan: LoweredRun, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]
-) -> str:
+def _run(plan: LoweredRun, devices: Sequence[DeviceModel], kept: Sequence[int], names: Mapping[str, str]) -> str:
     if plan.blocks:
         return _blocks(plan, devices, kept, names)
     if plan.tasks:
@@ -358,9 +349,7 @@ def model_source(
                 **own(name),
                 **info,
                 segment_count=len(metadata.segments),
-                fingerprint=f"kLogHeader + {own(name)['ZO']}_LOG_FINGERPRINT_AT"
-                if header
-                else "kFingerprint",
+                fingerprint=f"kLogHeader + {own(name)['ZO']}_LOG_FINGERPRINT_AT" if header else "kFingerprint",
                 batch=metadata.batch,
                 label_bytes=label_bytes,
                 loss=f"{c_loss.kind}u, {c_loss.zero_point}, {c_scale}",

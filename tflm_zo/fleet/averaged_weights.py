@@ -102,8 +102,7 @@ class AveragedWeights:
         metadata = read_metadata(model)
         biases = {t.name for t in metadata.trainable if t.bias}
         self._most = {
-            name: 2.0**31 - 1 if name in biases else 127.0 - metadata.headroom
-            for name in initial_weights(model)
+            name: 2.0**31 - 1 if name in biases else 127.0 - metadata.headroom for name in initial_weights(model)
         }
         self.round, self._path = 0, None if path is None else Path(path)
         self._exact = {name: w.astype(np.float64) for name, w in initial_weights(model).items()}

@@ -55,11 +55,7 @@ class FleetLog(Position):
         replace: bool = False,
     ) -> None:
         if settings.is_layerwise:
-            raise SettingsError(
-                "algorithm",
-                "use weight perturbation alone in a fleet",
-                settings.algorithm,
-            )
+            raise SettingsError("algorithm", "use weight perturbation alone in a fleet", settings.algorithm)
         metadata = read_metadata(model)
         integers = weight_integers(
             settings,

@@ -111,9 +111,7 @@ class Gateway(Position):
             return
         data = self._path.read_bytes()
         if data[:SEED_LOG_HEADER_BYTES] != self.header:
-            raise FleetError(
-                f"{self._path} is the log of another run: the gateway needs another --log for this"
-            )
+            raise FleetError(f"{self._path} is the log of another run: the gateway needs another --log for this")
         rest = data[SEED_LOG_HEADER_BYTES:]
         whole = len(self._following(rest)) * self.record_bytes
         self._records += rest[:whole]

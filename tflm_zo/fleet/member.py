@@ -127,9 +127,7 @@ class Position:
             return f"the record of step {step}, where those from step {wanted} on are missing"
         if step == self.settings.steps:
             return f"the record of step {step} of a run of {step} steps"
-        return (
-            f"the record of step {step} is damaged or of another run: its checksum does not go on from ours"
-        )
+        return f"the record of step {step} is damaged or of another run: its checksum does not go on from ours"
 
     def snapshot(self) -> bytes:
         """Returns the complete state as bytes, for a member that is far behind."""
@@ -149,9 +147,7 @@ class Position:
             FleetError: the snapshot is damaged or belongs to another model. Nothing has changed.
         """
         if len(data) != self.snapshot_bytes:
-            raise FleetError(
-                f"a snapshot of {len(data)} bytes, those of this model have {self.snapshot_bytes}"
-            )
+            raise FleetError(f"a snapshot of {len(data)} bytes, those of this model have {self.snapshot_bytes}")
         step, checksum, wanted, mean_square = _SNAPSHOT.unpack_from(data)
         before, at = self.snapshot(), _SNAPSHOT.size
         self._set(data[at:])
@@ -218,9 +214,7 @@ class Answer:
         if self.step != step:
             raise FleetError(f"an answer for step {self.step}, where step {step} is asked for")
         if self.differences.shape != (settings.queries,):
-            raise FleetError(
-                f"an answer of {self.differences.size} differences for {settings.queries} queries"
-            )
+            raise FleetError(f"an answer of {self.differences.size} differences for {settings.queries} queries")
         if self.samples < 1:
             raise FleetError(f"an answer of {self.samples} samples")
         most = 2 * _MOST_LOSS * self.samples

@@ -106,9 +106,7 @@ class MqttLines:
 
     # --- calls of the client's thread ------------------------------------------------------------------
 
-    def _subscribe(
-        self, client: paho.Client, data: object, flags: object, reason: object, *_: object
-    ) -> None:
+    def _subscribe(self, client: paho.Client, data: object, flags: object, reason: object, *_: object) -> None:
         self._refused = str(reason) if getattr(reason, "is_failure", False) else ""
         if not self._refused:
             client.subscribe(f"{self._prefix}/+/answer", qos=1)

@@ -71,9 +71,7 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
         if isinstance(content, np.ndarray):
             return {"x": content}
         with content:
-            arrays = {
-                name: content[name] if used is None or name in used else np.empty(0) for name in content.files
-            }
+            arrays = {name: content[name] if used is None or name in used else np.empty(0) for name in content.files}
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror or e}") from e
     except MemoryError as e:
@@ -146,10 +144,7 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
     for name, array in zip(called, arrays, strict=True):
         if len(array) != len(arrays[0]):
             raise DataError(f"{called[0]} has {len(arrays[0])} samples, {name} has {len(array)}")
-    shaped = [
-        in_shape(array, shape, name)
-        for name, array, shape in zip(called, arrays, shapes.values(), strict=True)
-    ]
+    shaped = [in_shape(array, shape, name) for name, array, shape in zip(called, arrays, shapes.values(), strict=True)]
     return Gathered(shaped, called, None if y is None else as_array(y, "y"), there)
 
 
@@ -310,9 +305,7 @@ def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArra
     wrong = y[(y < -1) | (y >= classes)]
     if wrong.size:
         less = "; these begin at 1: give y - 1" if y.min() == 1 and y.max() == classes else ""
-        raise DataError(
-            f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled){less}"
-        )
+        raise DataError(f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled){less}")
     return y.astype(np.int32).reshape(len(y), *shape)
 
 

@@ -58,14 +58,10 @@ class SettingsError(OneLineError):
         changes = [shown(name, value, False) for name, value in self.give.items()]
         changes += [shown(name, value, True) for name, value in self.inject.items()]
         advice = " ".join(filter(None, (self.fix, " or ".join(changes))))
-        return f"{shown(self.setting, ..., False)} must {self.problem}.{received}" + (
-            f" {advice}." if advice else ""
-        )
+        return f"{shown(self.setting, ..., False)} must {self.problem}.{received}" + (f" {advice}." if advice else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        again = partial(
-            type(self), self.setting, self.problem, self.got, self.fix, give=self.give, inject=self.inject
-        )
+        again = partial(type(self), self.setting, self.problem, self.got, self.fix, give=self.give, inject=self.inject)
         return again, ()
 
 

@@ -31,7 +31,5 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         result.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         # Text, not markup: names may contain brackets.
-        result.add_row(
-            *(Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in row)
-        )
+        result.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else printable(str(cell))) for cell in row))
     return result

@@ -104,9 +104,7 @@ _BLOCKS: Final = (
 )  # fmt: skip
 
 
-def mobilenet_v1(
-    input_shape: tuple[int, int, int] = (96, 96, 3), classes: int = 2, alpha: float = 0.25
-) -> Any:
+def mobilenet_v1(input_shape: tuple[int, int, int] = (96, 96, 3), classes: int = 2, alpha: float = 0.25) -> Any:
     """MLPerf Tiny's visual wake words: 208,112 weights for 96 x 96 x 3, 2 classes and a width of 0.25.
 
     Batch norm is folded into the convolutions.

@@ -33,25 +33,12 @@ def pretrain(
 
 
 # Activation functions whose outputs have no bound of their own.
-_UNBOUNDED: Final = (
-    "celu",
-    "elu",
-    "gelu",
-    "hard_silu",
-    "leaky_relu",
-    "mish",
-    "relu",
-    "selu",
-    "silu",
-    "softplus",
-)
+_UNBOUNDED: Final = ("celu", "elu", "gelu", "hard_silu", "leaky_relu", "mish", "relu", "selu", "silu", "softplus")
 _UNBOUNDED_LAYERS: Final = ("ELU", "LeakyReLU", "PReLU", "ReLU")
 
 
 @contextlib.contextmanager
-def narrow_activations(
-    model: Any, weight: float = 0.01, layers: Sequence[str] | None = None
-) -> Iterator[list[str]]:
+def narrow_activations(model: Any, weight: float = 0.01, layers: Sequence[str] | None = None) -> Iterator[list[str]]:
     """Adds a penalty on the largest activation of each hidden layer to ``model.fit`` within the block.
 
     The loss grows by ``weight`` * max |activation| of the batch, summed over the layers. Such networks adapt

@@ -200,9 +200,7 @@ class Collection:
         if own is not None and not force and own[: len(log.header)] != log.header:
             raise ExistsError(path, "is not the log of the device's run")
         known = max(
-            (data for data in (own, left) if data and data[: len(log.header)] == log.header),
-            key=len,
-            default=b"",
+            (data for data in (own, left) if data and data[: len(log.header)] == log.header), key=len, default=b""
         )
         self._steps_of_file = 0 if own is None or force else _steps(own, log)
         self._part.write_bytes(known or log.header)
@@ -297,9 +295,7 @@ def collect(
         if not follow:
             raise
         collection.write()
-        raise KeyboardInterrupt(
-            f"{path} has {copy.log.step:,} of the run's {copy.log.steps:,} steps"
-        ) from None
+        raise KeyboardInterrupt(f"{path} has {copy.log.step:,} of the run's {copy.log.steps:,} steps") from None
     finally:
         collection.close()
     return copy.log

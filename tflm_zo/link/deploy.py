@@ -150,11 +150,7 @@ def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Li
     parts = [weights[t.name].tobytes() for t in tensors]
     if metadata.update_bits == 16:
         zeros = (np.zeros(t.shape, np.int8) for t in tensors)
-        parts += [
-            fractions.get(t.name, zero).tobytes()
-            for t, zero in zip(tensors, zeros, strict=True)
-            if not t.bias
-        ]
+        parts += [fractions.get(t.name, zero).tobytes() for t, zero in zip(tensors, zeros, strict=True) if not t.bias]
     return b"".join(parts)
 
 
@@ -166,9 +162,7 @@ def _trained(log: LiveLog | None) -> list[int]:
 # --- sending ----------------------------------------------------------------------------------------
 
 
-def deploy(
-    link: Link, hello: Hello, load: Load, on_bytes: Callable[[int], None] = lambda count: None
-) -> Deployment:
+def deploy(link: Link, hello: Hello, load: Load, on_bytes: Callable[[int], None] = lambda count: None) -> Deployment:
     """Sends a run to a device and activates it. It resumes an interrupted attempt.
 
     Args:
@@ -191,9 +185,7 @@ def deploy(
         raise LinkError(f"the device trains weights of {hello.weight_bytes:,} bytes, got {len(load.data):,}")
     begin = hello.log_at if load.kind == PlaceKind.LOG else 0
     if begin + len(load.data) > hello.place_bytes:
-        raise LinkError(
-            f"the device has room for {hello.place_bytes - begin:,} bytes, got {len(load.data):,}"
-        )
+        raise LinkError(f"the device has room for {hello.place_bytes - begin:,} bytes, got {len(load.data):,}")
     sent = 0
     try:
         for at in range(0, len(load.data), _PIECE):
@@ -247,9 +239,7 @@ def _explained(error: RefusedError, load: Load) -> LinkError:
             "weights that it leads to instead"
         )
     if load.kind == PlaceKind.WEIGHTS and error.status == constants.ZO_ERROR_ARGUMENT:
-        return LinkError(
-            "the device does not take the weights: one is beyond the range that its model trains"
-        )
+        return LinkError("the device does not take the weights: one is beyond the range that its model trains")
     if error.status == constants.ZO_ERROR_STORE:
         return LinkError("the device could not keep what was sent: its store fails")
     return error

@@ -316,9 +316,7 @@ class Link:
             raise RefusedError(answer.status)
         return answer.data
 
-    def _exchange(
-        self, content: bytes, operation: Operation, sent: dict[int, float], until: float
-    ) -> Answer | None:
+    def _exchange(self, content: bytes, operation: Operation, sent: dict[int, float], until: float) -> Answer | None:
         """Sends a request, and waits for its answer or the answer to an earlier attempt."""
         if self._port is None:
             self._port = self._connect()

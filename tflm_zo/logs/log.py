@@ -162,9 +162,7 @@ class Log:
             yield from _parts_of_seed_log(path)
 
     @classmethod
-    def from_steps(
-        cls, settings: CSettings, mark: bytes, coefficients: Sequence[Sequence[int]], first: int = 0
-    ) -> Log:
+    def from_steps(cls, settings: CSettings, mark: bytes, coefficients: Sequence[Sequence[int]], first: int = 0) -> Log:
         """Creates a log from the coefficients of complete steps of weight perturbation, from step `first` on."""
         none = np.zeros(len(coefficients))
         steps = _with_seeds(settings, coefficients, first)
@@ -187,9 +185,7 @@ class Log:
             raise LogError(f"Steps of the log must be in 0..{len(self.steps)}. Received: {steps}.")
         size = StepRecord.size_of(self.settings.queries)
         measurements = tuple(m for m in self.measurements if m.step <= self.first_step + steps)
-        cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (
-            len(self.measurements) - len(measurements)
-        )
+        cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (len(self.measurements) - len(measurements))
         return replace(
             self,
             losses=self.losses[:steps],
@@ -232,9 +228,7 @@ class Log:
         metadata = read_metadata(model if isinstance(model, Model) else load_model(model))
         trainable, numbers = metadata.trainable, [i for task in self.tasks for i in task.tensors]
         if beyond := [i for i in numbers if i >= len(trainable)]:
-            raise LogError(
-                f"the log is damaged: it is of trainable tensor {beyond[0]}, the model has {len(trainable)}"
-            )
+            raise LogError(f"the log is damaged: it is of trainable tensor {beyond[0]}, the model has {len(trainable)}")
         size = metadata.bytes_of(numbers)
         if size != self.weight_bytes:
             raise LogError(

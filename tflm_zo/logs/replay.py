@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
-from ..converters import (
-    Model,
-    WeightArray,
-    ZoTrainable,
-    initial_weights,
-    read_metadata,
-    step_multipliers,
-    update_masks,
-)
+from ..converters import Model, WeightArray, ZoTrainable, initial_weights, read_metadata, step_multipliers, update_masks
 from ..core import Distribution, best_of
 from ..core.arguments import Queries
 from .layout import LogError
@@ -26,9 +18,7 @@ from .log import Log
 Arrays = dict[str, WeightArray]
 
 
-def replay_log(
-    model: Model, log: Log | str | os.PathLike[str], steps: int | None = None
-) -> tuple[Arrays, Arrays]:
+def replay_log(model: Model, log: Log | str | os.PathLike[str], steps: int | None = None) -> tuple[Arrays, Arrays]:
     """Restores the weights of a run from its model and its log, without data or a forward pass.
 
     Args:
@@ -80,9 +70,7 @@ class Replay:
             for distribution, steps in log.steps_of_block(t.block):
                 self.move(number, distribution, steps)
 
-    def move(
-        self, number: int, distribution: Distribution, steps: Sequence[Queries] | NDArray[np.void]
-    ) -> None:
+    def move(self, number: int, distribution: Distribution, steps: Sequence[Queries] | NDArray[np.void]) -> None:
         """Updates a trainable tensor along directions, see `core.replay`.
 
         Args:

@@ -191,9 +191,7 @@ class LogWriter:
         self._write_slot(BEST_SLOT, control, number + 1, weights)
         self.best_step = control.step
 
-    def _write_slot(
-        self, slot: int, control: NodeControl, number: int, weights: Sequence[NDArray[np.int8]]
-    ) -> None:
+    def _write_slot(self, slot: int, control: NodeControl, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
         data = Snapshot.write(control, self._owner, number, weights)
         self._write_at(self._header.size + slot * self._header.slot_bytes, data)
 

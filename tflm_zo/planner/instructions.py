@@ -35,19 +35,7 @@ from ..training.settings import Settings
 #: into rows; `rows` the pieces
 #: in which it copies them; `odd` the weights where one position is left when two at a time are computed;
 #: `variable` the variable weights, whose sums kernels cannot keep.
-FEATURES = (
-    "call",
-    "macs",
-    "blocks",
-    "outputs",
-    "positions",
-    "patches",
-    "rows",
-    "inputs",
-    "weights",
-    "odd",
-    "variable",
-)
+FEATURES = ("call", "macs", "blocks", "outputs", "positions", "patches", "rows", "inputs", "weights", "odd", "variable")
 
 _BLOCK = 16
 
@@ -61,12 +49,7 @@ def features(op: Operator) -> tuple[str, dict[str, int]]:
     kind = op.code.name
     first, output = op.input(0), op.outputs[0]
     positions = output.size // output.shape[-1] if output.shape else 1
-    counts = {
-        "call": 1,
-        "outputs": output.size,
-        "inputs": 0 if first is None else first.size,
-        "positions": positions,
-    }
+    counts = {"call": 1, "outputs": output.size, "inputs": 0 if first is None else first.size, "positions": positions}
     filters = op.input(1)
     if op.builtin not in (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED) or filters is None:
         return kind, counts
@@ -221,9 +204,7 @@ class Instructions:
         one, four = self._of(f"update_{bits}"), self._of(f"update_{bits}_of_4")
         return one + (four - one) / 3 * (queries - 1)
 
-    def _layerwise(
-        self, model: Model, metadata: ZoMetadata, settings: Settings, clamped: Mapping[str, float]
-    ) -> float:
+    def _layerwise(self, model: Model, metadata: ZoMetadata, settings: Settings, clamped: Mapping[str, float]) -> float:
         tasks = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
         sides = 2 if settings.estimator == "antithetic" else 1
         segments = len(model.subgraphs)
@@ -249,9 +230,7 @@ class Instructions:
                 if _is_dense(metadata, task.nodes):
                     formed = _formed(task, settings.batch_size)
                     updates += formed * weights * self._of("dense_form")
-                    updates += (
-                        sum(sizes) * (-(-settings.batch_size // _TOGETHER) - 1) * self._of("dense_pass")
-                    )
+                    updates += sum(sizes) * (-(-settings.batch_size // _TOGETHER) - 1) * self._of("dense_pass")
                     products = formed * (products + zeros * self._of("dense_clamped"))
                 sample += _products(task.nodes) * products
             sample += max(1, task.estimates) * task.nodes.count * self._of("credit")

@@ -96,9 +96,7 @@ class Cost:
 
     def fits(self, target: Target) -> bool:
         """Returns whether the device has enough RAM and flash."""
-        return (target.ram is None or self.ram <= target.ram) and (
-            target.flash is None or self.flash <= target.flash
-        )
+        return (target.ram is None or self.ram <= target.ram) and (target.flash is None or self.flash <= target.flash)
 
     def seconds(self, target: Target, equivalents: float | None = None) -> float | None:
         """Returns the time of a step, or of a number of forward equivalents, seconds; None without a clock."""
@@ -144,9 +142,7 @@ class Plan:
     def fitting_boards(self) -> list[Board]:
         """Returns the boards on which the smallest way fits, sorted by RAM."""
         least = self.smallest
-        fitting = [
-            b for b in boards().values() if b.ram * _KIB >= least.ram and b.flash * _KIB >= least.flash
-        ]
+        fitting = [b for b in boards().values() if b.ram * _KIB >= least.ram and b.flash * _KIB >= least.flash]
         return sorted(fitting, key=lambda b: (b.ram, b.name))
 
     def shown(self) -> list[Cost]:
@@ -154,10 +150,7 @@ class Plan:
         groups: dict[str, list[Cost]] = {}
         for cost in self.costs:
             groups.setdefault(cost.way.name, []).append(cost)
-        return [
-            next((c for c in own if c.fits(self.target)), min(own, key=lambda c: c.ram))
-            for own in groups.values()
-        ]
+        return [next((c for c in own if c.fits(self.target)), min(own, key=lambda c: c.ram)) for own in groups.values()]
 
     def commands(self, cost: Cost) -> tuple[str, str]:
         """Returns the `train` and the `firmware` command of a way."""
@@ -270,13 +263,7 @@ def plan(
         SettingsError: the board or core is not known, a number is out of range, or a search has more blocks
             than the model has layers.
     """
-    for word, value in (
-        ("clock", clock),
-        ("ram", ram),
-        ("flash", flash),
-        ("power", power),
-        ("cycles", cycles),
-    ):
+    for word, value in (("clock", clock), ("ram", ram), ("flash", flash), ("power", power), ("cycles", cycles)):
         if value is not None and not 0 < value < math.inf:
             raise SettingsError(word, "be a finite number above 0", value)
     target = _target(board, core, clock, ram, flash, power, cycles)
@@ -316,12 +303,7 @@ def _target(
 
 
 def _cost(
-    way: Way,
-    sizes: Sizes,
-    model: Model,
-    target: Target,
-    instructions: Instructions,
-    clamped: Mapping[str, float],
+    way: Way, sizes: Sizes, model: Model, target: Target, instructions: Instructions, clamped: Mapping[str, float]
 ) -> Cost:
     arena = sizes.ram.arena
     layers = set(way.trained.layers)

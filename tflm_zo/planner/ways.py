@@ -224,9 +224,7 @@ def backpropagation(model: Model, trained: Collection[str], batch_size: int) -> 
         if is_trained and filters is not None:
             gradients += filters[1]
     values = weights + gradients + activations + errors
-    return Backpropagation(
-        float32=4 * values, adam=4 * (values + 2 * gradients), int8=values + 4 * (sums + gradients)
-    )
+    return Backpropagation(float32=4 * values, adam=4 * (values + 2 * gradients), int8=values + 4 * (sums + gradients))
 
 
 def _filter(op: Operator) -> tuple[str, int] | None:

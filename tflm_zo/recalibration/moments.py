@@ -182,9 +182,7 @@ class Shift:
         return factors, np.where(alive, self.mean - factors * mean, 0.0)
 
 
-def shift_between(
-    old: ChannelStatistics, old_samples: int, new: Moments, new_samples: int, zero_point: int
-) -> Shift:
+def shift_between(old: ChannelStatistics, old_samples: int, new: Moments, new_samples: int, zero_point: int) -> Shift:
     """Returns the shift of a layer's channels.
 
     Without a real shift, the squared shifts divided by their squared standard errors have a mean of 1 over
@@ -223,9 +221,7 @@ def _root_mean_square(values: _Floats) -> float:
     return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
 
 
-def is_uneven(
-    old: Layout, old_samples: int, statistics: ChannelStatistics, cells: _Floats, new_samples: int
-) -> bool:
+def is_uneven(old: Layout, old_samples: int, statistics: ChannelStatistics, cells: _Floats, new_samples: int) -> bool:
     """Returns whether the first layer's shift is large and differs more between places of the image than it
     is common to them.
 

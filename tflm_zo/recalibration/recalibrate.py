@@ -12,11 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, load_model
-from ..converters.channel_statistics import (
-    Statistics,
-    read_statistics,
-    with_statistics,
-)
+from ..converters.channel_statistics import Statistics, read_statistics, with_statistics
 from ..converters.model import Operator
 from ..converters.passes.layer_names import layers_of
 from ..converters.rescale_channels import is_per_channel, rescale_channels, why_fixed
@@ -98,9 +94,7 @@ class Recalibration:
         return self.model.save(path, force)
 
 
-def channel_statistics_of(
-    model: Model, x: Samples, *, runtime: str = "litert", threads: int = 1
-) -> Statistics:
+def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert", threads: int = 1) -> Statistics:
     """Returns the statistics of a plain model's layers on data.
 
     Args:
@@ -234,9 +228,7 @@ def _is_uneven(old: Statistics, walk: Walk, zero_point: int) -> bool:
     return is_uneven(old.layout, old.samples, old.layers[0], cells, walk.samples)
 
 
-def _recalibrate_layer(
-    layer: Operator, old: Statistics, number: int, now: Moments, walk: Walk
-) -> tuple[Shift, int]:
+def _recalibrate_layer(layer: Operator, old: Statistics, number: int, now: Moments, walk: Walk) -> tuple[Shift, int]:
     shift = shift_between(old.layers[number], old.samples, now, walk.samples, _zero_point(layer))
     factors, corrected = np.ones(len(now.sums)), np.zeros(len(now.sums), bool)
     for _ in range(ROUNDS):

@@ -112,9 +112,7 @@ class RunningMoments:
         return write_output(Path(path), buffer.getvalue(), force=force)
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], model: Model | str | os.PathLike[str] | bytes
-    ) -> RunningMoments:
+    def load(cls, path: str | os.PathLike[str], model: Model | str | os.PathLike[str] | bytes) -> RunningMoments:
         """Reads moments from a file that `save` wrote.
 
         Args:
@@ -126,9 +124,7 @@ class RunningMoments:
         """
         arrays = read_arrays(path)
         ranks = {"layer": 0, "samples": 0, "model": 0, "sums": 1, "squares": 1}
-        if {name: a.ndim for name, a in arrays.items()} != ranks or any(
-            a.dtype != np.int64 for a in arrays.values()
-        ):
+        if {name: a.ndim for name, a in arrays.items()} != ranks or any(a.dtype != np.int64 for a in arrays.values()):
             raise DataError(f"{os.fspath(path)}: no file of moments")
         layer, samples, checksum = (int(arrays[name]) for name in ("layer", "samples", "model"))
         result = cls(model, layer, samples, arrays["sums"], arrays["squares"])

@@ -33,9 +33,7 @@ def prepared(model: Model, x: Samples) -> list[NDArray[Any]]:
     return prepare_samples(Inputs(_untrained(model)), x)
 
 
-def outputs_of(
-    part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads: int = 1
-) -> list[NDArray[Any]]:
+def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads: int = 1) -> list[NDArray[Any]]:
     """Returns the outputs of a part of a plain model for every sample, [samples, ...] each.
 
     Args:
@@ -120,9 +118,7 @@ class Walk(Protocol):
     def cells(self) -> Cells | None:
         """Returns sums over cells of the present layer's output; None if it is no image."""
 
-    def correct(
-        self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def correct(self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Rescales a layer's channels; see `rescale_channels`."""
 
     def leave(self, number: int) -> None:
@@ -173,9 +169,7 @@ class SampleWalk:
         found = cell_sums(self._values)
         return None if found is None else (found[0].sum(axis=0), found[1])
 
-    def correct(
-        self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def correct(self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
         """See `Walk`."""
         return rescale_channels(self._graph, self._layers[number], factors, shifts)
 
@@ -246,9 +240,7 @@ class JointWalk:
         parts = [cells for cells in found if cells is not None]
         return (np.sum([sums for sums, _ in parts], axis=0), parts[0][1]) if parts else None
 
-    def correct(
-        self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def correct(self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
         """See `Walk`."""
         self._calls.append(("correct", (number, factors, shifts)))  # before the next moments are asked for
         return rescale_channels(self._graph, self._layers[number], factors, shifts)

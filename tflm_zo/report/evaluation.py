@@ -179,17 +179,7 @@ def _direction(run: RecordedRun, seed: int) -> dict[str, NDArray[np.int8]]:
         if way and not t.bias:
             signs[t.name] = np.zeros(t.shape, np.int8)
             # A step whose coefficient is 1 moves each weight by its sign.
-            replay(
-                signs[t.name],
-                None,
-                None,
-                t.channels,
-                t.inner,
-                t.stream,
-                127,
-                Rademacher(1),
-                [[(seed, 1 << 16)]],
-            )
+            replay(signs[t.name], None, None, t.channels, t.inner, t.stream, 127, Rademacher(1), [[(seed, 1 << 16)]])
     return signs
 
 
@@ -199,9 +189,7 @@ def _moved(
     bound = 127 - run.metadata.headroom
     moved = dict(run.weights)
     for name, sign in along.items():
-        wanted = (
-            run.weights[name].astype(np.int16) + x * sign.astype(np.int16) + y * across[name].astype(np.int16)
-        )
+        wanted = run.weights[name].astype(np.int16) + x * sign.astype(np.int16) + y * across[name].astype(np.int16)
         moved[name] = np.clip(wanted, -bound, bound).astype(np.int8)
     return moved
 

@@ -34,10 +34,7 @@ def report_model(summary: Mapping[str, Any]) -> ModelReport:
         ]
     if (kept := summary["statistics"]) is not None:
         facts.append(
-            Fact(
-                "Statistics",
-                f"of {kept['channels']:,} channels, of {kept['samples']:,} samples; see recalibrate",
-            )
+            Fact("Statistics", f"of {kept['channels']:,} channels, of {kept['samples']:,} samples; see recalibrate")
         )
     return ModelReport(
         str(summary["model"]),
@@ -62,13 +59,7 @@ def _port(side: str, port: Mapping[str, Any]) -> ModelPort:
 
 def _operator(op: Mapping[str, Any]) -> Operator:
     return Operator(
-        op["segment"],
-        op["operator"],
-        op["name"],
-        tuple(op["shape"] or ()),
-        op["weights"],
-        op["trainable"],
-        op["macs"],
+        op["segment"], op["operator"], op["name"], tuple(op["shape"] or ()), op["weights"], op["trainable"], op["macs"]
     )
 
 
@@ -76,14 +67,7 @@ def _layers(summary: Mapping[str, Any]) -> list[TrainableLayer]:
     if summary["zo"] is None:
         return []
     trained = [
-        TrainableLayer(
-            t["layer"],
-            t["operator"],
-            t["size"],
-            "biases" if t.get("bias") else "weights",
-            way,
-            "",
-        )
+        TrainableLayer(t["layer"], t["operator"], t["size"], "biases" if t.get("bias") else "weights", way, "")
         for t, way in zip(summary["zo"]["trainable"], summary["trained_by"], strict=True)
     ]
     return trained + [

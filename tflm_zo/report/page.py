@@ -52,8 +52,7 @@ def _sides(rows: Sequence[Sequence[Cell]]) -> list[Markup]:
     """Returns the alignment attribute of each column: text at the left, numbers at the right."""
     words = Markup(' class="words"')
     return [
-        words if any(str(cell)[:1].isalpha() for cell in column) else Markup("")
-        for column in zip(*rows, strict=True)
+        words if any(str(cell)[:1].isalpha() for cell in column) else Markup("") for column in zip(*rows, strict=True)
     ]
 
 
@@ -88,11 +87,7 @@ def _run(run: RunReport, name: str, runs: int) -> dict[str, Any]:
 
 def _tiles(run: RunReport) -> list[tuple[str, str, str]]:
     """Returns tiles with the result of a run: a heading, a value and a remark each."""
-    return [
-        *_result(run),
-        ("steps", f"{run.steps:,}", f"{run.equivalents:,.0f} forward equivalents"),
-        _moved(run),
-    ]
+    return [*_result(run), ("steps", f"{run.steps:,}", f"{run.equivalents:,.0f} forward equivalents"), _moved(run)]
 
 
 def _result(run: RunReport) -> list[tuple[str, str, str]]:

@@ -6,17 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from .document import (
-    Curve,
-    Evaluation,
-    Landscape,
-    Measured,
-    Memory,
-    ModelReport,
-    RunReport,
-    RunsReport,
-    TensorChange,
-)
+from .document import Curve, Evaluation, Landscape, Measured, Memory, ModelReport, RunReport, RunsReport, TensorChange
 from .plots import Bar, Line, bar_chart, dumbbells, histogram, landscape, line_chart, matrix
 from .svg import HEIGHT, Cell, Picture, drawing, percent
 
@@ -64,9 +54,7 @@ def _training(report: RunsReport) -> Picture | None:
         )
         for i, run in runs
     ]
-    ends = "; ".join(
-        f"{run.name} from {run.curve.mean[0]:.4g} to {run.curve.mean[-1]:.4g}" for _, run in runs
-    )
+    ends = "; ".join(f"{run.name} from {run.curve.mean[0]:.4g} to {run.curve.mean[-1]:.4g}" for _, run in runs)
     band = ", and the smallest and largest of them as an area" if alone else ""
     rows = [
         (run.name, f"{steps:,}", f"{cost:,.0f}", f"{mean:.4g}", f"{least:.4g}", f"{most:.4g}")
@@ -114,9 +102,7 @@ def _measured(report: RunsReport) -> list[Picture]:
         lines, said = [], []
         for i, run in runs:
             values = [value(m) for m in run.measurements]
-            points = [
-                (m.equivalents, v) for m, v in zip(run.measurements, values, strict=True) if v is not None
-            ]
+            points = [(m.equivalents, v) for m, v in zip(run.measurements, values, strict=True) if v is not None]
             if not points:
                 continue
             kept = next((k for k, m in enumerate(run.measurements) if m.kept), None)
@@ -129,8 +115,7 @@ def _measured(report: RunsReport) -> list[Picture]:
         return _picture(
             name,
             title,
-            f"{title} of the weights over forward equivalents; a ring marks those that were kept: "
-            f"{'; '.join(said)}.",
+            f"{title} of the weights over forward equivalents; a ring marks those that were kept: {'; '.join(said)}.",
             (line_chart(lines, _COST, label, share=shares), HEIGHT),
             columns,
             rows,
@@ -138,19 +123,9 @@ def _measured(report: RunsReport) -> list[Picture]:
 
     pictures = [
         picture(
-            "measured-loss",
-            "Measured loss",
-            f"loss on the measured samples, {_unit(report)}",
-            lambda m: m.loss,
-            False,
+            "measured-loss", "Measured loss", f"loss on the measured samples, {_unit(report)}", lambda m: m.loss, False
         ),
-        picture(
-            "measured-accuracy",
-            "Measured accuracy",
-            "right of the measured samples",
-            lambda m: m.accuracy,
-            True,
-        ),
+        picture("measured-accuracy", "Measured accuracy", "right of the measured samples", lambda m: m.accuracy, True),
     ]
     return [found for found in pictures if found is not None]
 
@@ -307,10 +282,7 @@ def landscape_picture(found: Landscape, name: str) -> Picture:
         f"at the kept weights; {lowest}.",
         landscape(found.offsets, found.losses),
         ("second direction, LSB", *(f"first {_signed(x)}" for x in found.offsets)),
-        [
-            (_signed(y), *(f"{loss:.4g}" for loss in row))
-            for y, row in zip(found.offsets, found.losses, strict=True)
-        ],
+        [(_signed(y), *(f"{loss:.4g}" for loss in row)) for y, row in zip(found.offsets, found.losses, strict=True)],
     )
 
 
@@ -324,10 +296,7 @@ def memory_picture(found: Memory, name: str) -> Picture:
         f"Bytes of RAM by part; most are of {most.name}, {percent(most.bytes / found.ram_bytes, 1)}.",
         bar_chart(bars),
         ("part", "bytes", "share", "what it is"),
-        [
-            (part.name, f"{part.bytes:,}", percent(part.bytes / found.ram_bytes, 1), part.about)
-            for part in found.parts
-        ],
+        [(part.name, f"{part.bytes:,}", percent(part.bytes / found.ram_bytes, 1), part.about) for part in found.parts],
     )
 
 

@@ -39,10 +39,7 @@ def bar_chart(bars: Sequence[Bar]) -> tuple[list[Element], float]:
         tracks.append(f"M{_LABEL} {y + 4}h{room}v{_ROW - 8}h-{room}z")
         lengths.append(f"M{_LABEL} {y + 4}h{length}v{_ROW - 8}h-{length}z")
     # One path for all: an element for each would be a third of a page of many layers.
-    drawn = [
-        element("path", d="".join(tracks), class_="track"),
-        element("path", d="".join(lengths), class_="bar"),
-    ]
+    drawn = [element("path", d="".join(tracks), class_="track"), element("path", d="".join(lengths), class_="bar")]
     parts = [*drawn, *words]
     return parts, len(bars) * _ROW + 2
 
@@ -73,9 +70,7 @@ def histogram(first: int, width: int, counts: Sequence[int]) -> tuple[list[Eleme
         element("path", d="".join(steps), class_="bar"),
         element("line", x1=left, x2=WIDTH - left, y1=bottom, y2=bottom, class_="axis"),
         element("line", x1=centre, x2=centre, y1=bottom, y2=bottom + 5, class_="axis"),
-        text(
-            f"{percent(most / total)} in the tallest bar", WIDTH - left, 15, text_anchor="end", class_="tick"
-        ),
+        text(f"{percent(most / total)} in the tallest bar", WIDTH - left, 15, text_anchor="end", class_="tick"),
     ]
     for i, anchor, x in ends:
         move = first + i * width + width // 2
@@ -139,10 +134,7 @@ def matrix(counts: Sequence[Sequence[int]]) -> tuple[list[Element], float]:
     classes = len(counts)
     side = (WIDTH - _CELLS_LEFT - 4) / classes
     bottom = _CELLS_TOP + classes * side
-    parts = [
-        text("predicted →", _CELLS_LEFT, 15, class_="label"),
-        text("true ↓", 0, _CELLS_TOP - 7, class_="label"),
-    ]
+    parts = [text("predicted →", _CELLS_LEFT, 15, class_="label"), text("true ↓", 0, _CELLS_TOP - 7, class_="label")]
     every = -(-classes // _MOST_WITH_NUMBERS)
     for i, row in enumerate(counts):
         total = max(1, sum(row))
@@ -157,13 +149,7 @@ def matrix(counts: Sequence[Sequence[int]]) -> tuple[list[Element], float]:
             parts.append(element("rect", x=x, y=y, width=side, height=side, class_=f"cell h{level}"))
             if count and classes <= _MOST_WITH_NUMBERS:
                 parts.append(
-                    text(
-                        str(count),
-                        x + side / 2,
-                        y + side / 2 + 5,
-                        text_anchor="middle",
-                        class_=f"on h{level}",
-                    )
+                    text(str(count), x + side / 2, y + side / 2 + 5, text_anchor="middle", class_=f"on h{level}")
                 )
     return parts, bottom + 4
 
@@ -331,9 +317,7 @@ def marker(number_: int, x: float, y: float, size: float = 4, **attributes: str)
 
 def _names(frame: Frame, lines: Sequence[Line]) -> list[Element]:
     """Draws names at the ends of the lines, shifted so that they do not overlap."""
-    ends = sorted(
-        ((frame.at(*line.points[-1])[1], line) for line in lines if line.points), key=lambda end: end[0]
-    )
+    ends = sorted(((frame.at(*line.points[-1])[1], line) for line in lines if line.points), key=lambda end: end[0])
     heights: list[float] = []
     for wanted, _ in ends:
         heights.append(max(wanted, heights[-1] + _LINE_HEIGHT if heights else 0.0))
@@ -345,9 +329,7 @@ def _names(frame: Frame, lines: Sequence[Line]) -> list[Element]:
     for height, (_, line) in zip(heights, ends, strict=True):
         left = WIDTH - _NAME_ROOM + 14
         parts.append(marker(line.number, left, height, 4))
-        parts.append(
-            text(shortened(line.name, _NAME_LENGTH), left + 9, height + 5, class_=f"name s{line.number}")
-        )
+        parts.append(text(shortened(line.name, _NAME_LENGTH), left + 9, height + 5, class_=f"name s{line.number}"))
     return parts
 
 

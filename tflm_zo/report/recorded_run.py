@@ -39,8 +39,7 @@ class ZoFile:
         model = load_model(path)
         if model.find_metadata(METADATA_NAME) is None:
             raise LogError(
-                f"{path} is a plain model; a log belongs to the ZO model beside it, which train writes as "
-                f"*{_ENDING}"
+                f"{path} is a plain model; a log belongs to the ZO model beside it, which train writes as *{_ENDING}"
             )
         return cls(path, model)
 

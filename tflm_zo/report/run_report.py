@@ -23,18 +23,7 @@ from ..training.algorithms import algorithm_of
 from ..training.rules import WEIGHT_RULES
 from ..training.schedules import SCHEDULES
 from ..training.settings import ESTIMATORS
-from .document import (
-    Curve,
-    Evaluation,
-    Fact,
-    Landscape,
-    Measured,
-    Memory,
-    MemoryPart,
-    Replayed,
-    RunReport,
-    RunsReport,
-)
+from .document import Curve, Evaluation, Fact, Landscape, Measured, Memory, MemoryPart, Replayed, RunReport, RunsReport
 from .evaluation import evaluation_of, landscape_of, layer_changes, offsets, rounded, ways_of
 from .recorded_run import RecordedRun
 
@@ -70,9 +59,7 @@ def memory_of(run: RecordedRun) -> Memory:
     arena = max(ram.arena.bytes, ram.arena.bytes_mve)
     parts = (
         MemoryPart("trained weights", found.trained, "weights that are trained, with their fractions"),
-        MemoryPart(
-            "rest of the arena", arena - found.trained, "what inference takes, and what the loss adds"
-        ),
+        MemoryPart("rest of the arena", arena - found.trained, "what inference takes, and what the loss adds"),
         MemoryPart("workspace", ram.workspace, "what is kept of a minibatch until the update"),
         MemoryPart("objects", ram.objects, "trainer, interpreters and resolver"),
         MemoryPart("stack", ram.stack, "while a step is done"),

@@ -179,9 +179,7 @@ class Frame:
         for value in self.x.ticks:
             x, _ = self.at(value, self.y.low)
             parts.append(element("line", x1=x, x2=x, y1=self.bottom, y2=self.bottom + 5, class_="axis"))
-            parts.append(
-                text(self.x.written(value), x, self.bottom + 20, text_anchor="middle", class_="tick")
-            )
+            parts.append(text(self.x.written(value), x, self.bottom + 20, text_anchor="middle", class_="tick"))
         parts.append(element("line", x1=_LEFT, x2=self.end, y1=self.bottom, y2=self.bottom, class_="axis"))
         parts.append(text(self.x.label, self.end, HEIGHT - 5, text_anchor="end", class_="label"))
         return parts

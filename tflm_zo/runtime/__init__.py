@@ -33,15 +33,11 @@ __all__ = [
     "load_fastest",
 ]
 
-RUNTIMES: dict[str, type[Runtime]] = {
-    runtime.name: runtime for runtime in (LiteRTRuntime, TfliteRuntime, TflmRuntime)
-}
+RUNTIMES: dict[str, type[Runtime]] = {runtime.name: runtime for runtime in (LiteRTRuntime, TfliteRuntime, TflmRuntime)}
 """The runtimes by name."""
 
 
-def load(
-    model: Model | bytes | str | os.PathLike[str], runtime: str = "litert", *, threads: int = 1
-) -> Runtime:
+def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert", *, threads: int = 1) -> Runtime:
     """Loads a ZO model into a runtime.
 
     Args:

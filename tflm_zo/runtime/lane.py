@@ -174,9 +174,7 @@ class Lanes:
             return lane.run(start, stop, fed)
         parts = [lane.run(start, stop, fed).kept()]
         fed = fed._replace(words=without_instructions(fed.words))
-        parts += [
-            lane.run(start, stop, fed, first).kept() for first in range(lane.samples, samples, lane.samples)
-        ]
+        parts += [lane.run(start, stop, fed, first).kept() for first in range(lane.samples, samples, lane.samples)]
         return Found.of_all(parts)
 
 

@@ -80,13 +80,7 @@ class InterpreterEngine(Engine):
     keeps_inputs = True
 
     def __init__(
-        self,
-        module: ModuleType,
-        model: bytes,
-        directory: Directory,
-        *,
-        borrows: bool = False,
-        threads: int = 1,
+        self, module: ModuleType, model: bytes, directory: Directory, *, borrows: bool = False, threads: int = 1
     ) -> None:
         option = {"weights" if borrows else "directory": str(directory.address)}
         delegate = exact_delegate(module.load_delegate, **option)
@@ -126,12 +120,7 @@ class InterpreterEngine(Engine):
 
 def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
     scale, zero_point = details["quantization"]
-    return (
-        tuple(int(size) for size in details["shape"]),
-        np.dtype(details["dtype"]),
-        float(scale),
-        int(zero_point),
-    )
+    return (tuple(int(size) for size in details["shape"]), np.dtype(details["dtype"]), float(scale), int(zero_point))
 
 
 class LiteRTRuntime(Runtime):

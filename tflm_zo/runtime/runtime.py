@@ -54,9 +54,7 @@ class Runtime(Inputs, ABC):
         if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
             raise SettingsError("threads", f"be in 1..{_MOST_THREADS}", threads)
         if threads > 1 and not self.has_copies:
-            raise SettingsError(
-                "threads", f"be 1, because {self.name} has one thread", threads, "Use runtime litert"
-            )
+            raise SettingsError("threads", f"be 1, because {self.name} has one thread", threads, "Use runtime litert")
         super().__init__(model)
         count = len(self._metadata.segments)
         self._threads = threads
@@ -73,8 +71,7 @@ class Runtime(Inputs, ABC):
         self._losses: NDArray[np.int32] | None = None
         # Shapes and dtypes of the earlier activations that a run from each segment on reads.
         self._entering = [
-            {j: self._entering_details(j) for j in self._metadata.entering(k)}
-            for k in range(len(self.segments))
+            {j: self._entering_details(j) for j in self._metadata.entering(k)} for k in range(len(self.segments))
         ]
         self.set_inputs(*(np.zeros(d[0], d[1]) for _, d in sorted(self._input_details.items())))
         try:
@@ -372,8 +369,7 @@ class Runtime(Inputs, ABC):
     def read_weights(self) -> dict[str, WeightArray]:
         """Returns copies of the trainable weights, int8 in their own shapes, and biases, int32, by name."""
         return {
-            tensor.name: self._views[tensor.name][0].reshape(tensor.shape).copy()
-            for tensor in self._metadata.trainable
+            tensor.name: self._views[tensor.name][0].reshape(tensor.shape).copy() for tensor in self._metadata.trainable
         }
 
     def read_fractions(self) -> dict[str, NDArray[np.int8]]:
@@ -382,9 +378,7 @@ class Runtime(Inputs, ABC):
         return {t.name: view.reshape(t.shape).copy() for t, view in views if view is not None}
 
     def write_weights(
-        self,
-        weights: Mapping[str, WeightArray],
-        fractions: Mapping[str, NDArray[np.int8]] | None = None,
+        self, weights: Mapping[str, WeightArray], fractions: Mapping[str, NDArray[np.int8]] | None = None
     ) -> None:
         """Replaces the weights of the named tensors.
 
@@ -403,9 +397,7 @@ class Runtime(Inputs, ABC):
                 raise ValueError(f"weights: {name}: expected values within +-{limit}")
         for name in given:
             if self._views[name][1] is None:
-                raise ValueError(
-                    f"fractions: {name}: the model keeps none, as biases and the 8-bit update have none"
-                )
+                raise ValueError(f"fractions: {name}: the model keeps none, as biases and the 8-bit update have none")
         for name, array in weights.items():
             view, fraction = self._views[name]
             view[:] = array.reshape(-1)

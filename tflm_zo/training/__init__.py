@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Training: tasks and settings, algorithms, the trainer and its callbacks."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Published algorithms, as functions that return the settings of a run.
 
 To add one, write a function and list it in ``_ALL``. The command line takes its name and the first sentence
@@ -26,8 +25,6 @@ from .tasks import Exact, Nodes, Weights
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_for", "algorithm_of", "summary", "usual_settings"]
 
 
 class RunSettings(TypedDict, total=False):
@@ -66,12 +63,7 @@ def node(
     return _settings("node", Nodes(queries=queries, perturbation=perturbation), run=run)
 
 
-def weight(
-    *,
-    queries: int = 1,
-    perturbation: Distribution = _SIGNS,
-    **run: Unpack[RunSettings],
-) -> Settings:
+def weight(*, queries: int = 1, perturbation: Distribution = _SIGNS, **run: Unpack[RunSettings]) -> Settings:
     """Weight perturbation: all weights are perturbed at once (SPSA, Spall 1992).
 
         d = L(w + z) - L(w - z),    w <- w - rate d / rms(d) z
@@ -113,13 +105,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
     return _settings(
         "poor-mans-training",
         Nodes(queries=queries, perturbation=1, rule=rule),
-        Weights(
-            queries=queries,
-            perturbation=Rademacher(1),
-            rule=rule,
-            scope="layers",
-            headroom=1,
-        ),
+        Weights(queries=queries, perturbation=Rademacher(1), rule=rule, scope="layers", headroom=1),
         run=run,
         batch_size=96,
         estimator="one-sided",
@@ -129,9 +115,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
     )
 
 
-def qzo_ff(
-    *, momentum: Momentum | None = None, sharpness: bool = False, **run: Unpack[RunSettings]
-) -> Settings:
+def qzo_ff(*, momentum: Momentum | None = None, sharpness: bool = False, **run: Unpack[RunSettings]) -> Settings:
     """All weights, which have 16 bits, move by the signs of loss differences along 8-bit Gaussian directions
     (QZO-FF: sign-m-SPSA).
 
@@ -140,13 +124,7 @@ def qzo_ff(
     References:
         C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
-    task = Weights(
-        perturbation=Gaussian(1.0),
-        rule=Sign(),
-        momentum=momentum,
-        sharpness=sharpness,
-        headroom=4,
-    )
+    task = Weights(perturbation=Gaussian(1.0), rule=Sign(), momentum=momentum, sharpness=sharpness, headroom=4)
     return _settings("qzo-ff", task, run=run, batch_size=64)
 
 
@@ -192,9 +170,7 @@ def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
         M. Deutel, F. Hannig, C. Mutschler, J. Teich: On-Device Training of Fully Quantized Deep Neural
         Networks on Cortex-M Microcontrollers, 2024. arXiv 2407.10734
     """
-    return _settings(
-        "fqt", Exact(last=last, rule=Standardized(), rows=(0.1, 1.0)), run=run, learning_rate=0.1
-    )
+    return _settings("fqt", Exact(last=last, rule=Standardized(), rows=(0.1, 1.0)), run=run, learning_rate=0.1)
 
 
 def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSettings]) -> Settings:
@@ -206,12 +182,7 @@ def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSett
         S. Malladi et al.: Fine-Tuning Language Models with Just Forward Passes, NeurIPS 2023.
         arXiv 2305.17333
     """
-    task = Weights(
-        perturbation=Gaussian(1.0),
-        queries=queries,
-        rule=Gradient(gradient_norm=gradient_norm),
-        headroom=4,
-    )
+    task = Weights(perturbation=Gaussian(1.0), queries=queries, rule=Gradient(gradient_norm=gradient_norm), headroom=4)
     return _settings("mezo", task, run=run, batch_size=64, learning_rate=100.0, schedule=Constant())
 
 
@@ -308,8 +279,7 @@ def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
     settings = algorithm(algorithm_of(metadata) if name is None else name)
     of_weights, of_nodes = parameters_of(t.bias for t in metadata.trainable), metadata.parameters
     tasks = (
-        dataclasses.replace(t, parameters=of_weights if isinstance(t, Weights) else of_nodes)
-        for t in settings.tasks
+        dataclasses.replace(t, parameters=of_weights if isinstance(t, Weights) else of_nodes) for t in settings.tasks
     )
     settings = dataclasses.replace(settings, tasks=tuple(tasks))
     if name not in (None, algorithm_of(metadata)):

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The best state of a run, which measures its weights now and then and hands over the best ones."""
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ class BestState:
         run.settle()
         found = run.evaluate(self._data)
         self._last = run.step, found
-        measurement = Measurement(
-            run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum
-        )
+        measurement = Measurement(run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum)
         run.add_measurement(measurement)
         if best_of(run.measurements) is measurement:
             self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
@@ -100,7 +97,6 @@ class BestState:
         if loss.kind != "mse" and not covered(self._data, loss).constant:
             counts = int((self._data.labels >= 0).sum())
         return [
-            {"step": m.step, "loss": m.loss * loss.unit}
-            | ({"accuracy": m.correct / counts} if counts else {})
+            {"step": m.step, "loss": m.loss * loss.unit} | ({"accuracy": m.correct / counts} if counts else {})
             for m in self._run.measurements
         ]

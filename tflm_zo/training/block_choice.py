@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The choice of the block of layers in which a task is best trained (Poor Man's Training, sec. 3.3).
 
 The decision is made by the C core's state machine (``ops/core/run/zo_block_choice.h``), the one that firmware
@@ -40,18 +39,13 @@ ProbeProgress = Callable[[int, int, int], None]
 class BlockSearch:
     """A search for the best block; see `choose_block`.
 
-    Attributes:
-        blocks: number of blocks, 1 to the number of layers that are trained.
-        held_out: share of the labelled samples that judge the probes, 0..1.
-        epochs: epochs of each probe, >= 1.
-
     Raises:
         SettingsError: a value is out of range.
     """
 
-    blocks: int = 4
-    held_out: float = 0.2
-    epochs: int = 1
+    blocks: int = 4  # number of blocks, 1 to the number of layers that are trained
+    held_out: float = 0.2  # share of the labelled samples that judge the probes, 0..1
+    epochs: int = 1  # epochs of each probe, >= 1
 
     def __post_init__(self) -> None:
         """Checks every range."""
@@ -71,9 +65,7 @@ class BlockSearch:
         names = list(dict.fromkeys(metadata.trainable[i].layer for i in tensors))
         if self.blocks > len(names):
             raise SettingsError(
-                "blocks",
-                f"be in 1..{len(names)}, the number of trained layers ({', '.join(names)})",
-                self.blocks,
+                "blocks", f"be in 1..{len(names)}, the number of trained layers ({', '.join(names)})", self.blocks
             )
         parts = np.array_split(np.arange(len(names)), self.blocks)
         return tuple(tuple(names[i] for i in part) for part in parts)
@@ -139,23 +131,14 @@ class _Steps(Callback):
 
 @dataclasses.dataclass(frozen=True)
 class _Probe:
-    """A probe of any of the blocks.
+    """A probe of any of the blocks."""
 
-    Attributes:
-        settings: settings of the run that is probed.
-        blocks: names of the layers of each block.
-        train: samples that are trained on.
-        judge: samples that tell how good a block is.
-        steps: steps of a probe.
-        of_classes: whether a score is a number of right samples.
-    """
-
-    settings: Settings
-    blocks: tuple[tuple[str, ...], ...]
-    train: Data
-    judge: Data
-    steps: int
-    of_classes: bool
+    settings: Settings  # settings of the run that is probed
+    blocks: tuple[tuple[str, ...], ...]  # names of the layers of each block
+    train: Data  # samples that are trained on
+    judge: Data  # samples that tell how good a block is
+    steps: int  # steps of a probe
+    of_classes: bool  # whether a score is a number of right samples
 
     def run(self, trainer: Trainer, block: int, *callbacks: Callback) -> int:
         """Trains a block, from the weights that the model starts with, and returns its score."""
@@ -234,9 +217,7 @@ class BlockProbes:
         self._costs = [run_costs(self.settings_of(b), trainer.model, metadata) for b in range(search.blocks)]
         training = sum(c.until(self._steps, samples) for c in self._costs)
         # One rate for all probes, which differ in their blocks alone.
-        probed, _, measuring = with_measured_rate(
-            trainer.runtime, trainer.model, settings, train, self._steps
-        )
+        probed, _, measuring = with_measured_rate(trainer.runtime, trainer.model, settings, train, self._steps)
         self._probe = _Probe(probed, self.blocks, train, judge, self._steps, loss.of_classes)
         self.equivalents = measuring + training + len(judge) * (search.blocks + 1)
 
@@ -288,9 +269,7 @@ class BlockProbes:
             )
         return self.blocks.index(layers)
 
-    def choose(
-        self, log: str | os.PathLike[str] | None = None, progress: ProbeProgress | None = None
-    ) -> BlockChoice:
+    def choose(self, log: str | os.PathLike[str] | None = None, progress: ProbeProgress | None = None) -> BlockChoice:
         """Returns the choice of a run that is resumed, read from its log if that is there, else `run`'s.
 
         Args:

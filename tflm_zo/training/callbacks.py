@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Callbacks, which follow the progress of a run and can stop it."""
 
 from __future__ import annotations
@@ -206,11 +205,7 @@ class ProgressBar(Callback):
         self._loss = logs["loss"] if self._loss == 0.0 else 0.95 * self._loss + 0.05 * logs["loss"]
         speed = (progress.equivalents - self._before) / (time.perf_counter() - self._begin + 1e-9)
         self._bar.update(
-            self._task,
-            completed=progress.step,
-            equivalents=progress.equivalents,
-            loss=self._loss,
-            speed=speed,
+            self._task, completed=progress.step, equivalents=progress.equivalents, loss=self._loss, speed=speed
         )
 
     def on_epoch_end(self, progress: RunProgress, logs: dict[str, float]) -> None:

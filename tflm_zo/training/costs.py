@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Costs of a run in forward equivalents (multiply-accumulates, MACs, divided by those of one forward pass),
 from its settings or its log.
 """
@@ -75,20 +74,15 @@ class SampleCosts:
 class RunCosts:
     """Cost of a run in forward equivalents.
 
-        until(n) = prefix * min(samples, n * minibatch) + steps[0] + ... + steps[n - 1]
-
-    Attributes:
-        minibatch: samples of a minibatch.
-        steps: costs of consecutive steps, which repeat.
-        prefix: share of a forward pass that lies before the first trained layer; a run computes it once for
-            each sample that it uses.
-        queries: cost of a step's queries, which `steps` includes; 0 for weight perturbation.
+    until(n) = prefix * min(samples, n * minibatch) + steps[0] + ... + steps[n - 1]
     """
 
-    minibatch: int
-    steps: tuple[float, ...]
+    minibatch: int  # samples of a minibatch
+    steps: tuple[float, ...]  # costs of consecutive steps, which repeat
+    # share of a forward pass that lies before the first trained layer; a run computes it once for each sample
+    # that it uses
     prefix: float = 0.0
-    queries: float = 0.0
+    queries: float = 0.0  # cost of a step's queries, which `steps` includes; 0 for weight perturbation
 
     def until(self, steps: int, samples: int) -> float:
         """Returns the cost of a number of steps on a training set of `samples` samples."""

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The evaluation of a loaded model on a data set: mean loss, accuracy, outputs."""
 
 from __future__ import annotations
@@ -13,31 +12,20 @@ from numpy.typing import NDArray
 from ..data import Data, labelled, to_real
 from ..runtime import Runtime
 
-__all__ = ["Evaluation", "evaluate", "every_output", "predict"]
-
 Watch = Callable[[Sequence[int]], Iterable[int]]
 """Passes the numbers of the batches on, one by one: the place for a progress bar."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation.
+    """The result of an evaluation."""
 
-    Attributes:
-        samples: number of all samples.
-        labelled: number of samples with a label, the ones that count.
-        loss_sum: sum of the labelled samples' losses, of which 2^16 are worth `unit`.
-        correct: number of right classes, or of right 0/1 outputs; 0 for the mean squared error.
-        counts: number of labelled classes or 0/1 outputs; 0 for the mean squared error.
-        unit: real value of a loss of 1, see `ZoLoss`.
-    """
-
-    samples: int
-    labelled: int
-    loss_sum: int
-    correct: int
-    counts: int
-    unit: float
+    samples: int  # number of all samples
+    labelled: int  # number of samples with a label, the ones that count
+    loss_sum: int  # sum of the labelled samples' losses, of which 2^16 are worth `unit`
+    correct: int  # number of right classes, or of right 0/1 outputs; 0 for the mean squared error
+    counts: int  # number of labelled classes or 0/1 outputs; 0 for the mean squared error
+    unit: float  # real value of a loss of 1, see `ZoLoss`
 
     @property
     def loss(self) -> float:
@@ -122,9 +110,7 @@ def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = 
     return every_output(runtime, inputs, watch)[0 if loss is None else loss.output]
 
 
-def every_output(
-    runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None
-) -> list[NDArray[Any]]:
+def every_output(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> list[NDArray[Any]]:
     """Returns all outputs of every sample, [samples, ...] each; it has the arguments of `predict`."""
     outputs = []
     for rows, used in _batches(len(inputs[0]), runtime.samples_at_once, watch):

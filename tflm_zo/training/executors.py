@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Executors of weight perturbation: they run the invokes of a control unit, locally or on workers."""
 
 from __future__ import annotations
@@ -129,9 +128,7 @@ class LocalExecutor:
         labels: labels of all samples.
     """
 
-    def __init__(
-        self, runtime: Runtime, control: Control, inputs: list[NDArray[Any]], labels: NDArray[Any]
-    ) -> None:
+    def __init__(self, runtime: Runtime, control: Control, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> None:
         self._runtime, self._control, self._count = runtime, control, len(labels)
         s = control.settings
         most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in inputs))
@@ -193,19 +190,13 @@ def _parts_together(parts: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a seed log, which bring a replica to the weights of the run.
+    """Steps of a seed log, which bring a replica to the weights of the run."""
 
-    Attributes:
-        first: number of the first step of `coefficients`.
-        coefficients: coefficients of each complete step, one for each query, unit 2^-16 LSB.
-        mean_square: the control unit's running mean of d^2 after them, unit 2^-32.
-        begin: weights and fractions before step `first`; None if the replica already has them, or if they are
-            those of the model.
-    """
-
-    first: int
-    coefficients: list[list[int]]
-    mean_square: int
+    first: int  # number of the first step of `coefficients`
+    coefficients: list[list[int]]  # coefficients of each complete step, one for each query, unit 2^-16 LSB
+    mean_square: int  # the control unit's running mean of d^2 after them, unit 2^-32
+    # weights and fractions before step `first`; None if the replica already has them, or if they are those of
+    # the model
     begin: tuple[Arrays, Arrays] | None = None
 
     @property

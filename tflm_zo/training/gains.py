@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Factors of a task and of its channels that turn the learning rate of a "gradient" rule into steps in LSB.
 
 A weight of w LSB and scale s has the real value v = s w. Then dL/dw = s dL/dv, and a step of v is s times a
@@ -22,19 +21,13 @@ from .plan import LoweredTask, credited
 from .rules import Gradient
 from .settings import Settings
 
-__all__ = ["Gain", "channel_scales", "task_gain"]
-
 
 @dataclass(frozen=True)
 class Gain:
-    """Factors of a task's steps.
+    """Factors of a task's steps."""
 
-    Attributes:
-        gain: factor of all its steps.
-        multipliers: factors of each of its tensors, int32 [channels], Q31; None: 1.
-    """
-
-    gain: NodeState
+    gain: NodeState  # factor of all its steps
+    # factors of each of its tensors, int32 [channels], Q31; None: 1
     multipliers: tuple[NDArray[np.int32] | None, ...]
 
 

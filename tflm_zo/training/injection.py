@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The ZO model that a run needs, made of a plain int8 model with the settings that the tasks imply."""
 
 from __future__ import annotations
@@ -19,17 +18,6 @@ from .tasks import Exact, Nodes, Weights
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = [
-    "BATCH",
-    "TrainingWarning",
-    "inject_for",
-    "inject_plain",
-    "inject_settings",
-    "is_zo",
-    "own_batch",
-    "trainable_model",
-]
 
 BATCH: Final = 32  # samples per invoke of a plain model, at most
 

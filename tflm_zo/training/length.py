@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The length of a run, from epochs, steps or a budget."""
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from ..converters import Model, ZoMetadata
 from ..io.errors import SettingsError
 from .costs import run_costs
 from .settings import Settings
-
-__all__ = ["affordable_steps", "check_length", "most_budget_steps", "planned_steps", "usual_epochs"]
 
 # Steps of a run of weight perturbation that a budget ends, at most. The longest one that was measured to be
 # worth its steps has 39,062 (LeNet-5).
@@ -61,9 +58,7 @@ def check_length(epochs: int | None, steps: int | None, budget: float | None) ->
     given = {"epochs": epochs, "steps": steps, "budget": budget}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
-        raise SettingsError(
-            names[0], "be the only length of the run", fix="Remove", give=dict.fromkeys(names[1:], ...)
-        )
+        raise SettingsError(names[0], "be the only length of the run", fix="Remove", give=dict.fromkeys(names[1:], ...))
 
 
 def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: int | None) -> int:
@@ -88,9 +83,7 @@ def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: i
     return total
 
 
-def affordable_steps(
-    settings: Settings, model: Model, metadata: ZoMetadata, budget: float, samples: int
-) -> int:
+def affordable_steps(settings: Settings, model: Model, metadata: ZoMetadata, budget: float, samples: int) -> int:
     """Returns the number of steps that a budget of forward equivalents pays for.
 
     Raises:
@@ -102,8 +95,6 @@ def affordable_steps(
     total = costs.affordable(budget, samples)
     if total < 1:
         raise SettingsError(
-            "budget",
-            f"be at least {costs.until(1, samples):.0f} forward equivalents, the cost of a step",
-            budget,
+            "budget", f"be at least {costs.until(1, samples):.0f} forward equivalents, the cost of a step", budget
         )
     return total

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A run in the integers that the core takes, without a runtime and without data."""
 
 from __future__ import annotations
@@ -12,16 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, step_multipliers
-from ..core import (
-    BackwardProgram,
-    BackwardStep,
-    CSettings,
-    ErrorField,
-    NodeRules,
-    Rademacher,
-    TaskEntry,
-    command_words,
-)
+from ..core import BackwardProgram, BackwardStep, CSettings, ErrorField, NodeRules, Rademacher, TaskEntry, command_words
 from .checks import SettingsError
 from .costs import SampleCosts, block_segments, first_segment
 from .gains import channel_scales, task_gain
@@ -31,47 +21,27 @@ from .schedules import SCHEDULES, Step
 from .settings import ESTIMATORS, Settings
 from .tasks import Weights
 
-__all__ = [
-    "Block",
-    "LoweredRun",
-    "lower",
-    "lower_recorded",
-    "layerwise_integers",
-    "weight_command_words",
-    "weight_integers",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class LoweredRun:
-    """A run as the trainer does it, as firmware has it in tables, and as plans and reports read it.
+    """A run as the trainer does it, as firmware has it in tables, and as plans and reports read it."""
 
-    Attributes:
-        settings: ``zo_control_settings`` of the run.
-        tasks: tasks of a layer-wise run, in order; none for weight perturbation.
-        rules: rules of a layer-wise run.
-        first_segment: segment at which a layer-wise run's forward passes begin: nothing before it changes.
-        program: backward program that leads errors back to the tasks of an exact tail; None without one, or
-            for a tail of dense layers alone.
-        interval: steps between snapshots of a layer-wise run's log.
-        multipliers: factors of the update that differ from the model's own, int32 [channels] Q31, by tensor
-            name; None: 1.
-        block_segments: first segment of each block of weight perturbation.
-        blocks: blocks of layers of which a device trains the best one; `tasks` then has those of all blocks.
-        held_out: numbers of the samples that judge blocks, rising.
-        words: settings in words, for comments: name and value.
-    """
-
-    settings: CSettings
-    tasks: tuple[LoweredTask, ...] = ()
-    rules: NodeRules = NodeRules()
+    settings: CSettings  # ``zo_control_settings`` of the run
+    tasks: tuple[LoweredTask, ...] = ()  # tasks of a layer-wise run, in order; none for weight perturbation
+    rules: NodeRules = NodeRules()  # rules of a layer-wise run
+    # segment at which a layer-wise run's forward passes begin: nothing before it changes
     first_segment: int = 0
+    # backward program that leads errors back to the tasks of an exact tail; None without one, or for a tail
+    # of dense layers alone
     program: BackwardProgram | None = None
-    interval: int = 0
+    interval: int = 0  # steps between snapshots of a layer-wise run's log
+    # factors of the update that differ from the model's own, int32 [channels] Q31, by tensor name; None: 1
     multipliers: Mapping[str, NDArray[np.int32] | None] = dataclasses.field(default_factory=dict)
-    block_segments: tuple[int, ...] = ()
+    block_segments: tuple[int, ...] = ()  # first segment of each block of weight perturbation
+    # blocks of layers of which a device trains the best one; `tasks` then has those of all blocks
     blocks: tuple[Block, ...] = ()
-    held_out: tuple[int, ...] = ()
+    held_out: tuple[int, ...] = ()  # numbers of the samples that judge blocks, rising
+    # settings in words, for comments: name and value
     words: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -94,17 +64,11 @@ class LoweredRun:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A block of layers that may turn out to be the one that is trained.
+    """A block of layers that may turn out to be the one that is trained."""
 
-    Attributes:
-        layers: names of the block's layers.
-        probe: the block's probe: the run's tasks and settings but for numbers of steps and samples.
-        run: the run that trains the block alone, on all samples.
-    """
-
-    layers: tuple[str, ...]
-    probe: LoweredRun
-    run: LoweredRun
+    layers: tuple[str, ...]  # names of the block's layers
+    probe: LoweredRun  # the block's probe: the run's tasks and settings but for numbers of steps and samples
+    run: LoweredRun  # the run that trains the block alone, on all samples
 
 
 # Logs of runs that perturb no weights have had this distribution for them.
@@ -216,9 +180,7 @@ def _mantissas(factors: NDArray[np.float64]) -> tuple[NDArray[np.int16], int]:
     return np.clip(np.rint(factors * 2.0 ** (15 - exponent)), -32767, 32767).astype(np.int16), exponent
 
 
-def _backward_program(
-    tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata
-) -> BackwardProgram | None:
+def _backward_program(tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata) -> BackwardProgram | None:
     """Returns the program that leads errors back to the tasks of an exact tail; None where none is needed."""
     tail, kept = metadata.tail, backward_steps(tasks, metadata)
     exact = {t.nodes.trainable: i for i, t in enumerate(tasks) if t.is_exact and t.nodes is not None}
@@ -319,9 +281,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
     )
 
 
-def lower_recorded(
-    model: Model, metadata: ZoMetadata, settings: CSettings, entries: Sequence[TaskEntry]
-) -> LoweredRun:
+def lower_recorded(model: Model, metadata: ZoMetadata, settings: CSettings, entries: Sequence[TaskEntry]) -> LoweredRun:
     """Returns the run that a log has recorded, but for factors of its updates.
 
     Args:

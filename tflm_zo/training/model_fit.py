@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Checks that a ZO model can be trained as the settings of a run say."""
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from .rules import Bits
 from .settings import Settings
 from .tasks import Exact, Weights
 
-__all__ = ["check_model"]
-
 # Sums of products with an input are of 32 bits (D of zo_node_update.h).
 _SUM_MAX: Final = 2**31 - 1
 _ALL_WEIGHTS: Final = "Inject the original model without a sparse choice of weights"
@@ -30,9 +27,7 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
         SettingsError: the model does not fit the settings; the message says what to inject it with.
     """
     if settings.batch_size % metadata.batch:
-        raise SettingsError(
-            "batch_size", f"be a multiple of the model's batch {metadata.batch}", settings.batch_size
-        )
+        raise SettingsError("batch_size", f"be a multiple of the model's batch {metadata.batch}", settings.batch_size)
     tail = () if metadata.tail is None else metadata.tail.layers
     carrying = [*metadata.nodes, *(n for n in tail if n not in metadata.nodes)]
     layers = [metadata.trainable[n.trainable].layer for n in carrying]
@@ -158,9 +153,7 @@ def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[
         layer = metadata.trainable[nodes.trainable].layer
         if metadata.trainable[nodes.trainable].updated is not None:
             raise SettingsError(
-                "layers",
-                f"not include {layer}, which carries nodes and trains some weights",
-                fix=_ALL_WEIGHTS,
+                "layers", f"not include {layer}, which carries nodes and trains some weights", fix=_ALL_WEIGHTS
             )
         most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
         if settings.batch_size > most:

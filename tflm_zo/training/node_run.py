@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """A layer-wise run: it executes the requests of the core's control unit in a runtime."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The plan of a run that trains layers one by one: its tasks, spread over the model's tensors."""
 
 from __future__ import annotations
@@ -18,22 +17,6 @@ from ..core.node_layer import NodeForm
 from .checks import SettingsError
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
-
-__all__ = [
-    "LoweredTask",
-    "backward_steps",
-    "credited",
-    "exact_tail",
-    "is_exact_head",
-    "model_loss",
-    "node_layer",
-    "node_task",
-    "own_layers",
-    "plan_tasks",
-    "recorded_tasks",
-    "trained_tensors",
-    "weight_task",
-]
 
 # Cost of a layer's queries, as a share of a forward pass, where their number is chosen.
 _QUERY_BUDGET: Final = 0.1
@@ -64,20 +47,15 @@ def model_loss(loss: ZoLoss) -> ModelLoss:
 class LoweredTask(NodeTask):
     """A task's part in a layer, or, of `Weights` with scope "model", in consecutive layers: in the integers
     that the control unit takes, with what surrounds it in the model.
-
-    Attributes:
-        tensors: consecutive numbers of the trainable tensors; of a layer its filter, its bias or both.
-        dimensions: number of values that are perturbed: nodes, or weights and biases.
-        nodes: nodes of the layer; None where weights are perturbed.
-        sharing: queries of the task whose nodes the layer shares; 0: it shares none.
-        scales: filter scales of an exact task's outputs, int16 [outputs] Q15 relative to the largest; None
-            for one scale, or another kind of task.
     """
 
+    # consecutive numbers of the trainable tensors; of a layer its filter, its bias or both
     tensors: tuple[int, ...]
-    dimensions: int
-    nodes: ZoNodes | None = None
-    sharing: int = 0
+    dimensions: int  # number of values that are perturbed: nodes, or weights and biases
+    nodes: ZoNodes | None = None  # nodes of the layer; None where weights are perturbed
+    sharing: int = 0  # queries of the task whose nodes the layer shares; 0: it shares none
+    # filter scales of an exact task's outputs, int16 [outputs] Q15 relative to the largest; None for one
+    # scale, or another kind of task
     scales: NDArray[np.int16] | None = field(default=None, compare=False)
 
     @property
@@ -96,9 +74,7 @@ class LoweredTask(NodeTask):
         return self.queries or self.sharing
 
 
-def node_task(
-    nodes: ZoNodes, tensors: Sequence[int], metadata: ZoMetadata, queries: int, **values: Any
-) -> LoweredTask:
+def node_task(nodes: ZoNodes, tensors: Sequence[int], metadata: ZoMetadata, queries: int, **values: Any) -> LoweredTask:
     """Returns a task that trains a layer by its nodes or, without queries of its own or others', by its exact
     gradient.
 
@@ -124,11 +100,7 @@ def node_task(
 
 
 def weight_task(
-    tensors: Sequence[int],
-    metadata: ZoMetadata,
-    queries: int,
-    rate: int = 65536,
-    gain: NodeState | None = None,
+    tensors: Sequence[int], metadata: ZoMetadata, queries: int, rate: int = 65536, gain: NodeState | None = None
 ) -> LoweredTask:
     """Returns a task that perturbs tensors together; for arguments see `LoweredTask`."""
     own = [metadata.trainable[i] for i in tensors]
@@ -240,9 +212,7 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
         before = [
             n
             for n in metadata.nodes
-            if n.form == "plain"
-            and n.node_segment == behind.input_segment
-            and n.count == behind.geometry["in_c"]
+            if n.form == "plain" and n.node_segment == behind.input_segment and n.count == behind.geometry["in_c"]
         ]
         if not before or behind.geometry["in_h"] * behind.geometry["in_w"] != 1:
             break
@@ -277,9 +247,7 @@ def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
     """Queries of layers with the same nodes, which enter a suffix of the network of that cost."""
     if isinstance(task.queries, int):
         return task.queries
-    given = (
-        [task.queries[name] for name in layers if name in task.queries] if task.queries is not None else []
-    )
+    given = [task.queries[name] for name in layers if name in task.queries] if task.queries is not None else []
     if given:
         return max(given)
     affordable = int(_QUERY_BUDGET / (2 * suffix)) if suffix > 0 else MAX_QUERIES
@@ -321,9 +289,7 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
             sharing = before.estimates
         elif not exact:
             names = tuple(
-                metadata.trainable[m.trainable].layer
-                for m in metadata.nodes
-                if m.node_segment == n.node_segment
+                metadata.trainable[m.trainable].layer for m in metadata.nodes if m.node_segment == n.node_segment
             )
             queries = _node_queries(settings.nodes, names, suffix(n.node_segment))
         follows = n in tail[1:] and metadata.tail is None
@@ -362,9 +328,7 @@ def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int
     for i in chosen:
         # The log knows a task's tensors by the first one and their number.
         follows = bool(groups) and groups[-1][-1] == i - 1
-        if follows and (
-            task.scope == "model" or metadata.trainable[i].layer == metadata.trainable[i - 1].layer
-        ):
+        if follows and (task.scope == "model" or metadata.trainable[i].layer == metadata.trainable[i - 1].layer):
             groups[-1].append(i)
         else:
             groups.append([i])

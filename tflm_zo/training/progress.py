@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The progress of a run, for callbacks, and its history."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Random walks of a network's weights, which measure how much noise the network bears."""
 
 from __future__ import annotations
@@ -174,9 +173,7 @@ class WeightWalks(RandomWalks):
 def _at_rate(settings: Settings, rate: float) -> Settings:
     """Returns the settings of a run at a constant rate, LSB."""
     # A rate of perturbed weights beside the run's is a multiple of it within bounds.
-    tasks = [
-        dataclasses.replace(t, learning_rate=None) if isinstance(t, Weights) else t for t in settings.tasks
-    ]
+    tasks = [dataclasses.replace(t, learning_rate=None) if isinstance(t, Weights) else t for t in settings.tasks]
     return dataclasses.replace(
         settings,
         tasks=tuple(tasks),

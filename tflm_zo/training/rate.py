@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The measurement of the learning rate of a run for which the user gives none.
 
 The greater part of a step is noise, and networks differ in how much of it they bear. So the run walks a few
@@ -54,8 +53,6 @@ from .length import most_budget_steps
 from .random_walks import NodeWalks, RandomWalks, WeightWalks
 from .settings import Settings
 from .tasks import Exact
-
-__all__ = ["with_measured_rate"]
 
 # Share of its outputs that a network may forget along a walk.
 _FORGOTTEN: Final = 0.5

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The interface of a run, which the trainer drives step by step."""
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from ..data import Data
 from ..logs import LogError
 from ..logs.replay import Arrays
 from .evaluation import Evaluation
-
-__all__ = ["Run"]
 
 
 class Run(ABC):

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The samples of a run: those that it is trained on, those that it is judged by, and their classes."""
 
 from __future__ import annotations
@@ -15,18 +14,6 @@ from ..core import samples_in_order
 from ..data import Data, DataWarning, Labels, Samples, labelled, prepare
 from ..runtime import Runtime
 from .checks import SettingsError, check_number
-
-__all__ = [
-    "Coverage",
-    "Given",
-    "RunData",
-    "Split",
-    "covered",
-    "held_out_samples",
-    "hold_out",
-    "usual_held_out_samples",
-    "warn_of_missing_classes",
-]
 
 Given = Samples | tuple[Samples, Labels | None]
 """Samples that have their labels, or a tuple of samples and labels."""
@@ -49,28 +36,19 @@ _NAMED: Final = 10  # missing classes that a message names
 
 @dataclass(frozen=True)
 class RunData:
-    """The samples of a run.
+    """The samples of a run."""
 
-    Attributes:
-        train: samples that are trained on, those of the rehearsal last.
-        validation: samples that the run is judged by, or None: it is judged by `train`.
-        measured: samples that the run is measured on: `validation` or, without it, `train`, of which the same
-            10,000 labelled samples each time if there are more.
-        samples: number of trained samples that are not of the rehearsal.
-        held_out: number of samples that were held out of the given ones.
-        too_few: True if "auto" held none out, since some class had too few samples.
-        missing: names of the classes without a trained sample.
-        constant: True if one constant answer is right for all samples that the run is judged by, so that
-            accuracy says nothing.
-    """
-
-    train: Data
-    validation: Data | None
+    train: Data  # samples that are trained on, those of the rehearsal last
+    validation: Data | None  # samples that the run is judged by, or None: it is judged by `train`
+    # samples that the run is measured on: `validation` or, without it, `train`, of which the same 10,000
+    # labelled samples each time if there are more
     measured: Data
-    samples: int
-    held_out: int
-    too_few: bool
-    missing: tuple[str, ...]
+    samples: int  # number of trained samples that are not of the rehearsal
+    held_out: int  # number of samples that were held out of the given ones
+    too_few: bool  # True if "auto" held none out, since some class had too few samples
+    missing: tuple[str, ...]  # names of the classes without a trained sample
+    # True if one constant answer is right for all samples that the run is judged by, so that accuracy says
+    # nothing
     constant: bool
 
     @classmethod
@@ -198,17 +176,11 @@ def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The classes of a model that samples have.
+    """The classes of a model that samples have."""
 
-    Attributes:
-        present: number of classes with a sample; of binary outputs, 0 and 1 of each output count.
-        missing: names of the classes without a sample.
-        constant: one constant answer is right for all labelled samples, so accuracy says nothing.
-    """
-
-    present: int
-    missing: tuple[str, ...]
-    constant: bool
+    present: int  # number of classes with a sample; of binary outputs, 0 and 1 of each output count
+    missing: tuple[str, ...]  # names of the classes without a sample
+    constant: bool  # one constant answer is right for all labelled samples, so accuracy says nothing
 
     @property
     def sentence(self) -> str:

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Schedules of the learning rate, as values."""
 
 from __future__ import annotations

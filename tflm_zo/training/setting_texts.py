@@ -112,13 +112,9 @@ def names(settings: Settings) -> list[str]:
     name before it.
     """
     own = _fields("")
-    of_tasks = [
-        (owner, name) for owner, kind in TASKS.items() if settings.has(kind) for name in _fields(owner)
-    ]
+    of_tasks = [(owner, name) for owner, kind in TASKS.items() if settings.has(kind) for name in _fields(owner)]
     bare = [name for _, name in of_tasks]
-    return own + [
-        f"{owner}.{name}" if name in own or bare.count(name) > 1 else name for owner, name in of_tasks
-    ]
+    return own + [f"{owner}.{name}" if name in own or bare.count(name) > 1 else name for owner, name in of_tasks]
 
 
 def resolve(settings: Settings, name: str) -> tuple[str, str]:
@@ -205,9 +201,7 @@ def _whole(owner: str, whole: str, old: Any, wanted: Any, given: Mapping[str, An
         if part.field not in fields and given.get(part.name, part.default) != part.default:
             text = next(name for name, of in (kinds or {"0": kind}).items() if of is kind)
             raise SettingsError(_full(owner, part.name), f"be left out, since {whole} {text} has none")
-    values = {
-        p.field: given.get(p.name, getattr(old, p.field, p.default)) for p in parts if p.field in fields
-    }
+    values = {p.field: given.get(p.name, getattr(old, p.field, p.default)) for p in parts if p.field in fields}
     try:
         return kind(**values)
     except SettingsError as error:

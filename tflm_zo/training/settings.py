@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Settings of a training run, in units that people think in."""
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from .checks import SettingsError, check_choice, check_integer, check_number
 from .rules import Bits, Gradient, Rms
 from .schedules import SCHEDULES, Linear, Schedule
 from .tasks import Exact, Nodes, Task, Weights
-
-__all__ = ["ESTIMATORS", "Settings"]
 
 Estimator = Literal["antithetic", "one-sided"]
 
@@ -96,11 +93,7 @@ class Settings:
             known = " or ".join(kind.__name__ for kind in SCHEDULES.values())
             raise SettingsError("schedule", f"be {known}", given)
         check_choice("estimator", self.estimator, ESTIMATORS)
-        for name, low, high in (
-            ("batch_size", 1, 2**20),
-            ("snapshot_every", 1, 2**31),
-            ("seed", 0, 2**32 - 1),
-        ):
+        for name, low, high in (("batch_size", 1, 2**20), ("snapshot_every", 1, 2**31), ("seed", 0, 2**32 - 1)):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
         in_lsb = self.is_layerwise and isinstance(self.nodes.rule, Rms)
         highest = 2.0**7 if in_lsb else 2.0**14
@@ -155,9 +148,7 @@ class Settings:
         for share in stages:
             check_number("stages", share, 0.0, 1.0)
         if shares and len(shares) != len(stages):
-            raise SettingsError(
-                "stage_p_zero", f"be one share of zeros for each of {len(stages)} later stages", shares
-            )
+            raise SettingsError("stage_p_zero", f"be one share of zeros for each of {len(stages)} later stages", shares)
 
     def _check_layers(self) -> None:
         if self.layers is None or isinstance(self.layers, Last):
@@ -207,11 +198,7 @@ class Settings:
         """True if layers are trained one by one, and the log has snapshots of the weights; False if the log
         has the seeds of the steps, from which the weights are made anew.
         """
-        return (
-            not self.perturbs_weights_alone
-            or self.weights.scope == "layers"
-            or isinstance(self.weights.rule, Bits)
-        )
+        return not self.perturbs_weights_alone or self.weights.scope == "layers" or isinstance(self.weights.rule, Bits)
 
     def unused(self) -> dict[str, str]:
         """Returns settings that change nothing beside the others, by name, each with the reason.

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Tasks: the parts of a model that a run trains, and the estimates of their gradients."""
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from .rules import (
     Rms,
     WeightRule,
 )
-
-__all__ = ["Exact", "Nodes", "Task", "Weights"]
 
 Scope = Literal["model", "blocks", "layers"]
 
@@ -86,9 +83,7 @@ class Nodes:
         check_choice("nodes.parameters", self.parameters, PARAMETERS)
         if self.queries is not None:
             object.__setattr__(self, "queries", _check_queries("nodes.queries", self.queries))
-        object.__setattr__(
-            self, "perturbation", check_integer("nodes.perturbation", self.perturbation, 1, 127)
-        )
+        object.__setattr__(self, "perturbation", check_integer("nodes.perturbation", self.perturbation, 1, 127))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,9 +230,7 @@ class Weights:
                 self.perturbation,
             )
         if self.momentum and not isinstance(self.perturbation, Gaussian):
-            raise SettingsError(
-                "weights.perturbation", "be Gaussian in directions with momentum", self.perturbation
-            )
+            raise SettingsError("weights.perturbation", "be Gaussian in directions with momentum", self.perturbation)
         if self.items > MAX_QUERIES:
             raise SettingsError(
                 "momentum_terms",

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The part of a network that a run trains, told in one sentence."""
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from .plan import trained_tensors
 from .setting_texts import written
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
-
-__all__ = ["TrainedLayers", "trained_layers"]
 
 _NAMED = 6  # layers that a sentence names
 

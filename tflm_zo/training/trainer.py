@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The trainer: `Trainer` trains an int8 model as Keras trains one, by fit, evaluate and predict."""
 
 from __future__ import annotations
@@ -98,9 +97,7 @@ class Trainer:
         self._threads, self._workers = threads, workers
         metadata = self.runtime.metadata
         if not metadata.trainable or metadata.loss is None:
-            raise SettingsError(
-                "model", "have trainable tensors and a loss", fix="Inject the original model again"
-            )
+            raise SettingsError("model", "have trainable tensors and a loss", fix="Inject the original model again")
         self.settings = settings or usual_settings(metadata)
         check_model(self.settings, metadata)
         if self.settings.is_layerwise:
@@ -214,9 +211,7 @@ class Trainer:
             self._begin_with(initial_weights)
         elif initial_weights is not None:
             raise ValueError("initial_weights: a resumed run goes on from its log")
-        settings, total, spent = with_measured_rate(
-            self.runtime, self.model, self.settings, data, total, budget
-        )
+        settings, total, spent = with_measured_rate(self.runtime, self.model, self.settings, data, total, budget)
         self.measured_rate = settings.learning_rate if spent else None
         rate = "none" if self.measured_rate is None else written(self.measured_rate)
         self.model = with_found(self.model, "measured-rate", rate)
@@ -289,12 +284,7 @@ class Trainer:
         return history
 
     def _loop(
-        self,
-        run: Run,
-        progress: RunProgress,
-        best: BestState | None,
-        history: History,
-        callbacks: Sequence[Callback],
+        self, run: Run, progress: RunProgress, best: BestState | None, history: History, callbacks: Sequence[Callback]
     ) -> None:
         per_epoch, unit = progress.steps_per_epoch, self.runtime.metadata.loss_unit
         if best is not None:
@@ -338,17 +328,13 @@ class Trainer:
             return nullcontext(self._workers)
         return Workers(self._workers) if self._workers else nullcontext()
 
-    def _planned_steps(
-        self, epochs: int | None, steps: int | None, budget: float | None, samples: int
-    ) -> int:
+    def _planned_steps(self, epochs: int | None, steps: int | None, budget: float | None, samples: int) -> int:
         check_length(epochs, steps, budget)
         if budget is not None:
             steps = min(self.affordable_steps(budget, samples), most_budget_steps(self.settings, samples))
         return planned_steps(self.settings, samples, epochs, steps)
 
-    def _new_run(
-        self, settings: Settings, data: Data, total: int, keep: Keep, workers: Workers | None
-    ) -> Run:
+    def _new_run(self, settings: Settings, data: Data, total: int, keep: Keep, workers: Workers | None) -> Run:
         given = (self.runtime, self.model, settings, total, list(data.inputs), data.labels)
         run: Run
         if settings.is_layerwise:

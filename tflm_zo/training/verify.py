@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """The bit-by-bit comparison of runtimes that train the same steps."""
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from ..converters import Model
 from ..data import Labels, Samples
 from .settings import Settings
 from .trainer import Trainer
-
-__all__ = ["RuntimeRun", "compare_runtimes"]
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,9 @@ def compare_runtimes(
             raise KeyboardInterrupt
         weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
         checksum = sum(
-            core.checksum(weights[t.name], fractions.get(t.name), t.stream)
-            for t in trainer.runtime.metadata.trainable
+            core.checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable
         )
         runs.append(
-            RuntimeRun(
-                name, history.steps, int(np.uint32(checksum % 2**32)), data, trainer.export().to_bytes()
-            )
+            RuntimeRun(name, history.steps, int(np.uint32(checksum % 2**32)), data, trainer.export().to_bytes())
         )
     return runs

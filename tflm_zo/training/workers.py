@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """Worker processes of a run, on this machine or on others, which Ray starts."""
 
 from __future__ import annotations
@@ -97,9 +96,7 @@ class Workers:
         self._ray = ray
         return ray
 
-    def call(
-        self, method: str, calls: Sequence[tuple[Any, ...]], anew: Callable[[int], tuple[Any, ...]]
-    ) -> list[Any]:
+    def call(self, method: str, calls: Sequence[tuple[Any, ...]], anew: Callable[[int], tuple[Any, ...]]) -> list[Any]:
         """Calls a method on the first `len(calls)` workers in parallel.
 
         Args:
@@ -128,9 +125,7 @@ class Workers:
         try:
             return self._lines[worker].result()
         except _DeadError as error:
-            raise WorkersError(
-                f"worker {worker} died {_MOST_REPLACED + 1} times in a row: {error}"
-            ) from error
+            raise WorkersError(f"worker {worker} died {_MOST_REPLACED + 1} times in a row: {error}") from error
 
     def __enter__(self) -> Workers:
         return self

@@ -39,9 +39,7 @@ class Fleet:
     """A server and its clients, whose messages are kept, and may be changed on the way."""
 
     def __init__(self, weights: AveragedWeights, aggregator: Any = None) -> None:
-        app = averaging_app(
-            lambda c: AveragingClient(zo_model(), SETTINGS, 3, *part_of(int(c.node_config["part"])))
-        )
+        app = averaging_app(lambda c: AveragingClient(zo_model(), SETTINGS, 3, *part_of(int(c.node_config["part"]))))
         self.seen: list[tuple[int, RecordDict]] = []
         self.replies: list[tuple[int, RecordDict]] = []
         self.tamper: dict[int, Any] = {}
@@ -130,8 +128,7 @@ def test_other_strategies_put_changes_together() -> None:
     fleet.tamper[0] = garbage
     fleet.run(2)
     moved = max(
-        np.abs(w.astype(int) - initial_weights(zo_model())[n]).max()
-        for n, w in fleet.strategy.weights.weights.items()
+        np.abs(w.astype(int) - initial_weights(zo_model())[n]).max() for n, w in fleet.strategy.weights.weights.items()
     )
     assert 0 < moved < 40
 

@@ -73,9 +73,7 @@ def test_a_gateway_beside_a_desktop_client(lost: str, tmp_path: Path) -> None:
 
 def test_a_node_that_is_no_gateway() -> None:
     def context(**config: str) -> Context:
-        return Context(
-            1, 2, {key.replace("_", "-"): value for key, value in config.items()}, RecordDict(), {}
-        )
+        return Context(1, 2, {key.replace("_", "-"): value for key, value in config.items()}, RecordDict(), {})
 
     assert gateway_of(context(data="a.npz")) is None
     with pytest.raises(ValueError, match="lacks zo-model and zo-log: start it by tflm-zo gateway"):

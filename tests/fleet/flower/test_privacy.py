@@ -90,17 +90,11 @@ def test_the_accountant_counts_rounds_and_ends_the_run(tmp_path: Path) -> None:
     delta, noise, budget = 1e-3, 5.0, 3.0
     accountant = RdpAccountant(
         PrivacyConfig(
-            delta,
-            CLIENTS,
-            NeighboringRelation.ADD_OR_REMOVE_ONE,
-            SamplingMethod.NO_AMPLIFICATION,
-            max_epsilon=budget,
+            delta, CLIENTS, NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION, max_epsilon=budget
         )
     )
     wrapped = FedAvg(min_train_nodes=CLIENTS)
-    aggregator = DifferentialPrivacyServerSideFixedClipping(
-        wrapped, noise, NORM, CLIENTS, accountant=accountant
-    )
+    aggregator = DifferentialPrivacyServerSideFixedClipping(wrapped, noise, NORM, CLIENTS, accountant=accountant)
     fleet = Fleet(tmp_path, clients=CLIENTS, steps=100, aggregator=aggregator)
     with pytest.raises(PrivacyBudgetExhausted):
         fleet.run()

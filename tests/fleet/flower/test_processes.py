@@ -33,16 +33,7 @@ def alone(folder: Path, path: Path) -> None:
 @pytest.mark.slow
 def test_two_nodes_do_the_run_of_one_process(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
-    command = [
-        sys.executable,
-        str(EXAMPLE / "prepare.py"),
-        "-o",
-        str(folder),
-        "--clients",
-        "2",
-        "--epochs",
-        "3",
-    ]
+    command = [sys.executable, str(EXAMPLE / "prepare.py"), "-o", str(folder), "--clients", "2", "--epochs", "3"]
     subprocess.run(command, check=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
     alone(folder, tmp_path / "alone.zolog")
     model = folder / "digits.zo.tflite"

@@ -32,9 +32,7 @@ def grid_of(network: str, new: np.ndarray, forgets: bool = False, **options: Any
     parts = np.array_split(new, 3)
 
     def make() -> Any:
-        return recalibration_app(
-            lambda c: RecalibrationClient(MODELS[network](), parts[int(c.node_config["part"])])
-        )
+        return recalibration_app(lambda c: RecalibrationClient(MODELS[network](), parts[int(c.node_config["part"])]))
 
     app, seen = make(), [0]
 

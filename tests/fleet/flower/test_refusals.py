@@ -73,10 +73,7 @@ REPLIES: dict[str, tuple[Change, str]] = {
     "no array": (pickled, "differences: no array of NumPy's"),
     "no samples": (metric("num-examples", 0), "expected a whole number of samples, got 0"),
     "half a sample": (metric("num-examples", 0.5), "expected a whole number of samples, got 0.5"),
-    "many samples": (
-        metric("num-examples", 10**6 * OWN),
-        "answer of 8000000 samples, where a minibatch has 8",
-    ),
+    "many samples": (metric("num-examples", 10**6 * OWN), "answer of 8000000 samples, where a minibatch has 8"),
     "part of a minibatch": (metric("num-examples", 5), "answer of 5 samples, where a minibatch has 8"),
     "loss": (metric("loss", 1e9), "1e\\+09 nats is out of range"),
     "negative loss sum": (metric("loss", -40000.0), "a sum of losses of"),
@@ -87,10 +84,7 @@ REPLIES: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("name", slow_but(list(REPLIES)[::3], REPLIES))
 def test_a_reply_that_does_not_fit(name: str, tmp_path: Path) -> None:
     change, reason = REPLIES[name]
-    good, bad = (
-        Fleet(tmp_path / "g", **_folder(tmp_path / "g")),
-        Fleet(tmp_path / "b", **_folder(tmp_path / "b")),
-    )
+    good, bad = (Fleet(tmp_path / "g", **_folder(tmp_path / "g")), Fleet(tmp_path / "b", **_folder(tmp_path / "b")))
     good.before = lambda node, content: content
     for fleet in (good, bad):
         fleet.round()

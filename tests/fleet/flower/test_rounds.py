@@ -84,10 +84,7 @@ def test_who_is_not_heard_is_left_out_and_catches_up(tmp_path: Path) -> None:
                 replica.take(record)
     fleet.grid.lost = None
     fleet.strategy.aggregate_evaluate(
-        1,
-        fleet.grid.send_and_receive(
-            fleet.strategy.configure_evaluate(1, ArrayRecord(), ConfigRecord(), fleet.grid)
-        ),
+        1, fleet.grid.send_and_receive(fleet.strategy.configure_evaluate(1, ArrayRecord(), ConfigRecord(), fleet.grid))
     )
     fleet.check_all_equal()
     assert fleet.log.records(0) == alone.records(0)

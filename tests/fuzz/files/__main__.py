@@ -114,10 +114,7 @@ def plain_models(data: bytes) -> list[bytes]:
         model = load_model(data)
         if not any(m.name == METADATA_NAME for m in model.metadata or ()):
             return [data]
-        return [
-            export_model(model).to_bytes(),
-            *(plain_segment(model, k) for k in range(len(model.subgraphs))),
-        ]
+        return [export_model(model).to_bytes(), *(plain_segment(model, k) for k in range(len(model.subgraphs)))]
     except ConversionError:
         return [data]
 
@@ -154,9 +151,7 @@ def write(valid: bases.Bases, seed: int, outcome: Outcome, result: str, folder: 
     )
 
 
-def show(
-    counts: Counter[tuple[str, str]], seen: Counter[str], chosen: argparse.Namespace, seconds: float
-) -> None:
+def show(counts: Counter[tuple[str, str]], seen: Counter[str], chosen: argparse.Namespace, seconds: float) -> None:
     for mark, times in seen.most_common():
         print(f"{times:6} x {mark}")
 

@@ -21,10 +21,7 @@ def run(path: str, name: str) -> None:
     """Runs three inferences by LiteRT's ``builtin`` (optimized) or ``reference`` kernels."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    kinds = {
-        "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "reference": OpResolverType.BUILTIN_REF,
-    }
+    kinds = {"builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, "reference": OpResolverType.BUILTIN_REF}
     interpreter = Interpreter(
         model_content=Path(path).read_bytes(), num_threads=1, experimental_op_resolver_type=kinds[name]
     )

@@ -7,15 +7,7 @@ from . import arrays, logs, metadata, models
 from .bases import Bases, choose
 from .values import damaged
 
-KINDS = {
-    "model": 30,
-    "zo model": 14,
-    "bytes": 10,
-    "metadata": 20,
-    "seed log": 10,
-    "snapshot log": 10,
-    "data": 10,
-}
+KINDS = {"model": 30, "zo model": 14, "bytes": 10, "metadata": 20, "seed log": 10, "snapshot log": 10, "data": 10}
 
 
 @dataclass

@@ -90,10 +90,7 @@ def signatures(rng: Random, raw: Any) -> None:
         maps = list_of(getattr(s, side))
         if maps and kind == 3:
             m = rng.choice(maps)
-            m.name, m.tensorIndex = (
-                rng.choice((m.name, name(rng), None)),
-                rng.choice((0, 1, 2, 3, 99, m.tensorIndex)),
-            )
+            m.name, m.tensorIndex = (rng.choice((m.name, name(rng), None)), rng.choice((0, 1, 2, 3, 99, m.tensorIndex)))
         else:
             setattr(s, side, edited(rng, maps, lambda: copy.deepcopy(pick(rng, maps)) or schema.TensorMapT()))
 
@@ -101,10 +98,7 @@ def signatures(rng: Random, raw: Any) -> None:
 def metadata(rng: Random, raw: Any) -> None:
     if not raw.metadata or rng.random() < 0.2:
         m = schema.MetadataT()
-        m.name, m.buffer = (
-            rng.choice(("tflm_zo", "min_runtime_version", name(rng))),
-            rng.randrange(len(raw.buffers)),
-        )
+        m.name, m.buffer = (rng.choice(("tflm_zo", "min_runtime_version", name(rng))), rng.randrange(len(raw.buffers)))
         raw.metadata = [*list_of(raw.metadata), m]
         return
     m = rng.choice(raw.metadata)

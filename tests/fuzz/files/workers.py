@@ -161,9 +161,7 @@ def _last_call(log: str) -> str:
 def campaign(bases: Bases, seed: int, count: int, jobs: int, first: int = 0) -> Iterator[Outcome]:
     """Yields outcomes of the cases ``first .. first + count - 1``, in the order in which they are known."""
     memory = Path("/dev/shm")
-    parent = Path(
-        tempfile.mkdtemp(prefix="tflm_zo-fuzz-", dir=memory if os.access(memory, os.W_OK) else None)
-    )
+    parent = Path(tempfile.mkdtemp(prefix="tflm_zo-fuzz-", dir=memory if os.access(memory, os.W_OK) else None))
     try:
         shares = [range(first + j, first + count, jobs) for j in range(jobs)]
         workers = [Worker(bases, seed, s, parent / str(j)) for j, s in enumerate(shares) if s]

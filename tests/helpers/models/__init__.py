@@ -5,16 +5,7 @@
 """
 
 from .graph_builder import GraphBuilder
-from .networks import (
-    MODELS,
-    depthwise_separable,
-    lenet5,
-    residual,
-    shared_filters,
-    small_cnn,
-    two_inputs,
-    two_outputs,
-)
+from .networks import MODELS, depthwise_separable, lenet5, residual, shared_filters, small_cnn, two_inputs, two_outputs
 
 __all__ = [
     "MODELS",

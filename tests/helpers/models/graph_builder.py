@@ -252,9 +252,7 @@ class GraphBuilder(GraphFile):
         q = self.rng.uniform(-1, 1, tuple(shape))
         moved = np.moveaxis(q, channels_axis, 0).reshape(channels, -1)
         moved = np.round(moved / np.abs(moved).max(axis=1, keepdims=True) * peaks[:, None])
-        data = np.moveaxis(
-            moved.reshape(channels, *np.delete(np.array(shape), channels_axis)), 0, channels_axis
-        )
+        data = np.moveaxis(moved.reshape(channels, *np.delete(np.array(shape), channels_axis)), 0, channels_axis)
         if per_channel:
             scales = (scale * 127 / peaks).astype(np.float32)
             real = moved * scales[:, None]
@@ -276,12 +274,7 @@ class GraphBuilder(GraphFile):
         real = self.rng.normal(0, rms / 3, channels)
         data = np.round(real / scales.astype(np.float64)).astype(np.int32)
         return self.tensor(
-            name,
-            [channels],
-            schema.TensorType.INT32,
-            data=data.tobytes(),
-            scales=scales.tolist(),
-            axis=self.bias_axis,
+            name, [channels], schema.TensorType.INT32, data=data.tobytes(), scales=scales.tolist(), axis=self.bias_axis
         )
 
     def weighted(
@@ -403,9 +396,7 @@ class GraphBuilder(GraphFile):
         self.operator("QUANTIZE", [x.index], [y.index], "Quantize")
         return y
 
-    def quantize(
-        self, x: int, name: str, shape: Sequence[int], scale: float = 1 / 64, zero_point: int = 3
-    ) -> Value:
+    def quantize(self, x: int, name: str, shape: Sequence[int], scale: float = 1 / 64, zero_point: int = 3) -> Value:
         """QUANTIZE of a float graph input."""
         y = self.value(name, shape, scale, zero_point, 74 * scale)
         self.operator("QUANTIZE", [x], [y.index], "Quantize")

@@ -30,9 +30,7 @@ def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
     x = g.dense(x, "fc1", 120)
     x = g.dense(x, "fc2", 84)
     x = g.dense(x, "fc3", 10, Activation.NONE)
-    return g.build(
-        [g.softmax(x, "softmax")], signature=signature, metadata={"min_runtime_version": b"1.14.0"}
-    )
+    return g.build([g.softmax(x, "softmax")], signature=signature, metadata={"min_runtime_version": b"1.14.0"})
 
 
 @network

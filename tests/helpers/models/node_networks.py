@@ -144,9 +144,7 @@ def other_operators() -> bytes:
     g = GraphBuilder(21)
     x = g.input("image", [1, 8, 8, 2])
     x = g.conv(x, "stem", 6)
-    factors = g.tensor(
-        "factors", [6], 9, data=bytes([5, 90, 30, 127, 64, 200]), scales=[1 / 64], zero_points=[3]
-    )
+    factors = g.tensor("factors", [6], 9, data=bytes([5, 90, 30, 127, 64, 200]), scales=[1 / 64], zero_points=[3])
     a = g.value("scaled", x.shape, x.scale, x.zero_point, x.rms)
     g.operator("MUL", [x.index, factors], [a.index], "Mul", fusedActivationFunction=Activation.NONE)
     b = g.conv(a, "branch", 6, activation=Activation.NONE)
@@ -160,9 +158,7 @@ def other_operators() -> bytes:
     h = g.value("padded", [1, 10, 11, 12], f.scale, f.zero_point, f.rms)
     sizes = g.tensor("sizes", [4, 2], 2, data=np.array([[0, 0], [1, 1], [2, 1], [0, 0]], np.int32).tobytes())
     g.operator("PAD", [f.index, sizes], [h.index], "Pad")
-    i = g.depthwise(
-        h, "depthwise", stride=2, padding=Padding.VALID, activation=Activation.RELU6, multiplier=2
-    )
+    i = g.depthwise(h, "depthwise", stride=2, padding=Padding.VALID, activation=Activation.RELU6, multiplier=2)
     j = g.value("pooled", [1, 4, 5, 24], i.scale, i.zero_point, i.rms)
     window = {"strideH": 1, "strideW": 1, "filterHeight": 3, "filterWidth": 2}
     g.operator("MAX_POOL_2D", [i.index], [j.index], "Pool2D", padding=Padding.SAME, **window)
@@ -201,9 +197,7 @@ def parts() -> bytes:
     sum_of = g.add(window, packed, "sum", Activation.RELU)
     ends = [g.int32(f"strided{i}", n) for i, n in enumerate(([0, 1, 0, 2], [1, 3, -1, 4], [1, 1, 1, 1]))]
     strided = part("strided", sum_of, [1, 2, 3, 4])
-    g.operator(
-        "STRIDED_SLICE", [sum_of.index, *ends], [strided.index], "StridedSlice", beginMask=4, endMask=8
-    )
+    g.operator("STRIDED_SLICE", [sum_of.index, *ends], [strided.index], "StridedSlice", beginMask=4, endMask=8)
     y = g.concat([g.flatten(strided, "flat"), g.flatten(sum_of, "whole")], "both", 1)
     return g.build([g.softmax(g.dense(y, "fc", 5, Activation.NONE), "softmax")])
 

@@ -30,12 +30,7 @@ class _Specimen:
         return self.g.input("x", shape, scale, zero_point).index
 
     def c(
-        self,
-        values: Any,
-        dtype: int = T.INT32,
-        scales: Sequence[float] = (),
-        axis: int = 0,
-        zero_point: int = 0,
+        self, values: Any, dtype: int = T.INT32, scales: Sequence[float] = (), axis: int = 0, zero_point: int = 0
     ) -> int:
         array = np.asarray(values, _DTYPES[dtype])
         data, points = array.tobytes(), [zero_point] * len(scales)
@@ -157,9 +152,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "BATCH_TO_SPACE_ND": _of([4, 2, 2, 1], [[2, 2], [[0, 0], [0, 0]]], [1, 4, 4, 1], "BatchToSpaceND"),
     "BROADCAST_ARGS": lambda s: s.build([s.c([1, 8]), s.c([4, 8])], [s.y(2, dtype=T.INT32)]),
     "BROADCAST_TO": _of([1, 8], [[2, 8]], [2, 8], "BroadcastTo"),
-    "CAST": lambda s: s.build(
-        [s.x(1, 8)], [s.y(1, 8, dtype=T.INT32)], "Cast", inDataType=T.INT8, outDataType=T.INT32
-    ),
+    "CAST": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, dtype=T.INT32)], "Cast", inDataType=T.INT8, outDataType=T.INT32),
     "CEIL": _unary(),
     "CONCATENATION": lambda s: s.build([s.x(1, 8), s.x(1, 8)], [s.y(1, 16)], "Concatenation", axis=1),
     "CONV_2D": _conv,
@@ -169,9 +162,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "DEPTHWISE_CONV_2D": _depthwise,
     "DEQUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, dtype=T.FLOAT32)], "Dequantize"),
     "DIV": _binary("Div"),
-    "DYNAMIC_UPDATE_SLICE": lambda s: s.build(
-        [s.x(1, 8), s.x(1, 2), s.c([0, 3])], [s.y(1, 8)], "DynamicUpdateSlice"
-    ),
+    "DYNAMIC_UPDATE_SLICE": lambda s: s.build([s.x(1, 8), s.x(1, 2), s.c([0, 3])], [s.y(1, 8)], "DynamicUpdateSlice"),
     "ELU": _unary(),
     "EMBEDDING_LOOKUP": lambda s: s.build(
         [s.c([1]), s.c(np.arange(-8, 8).reshape(2, 8), T.INT8, [_SCALE])], [s.y(1, 8)]
@@ -215,9 +206,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     ),
     "PRELU": lambda s: s.build([s.x(1, 2, 2, 8), s.c([[[3] * 8]], T.INT8, [0.1])], [s.y(1, 2, 2, 8)]),
     "QUANTIZE": lambda s: s.build([s.x(1, 8)], [s.y(1, 8, scale=1 / 8)], "Quantize"),
-    "REDUCE_ALL": lambda s: s.build(
-        [s.c([[True, False] * 4], T.BOOL), s.c([1])], [s.y(1, dtype=T.BOOL)], "Reducer"
-    ),
+    "REDUCE_ALL": lambda s: s.build([s.c([[True, False] * 4], T.BOOL), s.c([1])], [s.y(1, dtype=T.BOOL)], "Reducer"),
     "REDUCE_MAX": _reduce,
     "REDUCE_MIN": _reduce,
     "RELU": _unary(),
@@ -228,9 +217,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "REVERSE_V2": _of([1, 8], [[1]], [1, 8], "ReverseV2"),
     "ROUND": _unary(),
     "RSQRT": _unary(),
-    "SELECT_V2": lambda s: s.build(
-        [s.c([[True, False] * 4], T.BOOL), s.x(1, 8), s.x(1, 8)], [s.y(1, 8)], "SelectV2"
-    ),
+    "SELECT_V2": lambda s: s.build([s.c([[True, False] * 4], T.BOOL), s.x(1, 8), s.x(1, 8)], [s.y(1, 8)], "SelectV2"),
     "SHAPE": _of([1, 8], [], [2], "Shape", T.INT32, outType=T.INT32),
     "SIN": _unary(),
     "SLICE": _of([1, 8], [[0, 2], [1, 3]], [1, 3], "Slice"),
@@ -288,8 +275,7 @@ _ROWS: dict[str, tuple[tuple[int, int], ...]] = {
     "STRIDED_SLICE": ((1, 0), (2, 1), (3, 1)),
 }
 _AXES = {"SPLIT": 0, "SPLIT_V": 2} | dict.fromkeys(
-    ("ARG_MAX", "ARG_MIN", "CUMSUM", "EXPAND_DIMS", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "REVERSE_V2", "SUM"),
-    1,
+    ("ARG_MAX", "ARG_MIN", "CUMSUM", "EXPAND_DIMS", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "REVERSE_V2", "SUM"), 1
 )
 _WITHOUT_RANKS = ("FILL", "GATHER_ND")
 

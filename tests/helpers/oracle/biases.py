@@ -26,9 +26,7 @@ def _perturbation(dist: Dist, seeds: list[int], momentum: int, stream: int, size
     z = direction(dist, seeds[0], stream, size).astype(np.int64)
     if len(seeds) > 1:
         shares = chain.shares(momentum, len(seeds))
-        v = sum(
-            a * direction(dist, s, stream, size).astype(np.int64) for a, s in zip(shares, seeds, strict=True)
-        )
+        v = sum(a * direction(dist, s, stream, size).astype(np.int64) for a, s in zip(shares, seeds, strict=True))
         return _half_away(UNIT * np.clip(v, -105 * 2**15, 105 * 2**15) * dist.mu, 2**27)
     if dist.kind == GAUSSIAN:
         return _half_away(UNIT * z * dist.mu, 2**12)
@@ -75,9 +73,7 @@ def update(
     return _moved(biases, moves, touched)
 
 
-def update_bits(
-    biases: Int32, dist: Dist, seed: int, stream: int, sign: int, bits_of_step: int
-) -> tuple[Int32, int]:
+def update_bits(biases: Int32, dist: Dist, seed: int, stream: int, sign: int, bits_of_step: int) -> tuple[Int32, int]:
     """Computes zo_update_bits_s8."""
     shift = max(0, dist.z_max.bit_length() - bits_of_step)
     z = direction(dist, seed, stream, biases.size)

@@ -18,9 +18,7 @@ def shares(momentum: int, count: int) -> list[int]:
     return [(2**27 * p + root // 2) // root for p in powers]
 
 
-def perturbation(
-    dist: Dist, seeds: Sequence[int], momentum: int, stream: int, size: int
-) -> NDArray[np.int64]:
+def perturbation(dist: Dist, seeds: Sequence[int], momentum: int, stream: int, size: int) -> NDArray[np.int64]:
     """Computes perturbations in LSB, int64 [size]."""
     v = np.zeros(size, np.int64)
     for seed, share in zip(seeds, shares(momentum, len(seeds)), strict=True):

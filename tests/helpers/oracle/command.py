@@ -13,9 +13,7 @@ def signed(word: int) -> int:
     return word - 2**32 if word >= 2**31 else word
 
 
-def instruction(
-    opcode: int, block: int | None, n: int, dist: Dist | None, argument: int, items: Pairs
-) -> list[int]:
+def instruction(opcode: int, block: int | None, n: int, dist: Dist | None, argument: int, items: Pairs) -> list[int]:
     selector = 0 if block is None else block + 1
     distribution = 0 if dist is None else dist.kind << 24 | dist.p_zero << 16 | dist.mu
     words = [opcode << 24 | selector, n, distribution, argument]

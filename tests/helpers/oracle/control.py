@@ -244,7 +244,5 @@ class Control:
 
     def finish(self, coefficients: Sequence[int]) -> None:
         memory = self.settings.memory
-        self.pending = [
-            item for q, c in enumerate(coefficients) for item in chain.items(c, self.seeds(q), memory)
-        ]
+        self.pending = [item for q, c in enumerate(coefficients) for item in chain.items(c, self.seeds(q), memory)]
         self.step += 1

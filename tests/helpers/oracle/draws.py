@@ -97,9 +97,7 @@ def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
     """Draws any update that the core accepts, of small and of the largest coefficients."""
     dist, count = draw(distributions), draw(st.integers(1, max_queries))
     largest = 2**30 // (dist.z_max * count)
-    coefficient = st.one_of(
-        st.integers(-min(largest, 200_000), min(largest, 200_000)), st.integers(-largest, largest)
-    )
+    coefficient = st.one_of(st.integers(-min(largest, 200_000), min(largest, 200_000)), st.integers(-largest, largest))
     queries = draw(st.lists(st.tuples(seeds, coefficient), min_size=count, max_size=count))
     multiplier, channels, inner = None, 1, 1
     if draw(st.booleans()):

@@ -78,9 +78,7 @@ def binary_cross_entropy_error(
     return np.array(errors, np.int16).reshape(logits.shape)
 
 
-def cross_entropy_error(
-    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
-) -> NDArray[np.int16]:
+def cross_entropy_error(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:
     """Computes int16 [samples, classes], unit 2^-15."""
     scale_log2e, _ = logit_scale(scale)
     errors = np.zeros(logits.shape, np.int16)

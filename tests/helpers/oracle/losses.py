@@ -12,9 +12,7 @@ def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: fl
     return np.where(labels < 0, 0.0, loss)
 
 
-def cross_entropy_error(
-    logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float
-) -> NDArray[np.float64]:
+def cross_entropy_error(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.float64]:
     x = scale * logits.astype(np.float64)
     e = np.exp(x - x.max(axis=1, keepdims=True))
     error = e / e.sum(axis=1, keepdims=True)
@@ -39,9 +37,7 @@ def binary_cross_entropy_error(
     return np.where(labels < 0, 0.0, (1 + np.tanh(x / 2)) / 2 - labels)
 
 
-def mean_squared_error(
-    outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float
-) -> NDArray[np.float64]:
+def mean_squared_error(outputs: NDArray[np.int8], targets: NDArray[np.int8], scale: float) -> NDArray[np.float64]:
     difference = scale * (outputs.astype(np.float64) - targets)
     return (difference**2).mean(axis=1)
 

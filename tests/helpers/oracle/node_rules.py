@@ -69,9 +69,7 @@ def to_steps(values: list[Fraction], clip: int, slack: Fraction) -> tuple[list[i
     return ([rounded(v - abs(v) * slack) for v in values], [rounded(v + abs(v) * slack) for v in values])
 
 
-def fixed(
-    g: list[int], shift: int, gain: tuple[int, int], rate: int, clip: int
-) -> tuple[list[int], list[int]]:
+def fixed(g: list[int], shift: int, gain: tuple[int, int], rate: int, clip: int) -> tuple[list[int], list[int]]:
     """Computes exact steps: gain is mantissa and exponent."""
     factor = Fraction(first_bits(gain[0] * rate)) * Fraction(2) ** (gain[1] + shift - 16)
     return to_steps([-v * factor for v in g], clip, Fraction(0))
@@ -93,9 +91,7 @@ def standardized(g: list[int], rate: int, clip: int) -> tuple[list[int], list[in
     return to_steps([-(floor(v * scale) - mean) * factor for v in g], clip, Fraction(1, 2**28))
 
 
-def rms(
-    g: list[int], shift: int, mean_square: float, rate: int, clip: int
-) -> tuple[list[int], list[int]] | None:
+def rms(g: list[int], shift: int, mean_square: float, rate: int, clip: int) -> tuple[list[int], list[int]] | None:
     """Computes the range of steps; None: no step."""
     if mean_square == 0:
         return None

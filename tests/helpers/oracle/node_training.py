@@ -153,25 +153,15 @@ class NodeTraining:
             seed = s.seed(step, t, q)
             for side in (1, -1):
                 moved = [
-                    nodes.perturb(layer, flat[b], seed, part * s.batch + b, side * task.mu)
-                    for b in range(s.batch)
+                    nodes.perturb(layer, flat[b], seed, part * s.batch + b, side * task.mu) for b in range(s.batch)
                 ]
                 boundary = np.array(moved).reshape(node.shape).astype(np.int8)
-                self.runtime.invoke(
-                    self.runtime.command(), start=task.start_segment, boundary=boundary, keep=False
-                )
+                self.runtime.invoke(self.runtime.command(), start=task.start_segment, boundary=boundary, keep=False)
                 result[q] += side * self.runtime.losses().astype(np.int64)
         return result
 
     def _update(
-        self,
-        step: int,
-        t: int,
-        inputs: Array,
-        outputs: Array,
-        node: Array,
-        differences: Array,
-        labels: list[Array],
+        self, step: int, t: int, inputs: Array, outputs: Array, node: Array, differences: Array, labels: list[Array]
     ) -> None:
         s, layer = self.s, self.layers[t]
         loss = self.metadata.loss

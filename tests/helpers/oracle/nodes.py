@@ -85,11 +85,7 @@ def route(layer: Layer, outputs: Array) -> Array:
     free = [[not layer.clamped(v) for v in outputs[:, :, c].reshape(-1)] for c in range(channels)]
     size = -(-height * width // 8)
     return np.array(
-        [
-            sum(1 << j for j in range(8) if f[8 * b : 8 * b + 8][j : j + 1] == [True])
-            for f in free
-            for b in range(size)
-        ]
+        [sum(1 << j for j in range(8) if f[8 * b : 8 * b + 8][j : j + 1] == [True]) for f in free for b in range(size)]
     )
 
 

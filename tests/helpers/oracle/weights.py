@@ -37,12 +37,7 @@ def bits(mask: NDArray[np.uint8] | None, size: int) -> NDArray[np.bool_]:
 
 
 def perturb(
-    weights: Int8,
-    terms: Pairs,
-    dist: Dist,
-    stream: int,
-    momentum: int = 0,
-    mask: NDArray[np.uint8] | None = None,
+    weights: Int8, terms: Pairs, dist: Dist, stream: int, momentum: int = 0, mask: NDArray[np.uint8] | None = None
 ) -> Int8:
     total = weights.astype(np.int64)
     for k, seeds in grouped(terms):

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 r"""The commands: one file each, found by its name.
 
 To add a command ``frobnicate``, add ``frobnicate.py`` (an underscore becomes a dash) with

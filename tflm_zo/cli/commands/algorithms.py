@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo algorithms``."""
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ EXAMPLE = "tflm-zo algorithms elastic-zo-int8"
 
 def algorithms(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="Algorithm whose settings are shown.", show_default=False),
+        str | None, typer.Argument(metavar="[NAME]", help="Algorithm whose settings are shown.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -63,9 +61,7 @@ def _render(console: Console, result: dict[str, Any], name: str | None) -> None:
         return
     console.print(inspect.getdoc(ALGORITHMS[name]), markup=False, highlight=False)
     (one,) = found
-    console.print(
-        table("Settings (train --set NAME=VALUE)", ["name", "value"], list(one["settings"].items()))
-    )
+    console.print(table("Settings (train --set NAME=VALUE)", ["name", "value"], list(one["settings"].items())))
     if one["injection"]:
         asked = [_asked(name, value) for name, value in one["injection"].items()]
         console.print(table("What it asks of inject", ["option", "value"], asked))

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo collect``."""
 
 from __future__ import annotations
@@ -21,18 +20,11 @@ EXAMPLE = "tflm-zo collect /dev/ttyUSB0 -o run.zolog --follow"
 OutputLog = Annotated[
     Path,
     optional(
-        "FILE",
-        "File that the log is written to. One of the same run is gone on with.",
-        "Output",
-        "-o",
-        "--output",
+        "FILE", "File that the log is written to. One of the same run is gone on with.", "Output", "-o", "--output"
     ),
 ]
 Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow", help="Show losses as they come, until the end of the run.", rich_help_panel="Run"
-    ),
+    bool, typer.Option("--follow", help="Show losses as they come, until the end of the run.", rich_help_panel="Run")
 ]
 
 

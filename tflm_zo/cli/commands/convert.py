@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo convert``."""
 
 from __future__ import annotations
@@ -21,16 +20,12 @@ EXAMPLE = "tflm-zo convert model.keras train.npz -o model.tflite"
 
 
 def convert(
-    model: Annotated[
-        Path,
-        argument("MODEL", "A .keras or .h5 file, a SavedModel, or a float32 .tflite file."),
-    ],
+    model: Annotated[Path, argument("MODEL", "A .keras or .h5 file, a SavedModel, or a float32 .tflite file.")],
     representative: Annotated[
         Path,
         argument(
             "DATA",
-            "An .npz file of typical inputs (x, or arrays by the inputs' names; y: labels), or an .npy "
-            "file of x.",
+            "An .npz file of typical inputs (x, or arrays by the inputs' names; y: labels), or an .npy file of x.",
         ),
     ],
     output: OutputModel,
@@ -74,21 +69,11 @@ def convert(
 
 def _render(console: Console, result: dict[str, Any]) -> None:
     rows = [
-        [
-            kind,
-            shown_name(port["name"]),
-            "x".join(map(str, port["shape"])),
-            f"{port['scale']:g}",
-            port["zero_point"],
-        ]
+        [kind, shown_name(port["name"]), "x".join(map(str, port["shape"])), f"{port['scale']:g}", port["zero_point"]]
         for kind in ("inputs", "outputs")
         for port in result[kind]
     ]
     console.print(table("Inputs and outputs", ["", "name", "shape", "scale", "zero point"], rows))
     if result["float_accuracy"] is not None:
-        console.print(
-            f"accuracy here: float {result['float_accuracy']:.2%}, int8 {result['int8_accuracy']:.2%}"
-        )
-    console.print(
-        f"{result['output']}: {result['bytes']:,} bytes, {len(result['operators'])} operators", markup=False
-    )
+        console.print(f"accuracy here: float {result['float_accuracy']:.2%}, int8 {result['int8_accuracy']:.2%}")
+    console.print(f"{result['output']}: {result['bytes']:,} bytes, {len(result['operators'])} operators", markup=False)

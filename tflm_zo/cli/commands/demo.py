@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo demo``."""
 
 from __future__ import annotations
@@ -29,19 +28,12 @@ def demo(
     output: Annotated[
         Path,
         typer.Option(
-            "-o",
-            "--output",
-            metavar="FOLDER",
-            help="Folder that the files are written to.",
-            rich_help_panel="Output",
+            "-o", "--output", metavar="FOLDER", help="Folder that the files are written to.", rich_help_panel="Output"
         ),
     ] = Path("demo_output"),
-    seed: Annotated[
-        int, typer.Option(help="Seed of pre-training and adaptation.", rich_help_panel="Run")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of pre-training and adaptation.", rich_help_panel="Run")] = 0,
     budget: Annotated[
-        int | None,
-        optional(None, "Forward equivalents of each adaptation (default: the data set's).", "Run", min=1),
+        int | None, optional(None, "Forward equivalents of each adaptation (default: the data set's).", "Run", min=1)
     ] = None,
     force: Force = False,
     as_json: Json = False,

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo deploy``."""
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from ..results import counting_bar, show
 EXAMPLE = "tflm-zo deploy /dev/ttyUSB0 trained.tflite --model trained.zo.tflite"
 
 File = Annotated[
-    Path | None,
-    argument("[FILE]", "A log, a trained plain model, or weights that a device has exported."),
+    Path | None, argument("[FILE]", "A log, a trained plain model, or weights that a device has exported.")
 ]
 Revert = Annotated[
-    bool,
-    typer.Option("--revert", help="Restore the previous run of the device.", rich_help_panel="Run"),
+    bool, typer.Option("--revert", help="Restore the previous run of the device.", rich_help_panel="Run")
 ]
 
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo evaluate``."""
 
 from __future__ import annotations
@@ -91,5 +90,5 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     accuracy = "" if result["accuracy"] is None else f"accuracy {result['accuracy']:.2%}, "
     console.print(
         f"{accuracy}{result['loss_kind']} {result['loss']:.5g} "
-        f"({result['labelled']:,} labelled of {result['samples']:,} samples, {result['runtime']})",
+        f"({result['labelled']:,} labelled of {result['samples']:,} samples, {result['runtime']})"
     )

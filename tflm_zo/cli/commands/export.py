@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo export``."""
 
 from __future__ import annotations
@@ -20,17 +19,13 @@ def export(
     output: OutputModel,
     weights: Annotated[
         Path | None,
-        optional(
-            "FILE", "An .npz file of int8 weights by filter name (default: the initial weights).", "Files"
-        ),
+        optional("FILE", "An .npz file of int8 weights by filter name (default: the initial weights).", "Files"),
     ] = None,
     batch: ExportBatch = None,
     re_range: ReRange = False,
     fractions: Annotated[
         Path | None,
-        optional(
-            "FILE", "An .npz file of the weights' fraction bytes by filter name, for --re-range.", "Files"
-        ),
+        optional("FILE", "An .npz file of the weights' fraction bytes by filter name, for --re-range.", "Files"),
     ] = None,
     force: Force = False,
     as_json: Json = False,

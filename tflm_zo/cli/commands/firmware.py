@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo firmware``."""
 
 from __future__ import annotations
@@ -78,15 +77,10 @@ RamOption = Annotated[
         "--ram",
     ),
 ]
-Output = Annotated[
-    Path,
-    optional("FOLDER", "Folder that the sources are written to.", "Output", "-o", "--output"),
-]
+Output = Annotated[Path, optional("FOLDER", "Folder that the sources are written to.", "Output", "-o", "--output")]
 Platform = Annotated[
     str,
-    typer.Option(
-        help="Build system that the folder is laid out for.", rich_help_panel="Output", **choice(PLATFORMS)
-    ),
+    typer.Option(help="Build system that the folder is laid out for.", rich_help_panel="Output", **choice(PLATFORMS)),
 ]
 DataOption = Annotated[
     Path | None,
@@ -99,18 +93,13 @@ DataOption = Annotated[
 ]
 Samples = Annotated[
     int | None,
-    optional(
-        "N",
-        f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).",
-        "Data",
-    ),
+    optional("N", f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).", "Data"),
 ]
 Algorithm = Annotated[
     str | None,
     optional(
         None,
-        "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was "
-        "made for).",
+        "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was made for).",
         "Algorithm",
         **choice(ALGORITHMS, listed=False),
     ),
@@ -253,32 +242,17 @@ def _found(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | No
 
 
 def _fit(
-    source: ModelOfRun,
-    most: int,
-    search: BlockSearch | None,
-    arrays: Data | None,
-    platform: str,
-    fixed: set[str],
+    source: ModelOfRun, most: int, search: BlockSearch | None, arrays: Data | None, platform: str, fixed: set[str]
 ) -> Fitted:
     waiting = waiting_for("finding what fits")
     waiting.start()
     try:
-        return fit(
-            source.make,
-            source.settings,
-            most,
-            search=search,
-            data=arrays,
-            fixed=fixed,
-            platform=platform,
-        )
+        return fit(source.make, source.settings, most, search=search, data=arrays, fixed=fixed, platform=platform)
     finally:
         waiting.stop()
 
 
-def _step_forwards(
-    model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int
-) -> float:
+def _step_forwards(model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int) -> float:
     """Returns the forward equivalents of a step, of the most expensive block."""
     metadata = read_metadata(model)
     blocks = [run.layers] if search is None else search.split(run, metadata)
@@ -359,15 +333,12 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         console.print(result["trains"]["sentence"], markup=False)
     else:
         blocks = "; ".join(", ".join(block) for block in result["blocks"])
-        console.print(
-            f"tries {len(result['blocks'])} blocks of layers and trains the best: {blocks}", markup=False
-        )
+        console.print(f"tries {len(result['blocks'])} blocks of layers and trains the best: {blocks}", markup=False)
     if result["given_up"]:
         console.print(f"fits by doing without {'; '.join(result['given_up'])}", markup=False)
     if result["samples_assumed"]:
         console.print(
-            f"takes it that the device has {result['samples']} samples: --samples or --data says how many",
-            markup=False,
+            f"takes it that the device has {result['samples']} samples: --samples or --data says how many", markup=False
         )
     if result["rate_assumed"]:
         console.print(
@@ -387,8 +358,6 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:
         console.print(f"kept, yours: {', '.join(result['kept'])}", markup=False)
-    console.print(
-        f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}", markup=False
-    )
+    console.print(f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}", markup=False)
     if result["zo_model"] is not None:
         console.print(f"{result['zo_model']}: the ZO model, for replay", markup=False)

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo gateway``."""
 
 from __future__ import annotations
@@ -25,28 +24,16 @@ EXAMPLE = (
     "--superlink localhost:9092 -- --insecure"
 )
 
-ModelFile = Annotated[
-    Path,
-    argument("MODEL", "The ZO model that the devices' firmware was made from."),
-]
-Supernode = Annotated[
-    list[str] | None,
-    argument("[-- OPTIONS]", "More options of flower-supernode, after --."),
-]
+ModelFile = Annotated[Path, argument("MODEL", "The ZO model that the devices' firmware was made from.")]
+Supernode = Annotated[list[str] | None, argument("[-- OPTIONS]", "More options of flower-supernode, after --.")]
 Ports = Annotated[
     list[str] | None,
-    optional(
-        "[NAME=]PORT", "A device at a serial port or URL of pyserial's. Repeat it for each.", "Line", "--port"
-    ),
+    optional("[NAME=]PORT", "A device at a serial port or URL of pyserial's. Repeat it for each.", "Line", "--port"),
 ]
 Broker = Annotated[
-    str | None,
-    optional("URL", "An MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt"),
+    str | None, optional("URL", "An MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt")
 ]
-Devices = Annotated[
-    str | None,
-    optional("A,B,…", "Names of the devices at the broker.", "Line"),
-]
+Devices = Annotated[str | None, optional("A,B,…", "Names of the devices at the broker.", "Line")]
 Superlink = Annotated[
     str | None,
     optional(
@@ -63,10 +50,7 @@ Log = Annotated[
         rich_help_panel="Run",
     ),
 ]
-Deadline = Annotated[
-    float,
-    typer.Option(min=0.1, help="Seconds that devices have for a step.", rich_help_panel="Run"),
-]
+Deadline = Annotated[float, typer.Option(min=0.1, help="Seconds that devices have for a step.", rich_help_panel="Run")]
 
 
 def gateway(
@@ -145,9 +129,7 @@ def _ports(given: list[str] | tuple[str, ...]) -> dict[str, str]:
         if not is_named:
             name, port = Path(one).name, one
         if not name or not port or name in found:
-            raise typer.BadParameter(
-                f"--port {one}: expected NAME=PORT, with a name that no other device has"
-            )
+            raise typer.BadParameter(f"--port {one}: expected NAME=PORT, with a name that no other device has")
         found[name] = port
     return found
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo inject``."""
 
 from __future__ import annotations
@@ -12,12 +11,7 @@ from rich.console import Console
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
 from ...converters.selections import Last
-from ...converters.settings import (
-    KERNEL_NORM,
-    LOSS_KINDS,
-    PARAMETERS,
-    QUANTIZATION_AWARE,
-)
+from ...converters.settings import KERNEL_NORM, LOSS_KINDS, PARAMETERS, QUANTIZATION_AWARE
 from ...converters.summary import trained_by
 from ...io.table import table
 from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
@@ -78,12 +72,10 @@ Block = Annotated[
     optional("NAME=PATTERN,…", "Layers that are perturbed and moved as one block; repeatable.", _LAYERS),
 ]
 Headroom = Annotated[
-    int | None,
-    optional(None, "Largest perturbation of a weight, LSB (default: node 0, weight 2).", _MEMORY),
+    int | None, optional(None, "Largest perturbation of a weight, LSB (default: node 0, weight 2).", _MEMORY)
 ]
 UpdateBits = Annotated[
-    int | None,
-    optional(None, "Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", _MEMORY),
+    int | None, optional(None, "Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", _MEMORY)
 ]
 MaxQueries = Annotated[int | None, optional(None, "Seeds in one update (default: 8).", _MEMORY)]
 Loss = Annotated[
@@ -98,18 +90,15 @@ Cut = Annotated[
     list[str] | None,
     optional(
         "TENSOR",
-        "Tensor at which the graph is cut, as inspect --cuts lists them, or layers, before each layer; "
-        "repeatable.",
+        "Tensor at which the graph is cut, as inspect --cuts lists them, or layers, before each layer; repeatable.",
         _LAYERS,
     ),
 ]
 CommandWords = Annotated[
-    int | None,
-    optional(None, "Capacity of a command, int32 words; more for long replays.", _MEMORY),
+    int | None, optional(None, "Capacity of a command, int32 words; more for long replays.", _MEMORY)
 ]
 Replay = Annotated[
-    bool | None,
-    optional(None, "Include the op that replays a seed log (default: not for node).", _MEMORY),
+    bool | None, optional(None, "Include the op that replays a seed log (default: not for node).", _MEMORY)
 ]
 Multipliers = Annotated[
     str | None,
@@ -141,8 +130,7 @@ Int16 = Annotated[
 
 
 Signature = Annotated[
-    str | None,
-    optional("NAME", "Signature or subgraph that is to be trained, of a model with several.", _LAYERS),
+    str | None, optional("NAME", "Signature or subgraph that is to be trained, of a model with several.", _LAYERS)
 ]
 Parameters = Annotated[
     str | None,
@@ -211,12 +199,7 @@ def inject(
     settings = inject_settings(run, **{name: value for name, value in given.items() if value is not None})
     zo = inject_model(load_model(model), settings)
     data, metadata = zo.to_bytes(), read_metadata(zo)
-    result = {
-        "output": str(output),
-        "bytes": len(data),
-        "original_bytes": model.stat().st_size,
-        **_described(zo, run),
-    }
+    result = {"output": str(output), "bytes": len(data), "original_bytes": model.stat().st_size, **_described(zo, run)}
     # A refused model leaves no file, because all steps that can fail were done before.
     write_output(output, data, force=force)
     say_loss_output(zo, given["loss_output"])
@@ -279,6 +262,4 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
         f"{result['segments']} segment(s), batch {metadata.batch}, {loss}"
     )
     console.print(result["trains"]["sentence"], markup=False)
-    console.print(
-        f"{result['output']}: {result['bytes']:,} bytes (was {result['original_bytes']:,})", markup=False
-    )
+    console.print(f"{result['output']}: {result['bytes']:,} bytes (was {result['original_bytes']:,})", markup=False)

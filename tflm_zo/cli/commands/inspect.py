@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo inspect``."""
 
 from __future__ import annotations
@@ -11,14 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ...converters import (
-    ConversionError,
-    Model,
-    export_model,
-    load_model,
-    possible_cuts,
-    read_metadata,
-)
+from ...converters import ConversionError, Model, export_model, load_model, possible_cuts, read_metadata
 from ...converters.constants import METADATA_NAME
 from ...converters.inject import node_choices
 from ...converters.passes.select_trainable import UNREAD
@@ -44,10 +36,7 @@ def inspect(
     ] = False,
     loss_output: LossOutput = None,
     output: OutputReport = None,
-    report: Annotated[
-        Path | None,
-        optional("FILE", "HTML page that the result is written to.", "Output"),
-    ] = None,
+    report: Annotated[Path | None, optional("FILE", "HTML page that the result is written to.", "Output")] = None,
     model_explorer: ModelExplorer = None,
     force: Force = False,
     as_json: Json = False,
@@ -90,12 +79,8 @@ def inspect(
 def _render(console: Console, result: dict[str, Any]) -> None:
     render_summary(console, result, result["model"])
     if result["untrained"]:
-        rows = [
-            [row[name] for name in ("layer", "operator", "weights", "reason")] for row in result["untrained"]
-        ]
-        console.print(
-            table("Layers that are not trained", ["layer", "operator", "weights", "because it"], rows)
-        )
+        rows = [[row[name] for name in ("layer", "operator", "weights", "reason")] for row in result["untrained"]]
+        console.print(table("Layers that are not trained", ["layer", "operator", "weights", "because it"], rows))
     if result["nodes"]:
         console.print(node_table(result["nodes"]))
     if result["node_choices"] is not None:
@@ -139,6 +124,4 @@ def _choices(choices: list[dict[str, Any]]) -> Table:
         ]
         for c in choices
     ]
-    return table(
-        "Nodes", ["layer", "operator", "weights", "form", "nodes", "carries them", "because it"], rows
-    )
+    return table("Nodes", ["layer", "operator", "weights", "form", "nodes", "carries them", "because it"], rows)

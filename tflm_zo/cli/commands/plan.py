@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo plan``."""
 
 from __future__ import annotations
@@ -60,11 +59,7 @@ BoardOption = Annotated[
 Boards = Annotated[
     bool,
     typer.Option(
-        "--boards",
-        callback=_list_boards,
-        is_eager=True,
-        help="List the boards and exit.",
-        rich_help_panel=_DEVICE,
+        "--boards", callback=_list_boards, is_eager=True, help="List the boards and exit.", rich_help_panel=_DEVICE
     ),
 ]
 CoreOption = Annotated[
@@ -77,26 +72,17 @@ CoreOption = Annotated[
         **choice(cores(), listed=False),
     ),
 ]
-Clock = Annotated[
-    str | None, optional("HERTZ", "Clock of the core, like 80M; with it, times are foretold.", _DEVICE)
-]
+Clock = Annotated[str | None, optional("HERTZ", "Clock of the core, like 80M; with it, times are foretold.", _DEVICE)]
 Ram = Annotated[str | None, optional("BYTES", "RAM of the device, like 256K.", _DEVICE)]
 Flash = Annotated[str | None, optional("BYTES", "Flash of the device, like 1M.", _DEVICE)]
 Power = Annotated[
     str | None,
     optional(
-        "WATTS",
-        "Power that the device takes while it computes, like 30m; with a clock, energy is foretold.",
-        _DEVICE,
+        "WATTS", "Power that the device takes while it computes, like 30m; with a clock, energy is foretold.", _DEVICE
     ),
 ]
 Cycles = Annotated[
-    float | None,
-    optional(
-        "NUMBER",
-        "Average cycles of an instruction (default: an assumption for the core).",
-        _DEVICE,
-    ),
+    float | None, optional("NUMBER", "Average cycles of an instruction (default: an assumption for the core).", _DEVICE)
 ]
 
 
@@ -206,14 +192,7 @@ def _bytes_of(made: Plan, cost: Cost) -> list[object]:
     way, ram = cost.way, cost.sizes.ram
     return [
         *(way.name, len(way.trained.layers), way.update_bits, way.settings.batch_size),
-        *(
-            cost.arena,
-            ram.workspace,
-            cost.ram,
-            cost.flash,
-            cost.log,
-            "yes" if cost.fits(made.target) else "no",
-        ),
+        *(cost.arena, ram.workspace, cost.ram, cost.flash, cost.log, "yes" if cost.fits(made.target) else "no"),
     ]
 
 

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo recalibrate``."""
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ EXAMPLE = "tflm-zo recalibrate model.tflite new.npz -o recalibrated.tflite"
 def recalibrate(
     model: ModelFile,
     data: Annotated[
-        Path,
-        argument(
-            "DATA", "An .npz file with x, or an .npy file of x: new samples, of which labels are not read."
-        ),
+        Path, argument("DATA", "An .npz file with x, or an .npy file of x: new samples, of which labels are not read.")
     ],
     output: OutputModel,
     source: Annotated[

@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo replay``."""
 
 from __future__ import annotations
@@ -20,15 +19,11 @@ from ..results import show
 
 EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
 
-LogFile = Annotated[
-    Path,
-    argument("LOG", "A log, as train writes it."),
-]
+LogFile = Annotated[Path, argument("LOG", "A log, as train writes it.")]
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="Number of the run's steps to replay (default: up to the best measured state, which train "
-        "keeps, or all).",
+        help="Number of the run's steps to replay (default: up to the best measured state, which train keeps, or all).",
         show_default=False,
     ),
 ]

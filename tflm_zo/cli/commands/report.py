@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo report``."""
 
 from __future__ import annotations
@@ -16,21 +15,14 @@ from ..results import progress, show
 
 EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
 
-Logs = Annotated[
-    list[Path],
-    argument("LOG", "Logs of up to 8 runs, which are laid over each other."),
-]
-Output = Annotated[
-    Path,
-    optional("FILE", "File that the page is written to.", "Output", "-o", "--output"),
-]
+Logs = Annotated[list[Path], argument("LOG", "Logs of up to 8 runs, which are laid over each other.")]
+Output = Annotated[Path, optional("FILE", "File that the page is written to.", "Output", "-o", "--output")]
 Models = Annotated[
     list[Path] | None,
     typer.Option(
         "--model",
         metavar="FILE",
-        help="ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for "
-        "RUN.zolog).",
+        help="ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for RUN.zolog).",
         show_default=False,
     ),
 ]
@@ -44,8 +36,7 @@ DataOption = Annotated[
     ),
 ]
 LandscapeOption = Annotated[
-    bool,
-    typer.Option("--landscape", help="Also show the loss around the trained weights, on --data: 169 points."),
+    bool, typer.Option("--landscape", help="Also show the loss around the trained weights, on --data: 169 points.")
 ]
 
 
@@ -94,7 +85,5 @@ def report(
     show(
         {"output": str(output), "bytes": len(html), **as_data(found)},
         as_json=as_json,
-        render=lambda console: console.print(
-            f"{output}: report of {names}, {len(html):,} bytes", markup=False
-        ),
+        render=lambda console: console.print(f"{output}: report of {names}, {len(html):,} bytes", markup=False),
     )

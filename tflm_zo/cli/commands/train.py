@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo train``."""
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ Budget = Annotated[
     float | None,
     optional(
         "N",
-        "Forward equivalents that the run may cost; it ends earlier where nothing gets better, "
-        "and before it overfits.",
+        "Forward equivalents that the run may cost; it ends earlier where nothing gets better, and before it overfits.",
         _RUN,
     ),
 ]
@@ -62,10 +60,7 @@ Kept = Annotated[
         **choice(KEEPS),
     ),
 ]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on from the log, if any.", rich_help_panel=_RUN),
-]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the log, if any.", rich_help_panel=_RUN)]
 Algorithm = Annotated[
     str | None,
     optional(
@@ -78,19 +73,13 @@ Algorithm = Annotated[
 BatchSize = Annotated[
     int | None,
     optional(
-        None,
-        "Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).",
-        _ALGORITHM,
+        None, "Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).", _ALGORITHM
     ),
 ]
 LearningRate = Annotated[
-    float | None,
-    optional(None, "Step size at the first step, LSB (default: measured on model and data).", _ALGORITHM),
+    float | None, optional(None, "Step size at the first step, LSB (default: measured on model and data).", _ALGORITHM)
 ]
-Validation = Annotated[
-    Path | None,
-    optional("FILE", "An .npz file to measure on after each epoch.", _DATA),
-]
+Validation = Annotated[Path | None, optional("FILE", "An .npz file to measure on after each epoch.", _DATA)]
 HeldOut = Annotated[
     float | None,
     optional(
@@ -103,28 +92,17 @@ HeldOut = Annotated[
 Recalibrate = Annotated[
     bool | None,
     optional(
-        None,
-        "Recalibrate a plain MODEL first (default: a classifier with statistics).",
-        _DATA,
-        "--recalibrate/--as-is",
+        None, "Recalibrate a plain MODEL first (default: a classifier with statistics).", _DATA, "--recalibrate/--as-is"
     ),
 ]
 Rehearsal = Annotated[
-    Path | None,
-    optional("FILE", "An .npz file of data that the model knows, mixed in against forgetting.", _DATA),
+    Path | None, optional("FILE", "An .npz file of data that the model knows, mixed in against forgetting.", _DATA)
 ]
-Log = Annotated[
-    Path | None,
-    optional("FILE", "Log of the run (default: the output with .zolog).", _FILES),
-]
+Log = Annotated[Path | None, optional("FILE", "Log of the run (default: the output with .zolog).", _FILES)]
 ZoModel = Annotated[
-    Path | None,
-    optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES),
+    Path | None, optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES)
 ]
-Csv = Annotated[
-    Path | None,
-    optional("FILE", "CSV file that gets a line for each epoch.", _FILES),
-]
+Csv = Annotated[Path | None, optional("FILE", "CSV file that gets a line for each epoch.", _FILES)]
 
 
 def train(
@@ -176,13 +154,7 @@ def train(
     source = load_model(model)
     zo_model = zo_model or (None if is_zo(source) else output.with_suffix(".zo.tflite"))
     log = log or output.with_suffix(".zolog")
-    reads = {
-        "MODEL": model,
-        "DATA": data,
-        "LABELS": labels,
-        "--rehearsal": rehearsal,
-        "--validation": validation,
-    }
+    reads = {"MODEL": model, "DATA": data, "LABELS": labels, "--rehearsal": rehearsal, "--validation": validation}
     writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--csv": csv}
     check_different(reads, writes)
     for path in writes.values():
@@ -191,9 +163,7 @@ def train(
     if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out", "be left out with --validation")
     search = block_search(choose_block, held_out if choose_block else None)
-    changes, injection = run_options(
-        settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output
-    )
+    changes, injection = run_options(settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output)
     files = Files(model, data, output, log, zo_model, rehearsal, validation)
     told = ToldRun(files, loss_output, held_out, force=force or resume)
     with closing(told), Workers(worker_count, ray) if worker_count or ray else nullcontext(0) as workers:

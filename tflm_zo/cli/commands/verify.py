@@ -1,4 +1,3 @@
-# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 """``tflm-zo verify``."""
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ def verify(
     steps: Annotated[int, typer.Option(help="Training steps in each runtime.")] = 20,
     runtime: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Runtime to compare; repeatable (default: every one that is installed).",
-            show_default=False,
-        ),
+        typer.Option(help="Runtime to compare; repeatable (default: every one that is installed).", show_default=False),
     ] = None,
     output: OutputReport = None,
     force: Force = False,
@@ -70,12 +66,7 @@ def verify(
     write_report(output, result, force=force)
     columns = ("runtime", "weight checksum", "last loss", f"as in {runs[0].runtime}")
     cells = [
-        (
-            r["runtime"],
-            r["checksum"],
-            f"{r['final_loss']:.6f}",
-            "identical" if r["identical"] else "DIFFERENT",
-        )
+        (r["runtime"], r["checksum"], f"{r['final_loss']:.6f}", "identical" if r["identical"] else "DIFFERENT")
         for r in rows
     ]
     title = f"{steps} training steps, algorithm {result['algorithm']}"

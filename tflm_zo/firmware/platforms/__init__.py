@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Build glue: a layout of the same sources for each build system, one file each."""
 
 from __future__ import annotations

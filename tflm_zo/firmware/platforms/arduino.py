@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """An Arduino library, and the example as a sketch."""
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ def arduino(project: Project) -> Layout:
         header: ops.replace(_COMMON, f'#include "{shim}"'),
         shim: fill("arduino/zo_arduino.h.in", **names, command=project.command),
         f"{project.name}_zo.h": fill(
-            "arduino/library.h.in",
-            **names,
-            name=project.name,
-            guard=project.name.upper(),
-            command=project.command,
+            "arduino/library.h.in", **names, name=project.name, guard=project.name.upper(), command=project.command
         ),
     }
     samples = _renamed(project.samples)

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """A CMake project: a library target, and the example as a program."""
 
 from __future__ import annotations

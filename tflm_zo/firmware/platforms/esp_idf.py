@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """An ESP-IDF component, and the example as a project."""
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ def esp_idf(project: Project) -> Layout:
     glue = {
         "idf_component.yml": fill("esp_idf/idf_component.yml.in", **common),
         "CMakeLists.txt": fill(
-            "esp_idf/CMakeLists.txt.in",
-            **common,
-            sources="\n".join(f"    {path}" for path in project.compiled()),
+            "esp_idf/CMakeLists.txt.in", **common, sources="\n".join(f"    {path}" for path in project.compiled())
         ),
         "README.md": project.readme("esp_idf/use.md.in", example=f"{folder}/main/"),
     }

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """A fragment of a Makefile, as TensorFlow Lite Micro's own builds are made of."""
 
 from __future__ import annotations

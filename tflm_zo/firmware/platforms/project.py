@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The files that a platform lays out."""
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ class Project:
         """Returns the paths of the library's headers."""
         return sorted(path for path in self.sources if path.endswith(".h"))
 
-    def example(
-        self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN
-    ) -> str:
+    def example(self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN) -> str:
         """Returns the source of the example's program.
 
         Args:

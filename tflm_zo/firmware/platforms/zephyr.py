@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """A Zephyr module: a library that Kconfig switches on, and the example as an application."""
 
 from __future__ import annotations
@@ -10,12 +9,7 @@ from .project import Layout, Project
 def zephyr(project: Project) -> Layout:
     """The folder goes into ``EXTRA_ZEPHYR_MODULES``."""
     folder = f"samples/{project.name}"
-    common = {
-        "name": project.name,
-        **own(project.name),
-        "option": project.name.upper(),
-        "command": project.command,
-    }
+    common = {"name": project.name, **own(project.name), "option": project.name.upper(), "command": project.command}
     example = {
         f"{folder}/src/main.cc": project.example(),
         **{f"{folder}/src/{path}": text for path, text in project.samples.items()},
@@ -26,9 +20,7 @@ def zephyr(project: Project) -> Layout:
         "zephyr/module.yml": fill("zephyr/module.yml.in", **common),
         "Kconfig": fill("zephyr/Kconfig.in", **common),
         "CMakeLists.txt": fill(
-            "zephyr/CMakeLists.txt.in",
-            **common,
-            sources="\n".join(f"    {path}" for path in project.compiled()),
+            "zephyr/CMakeLists.txt.in", **common, sources="\n".join(f"    {path}" for path in project.compiled())
         ),
         "README.md": project.readme("zephyr/use.md.in", example=f"{folder}/src/"),
     }

@@ -163,18 +163,14 @@ class AveragingStrategy(Strategy):
             raise FleetError(f"the client refuses the message: {state.refused}")
         own = self.weights
         if (state.run, state.step, state.weights) != (_id_of(own.model), own.round, own.checksum):
-            raise FleetError(
-                f"a reply of round {state.step} of other weights, where round {own.round} is next"
-            )
+            raise FleetError(f"a reply of round {state.step} of other weights, where round {own.round} is next")
         self._has[node] = own.round
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Creates the messages that request an evaluation."""
-        return self._addressed(
-            self._aggregator.configure_evaluate(server_round, self._nothing(), config, grid)
-        )
+        return self._addressed(self._aggregator.configure_evaluate(server_round, self._nothing(), config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Aggregates the clients' evaluations."""
@@ -257,12 +253,7 @@ class _Member:
         trainer = self._trainer(number)
         data = prepare(trainer.runtime, self._client.x, self._client.y)
         if trains:
-            trainer.fit(
-                data,
-                steps=self._client.steps,
-                initial_weights=weights,
-                keep="last",
-            )
+            trainer.fit(data, steps=self._client.steps, initial_weights=weights, keep="last")
             delta = packed(trainer.runtime.read_weights(), weights)
             reply[_DELTA] = ConfigRecord({"zo-delta": delta})
         else:
@@ -288,9 +279,7 @@ class _Member:
                 f"the message is of version {config.get('zo-version')!r}, this program has version {VERSION}"
             )
         if config.get("zo-model") != fingerprint(self._model):
-            raise FleetError(
-                f"the fleet's model is another one than this client's, {fingerprint(self._model).hex()}"
-            )
+            raise FleetError(f"the fleet's model is another one than this client's, {fingerprint(self._model).hex()}")
         number, data, wanted = (config.get(name) for name in ("zo-round", "zo-weights", "zo-checksum"))
         if not isinstance(number, int) or not isinstance(data, bytes):
             raise FleetError("the message has no zo-round or no zo-weights")
@@ -302,9 +291,7 @@ class _Member:
         before: dict[str, Any] = dict(own)
         if "zo-from" in config:
             if has != config["zo-from"] or not isinstance(kept, ConfigRecord):
-                raise FleetError(
-                    f"the weights of round {config['zo-from']!r}, which these lead from, are lost here"
-                )
+                raise FleetError(f"the weights of round {config['zo-from']!r}, which these lead from, are lost here")
             state = kept["weights"]
             assert isinstance(state, bytes)
             before = unpacked(state, own, whole=True)

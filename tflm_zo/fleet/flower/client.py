@@ -59,9 +59,7 @@ def gateway_of(context: Context) -> GatewayClient | None:
         return None
     missing = [key for key in ("zo-model", "zo-log") if key not in config]
     if missing:
-        raise ValueError(
-            f"the node's configuration lacks {' and '.join(missing)}: start it by tflm-zo gateway"
-        )
+        raise ValueError(f"the node's configuration lacks {' and '.join(missing)}: start it by tflm-zo gateway")
     lines = Lines.read(config["zo-lines"])
     deadline = float(config.get("zo-deadline", 60.0))
     return GatewayClient(config["zo-model"], lines.open, config["zo-log"], deadline)
@@ -106,9 +104,7 @@ class FleetClient:
         return RecordDict({"metrics": MetricRecord({SAMPLES: found.labelled, **found.values()})})
 
 
-def client_app(
-    make: Callable[[Context], FleetClient | GatewayClient], *, mods: Sequence[Mod] = ()
-) -> ClientApp:
+def client_app(make: Callable[[Context], FleetClient | GatewayClient], *, mods: Sequence[Mod] = ()) -> ClientApp:
     """Returns a ClientApp for a fleet's server.
 
     Flower may run each message in a new process, so the node's state holds the client's weights. If they are

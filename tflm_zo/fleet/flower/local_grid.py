@@ -76,12 +76,7 @@ class LocalGrid(Grid):
         return self._run
 
     def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
         """Creates a message; for older programs."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)

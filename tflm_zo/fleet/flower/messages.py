@@ -197,9 +197,7 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
     except (TypeError, ValueError) as error:
         raise FleetError(f"{DIFFERENCES}: no array of NumPy's: {error}") from None
     if means.dtype != np.float64 or means.shape != (settings.queries,):
-        raise FleetError(
-            f"{DIFFERENCES}: expected float64 [{settings.queries}], got {means.dtype} {list(means.shape)}"
-        )
+        raise FleetError(f"{DIFFERENCES}: expected float64 [{settings.queries}], got {means.dtype} {list(means.shape)}")
     samples, loss = metrics.get(SAMPLES), metrics.get("loss")
     if not isinstance(samples, int) or samples < 1:
         raise FleetError(f"{SAMPLES}: expected a whole number of samples, got {samples!r}")
@@ -209,9 +207,7 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
         raise FleetError("a difference or the loss is not finite")
     most = 2.0**16  # nats, above any loss, so that the integers below fit 64 bits
     if max(abs(loss), *abs(means)) > most:
-        raise FleetError(
-            f"a difference or loss of {max(means.tolist() + [loss], key=abs):g} nats is out of range"
-        )
+        raise FleetError(f"a difference or loss of {max(means.tolist() + [loss], key=abs):g} nats is out of range")
     sums = np.rint(means * samples * UNIT).astype(np.int64)
     return Answer(state.step, sums, round(loss * samples * evaluations(settings) * UNIT), samples)
 

@@ -57,11 +57,7 @@ def _read(data: bytes) -> list[Call]:
 
 
 def recalibrate_fleet(
-    model: Model | str | os.PathLike[str] | bytes,
-    grid: Grid,
-    *,
-    source: Samples | None = None,
-    timeout: float = 600,
+    model: Model | str | os.PathLike[str] | bytes, grid: Grid, *, source: Samples | None = None, timeout: float = 600
 ) -> Recalibration:
     """Restores the mean and deviation of a plain model's channels on the data of all clients of a grid.
 
@@ -161,9 +157,7 @@ def recalibration_app(make: Callable[[Context], RecalibrationClient]) -> ClientA
             client = make(context)
             model = client.model if isinstance(client.model, Model) else load_model(client.model)
             if fingerprint(model) != config.get("model"):
-                raise FleetError(
-                    f"the fleet's model is another one than this client's, {fingerprint(model).hex()}"
-                )
+                raise FleetError(f"the fleet's model is another one than this client's, {fingerprint(model).hex()}")
             own = load_model(model.to_bytes())  # whose layers are corrected on the way
             walks[context.node_id] = client, PartOfWalk(own, prepared(own, client.x), client.runtime)
         found = walks[context.node_id][1].go(calls)

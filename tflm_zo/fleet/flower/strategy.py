@@ -91,11 +91,7 @@ class FleetStrategy(Strategy):
         """Returns the weights of the fleet, arrays by tensor name."""
         return ArrayRecord({name: Array(np.asarray(w)) for name, w in self.log.weights[0].items()})
 
-    def run(
-        self,
-        grid: Grid,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
-    ) -> Result:
+    def run(self, grid: Grid, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None) -> Result:
         """Runs the remaining steps.
 
         Args:
@@ -218,14 +214,10 @@ class FleetStrategy(Strategy):
         if step == self.log.steps:
             config["server-round"] = server_round
             content = RecordDict({_CONFIG: config})
-            messages = [
-                Message(RecordDict(dict(content)), node, MessageType.EVALUATE) for node in grid.get_node_ids()
-            ]
+            messages = [Message(RecordDict(dict(content)), node, MessageType.EVALUATE) for node in grid.get_node_ids()]
             return self._addressed(messages)
         if every and step and step % every == 0:
-            return self._addressed(
-                self._aggregator.configure_evaluate(server_round, self._zeros(), config, grid)
-            )
+            return self._addressed(self._aggregator.configure_evaluate(server_round, self._zeros(), config, grid))
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
