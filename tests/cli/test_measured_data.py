@@ -119,7 +119,7 @@ def test_it_says_that_it_was_measured_on_a_part(folder: Path, keep: str, monkeyp
 def test_rehearsal_refused(folder: Path) -> None:
     before = sorted(folder.iterdir())
     np.savez("wide.npz", x=np.zeros((4, 9, 9, 1), np.int8), y=np.zeros(4, int))
-    for name, said in (("none.npz", "none.npz"), ("wide.npz", "wide.npz: x: expected samples of shape")):
+    for name, said in (("none.npz", "none.npz"), ("wide.npz", "wide.npz: `x` must have samples of shape")):
         done = run("train", "p.tflite", "d.npz", "--rehearsal", name, "-o", "a.tflite", code=1)
         assert said in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1

@@ -190,7 +190,7 @@ def test_other_refusals(files: Path) -> None:
         (("--zo-model", "run.zolog"), "run.zolog exists"),
         (("--log", "new.zo.tflite"), "--zo-model and --log are the same file"),
         (("--batch-size", "0"), "`--batch-size` must be an integer in 1..1048576. Received: 0"),
-        (("--validation", "windows.npz"), "windows.npz: x: expected samples of shape [8, 8, 1], got [24]"),
+        (("--validation", "windows.npz"), "windows.npz: `x` must have samples of shape [8, 8, 1]. Received: [24]."),
     ],
 )
 def test_options_of_a_plain_model(options: tuple[str, ...], said: str, files: Path) -> None:
@@ -210,7 +210,7 @@ def test_nothing_is_replaced_unasked(name: str, files: Path) -> None:
 @pytest.mark.parametrize("model", ["p.tflite", "node.zo.tflite"])
 def test_data(model: str, files: Path) -> None:
     np.savez(files / "bad.npz", x=X, y=Y + 1)
-    said = "bad.npz: y: label 4 is out of range: expected 0..3"
+    said = "bad.npz: y: label 4 is out of range. It must be in 0..3"
     refused(files, *_train(files, "new.tflite", model, "bad.npz"), said=said)
 
 

@@ -120,13 +120,13 @@ def test_unknown_choices_are_wrong_usage(option: str, value: str, choices: tuple
         ),
         (
             ("--set", "perturbation=rademacher:0"),
-            "`--set perturbation` must have numbers in range (mu: expected 1..127, got 0)",
+            "`--set perturbation` must have numbers in range (`mu` must be in 1..127. Received: 0.)",
         ),
         (
             ("--set", "perturbation=rademacher:a"),
             "`--set perturbation` must have numbers in range (invalid literal for int() with base 10: 'a')",
         ),
-        (("--set", "perturbation=gaussian:-1"), "std: expected"),
+        (("--set", "perturbation=gaussian:-1"), "`std` must be"),
         (
             ("--set", "perturbation=rademacher:3"),
             "`--set weights.perturbation` must move weights by at most the headroom 2 LSB, not by 3 LSB",

@@ -52,9 +52,9 @@ def test_wrong_data(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", images=x)
     (tmp_path / "text.npy").write_text("no array")
     for source, message in [
-        (data(7, 8, 1), r"representative data: x: expected samples of shape \[8, 8, 1\], got \[7, 8, 1\]"),
-        ([data(7, 8, 1)], r"image: expected samples of shape \[8, 8, 1\], got \[7, 8, 1\]"),
-        (x[0, 0], r"expected samples of shape \[8, 8, 1\], got \[1\]"),
+        (data(7, 8, 1), r"representative data: `x` must have samples of shape \[8, 8, 1\]. Received: \[7, 8, 1\]"),
+        ([data(7, 8, 1)], r"`image` must have samples of shape \[8, 8, 1\]. Received: \[7, 8, 1\]"),
+        (x[0, 0], r"must have samples of shape \[8, 8, 1\]. Received: \[1\]"),
         (spoiled, "x contains NaN or infinity"),
         (x * 1e300, "x contains NaN or infinity"),
         (x[:0], "x is empty"),
@@ -85,7 +85,7 @@ def test_wrong_models(tmp_path: Path) -> None:
     for model, message in [
         (tmp_path / "text.keras", "cannot be read as a Keras model"),
         (tmp_path, "expected a .keras or .h5 file or a SavedModel folder"),
-        (3, "expected a Keras model or a path, got int"),
+        (3, "`model` must be a Keras model or a path. Received: int"),
         (keras.Sequential([layers.Dense(3)]), r"does not know its inputs; .* keras.Model\(x, model\(x\)\)"),
         (keras.Model(inputs, pooled), r"`image` has shape \[None, None, 8, 1\]"),
         (keras.Model(integers, embedded), "`tokens` is int32"),
@@ -139,12 +139,12 @@ def test_inputs_and_outputs_that_cannot_be() -> None:
 
 def test_labels_out_of_range() -> None:
     for labels, message in (
-        (np.full(60, 4), r"label 4 is out of range: expected 0\.\.3"),
+        (np.full(60, 4), r"label 4 is out of range. It must be in 0\.\.3"),
         (np.full(60, -1), "no sample has a label"),
     ):
         with pytest.raises(DataError, match=message):
             convert(small(), data(8, 8, 1), labels=labels)
-    with pytest.raises(DataError, match=r"label 2 is out of range: expected 0\.\.1"):
+    with pytest.raises(DataError, match=r"label 2 is out of range. It must be in 0\.\.1"):
         convert(small("sigmoid", 1), data(8, 8, 1), labels=np.full(60, 2))
 
 

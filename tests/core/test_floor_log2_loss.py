@@ -148,5 +148,5 @@ def test_both_numbers_are_the_nearest(scale: float) -> None:
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 2.0**-21, 64.001, math.inf, math.nan])
 def test_out_of_range(scale: float) -> None:
-    with pytest.raises(ValueError, match="scale: expected 2\\^-20 to 64"):
+    with pytest.raises(ValueError, match="`scale` must be in 2\\^-20..64"):
         LogitScale.of(scale)

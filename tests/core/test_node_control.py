@@ -296,7 +296,7 @@ def test_no_more_evaluations_than_are_left() -> None:
         control.report(np.ones(7 * 2, np.int32))
     with pytest.raises(ValueError, match="2 x 5 values for each evaluation"):
         control.perturb(np.zeros((3, 5), np.int8))
-    with pytest.raises(ValueError, match="expected 2 for each evaluation, got 3"):
+    with pytest.raises(ValueError, match="must have 2 values for each evaluation. Received: 3"):
         control.report(np.ones(3, np.int32))
     assert control.evaluations == 6
 

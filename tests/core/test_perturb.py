@@ -182,10 +182,10 @@ def test_bad_distributions(raw):
 @pytest.mark.parametrize(
     ("weights", "error", "message"),
     [
-        ([1, 2], TypeError, "weights: expected a NumPy array of int8, got list"),
-        (np.zeros(4, np.uint8), TypeError, "weights: expected dtype int8, got uint8"),
-        (np.zeros(8, np.int8)[::2], ValueError, "weights: expected a C-contiguous array"),
-        (np.broadcast_to(np.int8(1), (1,)), ValueError, "weights: expected a writable array"),
+        ([1, 2], TypeError, "`weights` must be a NumPy array of int8. Received: list"),
+        (np.zeros(4, np.uint8), TypeError, "`weights` must have dtype int8. Received: uint8"),
+        (np.zeros(8, np.int8)[::2], ValueError, "`weights` must be C-contiguous"),
+        (np.broadcast_to(np.int8(1), (1,)), ValueError, "`weights` must be writable"),
     ],
 )
 def test_arrays(weights, error, message):

@@ -117,7 +117,7 @@ def test_no_steps(recorded):
 
 
 def test_steps_of_different_lengths():
-    with pytest.raises(ValueError, match=r"expected equally many queries in each step, got \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"must have the same number of queries in each step\. Received: \[1, 2\]"):
         replay(np.zeros(9, np.int8), None, None, 1, 1, 0, 125, Rademacher(), [[(1, 1)], [(1, 1), (2, 2)]])
 
 

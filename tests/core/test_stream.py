@@ -175,13 +175,13 @@ def test_query_seeds(run_seed, step, query):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Rademacher(0), "mu: expected 1..127, got 0"),
-        (lambda: Rademacher(128), "mu: expected 1..127"),
-        (lambda: Coordinate(128), "mu: expected 1..127"),
-        (lambda: SparseUniform(3, 1.5), "zeros: expected 0 to 1"),
-        (lambda: Gaussian(0.0), "std: expected"),
-        (lambda: Gaussian(float("nan")), "std: expected"),
-        (lambda: native(Dist(0, 1, 5)), "p_zero: expected 0..0"),
+        (lambda: Rademacher(0), "`mu` must be in 1..127. Received: 0"),
+        (lambda: Rademacher(128), "`mu` must be in 1..127"),
+        (lambda: Coordinate(128), "`mu` must be in 1..127"),
+        (lambda: SparseUniform(3, 1.5), "`zeros` must be in 0..1"),
+        (lambda: Gaussian(0.0), "`std` must be"),
+        (lambda: Gaussian(float("nan")), "`std` must be"),
+        (lambda: native(Dist(0, 1, 5)), "`p_zero` must be in 0..0"),
         (lambda: native(Dist(4, 1)), "kind: no distribution has the number 4"),
     ],
 )

@@ -234,16 +234,20 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"fraction": np.zeros(5, np.int8)}, ValueError, "fraction: expected 6 elements like weights, got 5"),
-        ({"fraction": np.zeros(6, np.int16)}, TypeError, "fraction: expected dtype int8, got int16"),
-        ({"multiplier": np.zeros(3, np.int32)}, ValueError, "multiplier: expected one element per channel"),
-        ({"multiplier": np.full(2, -1, np.int32)}, ValueError, "multiplier: expected Q31 factors"),
-        ({"multiplier": np.ones(2, np.int64)}, TypeError, "multiplier: expected dtype int32"),
+        (
+            {"fraction": np.zeros(5, np.int8)},
+            ValueError,
+            "`fraction` must have 6 elements, like `weights`. Received: 5",
+        ),
+        ({"fraction": np.zeros(6, np.int16)}, TypeError, "`fraction` must have dtype int8. Received: int16"),
+        ({"multiplier": np.zeros(3, np.int32)}, ValueError, "`multiplier` must have one element for each"),
+        ({"multiplier": np.full(2, -1, np.int32)}, ValueError, "`multiplier` must have Q31 factors"),
+        ({"multiplier": np.ones(2, np.int64)}, TypeError, "`multiplier` must have dtype int32"),
         ({"multiplier": np.ones(2, np.int32), "inner": 4}, ValueError, "expected their product"),
-        ({"mask": np.zeros(2, np.uint8)}, ValueError, "mask: expected 1 bytes, a bit a weight, got 2"),
-        ({"mask": np.zeros(6, bool)}, TypeError, "mask: expected dtype uint8, got bool"),
-        ({"stream": -1}, ValueError, "stream: expected 0..4294967295, got -1"),
-        ({"limit": 1.5}, TypeError, "limit: expected an integer, got float"),
+        ({"mask": np.zeros(2, np.uint8)}, ValueError, "`mask` must have 1 bytes, one bit for each weight. Received: 2"),
+        ({"mask": np.zeros(6, bool)}, TypeError, "`mask` must have dtype uint8. Received: bool"),
+        ({"stream": -1}, ValueError, "`stream` must be in 0..4294967295. Received: -1"),
+        ({"limit": 1.5}, TypeError, "`limit` must be an integer. Received: float"),
     ],
 )
 def test_arguments(changes, error, message):

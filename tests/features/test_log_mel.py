@@ -97,7 +97,7 @@ def test_frames_in_other_units() -> None:
 @pytest.mark.parametrize(
     ("signal", "options", "message"),
     [
-        (np.zeros(255), {}, "at least a frame of 256 samples, got 255"),
+        (np.zeros(255), {}, "at least 256 samples, one frame. Received: 255"),
         (np.array(3.0), {}, r"expected numbers \[..., samples\]"),
         (np.array(["a"] * 300), {}, "expected numbers"),
         (np.array([np.nan] * 300), {}, "NaN or infinity"),

@@ -170,7 +170,7 @@ def test_no_broker() -> None:
 
 @pytest.mark.parametrize("url", ["localhost", "mqtt://", "mqtt://localhost", "http://localhost/a", "mqtt://h/a/+"])
 def test_what_is_no_broker(url: str) -> None:
-    with pytest.raises(ValueError, match="expected mqtt://HOST"):
+    with pytest.raises(ValueError, match="must be mqtt://HOST"):
         MqttLines(url)
 
 

@@ -193,7 +193,7 @@ def test_answers_out_of_range_are_refused(fleet: Any) -> None:
     with pytest.raises(FleetError, match="no client has answered"):
         log.decide([])
     for mean in (np.zeros(3), np.full(4, np.nan), np.full(4, np.inf)):
-        with pytest.raises(FleetError, match="expected 4 finite numbers"):
+        with pytest.raises(FleetError, match="must have 4 finite numbers"):
             log.decide_mean(mean)
     assert log.step == 0 and len(log.records(0)) == 0
     log.decide([good])

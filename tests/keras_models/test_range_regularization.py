@@ -120,7 +120,7 @@ def test_layers_of_nested_models() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
 def test_wrong_weights(weight: float) -> None:
-    with pytest.raises(ValueError, match="weight: expected a number above 0"), narrow_activations(network(), weight):
+    with pytest.raises(ValueError, match="`weight` must be a number above 0"), narrow_activations(network(), weight):
         pass
 
 

@@ -261,7 +261,7 @@ def test_refusals() -> None:
         recalibrate(plain, x)
     with pytest.raises(zo.DataError, match="2 samples at least"):
         recalibrate(plain, x, source=x[:1])
-    with pytest.raises(zo.DataError, match="expected samples of shape"):
+    with pytest.raises(zo.DataError, match="must have samples of shape"):
         recalibrate(plain, x[:, :3], source=x)
     with pytest.raises(ConversionError, match="plain model"):
         recalibrate(inject(plain), x, source=x)

@@ -122,7 +122,7 @@ def test_refusals(tmp_path: Path) -> None:
     moments = RunningMoments(PLAIN, 0)
     with pytest.raises(DataError, match="no sample"):
         zo.recalibrate(PLAIN, moments, source=data(8, 1))
-    with pytest.raises(ConversionError, match=r"layer: expected 0..5 \(stem, "):
+    with pytest.raises(ConversionError, match=r"`layer` must be in 0..5 \(stem, "):
         RunningMoments(PLAIN, 6)
     with pytest.raises(DataError, match="layers 0 and 1 do not add up"):
         moments + RunningMoments(PLAIN, 1)

@@ -101,7 +101,7 @@ def test_the_op_itself_refuses_too(name: str) -> None:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_label_out_of_range(name: str) -> None:
     runtime = _runtime(name)
-    with pytest.raises(ValueError, match=r"y: label 4 is out of range: expected 0\.\.3"):
+    with pytest.raises(ValueError, match=r"y: label 4 is out of range. It must be in 0\.\.3"):
         runtime.set_labels(np.array([0, 4]))
     with pytest.raises(ValueError, match="label -2 is out of range"):
         runtime.set_labels(np.array([-2, 0]))
@@ -129,9 +129,9 @@ def test_inputs() -> None:
     good = np.zeros((2, 8, 8, 1), np.int8)
     before = runtime.inputs[0]
     for arguments, message in [
-        ((), "expected 1 inputs, got 0"),
-        ((good, good), "expected 1 inputs, got 2"),
-        ((good[:1],), "input 0: expected 2 samples, got 1"),
+        ((), "must have 1 arrays, one for each input. Received: 0"),
+        ((good, good), "must have 1 arrays, one for each input. Received: 2"),
+        ((good[:1],), "`input 0` must have 2 samples. Received: 1"),
         ((good.astype(np.int32),), "input 0 is int32; expected floating point"),
         ((np.full(good.shape, np.nan),), "NaN"),
         ((np.full(good.shape, -np.inf),), "NaN or infinity"),
@@ -183,8 +183,8 @@ def test_start_and_boundary() -> None:
         ({"start": 2}, r"segments 0\.\.1, got 2"),
         ({"start": -1}, r"segments 0\.\.1, got -1"),
         ({"start": 0, "boundary": boundary}, "segment 0 has none"),
-        ({"start": 1, "boundary": boundary[:, :1]}, "boundary: expected int8"),
-        ({"start": 1, "boundary": boundary.astype(np.int16)}, "boundary: expected int8 .*got int16"),
+        ({"start": 1, "boundary": boundary[:, :1]}, "`boundary` must be int8"),
+        ({"start": 1, "boundary": boundary.astype(np.int16)}, "`boundary` must be int8 .*Received: int16"),
     ]:
         with pytest.raises(ValueError, match=message):
             runtime.invoke(**arguments)

@@ -104,7 +104,7 @@ def test_tflm_takes_whole_batches_one_after_the_other() -> None:
         stack = np.concatenate([runtime.boundary(1), runtime.boundary(1)[::-1]])
         runtime.invoke(runtime.command(), start=1, boundary=stack)
     _check_same(one, other)
-    with pytest.raises(ValueError, match="a multiple of the model's 5 samples, got 6"):
+    with pytest.raises(ValueError, match="a multiple of 5, the batch. Received: 6"):
         other.invoke(start=1, boundary=other.boundary(1)[:6])
     with pytest.raises(ValueError, match="tflm has one thread"):
         load(model, "tflm", threads=2)

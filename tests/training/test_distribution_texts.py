@@ -26,7 +26,7 @@ def test_text(text: str, distribution: Distribution) -> None:
     [
         ("coordinate", r"`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB\[:ZEROS\], gaussian:LSB"),
         ("coordinate:1:2", r"`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB\[:ZEROS\], gaussian:LSB"),
-        ("coordinate:0", "mu: expected 1..127, got 0"),
+        ("coordinate:0", "`mu` must be in 1..127. Received: 0"),
         ("coordinate:0.5", "invalid literal"),
     ],
 )

@@ -43,7 +43,7 @@ def test_losses_in_every_runtime(name: str) -> None:
     bits = expected_bits(runtime.outputs()[0], y, runtime.metadata.loss.scale)
     assert runtime.losses().tolist() == [45426 * b for b in bits]
     assert len(set(bits)) > 3
-    with pytest.raises(ValueError, match=r"out of range: expected 0\.\.3"):
+    with pytest.raises(ValueError, match=r"out of range. It must be in 0\.\.3"):
         runtime.set_labels(np.full(SAMPLES, CLASSES))
 
 

@@ -115,7 +115,7 @@ def test_models_that_cannot_be_trained():
 
 @pytest.mark.parametrize("given", ["node", algorithms.node])
 def test_settings_are_no_name_and_no_function(given):
-    with pytest.raises(TypeError, match=r"settings: expected Settings, such as algorithms.node\(\), got "):
+    with pytest.raises(TypeError, match=r"`settings` must be Settings, such as algorithms.node\(\)\. Received: "):
         Trainer(zo_model(), given)
 
 

@@ -187,7 +187,7 @@ def load_keras(keras: Any, model: Any) -> Any:
     """
     if not isinstance(model, str | os.PathLike):
         if not isinstance(model, keras.Model):
-            raise ConversionError(f"expected a Keras model or a path, got {type(model).__name__}")
+            raise ConversionError(f"`model` must be a Keras model or a path. Received: {type(model).__name__}.")
         return model
     path = Path(model)
     if not path.exists():

@@ -23,13 +23,13 @@ Queries: TypeAlias = Sequence[tuple[int, int]] | NDArray[Any]
 def address(name: str, array: object, dtype: type[np.generic], *, writable: bool = False) -> int:
     """Checks an array and returns the address of its data. The caller must keep the array alive."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{name}: expected a NumPy array of {dtype.__name__}, got {type(array).__name__}")
+        raise TypeError(f"`{name}` must be a NumPy array of {dtype.__name__}. Received: {type(array).__name__}.")
     if array.dtype != dtype:
-        raise TypeError(f"{name}: expected dtype {dtype.__name__}, got {array.dtype}")
+        raise TypeError(f"`{name}` must have dtype {dtype.__name__}. Received: {array.dtype}.")
     if not array.flags.c_contiguous:
-        raise ValueError(f"{name}: expected a C-contiguous array, got strides {array.strides}")
+        raise ValueError(f"`{name}` must be C-contiguous. Received: strides {array.strides}.")
     if writable and not array.flags.writeable:
-        raise ValueError(f"{name}: expected a writable array, got a read-only one")
+        raise ValueError(f"`{name}` must be writable. Received: a read-only array.")
     # A quarter of the time that `ctypes.data` takes, which a training step asks for dozens of times.
     if array.flags.writeable and array.size:
         memory: Any = array  # a buffer, which its type does not say
@@ -40,9 +40,9 @@ def address(name: str, array: object, dtype: type[np.generic], *, writable: bool
 def integer(name: str, value: object, low: int, high: int) -> int:
     """Returns an integer of Python or NumPy as an `int`, after a check of its range."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+        raise TypeError(f"`{name}` must be an integer. Received: {type(value).__name__}.")
     if not low <= value <= high:
-        raise ValueError(f"{name}: expected {low}..{high}, got {value}")
+        raise ValueError(f"`{name}` must be in {low}..{high}. Received: {value}.")
     return int(value)
 
 
@@ -63,17 +63,17 @@ def pairs(name: str, pairs: Queries, second: str) -> NDArray[np.void]:
     try:
         table = np.asarray(pairs)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: expected pairs (seed, {second}): {error}") from None
+        raise ValueError(f"`{name}` must be pairs (seed, {second}): {error}") from None
     if table.size == 0:
         return np.zeros(0, QUERY_DTYPE)
     if table.ndim != 2 or table.shape[1] != 2:
-        raise ValueError(f"{name}: expected pairs (seed, {second}), got an array of shape {table.shape}")
+        raise ValueError(f"`{name}` must be pairs (seed, {second}). Received: an array of shape {table.shape}.")
     if table.dtype.kind not in "iu":
-        raise TypeError(f"{name}: expected pairs of integers (seed, {second}), got {table.dtype}")
+        raise TypeError(f"`{name}` must be pairs of integers (seed, {second}). Received: {table.dtype}.")
     if table[:, 0].min() < 0 or table[:, 0].max() > 2**32 - 1:
-        raise ValueError(f"{name}: expected seeds in 0..2^32-1")
+        raise ValueError(f"`{name}` must have seeds in 0..2^32-1.")
     if table[:, 1].min() < -(2**31) or table[:, 1].max() > 2**31 - 1:
-        raise ValueError(f"{name}: expected each {second} in -2^31..2^31-1")
+        raise ValueError(f"`{name}` must have each {second} in -2^31..2^31-1.")
     result = np.empty(len(table), QUERY_DTYPE)
     result["seed"], result["coefficient"] = table[:, 0], table[:, 1]
     return result
@@ -83,12 +83,12 @@ def step_pairs(steps: Sequence[Queries] | NDArray[Any]) -> tuple[NDArray[np.void
     """Returns recorded steps as a flat array of `QUERY_DTYPE`, queries per step, and number of steps."""
     if isinstance(steps, np.ndarray) and steps.dtype == QUERY_DTYPE:
         if steps.ndim != 2:
-            raise ValueError(f"steps: expected an array [steps, queries], got shape {steps.shape}")
+            raise ValueError(f"`steps` must have the shape [steps, queries]. Received: {steps.shape}.")
         return np.ascontiguousarray(steps).reshape(-1), steps.shape[1], steps.shape[0]
     converted = [pairs(f"steps[{i}]", step, "coefficient") for i, step in enumerate(steps)]
     if not converted:
         return np.zeros(0, QUERY_DTYPE), 0, 0
     lengths = {len(step) for step in converted}
     if len(lengths) != 1:
-        raise ValueError(f"steps: expected equally many queries in each step, got {sorted(lengths)}")
+        raise ValueError(f"`steps` must have the same number of queries in each step. Received: {sorted(lengths)}.")
     return np.concatenate(converted), lengths.pop(), len(converted)

@@ -28,7 +28,7 @@ def restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> 
     if not signed("restore_k", restore_k) or len(queries) == 0:
         return pairs("restore", restore, "k")
     if len(restore):
-        raise ValueError("restore, restore_k: expected one of them, got both")
+        raise ValueError("`restore` must be left out if `restore_k` is given.")
     last: NDArray[np.void] = queries[-1:].copy()
     last["coefficient"] = restore_k
     return last

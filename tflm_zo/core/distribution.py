@@ -103,7 +103,7 @@ class SparseUniform(Distribution):
 
     def __init__(self, radius: int, zeros: float = 0.0) -> None:
         if not 0.0 <= zeros <= 1.0:
-            raise ValueError(f"zeros: expected 0 to 1, got {zeros}")
+            raise ValueError(f"`zeros` must be in 0..1. Received: {zeros}.")
         super().__init__(radius, min(255, round(zeros * 256)))
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class Gaussian(Distribution):
     def __init__(self, std: float) -> None:
         mu = self._in_units(std)
         if not 0.5 <= mu < 65535.5:
-            raise ValueError(f"std: expected 0.0045 to 580, got {std}")
+            raise ValueError(f"`std` must be in 0.0045..580. Received: {std}.")
         super().__init__(round(mu))
 
     @staticmethod

@@ -197,7 +197,9 @@ class NodeControl:
             NativeError: the run has fewer steps, or a state is not valid. Nothing has changed.
         """
         if len(states) != len(self._tasks):
-            raise ValueError(f"states: expected {len(self._tasks)}, one for each task, got {len(states)}")
+            raise ValueError(
+                f"`states` must have {len(self._tasks)} elements, one for each task. Received: {len(states)}."
+            )
         self._led_back = -1
         squares = (structs.zo_scale * len(states))(*(s.struct for s in states))
         call("zo_node_run_resume", self._run, step, largest_loss, squares)
@@ -216,7 +218,7 @@ class NodeControl:
 
     def _batch_of(self, name: str, array: NDArray[Any], size: int, dtype: type[np.generic] = np.int8) -> int:
         if array.size != self._batch * size:
-            raise ValueError(f"{name}: expected {self._batch} x {size} values, got {list(array.shape)}")
+            raise ValueError(f"`{name}` must have {self._batch} x {size} values. Received: {list(array.shape)}.")
         return address(name, array, dtype)
 
     def capture(self, task: int, inputs: NDArray[np.int8], outputs: NDArray[np.int8], nodes: NDArray[np.int8]) -> None:
@@ -269,9 +271,9 @@ class NodeControl:
             raise ValueError(f"task: {task} is followed by the loss")
         layer = self._layer(following)
         if weights.size != layer.weights:
-            raise ValueError(f"weights: expected {layer.weights} values, got {weights.size}")
+            raise ValueError(f"`weights` must have {layer.weights} values. Received: {weights.size}.")
         if scales is not None and scales.shape != (layer.out_c,):
-            raise ValueError(f"scales: expected [{layer.out_c}], got {list(scales.shape)}")
+            raise ValueError(f"`scales` must have the shape [{layer.out_c}]. Received: {list(scales.shape)}.")
         call(
             "zo_node_run_backpropagate",
             self._run,
@@ -324,8 +326,8 @@ class NodeControl:
         count, rest = divmod(nodes.size, self._batch * task.layer.nodes)
         if rest:
             raise ValueError(
-                f"nodes: expected {self._batch} x {task.layer.nodes} values for each evaluation, "
-                f"got {list(nodes.shape)}"
+                f"`nodes` must have {self._batch} x {task.layer.nodes} values for each evaluation. "
+                f"Received: {list(nodes.shape)}."
             )
         call("zo_node_run_perturb_all", self._run, count, address("nodes", nodes, np.int8))
 
@@ -337,7 +339,7 @@ class NodeControl:
             return
         count, rest = divmod(losses.size, self._batch)
         if rest:
-            raise ValueError(f"losses: expected {self._batch} for each evaluation, got {losses.size}")
+            raise ValueError(f"`losses` must have {self._batch} values for each evaluation. Received: {losses.size}.")
         call("zo_node_run_report_all", self._run, count, data, self._report)
 
     def update(self, tensors: ctypes.Array[Tensor]) -> StepReport | None:

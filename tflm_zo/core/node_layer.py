@@ -256,7 +256,7 @@ class LogitScale:
     def of(cls, scale: float) -> LogitScale:
         """Converts a scale s of logits, 2^-20..64."""
         if not 2.0**-20 <= scale <= 64.0:
-            raise ValueError(f"scale: expected 2^-20 to 64, got {scale}")
+            raise ValueError(f"`scale` must be in 2^-20..64. Received: {scale}.")
         return cls(round(scale * math.log2(math.e) * 2**24), round(scale * 2**24))
 
     @property

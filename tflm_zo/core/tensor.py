@@ -61,26 +61,31 @@ def make_tensor(
     if fraction is not None:
         tensor.fraction = address("fraction", fraction, np.int8, writable=writable)
         if fraction.size != weights.size:
-            raise ValueError(f"fraction: expected {weights.size} elements like weights, got {fraction.size}")
+            raise ValueError(
+                f"`fraction` must have {weights.size} elements, like `weights`. Received: {fraction.size}."
+            )
     tensor.channels = unsigned("channels", channels)
     tensor.inner = unsigned("inner", inner)
     if multiplier is not None:
         tensor.multiplier = address("multiplier", multiplier, np.int32)
         if multiplier.size != channels:
-            raise ValueError(f"multiplier: expected one element per channel ({channels}), got {multiplier.size}")
+            raise ValueError(
+                f"`multiplier` must have one element for each of {channels} channels. Received: {multiplier.size}."
+            )
         if multiplier.size and multiplier.min() < 0:
-            raise ValueError("multiplier: expected Q31 factors in 0..2^31-1")
+            raise ValueError("`multiplier` must have Q31 factors in 0..2^31-1.")
         if inner < 1 or channels < 1 or weights.size % (channels * inner):
             raise ValueError(
-                f"channels, inner: expected their product ({channels} * {inner}) to divide the number of "
-                f"weights, {weights.size}"
+                f"`channels * inner` must divide the number of weights, {weights.size}. Received: {channels} * {inner}."
             )
     tensor.stream = unsigned("stream", stream)
     tensor.limit = signed("limit", limit)
     if mask is not None:
         tensor.mask = address("mask", mask, np.uint8)
         if mask.size != -(-weights.size // 8):
-            raise ValueError(f"mask: expected {-(-weights.size // 8)} bytes, a bit a weight, got {mask.size}")
+            raise ValueError(
+                f"`mask` must have {-(-weights.size // 8)} bytes, one bit for each weight. Received: {mask.size}."
+            )
     tensor.type = constants.ZO_TENSOR_INT16 if int16 else constants.ZO_TENSOR_INT8
     if are_biases:
         tensor.type = constants.ZO_TENSOR_INT32

@@ -191,7 +191,7 @@ def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]
     if loss.kind != "mse":
         return integer_labels(given, shape[1:], 2)
     if given.size != len(given) * loss.elements:
-        raise DataError(f"y: expected {loss.elements} values per sample, got shape {list(given.shape)}")
+        raise DataError(f"`y` must have {loss.elements} values per sample. Received: shape {list(given.shape)}.")
     levels = quantize(given.reshape(len(given), *shape[1:]), scale, zero_point, dtype, "y")
     return np.ascontiguousarray(levels)
 

@@ -47,18 +47,18 @@ def log_mel(
     frame, hop = (round(sample_rate * ms / 1000) for ms in (frame_ms, hop_ms))
     if frame < 2 or hop < 1:
         raise ValueError(
-            f"frame_ms, hop_ms: expected at least 2 samples and 1 at {sample_rate} Hz, "
-            f"got {frame_ms:g} ms and {hop_ms:g} ms"
+            f"`frame_ms` must have at least 2 samples and `hop_ms` at least 1 at {sample_rate} Hz. "
+            f"Received: {frame_ms:g}, {hop_ms:g}."
         )
     if not top_db > 0:
-        raise ValueError(f"top_db: expected more than 0, got {top_db!r}")
+        raise ValueError(f"`top_db` must be above 0. Received: {top_db!r}.")
     if np.ma.is_masked(signal):
         raise ValueError("signal: masked values are no samples; give signal.filled(0)")
     values = np.asarray(signal)
     if values.dtype.kind not in "iuf" or values.ndim < 1:
-        raise ValueError(f"signal: expected numbers [..., samples], got {values.dtype} {list(values.shape)}")
+        raise ValueError(f"`signal` must be numbers [..., samples]. Received: {values.dtype} {list(values.shape)}.")
     if values.shape[-1] < frame:
-        raise ValueError(f"signal: expected at least a frame of {frame} samples, got {values.shape[-1]}")
+        raise ValueError(f"`signal` must have at least {frame} samples, one frame. Received: {values.shape[-1]}.")
     values = values.astype(np.float64)
     if not np.isfinite(values).all():
         raise ValueError("signal: NaN or infinity among the samples")
@@ -96,10 +96,10 @@ def mel_filters(
     high = sample_rate / 2 if high_hz is None else high_hz
     if not 0 <= low_hz < high <= sample_rate / 2:
         raise ValueError(
-            f"low_hz, high_hz: expected 0 <= low < high <= {sample_rate / 2:g} Hz, got {low_hz:g} and {high:g}"
+            f"`low_hz` and `high_hz` must be 0 <= low < high <= {sample_rate / 2:g} Hz. Received: {low_hz:g}, {high:g}."
         )
     if n_mels < 1:
-        raise ValueError(f"n_mels: expected at least 1, got {n_mels}")
+        raise ValueError(f"`n_mels` must be at least 1. Received: {n_mels}.")
     low_mel, high_mel = (2595 * np.log10(1 + f / 700) for f in (low_hz, high))
     edges = 700 * (10 ** (np.linspace(low_mel, high_mel, n_mels + 2) / 2595) - 1)
     bins = np.fft.rfftfreq(fft_size, 1 / sample_rate)[:, None]

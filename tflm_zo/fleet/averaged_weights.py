@@ -134,7 +134,7 @@ class AveragedWeights:
         for name, own in self._exact.items():
             change = np.asarray(changes.get(name, np.nan), np.float64)
             if change.shape != own.shape or not np.isfinite(change).all():
-                raise FleetError(f"{name}: expected finite changes {list(own.shape)}, got {change.shape}")
+                raise FleetError(f"`{name}` must have finite changes {list(own.shape)}. Received: {change.shape}.")
             moved[name] = np.clip(own + change, -self._most[name], self._most[name])
         before = self._exact
         self._exact = moved

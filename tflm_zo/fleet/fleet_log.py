@@ -145,7 +145,7 @@ class FleetLog(Position):
         """
         values = np.asarray(mean, np.float64)
         if values.shape != (self.settings.queries + 1,) or not np.isfinite(values).all():
-            raise FleetError(f"expected {self.settings.queries + 1} finite numbers, got {mean!r}")
+            raise FleetError(f"`mean` must have {self.settings.queries + 1} finite numbers. Received: {mean!r}.")
         # Half away from zero, as the core divides.
         *d, loss = (int(np.copysign(np.floor(abs(v) * 65536 + 0.5), v)) for v in values)
         return self._decide(d, loss)

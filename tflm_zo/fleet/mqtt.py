@@ -50,7 +50,7 @@ class Broker:
         parts = urlsplit(url)
         prefix = unquote(parts.path.strip("/"))
         if parts.scheme not in _PORTS or not parts.hostname or not prefix or set("+#") & {*prefix}:
-            raise ValueError(f"{url}: expected mqtt://HOST[:PORT]/PREFIX")
+            raise ValueError(f"The broker must be mqtt://HOST[:PORT]/PREFIX. Received: {url}.")
         return cls(
             parts.hostname,
             parts.port or _PORTS[parts.scheme],

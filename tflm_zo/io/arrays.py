@@ -247,7 +247,7 @@ def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
         DataError: the shapes differ.
     """
     if sizes(array.shape[1:]) != sizes(shape):
-        raise DataError(f"{name}: expected samples of shape {list(shape)}, got {list(array.shape[1:])}")
+        raise DataError(f"`{name}` must have samples of shape {list(shape)}. Received: {list(array.shape[1:])}.")
     return array.reshape(len(array), *shape)
 
 
@@ -300,12 +300,14 @@ def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArra
     values = int(np.prod(shape))
     if y.size != len(y) * values:
         column = _first_column(y, classes) if values == 1 else ""
-        raise DataError(f"y: expected {values} label(s) per sample, got shape {list(y.shape)}{column}")
+        raise DataError(f"`y` must have {values} label(s) per sample. Received: shape {list(y.shape)}{column}")
     # Compared in their own type: the largest uint64 is no -1.
     wrong = y[(y < -1) | (y >= classes)]
     if wrong.size:
         less = "; these begin at 1: give y - 1" if y.min() == 1 and y.max() == classes else ""
-        raise DataError(f"y: label {wrong.flat[0]} is out of range: expected 0..{classes - 1} (-1: unlabelled){less}")
+        raise DataError(
+            f"y: label {wrong.flat[0]} is out of range. It must be in 0..{classes - 1}, or -1 for no label{less}"
+        )
     return y.astype(np.int32).reshape(len(y), *shape)
 
 

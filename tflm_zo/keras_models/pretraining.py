@@ -65,7 +65,7 @@ def narrow_activations(model: Any, weight: float = 0.01, layers: Sequence[str] |
     import keras
 
     if not math.isfinite(weight) or weight <= 0:
-        raise ValueError(f"weight: expected a number above 0, got {weight!r}")
+        raise ValueError(f"`weight` must be a number above 0. Received: {weight!r}.")
     every = list(model._flatten_layers(include_self=False, recursive=True))
     if layers is None:
         chosen = [layer for layer in every if _is_unbounded(layer)]

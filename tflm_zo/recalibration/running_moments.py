@@ -59,7 +59,7 @@ class RunningMoments:
         self._model = model.copy() if isinstance(model, Model) else load_model(model)
         names = corrected_names(self._model)
         if not 0 <= layer < len(names):
-            raise ConversionError(f"layer: expected 0..{len(names) - 1} ({', '.join(names)}), got {layer}")
+            raise ConversionError(f"`layer` must be in 0..{len(names) - 1} ({', '.join(names)}). Received: {layer}.")
         self.layer, self.samples = layer, int(samples)
         self._checksum = zlib.crc32(self._model.to_bytes())
         shape = corrected_layers(self._model)[layer].outputs[0].shape
@@ -135,7 +135,7 @@ class RunningMoments:
 def _checked(sums: Any, squares: Any, positions: int, channels: int) -> Moments:
     s, q = (np.asarray(a) for a in (sums, squares))
     if any(a.shape != (channels,) or a.dtype.kind not in "iu" for a in (s, q)) or positions < 0:
-        raise DataError(f"sums and squares: expected {channels} integers each")
+        raise DataError(f"`sums` and `squares` must have {channels} integers each.")
     s, q = s.astype(np.int64), q.astype(np.int64)
     for total, square in zip(s.tolist(), q.tolist(), strict=True):
         if not (-128 * positions <= total <= 127 * positions and total * total <= positions * square):

@@ -164,7 +164,9 @@ class Lanes:
             self._made[samples] = None if self._make is None else self._make(samples)
         found = self._made[samples]
         if found is None and samples % self._own.samples:
-            raise ValueError(f"expected a multiple of the model's {self._own.samples} samples, got {samples}")
+            raise ValueError(
+                f"The number of samples must be a multiple of {self._own.samples}, the batch. Received: {samples}."
+            )
         return found or self._own
 
     @staticmethod
@@ -212,8 +214,8 @@ def begin_with(
         value = np.asarray(activation)
         if value.shape[1:] != shape[1:] or value.dtype != dtype or not value.size:
             raise ValueError(
-                f"boundary: expected {dtype} [samples, {', '.join(map(str, shape[1:]))}], "
-                f"got {value.dtype} {list(value.shape)}"
+                f"`boundary` must be {dtype} [samples, {', '.join(map(str, shape[1:]))}]. "
+                f"Received: {value.dtype} {list(value.shape)}."
             )
         values[k] = np.ascontiguousarray(value)
     return values

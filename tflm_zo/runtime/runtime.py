@@ -183,13 +183,15 @@ class Runtime(Inputs, ABC):
             DataError: a number, shape or type is wrong, or a value is not finite; nothing is changed.
         """
         if len(arrays) != len(self._input_details):
-            raise DataError(f"expected {len(self._input_details)} inputs, got {len(arrays)}")
+            raise DataError(
+                f"`arrays` must have {len(self._input_details)} arrays, one for each input. Received: {len(arrays)}."
+            )
         prepared = {}
         for i, array in enumerate(arrays):
             details = self._input_details[i]
             prepared[i] = prepare_input(array, details, f"input {i}")
             if len(prepared[i]) != details[0][0]:
-                raise DataError(f"input {i}: expected {details[0][0]} samples, got {len(prepared[i])}")
+                raise DataError(f"`input {i}` must have {details[0][0]} samples. Received: {len(prepared[i])}.")
         self.inputs = prepared
 
     def set_labels(self, labels: ArrayLike) -> None:
@@ -206,7 +208,7 @@ class Runtime(Inputs, ABC):
             raise DataError("the model has no loss, so labels are of no use to it")
         prepared = prepare_labels(labels, loss, self.label_details())
         if len(prepared) != self.batch:
-            raise DataError(f"y: expected {self.batch} labels (the model's batch), got {len(prepared)}")
+            raise DataError(f"`y` must have {self.batch} labels, the model's batch. Received: {len(prepared)}.")
         self.labels = prepared.view()
 
     def feed(self, inputs: list[NDArray[Any]], labels: NDArray[Any] | None) -> None:
@@ -260,7 +262,7 @@ class Runtime(Inputs, ABC):
         if words[0] & 1 and self.labels is None and self._metadata.loss is not None:
             raise ValueError("the command asks for losses: set_labels first")
         if stop is not None and not start < stop <= len(self.segments):
-            raise ValueError(f"stop: expected {start + 1}..{len(self.segments)}, got {stop}")
+            raise ValueError(f"`stop` must be in {start + 1}..{len(self.segments)}. Received: {stop}.")
         if not 0 <= start < len(self.segments):
             raise ValueError(f"start: the model has segments 0..{len(self.segments) - 1}, got {start}")
         end = len(self.segments) if stop is None else stop
@@ -300,8 +302,8 @@ class Runtime(Inputs, ABC):
         words = command.words if isinstance(command, Command) else np.asarray(command)
         if words.dtype != np.int32 or words.shape != (capacity,):
             raise ValueError(
-                f"command: expected int32 [{capacity}], got {words.dtype} {list(words.shape)}; "
-                "Runtime.command() makes one of the right size"
+                f"`command` must be int32 [{capacity}]. Received: {words.dtype} {list(words.shape)}. "
+                "Use `Runtime.command()`."
             )
         command_check(
             words,
@@ -394,7 +396,7 @@ class Runtime(Inputs, ABC):
         limit = 127 - self._metadata.headroom
         for name, array in weights.items():
             if array.dtype == np.int8 and np.abs(array.astype(np.int16)).max() > limit:
-                raise ValueError(f"weights: {name}: expected values within +-{limit}")
+                raise ValueError(f"`weights` must be within +-{limit}, which {name} is not.")
         for name in given:
             if self._views[name][1] is None:
                 raise ValueError(f"fractions: {name}: the model keeps none, as biases and the 8-bit update have none")

@@ -89,7 +89,7 @@ class Trainer:
         workers: int | Workers = 0,
     ) -> None:
         if not isinstance(settings, Settings | None):
-            raise TypeError(f"settings: expected Settings, such as algorithms.node(), got {settings!r}")
+            raise TypeError(f"`settings` must be Settings, such as algorithms.node(). Received: {settings!r}.")
         loaded = model if isinstance(model, Model) else load_model(model)
         if not is_zo(loaded):
             loaded, settings = trainable_model(loaded, settings)

@@ -181,5 +181,5 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"junk")
     with pytest.raises(FleetError, match="no weights of a fleet"):
         AveragedWeights(zo_model(), path)
-    with pytest.raises(FleetError, match="expected finite changes"):
+    with pytest.raises(FleetError, match="must have finite changes"):
         AveragedWeights(zo_model()).move({})

@@ -151,14 +151,14 @@ def _check_version(version: Any) -> None:
 def _integer(record: ConfigRecord, name: str) -> int:
     value = record.get(name)
     if not isinstance(value, int) or not 0 <= value < 2**32:
-        raise FleetError(f"{name}: expected a number of 32 bits, got {value!r}")
+        raise FleetError(f"`{name}` must be a number of 32 bits. Received: {value!r}.")
     return value
 
 
 def _bytes(record: ConfigRecord, name: str) -> bytes:
     value = record.get(name, b"")
     if not isinstance(value, bytes):
-        raise FleetError(f"{name}: expected bytes, got {type(value).__name__}")
+        raise FleetError(f"`{name}` must be bytes. Received: {type(value).__name__}.")
     return value
 
 
@@ -197,12 +197,14 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
     except (TypeError, ValueError) as error:
         raise FleetError(f"{DIFFERENCES}: no array of NumPy's: {error}") from None
     if means.dtype != np.float64 or means.shape != (settings.queries,):
-        raise FleetError(f"{DIFFERENCES}: expected float64 [{settings.queries}], got {means.dtype} {list(means.shape)}")
+        raise FleetError(
+            f"`{DIFFERENCES}` must be float64 [{settings.queries}]. Received: {means.dtype} {list(means.shape)}."
+        )
     samples, loss = metrics.get(SAMPLES), metrics.get("loss")
     if not isinstance(samples, int) or samples < 1:
-        raise FleetError(f"{SAMPLES}: expected a whole number of samples, got {samples!r}")
+        raise FleetError(f"`{SAMPLES}` must be an integer. Received: {samples!r}.")
     if not isinstance(loss, float):
-        raise FleetError(f"loss: expected a floating-point number, got {loss!r}")
+        raise FleetError(f"`loss` must be a floating-point number. Received: {loss!r}.")
     if not (np.isfinite(means).all() and np.isfinite(loss)):
         raise FleetError("a difference or the loss is not finite")
     most = 2.0**16  # nats, above any loss, so that the integers below fit 64 bits

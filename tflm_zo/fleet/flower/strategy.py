@@ -62,8 +62,8 @@ class FleetStrategy(Strategy):
     ) -> None:
         if min_answers < 1 or most_devices < 1 or evaluate_every < 0:
             raise ValueError(
-                "min_answers and most_devices: expected at least 1, evaluate_every: at least 0, got "
-                f"{min_answers}, {most_devices}, {evaluate_every}"
+                "`min_answers` and `most_devices` must be at least 1, and `evaluate_every` at least 0. "
+                f"Received: {min_answers}, {most_devices}, {evaluate_every}."
             )
         self.log, self.refusals = log, list[Refusal]()
         self._aggregator = FedAvg() if aggregator is None else aggregator
