@@ -196,12 +196,12 @@ def test_arrays(weights, error, message):
 @pytest.mark.parametrize(
     ("pairs", "error", "message"),
     [
-        ([(2**32, 1)], ValueError, "expected seeds in 0..2"),
-        ([(-1, 1)], ValueError, "expected seeds in 0..2"),
-        ([(1, 2**31)], ValueError, "expected each k in"),
-        ([(1.5, 1)], TypeError, "expected pairs of integers"),
-        ([(1, 2, 3)], ValueError, "expected pairs"),
-        ([2**70], ValueError, "expected pairs"),
+        ([(2**32, 1)], ValueError, "must have seeds in 0..2"),
+        ([(-1, 1)], ValueError, "must have seeds in 0..2"),
+        ([(1, 2**31)], ValueError, "must have each k in"),
+        ([(1.5, 1)], TypeError, "must be pairs of integers"),
+        ([(1, 2, 3)], ValueError, "must be pairs"),
+        ([2**70], ValueError, "must be pairs"),
     ],
 )
 def test_pairs(pairs, error, message):

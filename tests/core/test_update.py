@@ -243,7 +243,7 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
         ({"multiplier": np.zeros(3, np.int32)}, ValueError, "`multiplier` must have one element for each"),
         ({"multiplier": np.full(2, -1, np.int32)}, ValueError, "`multiplier` must have Q31 factors"),
         ({"multiplier": np.ones(2, np.int64)}, TypeError, "`multiplier` must have dtype int32"),
-        ({"multiplier": np.ones(2, np.int32), "inner": 4}, ValueError, "expected their product"),
+        ({"multiplier": np.ones(2, np.int32), "inner": 4}, ValueError, r"`channels \* inner` must divide"),
         ({"mask": np.zeros(2, np.uint8)}, ValueError, "`mask` must have 1 bytes, one bit for each weight. Received: 2"),
         ({"mask": np.zeros(6, bool)}, TypeError, "`mask` must have dtype uint8. Received: bool"),
         ({"stream": -1}, ValueError, "`stream` must be in 0..4294967295. Received: -1"),

@@ -56,7 +56,7 @@ def test_it_says_who_is_there(model: Path, tmp_path: Path) -> None:
         ((), "no device: name them by --port, or by --mqtt and --devices"),
         (("--mqtt", "mqtt://localhost/fleet"), "--mqtt and --devices: expected both or none"),
         (("--devices", "a,b"), "--mqtt and --devices: expected both or none"),
-        (("--mqtt", "localhost", "--devices", "a"), "expected mqtt://HOST"),
+        (("--mqtt", "localhost", "--devices", "a"), "must be mqtt://HOST"),
         (("--mqtt", "mqtt://localhost/fleet", "--devices", "a,,b"), "names no device"),
         (("--mqtt", "mqtt://localhost/fleet", "--devices", "a,a"), "two devices have the name a"),
         (("--port", "a=socket://h:1", "--port", "a=socket://h:2"), "a name that no other device has"),

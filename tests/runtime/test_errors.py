@@ -194,7 +194,7 @@ def test_start_and_boundary() -> None:
 
 def test_command_of_another_size() -> None:
     runtime = _runtime()
-    with pytest.raises(ValueError, match=r"Runtime\.command\(\) makes one of the right size"):
+    with pytest.raises(ValueError, match=r"Use `Runtime\.command\(\)`"):
         runtime.invoke(np.zeros(5, np.int32))
 
 
