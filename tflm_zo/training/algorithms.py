@@ -26,6 +26,8 @@ from .tasks import Exact, Nodes, Weights
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_for", "algorithm_of", "summary", "usual_settings"]
+
 
 class RunSettings(TypedDict, total=False):
     """The fields of `Settings` that every algorithm takes."""
