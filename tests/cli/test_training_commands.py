@@ -110,7 +110,7 @@ def test_json_has_every_figure(files: Path) -> None:
 
 def test_help_states_the_rate_that_a_run_takes(files: Path) -> None:
     said = " ".join(run(files, "train", "--help").stdout.replace("│", " ").split())
-    assert "Step size at the first step, LSB (default: measured on model and data)." in said
+    assert "Learning rate at the first step, LSB (default: measured on model and data)." in said
     for algorithm in ("node", "weight"):
         shared = ("train", "@m.zo.tflite" if algorithm == "weight" else "@p.tflite", "@d.npz", "--steps", "1")
         done = run(files, *shared, "-o", f"@{algorithm}.tflite", "--algorithm", algorithm, "--json")

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..link import Hello, Link
 
 Port = Annotated[str, argument("PORT", "A serial port or a URL of pyserial's.")]
-Baud = Annotated[int, typer.Option(min=1, help="Bits a second of a serial port.", rich_help_panel="Line")]
+Baud = Annotated[int, typer.Option(min=1, help="Bit rate of a serial port.", rich_help_panel="Line")]
 Timeout = Annotated[
-    float, typer.Option(min=0.1, help="Seconds for which the device may stay silent.", rich_help_panel="Line")
+    float, typer.Option(min=0.1, help="Largest time without an answer, seconds.", rich_help_panel="Line")
 ]
-DeviceModel = Annotated[Path | None, optional("MODEL", "The ZO model that the device is to have.", "Data", "--model")]
+DeviceModel = Annotated[Path | None, optional("MODEL", "ZO model of the device.", "Data", "--model")]
 
 
 @contextlib.contextmanager

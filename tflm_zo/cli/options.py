@@ -57,15 +57,15 @@ ModelFile = Annotated[Path, argument("MODEL", "A .tflite file.")]
 ZoModelFile = Annotated[Path, argument("MODEL", "A ZO model, as inject or train writes it.")]
 DataFile = Annotated[Path, argument("DATA", "An .npz file with x and y, or an .npy file of x.")]
 LabelsFile = Annotated[Path | None, argument("LABELS", "An .npy file of y.")]
-OutputModel = Annotated[Path, optional("FILE", "File that the model is written to.", "Output", "-o", "--output")]
+OutputModel = Annotated[Path, optional("FILE", "Output file of the model.", "Output", "-o", "--output")]
 OutputReport = Annotated[
-    Path | None, optional("FILE", "File that the result is written to as JSON.", "Output", "-o", "--output")
+    Path | None, optional("FILE", "Output file of the result as JSON.", "Output", "-o", "--output")
 ]
 ModelExplorer = Annotated[
     Path | None,
     optional(
         "FOLDER",
-        "Folder that node data for Model Explorer is written to, numbers that it draws onto the graph.",
+        "Output folder of node data for Model Explorer, which draws numbers onto the graph.",
         "Output",
         "--model-explorer",
     ),
@@ -74,8 +74,8 @@ LossOutput = Annotated[
     str | None,
     optional(
         "OUTPUT",
-        "Output of a plain MODEL that the loss belongs to, by name or number (default: the first behind "
-        "a SOFTMAX or LOGISTIC, else the first).",
+        "Output of a plain MODEL for the loss, by name or number (default: the first after a SOFTMAX or "
+        "LOGISTIC, else the first).",
         "Data",
         "--loss-output",
     ),
@@ -90,17 +90,22 @@ ReRange = Annotated[
         "--re-range", help="Give the filters new scales, from the range of their weights.", rich_help_panel="Output"
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.", rich_help_panel="Output")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.", rich_help_panel="Output")]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.", rich_help_panel="Output"),
+    typer.Option("--json", help="Print only the result, as JSON.", rich_help_panel="Output"),
 ]
 RuntimeName = Annotated[
     str, typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES))
 ]
-Threads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads, which change no bit.", rich_help_panel="Run")]
+Threads = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Number of threads. Does not affect results.", rich_help_panel="Run")
+]
 WorkerCount = Annotated[
-    int | None, optional("N", "Processes that share steps of weight perturbation.", "Run", "--workers", min=1)
+    int | None,
+    optional(
+        "N", "Number of worker processes for weight perturbation. Does not affect results.", "Run", "--workers", min=1
+    ),
 ]
 RayAddress = Annotated[
     str | None, optional("ADDRESS", "Ray cluster of the workers; auto: this machine's.", "Run", "--ray")
@@ -113,14 +118,14 @@ BlockSearchOption = Annotated[
     str | None,
     optional(
         "N[:EPOCHS]",
-        "Split the layers into N blocks, train each for one epoch or EPOCHS, then the best one alone.",
+        "Split the layers into N blocks, train each for one epoch or EPOCHS, then train only the best.",
         "Algorithm",
         "--choose-block",
     ),
 ]
 BlockHeldOut = Annotated[
     float | None,
-    optional("SHARE", "Share of the samples by which --choose-block tells the best block (default: 0.2).", "Data"),
+    optional("SHARE", "Share of the samples for the scores of --choose-block (default: 0.2).", "Data"),
 ]
 
 

@@ -25,7 +25,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting of the algorithm; repeatable. `tflm-zo algorithms NAME` lists them: queries=4, "
+        help="Setting of the algorithm; repeatable. `tflm-zo algorithms NAME` lists them: queries=4, "
         "schedule=cosine, exact.last=block.",
         show_default=False,
         rich_help_panel="Algorithm",

@@ -27,7 +27,7 @@ def algorithms(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the algorithms that train can use, or the settings of one, those of inject included."""
+    """List the algorithms of train, or the settings of one algorithm, those of inject included."""
     if name is not None:
         algorithm(name)  # says which there are
     chosen = [name] if name is not None else list(ALGORITHMS)

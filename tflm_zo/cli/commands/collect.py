@@ -20,11 +20,15 @@ EXAMPLE = "tflm-zo collect /dev/ttyUSB0 -o run.zolog --follow"
 OutputLog = Annotated[
     Path,
     optional(
-        "FILE", "File that the log is written to. One of the same run is gone on with.", "Output", "-o", "--output"
+        "FILE",
+        "Output file of the log. If the file holds part of the same run, collection resumes.",
+        "Output",
+        "-o",
+        "--output",
     ),
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow", help="Show losses as they come, until the end of the run.", rich_help_panel="Run")
+    bool, typer.Option("--follow", help="Show losses as they arrive, until the end of the run.", rich_help_panel="Run")
 ]
 
 

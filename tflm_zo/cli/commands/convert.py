@@ -32,10 +32,10 @@ def convert(
     batch: Annotated[int, typer.Option(help="Samples per invoke.")] = 1,
     per_channel_dense: Annotated[bool, typer.Option(help="Quantize Dense layers per output channel.")] = True,
     activation_headroom: Annotated[
-        float, typer.Option(help="Fraction by which the ranges of activations are widened.")
+        float, typer.Option(help="Fraction by which to widen the ranges of activations.")
     ] = 0.0,
     classes: Annotated[
-        int | None, typer.Option(help="Number of outputs of the last layer, to leave room for new classes.")
+        int | None, typer.Option(help="Number of outputs of the last layer, to add new classes later.")
     ] = None,
     force: Force = False,
     as_json: Json = False,

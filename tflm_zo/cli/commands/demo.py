@@ -27,9 +27,7 @@ def demo(
     ] = "digits",
     output: Annotated[
         Path,
-        typer.Option(
-            "-o", "--output", metavar="FOLDER", help="Folder that the files are written to.", rich_help_panel="Output"
-        ),
+        typer.Option("-o", "--output", metavar="FOLDER", help="Output folder.", rich_help_panel="Output"),
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(help="Seed of pre-training and adaptation.", rich_help_panel="Run")] = 0,
     budget: Annotated[

@@ -30,7 +30,7 @@ def export(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a ZO model back as a plain int8 model without custom operators."""
+    """Export a ZO model as a plain int8 model without custom operators."""
     check_output(output, force=force)
     given = {} if weights is None else read_arrays(weights)
     rest = {} if fractions is None else read_arrays(fractions)

@@ -71,29 +71,28 @@ RamOption = Annotated[
     str | None,
     optional(
         "BYTES",
-        "RAM that a program with the run may take, like 256K. Where the run takes more, updates have 8 bits, "
-        "then minibatches are smaller, then the first layers are left out, or blocks are smaller.",
+        "Largest RAM of the program, like 256K. A larger run is reduced: 8-bit updates, then smaller "
+        "minibatches, then fewer layers or smaller blocks.",
         "Algorithm",
         "--ram",
     ),
 ]
-Output = Annotated[Path, optional("FOLDER", "Folder that the sources are written to.", "Output", "-o", "--output")]
+Output = Annotated[Path, optional("FOLDER", "Output folder of the sources.", "Output", "-o", "--output")]
 Platform = Annotated[
     str,
-    typer.Option(help="Build system that the folder is laid out for.", rich_help_panel="Output", **choice(PLATFORMS)),
+    typer.Option(help="Build system of the folder.", rich_help_panel="Output", **choice(PLATFORMS)),
 ]
 DataOption = Annotated[
     Path | None,
     optional(
         "FILE",
-        "An .npz file with x and y, the samples that are compiled into the example (default: noise, which "
-        "the device's own samples are to replace).",
+        "An .npz file with x and y, the samples of the example (default: random samples, to replace by your own).",
         "Data",
     ),
 ]
 Samples = Annotated[
     int | None,
-    optional("N", f"Number of samples that the device trains on (default: all of --data, else {_SAMPLES}).", "Data"),
+    optional("N", f"Number of training samples on the device (default: all of --data, else {_SAMPLES}).", "Data"),
 ]
 Algorithm = Annotated[
     str | None,
@@ -117,8 +116,7 @@ ForceOption = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Replace the folder if it is generated firmware. Your own files in it are kept, and so are "
-        "files of the example that you have changed.",
+        help="Replace a folder of generated firmware. Your own files and your changes of the example are kept.",
         rich_help_panel="Output",
     ),
 ]

@@ -28,17 +28,17 @@ ModelFile = Annotated[Path, argument("MODEL", "The ZO model that the devices' fi
 Supernode = Annotated[list[str] | None, argument("[-- OPTIONS]", "More options of flower-supernode, after --.")]
 Ports = Annotated[
     list[str] | None,
-    optional("[NAME=]PORT", "A device at a serial port or URL of pyserial's. Repeat it for each.", "Line", "--port"),
+    optional("[NAME=]PORT", "Device at a serial port or a URL of pyserial; repeatable.", "Line", "--port"),
 ]
 Broker = Annotated[
-    str | None, optional("URL", "An MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt")
+    str | None, optional("URL", "MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt")
 ]
 Devices = Annotated[str | None, optional("A,B,…", "Names of the devices at the broker.", "Line")]
 Superlink = Annotated[
     str | None,
     optional(
         "HOST:PORT",
-        "The Flower SuperLink that the gateway is a client of. Without one, it only asks the devices.",
+        "Flower SuperLink of the fleet. Without it, the gateway only checks the devices.",
         "Run",
     ),
 ]
@@ -46,11 +46,13 @@ Log = Annotated[
     Path,
     typer.Option(
         metavar="FILE",
-        help="File that keeps the run's records for devices which lack them. Keep it.",
+        help="File of the run's records, for devices that lack them. Keep it.",
         rich_help_panel="Run",
     ),
 ]
-Deadline = Annotated[float, typer.Option(min=0.1, help="Seconds that devices have for a step.", rich_help_panel="Run")]
+Deadline = Annotated[
+    float, typer.Option(min=0.1, help="Time limit of the devices for a step, seconds.", rich_help_panel="Run")
+]
 
 
 def gateway(

@@ -35,7 +35,7 @@ Algorithm = Annotated[
     str,
     typer.Option(
         **choice(ALGORITHMS, listed=False),
-        help=f"How the model is to be trained: {ALGORITHM_HELP}.",
+        help=f"Training algorithm: {ALGORITHM_HELP}.",
         rich_help_panel=_RUN,
     ),
 ]
@@ -52,8 +52,8 @@ Tail = Annotated[
     str | None,
     optional(
         "N|BLOCKS",
-        "Layers that a run can train by their exact gradients: a number of last layers, block (the last "
-        "residual block and what follows it), or a number of blocks, as in '2 blocks'.",
+        "Layers with exact gradients: a number of last layers, block (the last residual block and the layers "
+        "after it), or a number of blocks, as in '2 blocks'.",
         _LAYERS,
     ),
 ]
@@ -61,15 +61,15 @@ Trainable = Annotated[
     list[str] | None,
     optional(
         "WHICH",
-        "Layers that are trained: all (default of weight), nodes (layers that carry nodes; default of "
-        "node), last:N, none, or names or glob patterns; repeatable.",
+        "Trainable layers: all (default of weight), nodes (layers that carry nodes; default of node), last:N,"
+        " none, or names or glob patterns; repeatable.",
         _LAYERS,
         "--trainable",
     ),
 ]
 Block = Annotated[
     list[str] | None,
-    optional("NAME=PATTERN,…", "Layers that are perturbed and moved as one block; repeatable.", _LAYERS),
+    optional("NAME=PATTERN,…", "Layers that form one block of perturbations and updates; repeatable.", _LAYERS),
 ]
 Headroom = Annotated[
     int | None, optional(None, "Largest perturbation of a weight, LSB (default: node 0, weight 2).", _MEMORY)
@@ -90,7 +90,7 @@ Cut = Annotated[
     list[str] | None,
     optional(
         "TENSOR",
-        "Tensor at which the graph is cut, as inspect --cuts lists them, or layers, before each layer; repeatable.",
+        "Tensor where the graph is cut (inspect --cuts lists them), or layers to cut before each layer; repeatable.",
         _LAYERS,
     ),
 ]
@@ -98,7 +98,7 @@ CommandWords = Annotated[
     int | None, optional(None, "Capacity of a command, int32 words; more for long replays.", _MEMORY)
 ]
 Replay = Annotated[
-    bool | None, optional(None, "Include the op that replays a seed log (default: not for node).", _MEMORY)
+    bool | None, optional(None, "Include the operator that replays a seed log (default: not for node).", _MEMORY)
 ]
 Multipliers = Annotated[
     str | None,
@@ -122,21 +122,19 @@ Int16 = Annotated[
     list[str] | None,
     optional(
         "LAYER,…",
-        "Dense layers whose weights have 16 bits in the forward pass: names or glob patterns, or "
-        "last; repeatable (default of qzo-ff-probe: last).",
+        "Dense layers with 16-bit weights in the forward pass: names or glob patterns, or last; repeatable "
+        "(default of qzo-ff-probe: last).",
         _LAYERS,
     ),
 ]
 
 
-Signature = Annotated[
-    str | None, optional("NAME", "Signature or subgraph that is to be trained, of a model with several.", _LAYERS)
-]
+Signature = Annotated[str | None, optional("NAME", "Signature or subgraph to train, of a model with several.", _LAYERS)]
 Parameters = Annotated[
     str | None,
     optional(
         None,
-        "Parameters of the layers that become trainable: weights, biases or all of them.",
+        "Trainable parameters of the layers: weights, biases or all.",
         _LAYERS,
         **choice(PARAMETERS, listed=False),
     ),

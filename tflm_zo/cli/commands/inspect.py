@@ -30,18 +30,18 @@ EXAMPLE = "tflm-zo inspect model.tflite --cuts"
 
 def inspect(
     model: ModelFile,
-    cuts: Annotated[bool, typer.Option("--cuts", help="List the tensors at which inject can cut.")] = False,
+    cuts: Annotated[bool, typer.Option("--cuts", help="List the tensors where inject can cut the graph.")] = False,
     nodes: Annotated[
-        bool, typer.Option("--nodes", help="List layers that could carry nodes, and why others cannot.")
+        bool, typer.Option("--nodes", help="List the layers that can carry nodes, and the reasons why others cannot.")
     ] = False,
     loss_output: LossOutput = None,
     output: OutputReport = None,
-    report: Annotated[Path | None, optional("FILE", "HTML page that the result is written to.", "Output")] = None,
+    report: Annotated[Path | None, optional("FILE", "Output file of the result as an HTML page.", "Output")] = None,
     model_explorer: ModelExplorer = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a model reads, computes and writes; of a ZO model also how it trains."""
+    """Show a model's inputs, operators and outputs, and the training of a ZO model."""
     check_different({"MODEL": model}, {"-o": output, "--report": report})
     for path in (output, report):
         check_output(path, force=force)

@@ -49,7 +49,7 @@ BoardOption = Annotated[
     str | None,
     optional(
         "NAME",
-        "Board whose core, clock, RAM and flash are taken, where they are not given: nano-33-ble, pico, "
+        "Board, which sets the defaults of core, clock, RAM and flash: nano-33-ble, pico, "
         "nucleo-f746zg, … (--boards lists them).",
         _DEVICE,
         "--board",
@@ -72,17 +72,15 @@ CoreOption = Annotated[
         **choice(cores(), listed=False),
     ),
 ]
-Clock = Annotated[str | None, optional("HERTZ", "Clock of the core, like 80M; with it, times are foretold.", _DEVICE)]
+Clock = Annotated[str | None, optional("HERTZ", "Clock of the core, like 80M, for estimates of time.", _DEVICE)]
 Ram = Annotated[str | None, optional("BYTES", "RAM of the device, like 256K.", _DEVICE)]
 Flash = Annotated[str | None, optional("BYTES", "Flash of the device, like 1M.", _DEVICE)]
 Power = Annotated[
     str | None,
-    optional(
-        "WATTS", "Power that the device takes while it computes, like 30m; with a clock, energy is foretold.", _DEVICE
-    ),
+    optional("WATTS", "Power of the computing device, like 30m, for estimates of energy; needs a clock.", _DEVICE),
 ]
 Cycles = Annotated[
-    float | None, optional("NUMBER", "Average cycles of an instruction (default: an assumption for the core).", _DEVICE)
+    float | None, optional("NUMBER", "Average cycles per instruction (default: an assumption for the core).", _DEVICE)
 ]
 
 
@@ -102,13 +100,12 @@ def plan(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Foretell what training a model takes on a device, and which way to train it fits.
+    """Estimate the memory and time that training needs on a device, and list the ways to train that fit.
 
-    RAM, flash, bytes of log, instructions, and, with a clock, time are foretold for each way to train the
-    model, before there is any data or device: all layers or the last ones, 16- or 8-bit updates, minibatches
-    of 32 to 4; with --choose-block also the block of layers that the device finds to be the best. The way
-    comes first that is likely to learn most. Instructions were measured on emulated
-    cores; cycles an instruction are an assumption.
+    It estimates RAM, flash, bytes of log, instructions, and, with a clock, time for each way to train the model,
+    without data or a device: all layers or the last ones, 16- or 8-bit updates, minibatches of 32 to 4; with
+    --choose-block also the best block of layers. The first way is likely to learn most. Instructions were measured on
+    emulated cores; cycles per instruction are an assumption.
     """
     check_output(output, force=force)
     waiting = waiting_for("planning")

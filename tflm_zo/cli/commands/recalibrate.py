@@ -29,7 +29,7 @@ def recalibrate(
         Path | None,
         optional(
             "FILE",
-            "Samples of the data that MODEL was made for (default: the statistics of them that MODEL keeps).",
+            "Samples of the data that MODEL was made for (default: the statistics in MODEL).",
             "Data",
         ),
     ] = None,
@@ -38,11 +38,11 @@ def recalibrate(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Lead a plain model's channels back to their old means and deviations, without labels.
+    """Restore each channel's mean and deviation on new data, without labels.
 
-    New data shift the mean and the deviation of each channel of each layer. Filter scales and biases undo
-    that; weights, operators and arena stay as they are. 16 samples are enough. MODEL keeps statistics of its
-    old data where convert or recalibrate has written it.
+    New data shift the mean and the deviation of each channel of each layer. Changes of filter scales and biases
+    correct the shift; weights, operators and arena do not change. 16 samples are enough. A MODEL of convert or
+    recalibrate has the statistics of its old data.
     """
     check_different({"MODEL": model, "DATA": data, "--source": source}, {"-o": output})
     check_output(output, force=force)

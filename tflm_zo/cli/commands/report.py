@@ -16,7 +16,7 @@ from ..results import progress, show
 EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
 
 Logs = Annotated[list[Path], argument("LOG", "Logs of up to 8 runs, which are laid over each other.")]
-Output = Annotated[Path, optional("FILE", "File that the page is written to.", "Output", "-o", "--output")]
+Output = Annotated[Path, optional("FILE", "Output file of the page.", "Output", "-o", "--output")]
 Models = Annotated[
     list[Path] | None,
     typer.Option(
@@ -31,12 +31,12 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="An .npz file with x and y, on which the models before and after are compared.",
+        help="An .npz file with x and y, to evaluate the model before and after.",
         show_default=False,
     ),
 ]
 LandscapeOption = Annotated[
-    bool, typer.Option("--landscape", help="Also show the loss around the trained weights, on --data: 169 points.")
+    bool, typer.Option("--landscape", help="Add the loss around the trained weights, measured on --data at 169 points.")
 ]
 
 

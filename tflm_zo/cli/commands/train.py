@@ -47,20 +47,21 @@ Budget = Annotated[
     float | None,
     optional(
         "N",
-        "Forward equivalents that the run may cost; it ends earlier where nothing gets better, and before it overfits.",
+        "Largest cost of the run in forward equivalents; the run ends earlier if it no longer improves.",
         _RUN,
     ),
 ]
 Kept = Annotated[
     str,
     typer.Option(
-        help="Weights that are written: those with the smallest loss on --validation or samples held out, "
-        "or those of the last step.",
+        help="Weights of the output: the best on --validation or held-out samples, or the last.",
         rich_help_panel=_RUN,
         **choice(KEEPS),
     ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the log, if any.", rich_help_panel=_RUN)]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Resume the run of the log, if it exists.", rich_help_panel=_RUN)
+]
 Algorithm = Annotated[
     str | None,
     optional(
@@ -77,15 +78,18 @@ BatchSize = Annotated[
     ),
 ]
 LearningRate = Annotated[
-    float | None, optional(None, "Step size at the first step, LSB (default: measured on model and data).", _ALGORITHM)
+    float | None,
+    optional(None, "Learning rate at the first step, LSB (default: measured on model and data).", _ALGORITHM),
 ]
-Validation = Annotated[Path | None, optional("FILE", "An .npz file to measure on after each epoch.", _DATA)]
+Validation = Annotated[
+    Path | None, optional("FILE", "An .npz file with validation samples, evaluated after each epoch.", _DATA)
+]
 HeldOut = Annotated[
     float | None,
     optional(
         "SHARE",
-        "Share of the samples that the run is measured on, not trained (default: 0.2, but 0 with "
-        "--validation or --keep last); with --choose-block they tell the best block (default: 0.2).",
+        "Share of the samples for validation, which are not trained on (default: 0.2, but 0 with --validation"
+        " or --keep last); with --choose-block they score the blocks (default: 0.2).",
         _DATA,
     ),
 ]
@@ -96,13 +100,13 @@ Recalibrate = Annotated[
     ),
 ]
 Rehearsal = Annotated[
-    Path | None, optional("FILE", "An .npz file of data that the model knows, mixed in against forgetting.", _DATA)
+    Path | None, optional("FILE", "An .npz file of the model's original data, mixed in against forgetting.", _DATA)
 ]
 Log = Annotated[Path | None, optional("FILE", "Log of the run (default: the output with .zolog).", _FILES)]
 ZoModel = Annotated[
     Path | None, optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES)
 ]
-Csv = Annotated[Path | None, optional("FILE", "CSV file that gets a line for each epoch.", _FILES)]
+Csv = Annotated[Path | None, optional("FILE", "CSV file with a line for each epoch.", _FILES)]
 
 
 def train(

@@ -23,10 +23,10 @@ def verify(
     model: ZoModelFile,
     data: DataFile,
     labels: LabelsFile = None,
-    steps: Annotated[int, typer.Option(help="Training steps in each runtime.")] = 20,
+    steps: Annotated[int, typer.Option(help="Number of training steps in each runtime.")] = 20,
     runtime: Annotated[
         list[str] | None,
-        typer.Option(help="Runtime to compare; repeatable (default: every one that is installed).", show_default=False),
+        typer.Option(help="Runtime to compare; repeatable (default: all installed runtimes).", show_default=False),
     ] = None,
     output: OutputReport = None,
     force: Force = False,
