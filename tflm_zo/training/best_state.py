@@ -1,4 +1,4 @@
-"""The best state of a run, which measures its weights now and then and hands over the best ones."""
+"""The best state of a run, found by measurements between its steps."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _PATIENCE: Final = 15
 
 
 def measuring_interval(total: int, per_epoch: int) -> int:
-    """Returns the steps between measurements of a run: whole epochs, so that it measures 20 times at most."""
+    """Returns the number of steps between measurements: a multiple of an epoch, for at most 20 measurements."""
     return per_epoch * -(-total // (_MOST * per_epoch))
 
 
 class BestState:
-    """The best weights of a run so far, on data that are always the same.
+    """The best weights of a run so far, measured on a fixed data set.
 
     Args:
         runtime: runtime of the run.
-        run: the run, which begins or was resumed.
+        run: the run.
         data: samples and labels that the weights are measured on.
-        may_end: the run ends before its last step where nothing gets better any more.
+        may_end: True to end the run early if measurements no longer improve.
     """
 
     def __init__(self, runtime: Runtime, run: Run, data: Data, *, may_end: bool) -> None:
@@ -47,7 +47,7 @@ class BestState:
         self._last: tuple[int, Evaluation] | None = None
 
     def measure_where_due(self) -> None:
-        """Measures the run's weights if a measurement is due after the step, and keeps them if better."""
+        """Measures the weights if a measurement is due, and keeps them if they are better."""
         run = self._run
         if not is_due(run.measure_every, run.total, run.step, len(run.measurements)):
             return
@@ -61,7 +61,7 @@ class BestState:
 
     @property
     def is_over(self) -> bool:
-        """Returns whether the run ends, since its last improvement is long ago."""
+        """Returns whether the run should end because measurements no longer improve."""
         if not self._may_end:
             return False
         found = self._run.measurements
@@ -70,13 +70,13 @@ class BestState:
 
     @property
     def last(self) -> Evaluation | None:
-        """The measurement of the run's weights as they are, or None."""
+        """Returns the measurement of the present weights, or None."""
         if self._last is None or self._last[0] != self._run.step:
             return None
         return self._last[1]
 
     def restore(self) -> int | None:
-        """Makes the best state that was measured the runtime's weights, after a run.
+        """Restores the best measured weights after a run.
 
         Returns:
             Step of the best state; None if nothing was measured.
@@ -90,7 +90,7 @@ class BestState:
         return kept[0].step
 
     def values(self) -> list[dict[str, float]]:
-        """Returns "step", "loss" and, if it says something, "accuracy" of each measurement, for a history."""
+        """Returns "step", "loss" and, for classifiers, "accuracy" of each measurement, for a history."""
         counts = 0
         loss = self._runtime.metadata.loss
         assert loss is not None  # the trainer has refused such a model

@@ -1,7 +1,7 @@
-"""The choice of the block of layers in which a task is best trained (Poor Man's Training, sec. 3.3).
+"""The choice of the block of layers to train (Poor Man's Training, sec. 3.3).
 
-The decision is made by the C core's state machine (``ops/core/run/zo_block_choice.h``), the one that firmware
-runs; here its probes are done in a runtime.
+The C core decides (``ops/core/run/zo_block_choice.h``), on the desktop as on a device. This module runs the probes in
+a runtime.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class BlockSearch:
         check_number("held_out", self.held_out, 0.0, 1.0)
 
     def split(self, settings: Settings, metadata: ZoMetadata) -> tuple[tuple[str, ...], ...]:
-        """Returns the names of the layers of each block: consecutive layers in execution order, in groups of
-        nearly equal number, the larger ones first.
+        """Returns the layer names of each block: consecutive layers in groups of nearly equal size, larger groups
+        first.
 
         Raises:
             SettingsError: the settings are of weight perturbation, or there are more blocks than layers.
@@ -72,7 +72,7 @@ class BlockSearch:
 
 
 def check_layerwise(settings: Settings) -> None:
-    """Raises SettingsError where the settings are of weight perturbation."""
+    """Raises SettingsError if the settings are of weight perturbation."""
     if not settings.is_layerwise:
         raise SettingsError(
             "blocks", "be left out in runs of weight perturbation alone", fix="Choose a layer-wise algorithm"
@@ -88,12 +88,11 @@ class BlockChoice:
         blocks: names of the layers of each block, in execution order.
         scores: score of each block: the number of held-out samples that are right (a loss of classes), else
             minus the sum of their losses, of which 2^16 are worth `unit`; empty if a log told the block.
-        before: score of the model as it was before the probes.
+        before: score of the model before the probes.
         held_out: number of held-out samples.
-        of_classes: True if scores are numbers of right samples.
-        equivalents: cost in forward equivalents: training of the probes, the measurement of their learning
-            rate where none is given, and a forward pass of every held-out
-            sample before the first probe and after each.
+        of_classes: True if scores count correct samples.
+        equivalents: cost in forward equivalents: training of the probes, the measurement of their learning rate, and
+            the evaluations of the held-out samples.
         unit: real value of a loss of 1, see `ZoLoss`.
     """
 
@@ -112,18 +111,18 @@ class BlockChoice:
         return self.blocks[self.best]
 
     def value(self, score: int) -> float:
-        """Returns the accuracy, 0..1, or the mean loss that a score stands for."""
+        """Converts a score to the accuracy, 0..1, or the mean loss."""
         return score / self.held_out if self.of_classes else -score / 65536 / self.held_out * self.unit
 
 
 class _Steps(Callback):
-    """Counts the steps of all probes."""
+    """Counts the steps of all probes for a progress bar."""
 
     def __init__(self, tell: ProbeProgress | None, total: int) -> None:
         self._tell, self._total, self._done, self.block = tell, total, 0, 0
 
     def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-        """Counts the step, and tells of it."""
+        """Counts the step and reports it."""
         self._done += 1
         if self._tell is not None:
             self._tell(self.block, self._done, self._total)
@@ -131,7 +130,7 @@ class _Steps(Callback):
 
 @dataclasses.dataclass(frozen=True)
 class _Probe:
-    """A probe of any of the blocks."""
+    """Trains single blocks and scores them."""
 
     settings: Settings  # settings of the run that is probed
     blocks: tuple[tuple[str, ...], ...]  # names of the layers of each block
@@ -141,7 +140,7 @@ class _Probe:
     of_classes: bool  # whether a score is a number of right samples
 
     def run(self, trainer: Trainer, block: int, *callbacks: Callback) -> int:
-        """Trains a block, from the weights that the model starts with, and returns its score."""
+        """Trains a block from the model's initial weights, and returns its score."""
         trainer.settings = dataclasses.replace(self.settings, layers=self.blocks[block])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # the search has warned of the data
@@ -157,7 +156,7 @@ class _Probe:
         return self.score(trainer)
 
     def score(self, trainer: Trainer) -> int:
-        """The score of the weights as they are."""
+        """Returns the score of the present weights."""
         found = evaluate(trainer.runtime, self.judge)
         if self.of_classes:
             assert found.accuracy is not None
@@ -166,7 +165,7 @@ class _Probe:
 
 
 class BlockProbes:
-    """Probes of each block of layers: construction checks them and knows their cost, `run` does them.
+    """Probes of all blocks of layers. The constructor checks them and computes their cost; `run` runs them.
 
     Args:
         trainer_or_model: the ZO model, or a trainer of it, whose runtime and weights stay as they are.
@@ -226,15 +225,15 @@ class BlockProbes:
         return dataclasses.replace(self._settings, layers=self.blocks[block])
 
     def rest_of(self, budget: float, samples: int) -> float:
-        """Returns the part of a budget that the probes leave.
+        """Returns the budget that is left after the probes.
 
         Args:
             budget: forward equivalents, > 0.
             samples: number of samples of the training set.
 
         Raises:
-            ValueError: the budget is out of range or pays for no step besides the probes; the message names
-                their cost.
+            ValueError: the budget is out of range, or too small for the probes and one step; the message names their
+                cost.
         """
         if not 0 < budget < 2**63:
             raise SettingsError("budget", "be forward equivalents above 0 and below 2^63", budget)
@@ -249,12 +248,11 @@ class BlockProbes:
         return budget - self.equivalents
 
     def block_of(self, log: str | os.PathLike[str]) -> int:
-        """Returns the number of the block that a run trains, read from its log.
+        """Reads from a log which block its run trains, and returns the number of the block.
 
         Raises:
             IncompleteHeaderError: the log ends before its first record.
-            LogError: the file is no snapshot log, or it is the log of another model, or of a run on no such
-                block.
+            LogError: the file is no snapshot log, it belongs to another model, or its run trains none of the blocks.
             OSError: the log cannot be read.
         """
         found = Log.read(log, layerwise=True)
@@ -338,12 +336,11 @@ def choose_block(
     runtime: str | None = None,
     progress: ProbeProgress | None = None,
 ) -> BlockChoice:
-    """Finds the block of layers that is best trained alone (Poor Man's Training, sec. 3.3).
+    """Chooses the block of layers that learns best when it is trained alone (Poor Man's Training, sec. 3.3).
 
-    The layers that the settings train, in execution order, are split into consecutive blocks of nearly equal
-    number. Each block is trained by itself, from the weights that the model starts with; held-out samples
-    tell which block is best. The same model, settings and data give the same choice, and so do runtimes with
-    the same bits. A run then trains the chosen block::
+    It splits the layers that the settings train into consecutive blocks of nearly equal size. It trains each block
+    from the model's initial weights and scores it on held-out samples. The choice is deterministic. A run then trains
+    the chosen block::
 
         choice = choose_block(model, settings, x, y)
         trainer = Trainer(model, dataclasses.replace(settings, layers=choice.layers))

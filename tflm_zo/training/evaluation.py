@@ -34,7 +34,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of right outputs, 0..1; None for the mean squared error."""
+        """Share of correct outputs, 0..1; None for the mean squared error."""
         return self.correct / self.counts if self.counts else None
 
     def values(self) -> dict[str, float]:
@@ -44,7 +44,7 @@ class Evaluation:
 
 
 def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[NDArray[np.intp], int]]:
-    """Yields the samples' numbers of each batch, the last one padded with its first, and how many count."""
+    """Yields the sample numbers of each batch, and how many of them are no padding of the last batch."""
     starts = range(0, samples, batch)
     for at in starts if watch is None else watch(starts):
         rows = np.arange(at, at + batch)
@@ -54,12 +54,12 @@ def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[ND
 
 
 def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evaluation:
-    """Returns the mean loss and accuracy of the model with the weights that it has.
+    """Evaluates the model with its present weights.
 
     Args:
         runtime: a loaded model with a loss, whose inputs and labels are replaced.
         data: samples and labels, as `tflm_zo.data.prepare` returns them, with at least one label.
-        watch: function that passes on the batches' first samples, for a progress bar.
+        watch: function that wraps the iterator of batches, for a progress bar.
     """
     loss = runtime.metadata.loss
     assert loss is not None  # data.prepare has refused such a model
@@ -84,7 +84,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
 
 
 def _guesses(runtime: Runtime) -> NDArray[Any]:
-    """Returns classes [batch], or 0 and 1 [batch, outputs], from the output that the loss belongs to."""
+    """Returns the predicted classes [batch], or 0 and 1 [batch, outputs], of the output that the loss reads."""
     loss = runtime.metadata.loss
     assert loss is not None
     output = runtime.outputs()[loss.output]
@@ -96,12 +96,12 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
 
 
 def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> NDArray[Any]:
-    """Returns the output that the loss belongs to (without a loss the first output), of every sample.
+    """Returns the output that the loss reads (without a loss the first output) for all samples.
 
     Args:
         runtime: a loaded model, whose inputs are replaced.
         inputs: samples, as `tflm_zo.data.prepare_samples` returns them, [samples, ...] for each input.
-        watch: function that passes on the batches' first samples, for a progress bar.
+        watch: function that wraps the iterator of batches, for a progress bar.
 
     Returns:
         The output in the model's own dtype, [samples, ...].
@@ -111,7 +111,7 @@ def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = 
 
 
 def every_output(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> list[NDArray[Any]]:
-    """Returns all outputs of every sample, [samples, ...] each; it has the arguments of `predict`."""
+    """Returns all outputs for all samples, [samples, ...] each. For arguments see `predict`."""
     outputs = []
     for rows, used in _batches(len(inputs[0]), runtime.samples_at_once, watch):
         runtime.feed([x[rows] for x in inputs], None)

@@ -1,4 +1,4 @@
-"""The ZO model that a run needs, made of a plain int8 model with the settings that the tasks imply."""
+"""The conversion of a plain int8 model to the ZO model that a run needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH: Final = 32  # samples per invoke of a plain model, at most
 
 
 class TrainingWarning(UserWarning):
-    """A run differs from what people may expect; the message says how and why."""
+    """A run does not do what a user may expect; the message says how and why."""
 
 
 def is_zo(model: Model) -> bool:
@@ -32,17 +32,17 @@ def is_zo(model: Model) -> bool:
 
 
 def own_batch(model: Model) -> int:
-    """Returns the samples per invoke of a plain model; 1 if it has no inputs, which inject will refuse."""
+    """Returns the batch size of a plain model; 1 if it has no inputs."""
     inputs = model.subgraphs[0].inputs if model.subgraphs else []
     return max(inputs[0].shape[0], 1) if inputs and inputs[0].shape else 1
 
 
 def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> InjectSettings:
-    """Returns the settings of `inject` that a run needs.
+    """Derives the settings of `inject` from those of a run.
 
     Args:
         settings: settings of the run.
-        **given: settings of `inject` that are to differ.
+        **given: settings of `inject` that override the derived ones.
 
     Raises:
         ConversionError: a value is out of range.
@@ -91,14 +91,14 @@ def trainable_model(
     changed: Callable[[Settings], Settings] = _as_they_are,
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
-    """Makes a plain model trainable, and returns it with the settings of the run.
+    """Injects a plain model for a run. Returns the ZO model and the settings of the run.
 
     Args:
         model: a plain model; it is not changed.
         settings: settings of the run; None: node perturbation, or, with a warning, weight perturbation where
             no layer can carry nodes.
-        changed: function that returns the settings of the run, made of `settings`.
-        **given: settings of `inject` that replace those that the run asks for.
+        changed: function that changes the settings before they are used.
+        **given: settings of `inject` that override the derived ones.
 
     Raises:
         ConversionError: the model cannot be injected.
@@ -117,13 +117,13 @@ def trainable_model(
 
 
 def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges]) -> Model:
-    """Returns a plain model made trainable for a run.
+    """Injects a plain model for a run, and returns the ZO model.
 
     Args:
         model: a plain model; it is not changed.
-        settings: settings of the run. The largest divisor of its minibatch up to 32 becomes the model's
-            batch; a model whose own batch is another one, or that an operator ties to a batch of 1, keeps it.
-        **given: settings of `inject` that replace those that the run asks for, `batch` included.
+        settings: settings of the run. The model's batch becomes the largest divisor of the minibatch up to 32, unless
+            the model has a batch other than 1 or an operator that needs a batch of 1.
+        **given: settings of `inject`, `batch` included, that override the derived ones.
 
     Raises:
         ConversionError: the model cannot be injected.
@@ -134,7 +134,7 @@ def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges])
 
 
 def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> Model:
-    """Returns a ZO model of a plain one, with the settings' batch if the model's own is 1 and can be changed.
+    """Injects a plain model. Uses the batch of the settings if the model's batch is 1 and can be changed.
 
     Raises:
         ConversionError: the model cannot be injected.

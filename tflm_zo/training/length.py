@@ -34,18 +34,18 @@ _USUAL_STEPS: Final = 300
 
 
 def usual_epochs(samples: int, batch_size: int) -> int:
-    """Returns the epochs of a run whose length nobody gives: 10, or, if more, as many as take 300 steps."""
+    """Returns the default number of epochs: 10, or the number that takes 300 steps if that is larger."""
     per_epoch = -(-samples // batch_size)
     return max(_USUAL_EPOCHS, -(-_USUAL_STEPS // per_epoch))
 
 
 def most_budget_steps(settings: Settings, samples: int, careful: bool = False) -> int:
-    """Returns the number of steps of a run that a budget ends, at most.
+    """Returns the largest number of steps of a run with a budget.
 
     Args:
         settings: settings of the run.
         samples: number of samples in the training set.
-        careful: True of a run that was found to need a lower learning rate than others.
+        careful: True if the run has a measured learning rate below the usual one.
     """
     if settings.perturbs_weights_alone:
         return _MOST_STEPS
@@ -54,7 +54,7 @@ def most_budget_steps(settings: Settings, samples: int, careful: bool = False) -
 
 
 def check_length(epochs: int | None, steps: int | None, budget: float | None) -> None:
-    """Raises ValueError where the length of a run is given in more than one way."""
+    """Raises ValueError if more than one of epochs, steps and budget is given."""
     given = {"epochs": epochs, "steps": steps, "budget": budget}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
@@ -67,7 +67,7 @@ def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: i
     Args:
         settings: settings of the run.
         samples: number of samples in the training set.
-        epochs: number of passes over the samples, of which there is 1 if neither number is given.
+        epochs: number of passes over the samples; 1 if neither number is given.
         steps: number of steps.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A run in the integers that the core takes, without a runtime and without data."""
+"""The lowering of a run: settings and model become the integers of the C core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tasks import Weights
 
 @dataclasses.dataclass(frozen=True)
 class LoweredRun:
-    """A run as the trainer does it, as firmware has it in tables, and as plans and reports read it."""
+    """A lowered run. The trainer executes it, firmware stores it in tables, plans and reports read it."""
 
     settings: CSettings  # ``zo_control_settings`` of the run
     tasks: tuple[LoweredTask, ...] = ()  # tasks of a layer-wise run, in order; none for weight perturbation
@@ -56,7 +56,7 @@ class LoweredRun:
 
     @property
     def runs(self) -> list[LoweredRun]:
-        """The layer-wise runs that a device may do: those of the blocks, this one, or none."""
+        """The layer-wise runs that a device can execute: those of the blocks, this one, or none."""
         if self.blocks:
             return [block.run for block in self.blocks]
         return [self] if self.tasks else []
@@ -64,7 +64,7 @@ class LoweredRun:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A block of layers that may turn out to be the one that is trained."""
+    """A block of layers from which a device chooses one."""
 
     layers: tuple[str, ...]  # names of the block's layers
     probe: LoweredRun  # the block's probe: the run's tasks and settings but for numbers of steps and samples
@@ -86,7 +86,7 @@ def _memory(weights: Weights) -> dict[str, int]:
 
 
 def weight_command_words(settings: Settings) -> int:
-    """Returns the words that a run of weight perturbation alone needs of the model's ``zo_command``."""
+    """Returns the number of words that a run of weight perturbation needs in the model's ``zo_command``."""
     weights = settings.weights
     own = CSettings(queries=weights.queries_of(()), sharpness=int(weights.sharpness), **_memory(weights))
     return command_words(own)
@@ -130,10 +130,10 @@ def _weight_clip(task: Weights) -> int:
 def weight_integers(
     settings: Settings, *, steps: int, samples: int, batch: int, weights: int, blocks: int
 ) -> CSettings:
-    """Returns the settings of weight perturbation alone for ``zo_control``.
+    """Lowers the settings of weight perturbation for ``zo_control``.
 
     Raises:
-        SettingsError: the final rate is above the rate that is chosen for this number of steps.
+        SettingsError: the final rate is above the initial rate for this number of steps.
     """
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
     result = _common(settings, rate, steps, samples, batch)
@@ -148,10 +148,10 @@ def weight_integers(
 
 
 def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: int) -> CSettings:
-    """Returns the settings of a run that trains layers one by one for ``zo_node_run``.
+    """Lowers the settings of a layer-wise run for ``zo_node_run``.
 
     Raises:
-        SettingsError: the final rate is above the rate that is chosen for this number of steps.
+        SettingsError: the final rate is above the initial rate for this number of steps.
     """
     weights = settings.weights
     p_zero = [round(p * 256) for p in weights.stage_p_zero] or [weights.perturbation.p_zero] * 2
@@ -167,7 +167,7 @@ def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: i
 
 
 def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
-    """Filter scales of a layer's outputs relative to the largest, Q15; None where they are one."""
+    """Returns the filter scales of a layer's outputs relative to the largest, Q15; None if there is one scale."""
     if len(scales) < 2:
         return None
     relative = np.rint(scales / float(scales.max()) * 2**15)
@@ -181,7 +181,7 @@ def _mantissas(factors: NDArray[np.float64]) -> tuple[NDArray[np.int16], int]:
 
 
 def _backward_program(tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata) -> BackwardProgram | None:
-    """Returns the program that leads errors back to the tasks of an exact tail; None where none is needed."""
+    """Returns the backward program of the tasks of an exact tail; None if they need none."""
     tail, kept = metadata.tail, backward_steps(tasks, metadata)
     exact = {t.nodes.trainable: i for i, t in enumerate(tasks) if t.is_exact and t.nodes is not None}
     if tail is None or not exact:
@@ -229,14 +229,14 @@ def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
 
 
 def _placed(task: LoweredTask, model: Model, metadata: ZoMetadata) -> LoweredTask:
-    """Returns a task with the bytes of the activation that it begins with."""
+    """Returns a task with the size of its input activation."""
     if not task.perturbs_weights:
         return task
     return dataclasses.replace(task, boundary_bytes=_boundary_bytes(model, metadata, task.start_segment))
 
 
 def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
-    """Returns a run in the core's integers.
+    """Lowers a run to the integers of the C core.
 
     Args:
         model: the ZO model.
@@ -282,7 +282,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
 
 
 def lower_recorded(model: Model, metadata: ZoMetadata, settings: CSettings, entries: Sequence[TaskEntry]) -> LoweredRun:
-    """Returns the run that a log has recorded, but for factors of its updates.
+    """Lowers a run from its log. The factors of its updates are missing.
 
     Args:
         model: the ZO model that the log was recorded on, of any batch.

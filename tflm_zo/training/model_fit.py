@@ -1,4 +1,4 @@
-"""Checks that a ZO model can be trained as the settings of a run say."""
+"""Checks of a ZO model against the settings of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
     """Checks a model before a run.
 
     Raises:
-        SettingsError: the model does not fit the settings; the message says what to inject it with.
+        SettingsError: the model does not fit the settings; the message names the options of inject that help.
     """
     if settings.batch_size % metadata.batch:
         raise SettingsError("batch_size", f"be a multiple of the model's batch {metadata.batch}", settings.batch_size)
@@ -72,16 +72,14 @@ def _check_headroom(settings: Settings, metadata: ZoMetadata) -> None:
 
 
 def _two_fine_reaches(distribution: Distribution) -> int:
-    """LSB, rounded up, by which two Gaussian perturbations in force move a weight of 16 bits, which does not
-    round each to whole LSB.
-    """
+    """Returns the largest move of a 16-bit weight by two Gaussian perturbations, LSB, rounded up."""
     if not isinstance(distribution, Gaussian):
         return 2 * distribution.reach
     return -(-2 * distribution.z_max * distribution.mu // 4096)
 
 
 def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
-    """Raises SettingsError where the commands of weight perturbation do not fit the model."""
+    """Raises SettingsError if the commands of weight perturbation do not fit the model."""
     task = settings.weights
     if task.items > metadata.max_queries:
         terms = f" for {task.momentum.terms} steps of momentum" if task.momentum else ""
@@ -113,7 +111,7 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
 
 
 def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
-    """Raises SettingsError where a rule of bits cannot move the model's weights."""
+    """Raises SettingsError if a rule of bits cannot update the model's weights."""
     bits = settings.has(Weights) and isinstance(settings.weights.rule, Bits)
     exact = settings.has(Exact) and isinstance(settings.exact.rule, Bits)
     if (bits or exact) and metadata.update_bits != 8:
@@ -131,7 +129,7 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
 
 
 def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
-    """Raises SettingsError where a task trains what is not trainable in the model."""
+    """Raises SettingsError if a task trains parameters that are not trainable in the model."""
     of_nodes = metadata.parameters if carrying else "all"
     for name, task, own in (
         ("nodes", settings.nodes, of_nodes),
@@ -165,7 +163,7 @@ def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[
 
 
 def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
-    """Raises SettingsError where the last layers have no exact gradients."""
+    """Raises SettingsError if the last layers have no exact gradients."""
     tail = exact_tail(settings, metadata)
     if not tail:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""The plan of a run that trains layers one by one: its tasks, spread over the model's tensors."""
+"""The tasks of a layer-wise run, layer by layer."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MU_WITHOUT_NODES: Final = 2
 
 
 def node_layer(nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
-    """Returns the layer that carries nodes.
+    """Returns the geometry of a layer that carries nodes.
 
     Args:
         nodes: nodes of the metadata.
-        unmasked: True if nodes at the clamp of the activation are perturbed and credited like the others.
+        unmasked: True to include nodes at the clamp of the activation.
 
     Raises:
         NativeError: the sizes do not fit each other.
@@ -45,8 +45,8 @@ def model_loss(loss: ZoLoss) -> ModelLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class LoweredTask(NodeTask):
-    """A task's part in a layer, or, of `Weights` with scope "model", in consecutive layers: in the integers
-    that the control unit takes, with what surrounds it in the model.
+    """The part of a task in one layer (or, for `Weights` with scope "model", in consecutive layers), in the integers
+    of the control unit.
     """
 
     # consecutive numbers of the trainable tensors; of a layer its filter, its bias or both
@@ -65,18 +65,17 @@ class LoweredTask(NodeTask):
 
     @property
     def setting(self) -> type[Task]:
-        """Class of the setting that the task comes from."""
+        """Class of the task in the settings."""
         return Weights if self.perturbs_weights else Exact if self.is_exact else Nodes
 
     @property
     def estimates(self) -> int:
-        """Queries whose differences make the estimate; 0: the gradient is exact."""
+        """Number of queries for the estimate; 0 if the gradient is exact."""
         return self.queries or self.sharing
 
 
 def node_task(nodes: ZoNodes, tensors: Sequence[int], metadata: ZoMetadata, queries: int, **values: Any) -> LoweredTask:
-    """Returns a task that trains a layer by its nodes or, without queries of its own or others', by its exact
-    gradient.
+    """Returns a task that trains a layer by its nodes or, without queries, by its exact gradient.
 
     Args:
         nodes: nodes of the layer.
@@ -117,20 +116,18 @@ def weight_task(
 
 
 def is_exact_head(nodes: ZoNodes) -> bool:
-    """Returns whether a layer's nodes are its outputs and the loss's input, as its exact gradient needs."""
+    """Returns whether the loss reads a layer's outputs directly, so that its exact gradient is known."""
     return nodes.head and nodes.form == "plain"
 
 
 def credited(nodes: ZoNodes) -> int:
-    """Number of outputs of a channel that get a share of a sample's error."""
+    """Returns the number of outputs of a channel that share a sample's error."""
     g, side = nodes.geometry, "out" if nodes.form == "mean" else "node"
     return g[f"{side}_h"] * g[f"{side}_w"]
 
 
 def own_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[ZoNodes, tuple[int, ...]]]:
-    """Layers that a task trains by their nodes or exact gradients, each with the tensors that it trains;
-    `Weights` trains other filters.
-    """
+    """Returns the layers that `Nodes` or `Exact` can train, each with its tensors. `Weights` trains other filters."""
     tail, found = exact_tail(settings, metadata), []
     carrying = [n for n in metadata.nodes if settings.has(Nodes) or n in tail]
     for n in [*carrying, *(n for n in tail[::-1] if n not in carrying)]:
@@ -141,15 +138,14 @@ def own_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[ZoNodes, 
 
 
 def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
-    """Numbers of the trainable tensors that a run trains, in execution order.
+    """Returns the numbers of the tensors that a run trains, in execution order.
 
     Args:
-        settings: settings of the run; a name in `layers` that is a layer's is no pattern.
+        settings: settings of the run. In `layers`, the name of a layer is not read as a pattern.
         metadata: metadata of the ZO model.
 
     Raises:
-        SettingsError: `layers` names a layer that the run would not train in any case; the message lists the
-            layers that it would.
+        SettingsError: `layers` names a layer that the run cannot train; the message lists the others.
     """
     possible = _trainable_layers(settings, metadata)
     if settings.layers is None:
@@ -183,9 +179,8 @@ def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[in
 
 
 def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
-    """Layers that are trained by their exact gradients, as many as the model has and the task asks for: the
-    last one, and, back from it, those of the model's tail or, in a model without one, dense layers with nodes
-    that feed each other.
+    """Returns the layers with exact gradients: the last one and, before it, those of the model's tail or, without
+    one, consecutive dense layers with nodes.
 
     Raises:
         SettingsError: the task asks for blocks, and the model was made for others or for none.
@@ -221,8 +216,8 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
 
 
 def backward_steps(tasks: Sequence[LoweredTask], metadata: ZoMetadata) -> list[ZoBackwardStep]:
-    """Returns the steps of the model's backward program that errors of a run's tasks need; none where the
-    tail is one of dense layers alone, or the model has no such program.
+    """Returns the steps of the model's backward program that the tasks of a run need; none for a tail of dense layers
+    only.
     """
     tail = metadata.tail
     if tail is None:
@@ -238,13 +233,13 @@ def backward_steps(tasks: Sequence[LoweredTask], metadata: ZoMetadata) -> list[Z
 
 
 def _sharing_together(own: Sequence[ZoNodes]) -> list[ZoNodes]:
-    """Returns layers in execution order, those that share nodes behind the first."""
+    """Returns layers in execution order; layers that share nodes follow the first of them."""
     segments = list(dict.fromkeys(n.node_segment for n in own))
     return sorted(own, key=lambda n: segments.index(n.node_segment))
 
 
 def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
-    """Queries of layers with the same nodes, which enter a suffix of the network of that cost."""
+    """Returns the queries of layers with the same nodes. `cost` is that of the network after the nodes."""
     if isinstance(task.queries, int):
         return task.queries
     given = [task.queries[name] for name in layers if name in task.queries] if task.queries is not None else []
@@ -255,8 +250,8 @@ def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
 
 
 def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[LoweredTask]:
-    """Returns the tasks of a run but for what depends on the model's weights and scales, which `lower` adds:
-    layers that are trained by their nodes, then the others, each in execution order.
+    """Plans the tasks of a run: first layers that are trained by their nodes, then the others, in execution order.
+    `lower` adds the values that depend on weights and scales.
 
     Args:
         settings: settings of the run.
@@ -312,7 +307,7 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
 
 
 def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: ZoMetadata) -> None:
-    """Checks that layers are trained without which errors do not come back to the others."""
+    """Checks that errors can pass back to each layer of the tail that is trained."""
     if missing := next((n for n in whole[: len(trained)] if n not in trained), None):
         behind = next(n for n in trained if n not in whole or whole.index(n) > whole.index(missing))
         names = [metadata.trainable[n.trainable].layer for n in (behind, missing)]

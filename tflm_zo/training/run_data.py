@@ -1,4 +1,4 @@
-"""The samples of a run: those that it is trained on, those that it is judged by, and their classes."""
+"""The training and validation samples of a run, and their classes."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class RunData:
             runtime: runtime with the loaded model, which has a loss.
             x: samples, as `Trainer.fit` takes them.
             y: labels, as `Trainer.fit` takes them.
-            validation_data: samples that the run is judged by, or None.
-            validation_split: share that is held out in every class alike, chosen by the seed.
-            rehearsal: samples that the model knows, which are trained on, too, and held out alike.
+            validation_data: samples for the measurements, or None.
+            validation_split: share to hold out of every class.
+            rehearsal: samples of the model's original data, which are mixed in against forgetting.
             seed: seed of the choice.
 
         Raises:
@@ -121,7 +121,7 @@ def _pair(given: Given) -> tuple[Samples, Labels | None]:
 
 
 def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
-    """Returns the numbers of the samples that are held out, rising.
+    """Chooses the samples to hold out. Returns their numbers in rising order.
 
     Args:
         labels: labels of all samples, as the model takes them.
@@ -150,8 +150,8 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
 
 
 def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDArray[np.intp] | None:
-    """Returns the numbers of a fifth of the samples, as `held_out_samples` does; None where they are too few
-    for some of every class to be trained on and others of it to be held out.
+    """Chooses a fifth of the samples to hold out, as `held_out_samples` does. Returns None if a class has too few
+    samples for both sides.
     """
     try:
         judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
@@ -169,14 +169,14 @@ def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:
 
     Args:
         data: data that is divided.
-        judged: numbers of the samples that are held out, rising.
+        judged: numbers of the samples to hold out, in rising order.
     """
     return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The classes of a model that samples have."""
+    """The classes in a set of samples."""
 
     present: int  # number of classes with a sample; of binary outputs, 0 and 1 of each output count
     missing: tuple[str, ...]  # names of the classes without a sample
@@ -184,16 +184,14 @@ class Coverage:
 
     @property
     def sentence(self) -> str:
-        """The classes that are there and those that are missing, such as "1 of 3 classes; missing: 0, 2"."""
+        """Description of present and missing classes, such as "1 of 3 classes; missing: 0, 2"."""
         more = len(self.missing) - _NAMED
         named = ", ".join(self.missing[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         return f"{self.present} of {self.present + len(self.missing)} classes; missing: {named}"
 
 
 def covered(data: Data, loss: ZoLoss) -> Coverage:
-    """Returns which classes of the model's loss some samples have; of targets, which have no classes, none is
-    missing.
-    """
+    """Finds the classes in a set of samples. For targets without classes, none is missing."""
     if loss.kind == "mse":
         return Coverage(0, (), constant=False)
     outputs = 1 if loss.of_classes else loss.elements
@@ -211,11 +209,11 @@ def covered(data: Data, loss: ZoLoss) -> Coverage:
 
 
 def warn_of_missing_classes(data: Data, validation: Data | None, loss: ZoLoss) -> None:
-    """Warns (`DataWarning`) of classes that the samples of a run do not have.
+    """Warns (`DataWarning`) if the samples of a run lack a class.
 
     Args:
         data: samples that the run is trained on.
-        validation: samples that it is measured on, where those are others.
+        validation: samples for the measurements, if they differ.
         loss: the model's loss.
     """
     of_data = covered(data, loss)

@@ -447,7 +447,7 @@ def parse_distribution(text: str, name: str = "perturbation") -> Distribution:
 
 
 def _written_distribution(z: Distribution) -> str:
-    """A distribution as `parse_distribution` reads it."""
+    """Returns a distribution as text, which `parse_distribution` reads."""
     name = next(name for name, family in _DISTRIBUTIONS.items() if family is type(z))
     size = repr(z.std).removesuffix(".0") if isinstance(z, Gaussian) else str(z.mu)
     if not z.p_zero:

@@ -1,4 +1,4 @@
-"""Settings of a training run, in units that people think in."""
+"""Settings of a training run."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ _TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 class Settings:
     """Settings of a training run: its tasks, and the settings that all tasks share.
 
-    A run that is given no learning rate measures how much noise the network bears before its first step
-    (tflm_zo/training/rate.py). Networks that bear the most take 1 LSB or, by weight perturbation alone, with
-    T steps of which a weight sees all (scope "blocks": T is the number of steps of each block),
+    Without a learning rate, a run first measures how much noise the network bears (tflm_zo/training/rate.py). The
+    highest rate is 1 LSB or, for weight perturbation with T steps (scope "blocks": steps of each block),
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
@@ -45,9 +44,8 @@ class Settings:
                                           beginning, since the right rate depends on the network (LeNet-5:
                                           about 100)
 
-    At that rate the noise of the steps adds up to the same walk of the weights, 46 LSB, for every number of
-    steps: a longer run takes smaller steps. Coordinates, which move one weight of each layer a query, are not
-    measured either, and need a rate of their own: tens of LSB.
+    At that rate the noise of all steps adds up to a walk of 46 LSB, so a longer run takes smaller steps. `Coordinate`
+    perturbations, which move one weight of each layer, are not measured and need a rate of tens of LSB.
 
     Attributes:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
@@ -66,7 +64,7 @@ class Settings:
         sync_every: seconds between two syncs of the seed log to the disk, the most that a power failure can
             cost. 0 syncs after each step; None only at the end. A killed program loses no whole step.
         seed: seed of the random directions, of rounding and of the order of samples, 0..2^32-1.
-        algorithm: name of the algorithm that has these settings; "": none in particular.
+        algorithm: name of the algorithm with these settings, or "".
 
     Raises:
         SettingsError: a setting is out of range, or would have no effect beside the others.
@@ -176,17 +174,17 @@ class Settings:
 
     @property
     def nodes(self) -> Nodes:
-        """The run's task `Nodes`; where it has none, one with the defaults."""
+        """The run's task `Nodes`, or one with the defaults."""
         return self._task(Nodes)
 
     @property
     def exact(self) -> Exact:
-        """The run's task `Exact`; where it has none, one with the defaults."""
+        """The run's task `Exact`, or one with the defaults."""
         return self._task(Exact)
 
     @property
     def weights(self) -> Weights:
-        """The run's task `Weights`; where it has none, one with the defaults."""
+        """The run's task `Weights`, or one with the defaults."""
         return self._task(Weights)
 
     def has(self, kind: type[Task]) -> bool:
@@ -195,8 +193,8 @@ class Settings:
 
     @property
     def is_layerwise(self) -> bool:
-        """True if layers are trained one by one, and the log has snapshots of the weights; False if the log
-        has the seeds of the steps, from which the weights are made anew.
+        """True if layers are trained one by one and the log has snapshots of the weights; False if the log has seeds,
+        from which a replay computes the weights.
         """
         return not self.perturbs_weights_alone or self.weights.scope == "layers" or isinstance(self.weights.rule, Bits)
 
@@ -253,7 +251,7 @@ class Settings:
         return queries * (4 if self.weights.sharpness else 2)
 
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
-        """Returns the rate at the first step of a run: `learning_rate`, or the one chosen in its place.
+        """Returns the rate at the first step of a run: `learning_rate`, or the default rate.
 
         Args:
             steps: number of steps of the whole run.
@@ -278,7 +276,7 @@ class Settings:
 
     @property
     def measures_rate(self) -> bool:
-        """True if a run measures the noise that its network bears, for its learning rate."""
+        """True if a run measures its learning rate."""
         if self.learning_rate is not None or "learning_rate" in self.unused():
             return False
         if self.perturbs_weights_alone:

@@ -1,4 +1,4 @@
-"""The part of a network that a run trains, told in one sentence."""
+"""A description of the part of a network that a run trains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrainedLayers:
         of_layers: number of all layers that have weights.
         weights: number of the weights that are trained.
         of_weights: number of the weights of all layers.
-        sentence: sentence for people that says which layers are trained, and why others are not.
+        sentence: one sentence that names the trained layers and explains why others are not trained.
         biases: number of the biases that are trained.
     """
 
@@ -43,7 +43,7 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     """Returns the layers of a ZO model that a run trains.
 
     Args:
-        model: the ZO model; layers that it does not train are constants of it.
+        model: the ZO model.
         settings: settings of the run.
 
     Raises:
@@ -98,7 +98,7 @@ def _filters(model: Model) -> list[Tensor]:
 
 
 def _percent(share: float) -> str:
-    """Returns a percentage of two digits, which is never 0 or 100 for a true part."""
+    """Returns a percentage with two digits; 0 and 100 are exact."""
     if share in (0.0, 100.0):
         return f"{share:.0f} %"
     return f"{min(share, 99.9):.1f} %" if share < 1 or share > 99 else f"{share:.0f} %"

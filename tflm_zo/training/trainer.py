@@ -1,4 +1,4 @@
-"""The trainer: `Trainer` trains an int8 model as Keras trains one, by fit, evaluate and predict."""
+"""`Trainer`: fit, evaluate and predict for an int8 model, as in Keras."""
 
 from __future__ import annotations
 
@@ -47,32 +47,30 @@ class Trainer:
     """Trains an int8 model in a runtime, with forward passes only.
 
     Args:
-        model: a plain int8 model, which is made trainable as the settings need it, or a ZO model with a loss;
-            the model, its bytes or its path.
-        settings: settings of the runs, e.g. ``algorithms.node(batch_size=16)``. None trains a ZO model by the
-            algorithm that it was made for, and a plain model by node perturbation, or, with a warning, by
-            weight perturbation where no layer can carry nodes.
+        model: a plain int8 model, which is injected as the settings need it, or a ZO model with a loss; the model,
+            its bytes or its path.
+        settings: settings of the runs, e.g. ``algorithms.node(batch_size=16)``. None uses the algorithm that a ZO
+            model was made for, and node perturbation for a plain model (or, with a warning, weight perturbation if no
+            layer can carry nodes).
         runtime: name of the runtime that runs the model.
-        threads: number of threads that divide the samples of an invoke among them; a run is the same, bit for
-            bit, for any number. The runtime tflm has one.
-        workers: number of processes of this machine that share the invokes of a step of weight perturbation,
-            or `Workers` on others; a run is the same, bit for bit, for any number. 0: none but this one.
+        threads: number of threads. Does not affect results. The runtime tflm has one.
+        workers: number of worker processes for weight perturbation, or `Workers` on other machines. Does not affect
+            results. 0: this process only.
 
     Attributes:
         settings: settings of the runs.
         model: the ZO model that is trained; logs belong to it.
         runtime: the loaded model.
-        forwards: samples passed through the network by training, whole or from some layer on.
-        equivalents: cost of the run's whole steps, those before it was resumed included, in forward
-            equivalents: multiply-accumulates, those of updates included, divided by those of one sample's
-            whole forward pass.
-        buffer_bytes: bytes of a minibatch that a device keeps besides the arena; 0 before the first run, and
-            for weight perturbation.
-        step: number of whole steps of the run, those before it was resumed included.
-        planned: steps of the whole run; one that a budget ends may do fewer.
+        forwards: number of forward passes of a sample in training, partial ones included.
+        equivalents: cost of the run in forward equivalents: multiply-accumulates, updates included, divided by those
+            of one sample's complete forward pass.
+        buffer_bytes: bytes of a minibatch that a device keeps outside the arena; 0 before the first run, and for
+            weight perturbation.
+        step: number of complete steps, including those before the run was resumed.
+        planned: planned number of steps; a run with a budget may do fewer.
         measured_rate: learning rate that the run measured, LSB; None where it was given or chosen.
         log: path of the run's log, or None.
-        data: samples of the run, those that are held out, and their classes; None before the first run.
+        data: training and validation samples of the run; None before the first run.
         interrupted: True if Ctrl-C ended the run.
 
     Raises:
@@ -137,11 +135,10 @@ class Trainer:
         keep: Keep = "best",
         initial_weights: Mapping[str, WeightArray] | None = None,
     ) -> History:
-        """Trains the model from the weights as they are: a second call goes on where the first one ended.
+        """Trains the model. A second call continues from the present weights.
 
-        The second run begins with whole weights: the fractions of an LSB that the first one kept are rounded
-        away, as in an exported model, and `model` becomes the ZO model with these weights, to which the new
-        run's log belongs. Of `epochs`, `steps` and `budget` one is given at most.
+        It rounds the weights, as an export does, and `model` becomes the ZO model with the rounded weights, to which
+        the new log belongs. Give at most one of `epochs`, `steps` and `budget`.
 
         Args:
             x: samples, [samples, ...], floating point in the units that the model was trained on, int8 as its
@@ -151,43 +148,40 @@ class Trainer:
                 [samples, classes]; 0 and 1 [samples, outputs] for binary cross-entropy; -1 in either stands
                 for no label; targets shaped like the output for the mean squared error. None takes the
                 labels of the file or dictionary, and x itself for an autoencoder.
-            epochs: passes over the samples, >= 1; "auto": 10, or as many as take 300 steps where these are
-                more; None: 1.
+            epochs: passes over the samples, >= 1; "auto": 10, or the number that takes 300 steps if that is larger;
+                None: 1.
             steps: number of steps.
-            budget: forward equivalents that the run may cost; it does as many steps as they pay for, but no
-                more than 60 passes over the samples or, where that is more, 2,000 steps (weight perturbation:
-                50,000), and with keep="best" ends once three quarters of its measurements in a row have
-                brought nothing better.
-            validation_data: (x, y), or samples that have their labels, evaluated after each epoch.
-            validation_split: share of the samples that is held out of training in every class alike and
-                evaluated in the place of `validation_data`, 0..1; "auto": a fifth, or none where that leaves
-                a class without samples on one side. The settings' seed chooses them.
-            rehearsal: (x, y), or samples that have their labels, of data that the model knows: they are mixed
-                in, against forgetting.
+            budget: largest cost of the run in forward equivalents. The run has at most 60 passes over the samples or,
+                if that is more, 2,000 steps (weight perturbation: 50,000). With keep="best" it ends early when three
+                quarters of the measurements in a row bring no improvement.
+            validation_data: (x, y), or samples with labels, evaluated after each epoch.
+            validation_split: share of each class, 0..1, that is held out and used as `validation_data`; "auto": a
+                fifth, or none if a class has too few samples. The seed of the settings chooses them.
+            rehearsal: (x, y), or samples with labels, of the model's original data; they are mixed in against
+                forgetting.
             callbacks: callbacks that are called after every step and epoch.
             log: path of the log to write, which must not exist unless `resume` or `replace` is set.
-            resume: goes on from the log, which must be of the same model and settings, to the weights of a
-                run that was never interrupted; begins, with a LogWarning, where there is no whole header.
-            replace: starts anew although the log exists; the log stays until all arguments were checked.
+            resume: True to resume the run in the log, which must have the same model and settings. The result is the
+                same as without the interruption. If the log has no complete header, the run starts with a LogWarning.
+            replace: True to overwrite an existing log, after all arguments are checked.
             keep: "best" measures the loss before the first step, at ends of epochs, at most 20 times, and
                 after the last step, on `data.measured`, which counts in no
                 budget, and ends with the best weights measured; "last" keeps those of the last step.
-            initial_weights: weights that the run begins with in the place of the present ones, int8 arrays by
-                filter tensor name, e.g. those of `converters.initial_weights`.
+            initial_weights: weights that replace the present ones before the run, int8 arrays by tensor name, e.g.
+                from `converters.initial_weights`.
 
         Returns:
-            The history, also of a run that Ctrl-C or a callback ended; `keep` then applies to the whole steps
-            so far.
+            The history, also if Ctrl-C or a callback ended the run.
 
         Raises:
             DataError: the data do not fit the model; nothing has been trained.
             LogError: the file is no log, or a log of another model or run.
             FileExistsError: the log exists, and neither `resume` nor `replace` is set.
-            OSError: the log cannot be written, e.g. because the disk is full. Log and weights are then those
-                of the last whole step, and the run can be resumed.
+            OSError: the log cannot be written, e.g. because the disk is full. Log and weights are those of the last
+                complete step, and the run can be resumed.
 
         Warns:
-            DataWarning: the samples, or those of `validation_data`, have none of some class.
+            DataWarning: a class has no sample in the training or validation data.
         """
         self.data = RunData.of(
             self.runtime,
@@ -245,7 +239,7 @@ class Trainer:
         *,
         may_end: bool,
     ) -> History:
-        """Does a run's steps; the runtime then has the weights that are kept."""
+        """Runs the steps. At the end the runtime has the kept weights."""
         history, begun, forwards, begin = History(), list[Callback](), self.forwards, time.perf_counter()
         self.interrupted = False
         try:
@@ -323,7 +317,7 @@ class Trainer:
         return {f"val_{name}": value for name, value in values.items()}
 
     def _running_workers(self) -> AbstractContextManager[Workers | None]:
-        """Those of a run: others than the caller's end with it."""
+        """Starts the workers of a run, and stops them at its end unless the caller owns them."""
         if isinstance(self._workers, Workers):
             return nullcontext(self._workers)
         return Workers(self._workers) if self._workers else nullcontext()
@@ -347,7 +341,7 @@ class Trainer:
         return run
 
     def _begin_with(self, given: Mapping[str, WeightArray] | None) -> None:
-        """Makes the weights that a run is to begin with the model's initial weights."""
+        """Stores the weights at the beginning of a run as the model's initial weights."""
         wanted, own = self.runtime.read_weights(), initial_weights(self.model)
         if given is not None:
             wanted = {**own, **given}
@@ -368,7 +362,7 @@ class Trainer:
         return affordable_steps(self.settings, self.model, self.runtime.metadata, budget, samples)
 
     def _settle_run(self) -> None:
-        """Applies the step that waits for the next invoke, so that a callback sees the weights after it."""
+        """Applies a pending update, so that the weights are those after the last step."""
         if self._run is not None:
             self._run.settle()
 
@@ -390,10 +384,9 @@ class Trainer:
         return evaluate(self.runtime, data).values()
 
     def predict(self, x: Samples) -> NDArray[Any]:
-        """Returns the output that the loss belongs to, of every sample, in the model's dtype, [samples, ...].
+        """Returns the output that the loss reads for all samples, in the model's dtype, [samples, ...].
 
-        A classifier's loss reads the logits, but `predict` returns the probabilities that a SOFTMAX makes of
-        them.
+        For a classifier with a SOFTMAX it returns the probabilities.
         """
         inputs = prepare_samples(self.runtime, x)
         self._settle_run()
@@ -407,13 +400,13 @@ class Trainer:
         re_range: bool = False,
         force: bool = False,
     ) -> Model:
-        """Returns the plain int8 model with the weights as they are now, and writes it to a file if asked.
+        """Exports a plain int8 model with the present weights.
 
         Args:
             path: path of the file to write; None writes no file.
             batch: samples per invoke of the exported model; None: as many as `export_model` chooses.
-            re_range: gives filters new scales from the range of their weights, fractions included; see
-                `export_model`. The model is then the trained one but for rounding, not bit for bit.
+            re_range: True to give filters new scales from the range of their weights, see `export_model`. The
+                exported weights then differ from the trained ones by rounding.
             force: replaces a file that exists.
 
         Raises:
@@ -442,9 +435,9 @@ def _check_log(log: str | os.PathLike[str] | None, *, resume: bool, replace: boo
 def _log_of(
     run: Run, log: str | os.PathLike[str] | None, *, resume: bool, replace: bool, sync_every: float | None
 ) -> Iterator[Callable[[], None]]:
-    """Sets weights and control unit to the beginning of a run, and closes its log in the end.
+    """Begins or resumes a run, and closes its log at the end.
 
-    Yields the function that opens the log, which is not touched before.
+    Yields a function that opens the log; until then the file is not changed.
     """
     kept = None
     try:

@@ -121,7 +121,7 @@ class WeightRun(Run):
         return np.concatenate([p.losses[max(first - p.first_step, 0) :] for p in parts])
 
     def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
-        """Opens the log for the steps to come."""
+        """Opens the log for writing."""
         self._writer = LogWriter(
             log,
             SeedLogHeader(self._control.settings, self._mark, self.measure_every),
