@@ -33,7 +33,7 @@ def config_source(
         model: the ZO model.
         metadata: the model's metadata.
         plan: plan of the run.
-        ram: RAM that the run takes.
+        ram: RAM of the run.
         name: name of the model, an identifier.
         model_name: name of the model as it was given.
         command: command line, for the file's first line.

@@ -25,7 +25,7 @@ class Fact:
 class Curve:
     """Mean losses of a run's steps, one entry for each range of consecutive steps."""
 
-    steps: tuple[int, ...]  # number of whole steps at the end of the range
+    steps: tuple[int, ...]  # number of complete steps at the end of the range
     equivalents: tuple[float, ...]  # forward equivalents of the run until then
     mean: tuple[float, ...]  # mean loss of the range's steps
     least: tuple[float, ...]  # smallest loss of them
@@ -36,20 +36,20 @@ class Curve:
 class Measured:
     """A measurement of the run's weights on a fixed data set."""
 
-    step: int  # number of whole steps before it
+    step: int  # number of complete steps before it
     equivalents: float  # forward equivalents of the run until then
     loss: float  # mean loss, nats (cross-entropies) or the output's unit squared
-    accuracy: float | None  # share of right classes, 0..1; None where the loss is not of classes
+    accuracy: float | None  # share of correct classes, 0..1; None without classes
     samples: int  # number of labelled samples
-    kept: bool  # True for the one whose weights the run has handed over
+    kept: bool  # True for the measurement of the run's final weights
 
 
 @dataclass(frozen=True)
 class Histogram:
     """A histogram of the weight changes of a layer."""
 
-    first: int  # smallest move of the first bin, LSB
-    width: int  # moves of a bin, LSB; odd, so that weights that stay are in the middle of theirs
+    first: int  # smallest change of the first bin, LSB
+    width: int  # width of a bin, LSB; odd, so that weights that stay are in the middle of theirs
     counts: tuple[int, ...]  # weights in each bin
 
 
@@ -57,20 +57,19 @@ class Histogram:
 class TensorChange:
     """The changes of a trainable tensor in a run."""
 
-    layer: str  # name of the layer, for people
+    layer: str  # name of the layer
     tensor: str  # "weights" or "biases"
-    # "node perturbation", "exact gradient", "weight perturbation", or "" where the run left the tensor as it
-    # was
+    # "node perturbation", "exact gradient", "weight perturbation", or "" if the run did not train the tensor
     trained_by: str
     size: int  # number of its values
-    moved: int  # number of values that are not what they were
-    mean_move: float  # mean of the moves' magnitudes, over all values, LSB
-    largest_move: int  # largest magnitude of a move, LSB
-    # largest magnitude that a weight may have, LSB; None for biases, which have no such bound
+    moved: int  # number of changed values
+    mean_move: float  # mean magnitude of the changes of all values, LSB
+    largest_move: int  # largest magnitude of a change, LSB
+    # largest allowed magnitude of a weight, LSB; None for biases
     bound: int | None
     at_bound_before: int  # number of weights of that magnitude before the run
     at_bound: int  # number of weights of that magnitude after the run
-    histogram: Histogram | None  # how far the values moved; None where none did
+    histogram: Histogram | None  # histogram of the changes; None without changes
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Evaluation:
     samples: int  # number of labelled samples
     before: Evaluated  # loss and accuracy with the weights before the first step
     after: Evaluated  # loss and accuracy with the kept weights
-    classes: Classes | None  # results by class; None where the loss is not of classes
+    classes: Classes | None  # results by class; None without classes
     # samples by class [true][predicted]; empty for more than 32 classes or another loss
     confusion_before: tuple[tuple[int, ...], ...]
     confusion: tuple[tuple[int, ...], ...]  # the same after the run
@@ -127,7 +126,7 @@ class Landscape:
     seeds: tuple[int, int]  # seeds of the two directions
     offsets: tuple[int, ...]  # distances along either direction, LSB of every weight
     losses: tuple[tuple[float, ...], ...]  # mean losses [second direction][first direction]
-    samples: int  # number of samples that each loss is the mean of
+    samples: int  # number of samples in each mean
 
 
 @dataclass(frozen=True)
@@ -144,44 +143,44 @@ class Memory:
     """The memory of the run on a device, as `tflm-zo firmware` computes it."""
 
     parts: tuple[MemoryPart, ...]  # parts of the RAM
-    ram_bytes: int  # bytes of RAM in all
-    arena_is_measured: bool  # False where the arena is an upper bound
-    flash_bytes: int  # bytes of flash that training takes beyond inference, without the model, at most
-    batch: int  # samples of an invoke
-    minibatch: int  # samples of a step
+    ram_bytes: int  # total RAM, bytes
+    arena_is_measured: bool  # False if the arena is an upper bound
+    flash_bytes: int  # upper bound of the flash that training adds to inference, without the model, bytes
+    batch: int  # number of samples in an invoke
+    minibatch: int  # number of samples in a step
 
 
 @dataclass(frozen=True)
 class Replayed:
     """The replay that reproduces the run's model."""
 
-    command: str  # command line that makes it
-    sha256: str  # SHA-256 of the file that it writes, hexadecimal
+    command: str  # command line of the replay
+    sha256: str  # SHA-256 of the written file, hexadecimal
 
 
 @dataclass(frozen=True)
 class RunReport:
     """A run."""
 
-    name: str  # name of the run, that of its log without the ending
+    name: str  # name of the run: the log's name without the ending
     log: str  # path of the log, as it was given or found
     model: str  # path of the ZO model, as it was given or found
-    fingerprint: str  # fingerprint of the ZO model, which the log names, hexadecimal
+    fingerprint: str  # fingerprint of the ZO model, hexadecimal
     kind: str  # "seed log" or "snapshot log"
-    steps: int  # number of whole steps in the log
+    steps: int  # number of complete steps in the log
     planned_steps: int  # number of steps of the whole run
-    kept_step: int  # number of steps after which the weights are those of this report
+    kept_step: int  # step of the weights in this report
     equivalents: float  # forward equivalents of the steps in the log
-    notes: tuple[str, ...]  # sentences about what the log lacks
-    facts: tuple[Fact, ...]  # what was run
+    notes: tuple[str, ...]  # remarks on missing parts of the log
+    facts: tuple[Fact, ...]  # settings and size of the run
     curve: Curve  # losses of the steps
     loss_unit: str  # unit of the losses
     measurements: tuple[Measured, ...]  # measurements of the run, in order
-    layers: tuple[TensorChange, ...]  # what changed in each trainable tensor
+    layers: tuple[TensorChange, ...]  # changes of each trainable tensor
     evaluation: Evaluation | None  # the model before and after on data; None without data
-    landscape: Landscape | None  # losses around the kept weights; None where they were not asked for
-    memory: Memory | None  # what a device takes for the run; None where the model has what no device trains
-    replay: Replayed  # how the model is made anew
+    landscape: Landscape | None  # losses around the kept weights, or None
+    memory: Memory | None  # memory of the run on a device; None if no device can train the model
+    replay: Replayed  # command that reproduces the model
 
 
 @dataclass(frozen=True)
@@ -210,25 +209,25 @@ class ModelPort:
 class Operator:
     """An operator of a model."""
 
-    segment: int  # number of the subgraph that it is in
+    segment: int  # number of its subgraph
     name: str  # name of the operator
-    output: str  # name of its output, for people
+    output: str  # name of its output
     shape: tuple[int, ...]  # shape of its output
     weights: int  # number of its weights
-    trainable: bool  # True if these are variable
-    macs: int  # multiply-accumulates of one invoke
+    trainable: bool  # True if the weights can be trained
+    macs: int  # number of multiply-accumulates in an invoke
 
 
 @dataclass(frozen=True)
 class TrainableLayer:
     """A trainable tensor of a ZO model, or an untrained layer."""
 
-    layer: str  # name of the layer, for people
+    layer: str  # name of the layer
     operator: str  # name of its operator
     values: int  # number of its weights or biases
     tensor: str  # "weights" or "biases"
-    trained_by: str  # as in `TensorChange`; "" where it is not trained
-    reason: str  # why it is not trained; "" where it is
+    trained_by: str  # as in `TensorChange`; "" if it is not trained
+    reason: str  # reason why it is not trained, or ""
 
 
 @dataclass(frozen=True)

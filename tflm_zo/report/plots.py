@@ -234,7 +234,7 @@ class Line:
     """A line of a run."""
 
     name: str  # name of the run
-    number: int  # number of the run, 0..7, which says its colour, dash and marker
+    number: int  # number of the run, 0..7, which selects colour, dash and marker
     points: Sequence[tuple[float, float]]  # (x, y) of its points
     # (x, least, most) of an area around the line; empty: none
     band: Sequence[tuple[float, float, float]] = ()

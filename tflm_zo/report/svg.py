@@ -22,10 +22,10 @@ class Picture:
 
     name: str  # name of the picture, unique in its page, a word
     title: str  # title, one line
-    description: str  # what it shows, in a sentence or two, for those who do not see it
+    description: str  # description in a sentence or two, for screen readers
     svg: str  # the picture
     columns: tuple[str, ...]  # headings of the table
-    rows: tuple[tuple[Cell, ...], ...]  # rows of the table, whose first cells name them
+    rows: tuple[tuple[Cell, ...], ...]  # rows of the table; the first cell is the name
 
 
 def element(tag: str, *children: Element, **attributes: str | float) -> Element:
@@ -102,8 +102,8 @@ class Axis:
     low: float
     high: float
     ticks: tuple[float, ...]  # values of the ticks
-    is_share: bool = False  # True if they are shares, which are written in percent
-    is_log: bool = False  # True if equal lengths are equal ratios; values below `low` are then drawn there
+    is_share: bool = False  # True for shares, which are written in percent
+    is_log: bool = False  # True for a logarithmic axis; values below `low` are drawn at `low`
 
     @classmethod
     def of(cls, label: str, low: float, high: float, *, is_share: bool = False) -> Axis:

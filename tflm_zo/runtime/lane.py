@@ -1,6 +1,5 @@
-"""The interface that each runtime implements, and lanes: the segments of a model for a number of samples.
-
-An invoke takes the lane that has as many samples.
+"""The interface that each runtime implements, and lanes: the segments of a model for a fixed number of samples. An
+invoke uses the lane of its number samples.
 """
 
 from __future__ import annotations

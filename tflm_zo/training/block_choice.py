@@ -44,7 +44,7 @@ class BlockSearch:
     """
 
     blocks: int = 4  # number of blocks, 1 to the number of layers that are trained
-    held_out: float = 0.2  # share of the labelled samples that judge the probes, 0..1
+    held_out: float = 0.2  # share of the labelled samples that score the probes, 0..1
     epochs: int = 1  # epochs of each probe, >= 1
 
     def __post_init__(self) -> None:
@@ -86,8 +86,8 @@ class BlockChoice:
     Attributes:
         best: number of the best block, the first one of equals.
         blocks: names of the layers of each block, in execution order.
-        scores: score of each block: the number of held-out samples that are right (a loss of classes), else
-            minus the sum of their losses, of which 2^16 are worth `unit`; empty if a log told the block.
+        scores: score of each block: the number of correct held-out samples for classifiers, else minus the sum of
+            their losses in units of `unit` / 2^16; empty if a log told the block.
         before: score of the model before the probes.
         held_out: number of held-out samples.
         of_classes: True if scores count correct samples.
@@ -132,12 +132,12 @@ class _Steps(Callback):
 class _Probe:
     """Trains single blocks and scores them."""
 
-    settings: Settings  # settings of the run that is probed
+    settings: Settings  # settings of the run
     blocks: tuple[tuple[str, ...], ...]  # names of the layers of each block
     train: Data  # samples that are trained on
-    judge: Data  # samples that tell how good a block is
+    judge: Data  # samples that score a block
     steps: int  # steps of a probe
-    of_classes: bool  # whether a score is a number of right samples
+    of_classes: bool  # True if scores count correct samples
 
     def run(self, trainer: Trainer, block: int, *callbacks: Callback) -> int:
         """Trains a block from the model's initial weights, and returns its score."""

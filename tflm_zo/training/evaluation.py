@@ -23,7 +23,7 @@ class Evaluation:
     samples: int  # number of all samples
     labelled: int  # number of samples with a label, the ones that count
     loss_sum: int  # sum of the labelled samples' losses, of which 2^16 are worth `unit`
-    correct: int  # number of right classes, or of right 0/1 outputs; 0 for the mean squared error
+    correct: int  # number of correct classes, or of correct 0/1 outputs; 0 for the mean squared error
     counts: int  # number of labelled classes or 0/1 outputs; 0 for the mean squared error
     unit: float  # real value of a loss of 1, see `ZoLoss`
 

@@ -29,19 +29,18 @@ class LoweredRun:
     settings: CSettings  # ``zo_control_settings`` of the run
     tasks: tuple[LoweredTask, ...] = ()  # tasks of a layer-wise run, in order; none for weight perturbation
     rules: NodeRules = NodeRules()  # rules of a layer-wise run
-    # segment at which a layer-wise run's forward passes begin: nothing before it changes
+    # first segment with a trained layer in a layer-wise run
     first_segment: int = 0
-    # backward program that leads errors back to the tasks of an exact tail; None without one, or for a tail
-    # of dense layers alone
+    # backward program of the exact tail; None without a tail, or for a tail of dense layers only
     program: BackwardProgram | None = None
     interval: int = 0  # steps between snapshots of a layer-wise run's log
-    # factors of the update that differ from the model's own, int32 [channels] Q31, by tensor name; None: 1
+    # factors of the update by tensor name, int32 [channels] Q31, if they differ from the model's; None: 1
     multipliers: Mapping[str, NDArray[np.int32] | None] = dataclasses.field(default_factory=dict)
     block_segments: tuple[int, ...] = ()  # first segment of each block of weight perturbation
-    # blocks of layers of which a device trains the best one; `tasks` then has those of all blocks
+    # blocks of layers from which a device chooses; `tasks` then has the tasks of all blocks
     blocks: tuple[Block, ...] = ()
-    held_out: tuple[int, ...] = ()  # numbers of the samples that judge blocks, rising
-    # settings in words, for comments: name and value
+    held_out: tuple[int, ...] = ()  # numbers of the samples that score blocks, in rising order
+    # names and values of settings, for comments in generated files
     words: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -67,7 +66,7 @@ class Block:
     """A block of layers from which a device chooses one."""
 
     layers: tuple[str, ...]  # names of the block's layers
-    probe: LoweredRun  # the block's probe: the run's tasks and settings but for numbers of steps and samples
+    probe: LoweredRun  # the run that scores the block: few steps, on the samples that are not held out
     run: LoweredRun  # the run that trains the block alone, on all samples
 
 

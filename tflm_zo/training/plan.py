@@ -49,11 +49,11 @@ class LoweredTask(NodeTask):
     of the control unit.
     """
 
-    # consecutive numbers of the trainable tensors; of a layer its filter, its bias or both
+    # consecutive numbers of the trainable tensors; for a layer its filter, its bias or both
     tensors: tuple[int, ...]
     dimensions: int  # number of values that are perturbed: nodes, or weights and biases
     nodes: ZoNodes | None = None  # nodes of the layer; None where weights are perturbed
-    sharing: int = 0  # queries of the task whose nodes the layer shares; 0: it shares none
+    sharing: int = 0  # queries of the task whose nodes this layer shares; 0 if it shares none
     # filter scales of an exact task's outputs, int16 [outputs] Q15 relative to the largest; None for one
     # scale, or another kind of task
     scales: NDArray[np.int16] | None = field(default=None, compare=False)

@@ -38,17 +38,16 @@ _NAMED: Final = 10  # missing classes that a message names
 class RunData:
     """The samples of a run."""
 
-    train: Data  # samples that are trained on, those of the rehearsal last
-    validation: Data | None  # samples that the run is judged by, or None: it is judged by `train`
+    train: Data  # training samples; those of the rehearsal are the last ones
+    validation: Data | None  # samples for the measurements of the run; None: those of `train`
     # samples that the run is measured on: `validation` or, without it, `train`, of which the same 10,000
     # labelled samples each time if there are more
     measured: Data
-    samples: int  # number of trained samples that are not of the rehearsal
-    held_out: int  # number of samples that were held out of the given ones
-    too_few: bool  # True if "auto" held none out, since some class had too few samples
-    missing: tuple[str, ...]  # names of the classes without a trained sample
-    # True if one constant answer is right for all samples that the run is judged by, so that accuracy says
-    # nothing
+    samples: int  # number of training samples without the rehearsal
+    held_out: int  # number of samples that were held out
+    too_few: bool  # True if "auto" held out no sample because a class has too few samples
+    missing: tuple[str, ...]  # names of the classes without a training sample
+    # True if all measured samples have the same class, so that accuracy has no meaning
     constant: bool
 
     @classmethod
@@ -180,7 +179,7 @@ class Coverage:
 
     present: int  # number of classes with a sample; of binary outputs, 0 and 1 of each output count
     missing: tuple[str, ...]  # names of the classes without a sample
-    constant: bool  # one constant answer is right for all labelled samples, so accuracy says nothing
+    constant: bool  # True if all samples have the same class, so that accuracy has no meaning
 
     @property
     def sentence(self) -> str:
