@@ -44,7 +44,7 @@ ALGORITHMS = {"weight perturbation": algorithms.weight, "node perturbation": alg
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 classifiers")
-    parser.add_argument("--symbols", action="store_true", help="also print what takes how much")
+    parser.add_argument("--symbols", action="store_true", help="also print the size of each part")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     library = Library("cortex-m4", cmsis_nn=True)

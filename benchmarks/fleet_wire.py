@@ -61,7 +61,7 @@ class Counter:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="what examples/fleet/prepare.py has made")
+    parser.add_argument("folder", type=Path, help="folder that examples/fleet/prepare.py created")
     parser.add_argument("--steps", type=int, default=10, help="(default: %(default)s)")
     options = parser.parse_args()
     folder = options.folder.resolve()

@@ -244,7 +244,7 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write what was fitted into the package")
+    parser.add_argument("--write", action="store_true", help="write the fitted coefficients into the package")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     libraries = built_libraries(parser, LIBRARIES)

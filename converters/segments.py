@@ -88,8 +88,8 @@ _FRACTION, _MULTIPLIER, _MASK = 4, 8, 16
 def freeze(model: Model, trained: Collection[int]) -> list[Model]:
     """Returns the segments of a ZO model, each as a model of its own, that train some of its tensors only.
 
-    The others are constants with their initial values: they take no RAM, and runtimes may do with them what
-    they do with constants. A segment that trains nothing has no weight operator. Random streams belong to the
+    The others are constants with their initial values, which take no RAM. A segment that trains nothing has no weight
+    operator. Random streams belong to the
     tensors that are left as before, so directions and updates are the same bits.
 
     Args:
@@ -98,8 +98,8 @@ def freeze(model: Model, trained: Collection[int]) -> list[Model]:
             as it is, for their fractions lie between those of the others.
 
     Returns:
-        Models like those of `extract_segment`. What is missing of inputs and outputs, the command and the
-        status, comes last among them, so the numbers of the others stay.
+        Models like those of `extract_segment`. The missing input and output (command and status) are the last ones,
+        so the numbers of the others do not change.
 
     Raises:
         ConversionError: the model is no ZO model, or does not fit its metadata.

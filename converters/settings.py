@@ -71,7 +71,7 @@ def _selection(value: Selection, what: str) -> Last | tuple[str, ...]:
 
 
 def parameters_of(are_biases: Iterable[bool]) -> Parameters:
-    """Returns what is trainable where each trainable tensor is one of biases (True) or a filter (False)."""
+    """Returns the trainable parameters, from a flag for each trainable tensor: True for biases, False for a filter."""
     kinds = set(are_biases)
     return "all" if len(kinds) > 1 else "biases" if kinds == {True} else "weights"
 
@@ -110,8 +110,8 @@ class InjectSettings:
 
     Attributes:
         trainable: filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that become trainable, if they
-            feed the loss: "all", `Last(n)` (the last n in execution order), "nodes" (those that carry nodes,
-            which saves the others' RAM), "none", or one or several names or glob patterns that are compared
+            feed the loss: "all", `Last(n)` (the last n in execution order), "nodes" (layers that carry nodes, which
+            saves the others' RAM), "none", or one or several names or glob patterns that are compared
             with layer names, filter tensor names, operator output names and block names.
         blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or
             all of them. A layer that no block names is a block of its own; with None every layer is one.
@@ -131,8 +131,8 @@ class InjectSettings:
             behind a SOFTMAX or LOGISTIC, else the first output.
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts
             before every trainable layer where a cut is possible.
-        nodes: layers that carry nodes for node perturbation: "auto" (those with fewer nodes than weights,
-            and few for what their queries cost), `Last(n)` (the last n that can), or names or glob patterns
+        nodes: layers that carry nodes for node perturbation: "auto" (layers with fewer nodes than weights, and few
+            for the cost of their queries), `Last(n)` (the last n that can), or names or glob patterns
             of trainable layers; () for no layer. The model is cut around them.
         tail: layers that are to be trained by their exact gradients: a number from 1 on of last layers, or
             `ResidualBlocks(n)`; None: none. The layers of a tail carry no nodes, unless they are dense layers

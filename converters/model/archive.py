@@ -36,7 +36,7 @@ def archive_behind(data: bytes) -> bytes:
 
 
 def with_archive(model: bytes, archive: bytes) -> bytes:
-    """Returns a model with an archive behind it."""
+    """Appends an archive to a model."""
     return model + _moved(archive, len(model)) if archive else model
 
 

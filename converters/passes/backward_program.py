@@ -59,7 +59,7 @@ class BackwardProgram:
     """The steps that lead errors from the logits back to layers."""
 
     fields: list[ZoField]  # fields of errors; number 0 has the errors of the logits
-    # steps in the order in which they are done, without the segments of what they look at
+    # steps in the order of execution, without the segments of their activations
     steps: list[ZoBackwardStep]
     looks_at: list[Tensor | None]  # activation that each step looks at, a tensor of the uncut graph, or None
     of_layers: list[int]  # number of the field of each layer's outputs
@@ -377,9 +377,7 @@ class _Builder:
     # --- memory ---------------------------------------------------------------------------------------------
 
     def _placed(self, kept: set[int]) -> list[ZoField]:
-        """Returns the fields; those that are not kept share memory, the largest first at the lowest place
-        that nothing takes while they last.
-        """
+        """Returns the fields; the others share memory: the largest first, each at the lowest free offset."""
         kept = kept | {0}
         lives: dict[int, tuple[int, int]] = {}
         for i, step in enumerate(self._steps):

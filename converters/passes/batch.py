@@ -53,8 +53,8 @@ class Rebatching:
         tensor.set_data(values.astype(tensor.numpy().dtype).reshape(tensor.shape))
 
     def insert_axes(self, op: Operator, tensor: Tensor, rank: int) -> None:
-        """Gives an operator a batched operand with axes of size 1 behind the batch, which a batch of 1 needs
-        not: those that TFLite puts before it to broadcast it would part the samples.
+        """Inserts axes of size 1 after the batch of an operand, because TFLite's broadcasting would insert them
+        before it and mix the samples.
         """
         shape = (self.new, *[1] * (rank - len(tensor.shape)), *tensor.shape[1:])
         sizes = Tensor(f"{tensor.name}/shape", (rank,), TensorType.INT32, Buffer())

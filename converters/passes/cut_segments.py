@@ -101,7 +101,7 @@ def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None
 
 
 def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Returns why the graph cannot be cut at a tensor, or None where it can.
+    """Returns the reason why the graph cannot be cut at a tensor, or None.
 
     Only the loss may follow the loss's input.
     """

@@ -66,7 +66,7 @@ def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if settings.nodes == ():
         return
     if plan.loss is None:
-        raise ConversionError("nodes need a loss: losses of single samples are what they are judged by")
+        raise ConversionError("nodes need a loss of each sample")
     graph = model.subgraphs[0]
     layers, reasons = node_layers(graph, plan)
     chosen = _choose(settings, plan, layers, reasons)

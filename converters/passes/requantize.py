@@ -35,7 +35,7 @@ def rescale_bias(
     if data is None or data.quantization is None or not len(data.quantization.scales):
         raise ConversionError(f"the input of `{op.outputs[0].name}` has no scale, so its bias has none")
     bias = graph.own_input(op, 2)  # another layer's bias keeps the scale of that layer
-    # Kernels take the bias in units of input scale * filter scale, whatever its own table says.
+    # Kernels assume a bias scale of input scale * filter scale, and ignore its own scale.
     values = np.rint(bias.numpy().astype(np.float64) * ratio.reshape(bias.shape))
     bias.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))
     if bias.quantization is None or not len(bias.quantization.scales):

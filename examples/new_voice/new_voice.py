@@ -124,7 +124,7 @@ def run(data: dict[str, Part], epochs: int, seed: int, folder: Path | None) -> d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a folder that does not exist yet")
-    parser.add_argument("--speaker", default="george", help="who is new")
+    parser.add_argument("--speaker", default="george", help="name of the new speaker")
     parser.add_argument("--seeds", type=int, default=1, help="pre-trainings, whose mean is shown")
     parser.add_argument("--epochs", type=int, default=40, help="of pre-training")
     options = parser.parse_args()

@@ -72,7 +72,7 @@ def test_there_and_back(name: str, unit: int) -> None:
     given = wanted.states[-1].weights
     train(made, 3)
     with connected(port) as link:
-        with pytest.raises(LinkError, match="nothing to go back to"):
+        with pytest.raises(LinkError, match="no previous run"):
             revert(link, link.hello())
         load = Load(PlaceKind.WEIGHTS, given)
         done = deploy(link, link.hello(), load)

@@ -144,11 +144,11 @@ def adapt(
         x: samples, as `Trainer.fit` takes them.
         y: labels, as `Trainer.fit` takes them.
         settings: settings of the run, e.g. ``algorithms.node(batch_size=16)``, or the name of an algorithm.
-            None: those that a ZO model was made for; for a plain model those of node perturbation or, with a
+            None: those of the ZO model; for a plain model those of node perturbation or, with a
             warning, of weight perturbation where no layer can carry nodes.
         changes: function that changes the settings, given the metadata of the ZO model, or None before it is
             made. None: settings that are not given take a minibatch that fits the model.
-        inject: settings of `inject` that a plain model is given besides those that the run needs.
+        inject: further settings of `inject` for a plain model.
         runtime: name of the runtime that runs the model.
         threads: number of threads. Does not affect results.
         workers: workers that share steps of weight perturbation, as for `Trainer`. Does not affect results.

@@ -55,12 +55,11 @@ def model_of_run(
 
     Args:
         source: a plain int8 model or a ZO model; it is not changed.
-        settings: settings of the run, or the name of their algorithm; None: those that a ZO model was made
-            for, and for a plain model node perturbation or, where no layer can carry nodes, weight
-            perturbation.
+        settings: settings of the run, or the name of their algorithm; None: those of the ZO model; for a plain model
+            node perturbation or, if no layer can carry nodes, weight perturbation.
         changes: function that changes these settings; None: settings without a given minibatch take one that
             fits the model.
-        inject: settings of `inject` that a plain model is given besides those that the run needs.
+        inject: further settings of `inject` for a plain model.
         batch: samples per invoke of a ZO model that is made, or that was made for its run, unless an operator
             ties it to others; None: those of a ZO model, and as many as suit the minibatch of one that is
             made.
@@ -176,7 +175,7 @@ class KeptZoModel(Callback):
             )
 
     def on_train_begin(self, progress: RunProgress) -> None:
-        """Writes it, with what the run has found."""
+        """Writes the ZO model with the results of the run's search."""
         if not self._there:
             write_output(self._path, progress.model.to_bytes(), force=self._replace)
             self._written = True

@@ -40,14 +40,14 @@ def argument(metavar: str, text: str) -> Any:
 
 
 def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more: Any) -> Any:
-    """Returns an option with a value that need not be given, and whose default its help tells.
+    """Returns an option without a default value; the help text describes the default.
 
     Args:
         metavar: name of the value in the help; None: the value's type.
         text: help of the option.
         panel: panel of the help.
         *names: names of the option; none: its parameter's.
-        **more: other arguments of `typer.Option`, such as those that `choice` returns.
+        **more: other arguments of `typer.Option`, such as the result of `choice`.
     """
     given = {"metavar": metavar, **more}
     return typer.Option(*names, help=text, show_default=False, rich_help_panel=panel, **given)

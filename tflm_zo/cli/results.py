@@ -37,7 +37,7 @@ def counting_bar() -> Progress:
 
 
 def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
-    """Passes the items on; after two seconds a bar shows how many, where stderr is a terminal.
+    """Yields the items; after two seconds it shows a progress bar if stderr is a terminal.
 
     Args:
         items: items to pass on.

@@ -121,7 +121,7 @@ class ToldRun(Observer):
         self._shown: Status | Progress | None = None
 
     def close(self) -> None:
-        """Ends what is shown while people wait."""
+        """Stops the waiting line."""
         self._show(None)
 
     def _show(self, shown: Status | Progress | None) -> None:

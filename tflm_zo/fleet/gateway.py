@@ -234,7 +234,7 @@ class Gateway(Position):
         return found
 
     def _wait(self, end: float) -> set[Future[Any]]:
-        """Waits for the devices; for those that did not answer last time, only while others are busy."""
+        """Waits for the devices; for silent ones only while others are busy."""
         done, open_ = set[Future[Any]](), {*self._busy.values()}
         awake = {future for name, future in self._busy.items() if not self._devices[name].is_silent}
         grace = None

@@ -58,7 +58,9 @@ class Position:
                 "members of a fleet need the same ZO model"
             )
         if found.settings.sharpness:
-            raise FleetError("sharpness-aware steps: what is uphill differs between clients")
+            raise FleetError(
+                "sharpness-aware steps are not possible in a fleet: the uphill direction differs between clients"
+            )
         self.header, self._header, self.settings = header, found, found.settings
         self._replay = Replay(model, weights)
         self._streams = {t.name: t.stream for t in read_metadata(model).trainable}

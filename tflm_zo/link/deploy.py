@@ -143,8 +143,8 @@ def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Li
         numbers = _trained(device_log(link))
         if metadata.bytes_of(numbers) != hello.weight_bytes:
             raise LinkError(
-                f"the device trains {hello.weight_bytes:,} bytes of the model's weights, and which ones is "
-                "not known before it has done a step; send what it exports (ExportWeights)"
+                f"the device trains {hello.weight_bytes:,} bytes of the model's weights, which are not known before "
+                "its first step; send weights that a device has exported (ExportWeights)"
             )
     tensors = [metadata.trainable[i] for i in numbers]
     parts = [weights[t.name].tobytes() for t in tensors]
@@ -208,18 +208,17 @@ def revert(link: Link, hello: Hello) -> Deployment:
         LinkError: the device does not answer, or has no earlier run.
     """
     if not hello.active:
-        raise LinkError("the device has no places that it could go back to: its program has no zo_places")
+        raise LinkError("the device has no places, so it cannot revert: its program has no zo_places")
     place = 3 - hello.active
     if hello.places[place - 1].kind == PlaceKind.VOID:
         raise LinkError(
-            "the device has nothing to go back to: nothing was sent to it yet, or what it had was written "
-            "over by something that was not sent to its end"
+            "the device has no previous run: it never received a run, or the last transfer was not completed"
         )
     try:
         link.activate(place, Place(PlaceKind.VOID, 0, 0))
     except RefusedError as error:
         if error.status == constants.ZO_ERROR_STORE:
-            raise LinkError("what the device had before is damaged; it goes on with what it has") from error
+            raise LinkError("the previous run of the device is damaged; the present one continues") from error
         raise
     return _checked(link, place, Deployment(place, 0, True))
 

@@ -135,7 +135,7 @@ class Link:
         try:
             hello = Hello.from_bytes(self._answer(Operation.HELLO))
         except ValueError as error:
-            raise LinkError(f"the device does not say what it is: {error}") from error
+            raise LinkError(f"the device's description is not valid: {error}") from error
         if not hello.most_data:
             raise LinkError("the device says that its answers have no room for data")
         self.most_data = self._size = hello.most_data

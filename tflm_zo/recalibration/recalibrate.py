@@ -75,7 +75,7 @@ class Recalibration:
 
     @property
     def sentence(self) -> str:
-        """A sentence for people that says what was corrected, from how many samples, or why nothing was."""
+        """A sentence about the corrections and the number of samples, or the reason why there were none."""
         if self.uneven:
             return (
                 "nothing is recalibrated: the data differ from the old ones more from place to place than as "

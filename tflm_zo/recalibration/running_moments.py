@@ -27,7 +27,7 @@ class RunningMoments:
 
     Args:
         model: a plain int8 model, its path or its bytes.
-        layer: number of the layer among those that recalibration corrects, from 0 in execution order.
+        layer: number of the layer among the corrected layers, from 0 in execution order.
         samples: number of samples in ``sums`` and ``squares``, if a device computed them.
         sums: sums of the layer's int8 outputs over samples and positions, [channels].
         squares: likewise the sums of their squares.

@@ -267,8 +267,8 @@ def algorithm_of(metadata: ZoMetadata) -> str:
 
 
 def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
-    """Returns the settings of an algorithm for a ZO model: its tasks train what of the layers is trainable
-    there, weights, biases or both. Those of the algorithm that the model was made for are, where the model
+    """Returns the settings of an algorithm for a ZO model: its tasks train the trainable parameters of the model's
+    layers. Those of the algorithm that the model was made for are, where the model
     keeps them, the settings of the run that it was made for.
 
     Args:

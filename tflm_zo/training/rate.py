@@ -16,9 +16,9 @@ Layers one by one: where F < 1/2 after a walk of 1 LSB, the rate is 1 LSB, else
 
     rate = W^2 / 16    LSB    (W^2 / 4 where all gradients are exact, and a greater part of a step is signal)
 
-The square is that of noise in equilibrium: a step of a rate r adds r^2 to the square of the distance that
-noise has moved a weight, and what is learned takes a share of that distance back, which is proportional to r,
-so the square settles at a multiple of r whatever the number of steps. Bound and multiple are of
+The square follows from noise in equilibrium: a step of a rate r adds r^2 to the squared distance of a weight from its
+place without noise, and learning reduces the distance by a share proportional to r, so the squared distance settles
+at a multiple of r for any number of steps. Bound and multiple are of
 validation data. Networks that forget half after 2.5 to 3.6 (LeNet-5) and 4.1 LSB (DS-CNN)
 learn the better the higher their rate is, up to 1 LSB: LeNet-5 at 0.3, 0.5, 1 LSB 93.8, 94.5, 95.2 % of
 rotated digits. The last block of a ResNet-8 forgets half after 0.5 to 0.7 LSB, and learns fog, noise and the

@@ -42,7 +42,7 @@ class Gradient:
     quantization_aware: bool = False
 
     def __post_init__(self) -> None:
-        """Checks every range."""
+        """Checks the ranges."""
         check_number("clip", self.clip, 0.0, 2.0**14)
 
 
@@ -62,7 +62,7 @@ class Normalized:
     gradient_norm: bool = False
 
     def __post_init__(self) -> None:
-        """Checks every range."""
+        """Checks the ranges."""
         check_number("clip", self.clip, 0.0, 2.0**14)
 
 
@@ -91,7 +91,7 @@ class Bits:
     bits: int | tuple[int, int, int] = 1
 
     def __post_init__(self) -> None:
-        """Checks every range."""
+        """Checks the ranges."""
         given: Any = self.bits
         several = isinstance(given, tuple | list)
         bits = tuple(check_integer("bits", b, 1, 7) for b in (given if several else (given,)))
@@ -114,7 +114,7 @@ class Momentum:
     terms: int = 8
 
     def __post_init__(self) -> None:
-        """Checks every range."""
+        """Checks the ranges."""
         check_number("rho", self.rho, 0.0, 1 - 2.0**-16)
         if self.rho == 0:
             raise SettingsError("rho", "be above 0, or None", self.rho)

@@ -24,7 +24,7 @@ _PATIENCE = 5.0
 
 
 class WorkersError(RuntimeError):
-    """Workers cannot be started, or keep dying; the message says what to do."""
+    """Workers cannot be started, or die repeatedly; the message has advice."""
 
 
 class Workers:

@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--only", type=int, metavar="N", help="try case N alone, in this process")
-    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for what fails")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="folder for failing inputs")
     chosen = parser.parse_args()
     valid = bases.build()
     if chosen.only is not None:

@@ -90,7 +90,7 @@ def cli(case: Case, *arguments: str, files: tuple[str, ...] = ()) -> bool:
         check(origin)
         last = err.getvalue().strip().splitlines()[-1:]
         if not last or not last[0].startswith("error: ") or "internal error" in last[0]:
-            raise FaultError(f"no line that says what is wrong: {arguments}\n{err.getvalue()}")
+            raise FaultError(f"no line about the error: {arguments}\n{err.getvalue()}")
     # A run that has begun leaves its log, and the ZO model that it belongs to, however it ends.
     kept = {name for name in files if name.endswith((".zolog", ".zo.tflite"))}
     for name in set(os.listdir()) - before:

@@ -50,7 +50,7 @@ def inspect(
     if cuts and zo:
         raise ConversionError("--cuts takes a plain model: the one that this ZO model was made from")
     if loss_output is not None and not cuts and not nodes:
-        raise ConversionError("--loss-output is of --cuts and --nodes, which depend on what the loss reads")
+        raise ConversionError("--loss-output needs --cuts or --nodes")
     if nodes and zo:
         raise ConversionError("--nodes takes a plain model; the nodes of a ZO model are shown without it")
     wanted = parse_loss_output(loss_output)

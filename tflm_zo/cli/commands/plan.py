@@ -33,7 +33,7 @@ EXAMPLE = "tflm-zo plan model.tflite --board nano-33-ble"
 
 _DEVICE = "Device"
 _WIDTH = 80  # of the tables
-#: What a program that prints takes of the Arm compiler's C library, on cores of all kinds.
+#: Flash of the Arm compiler's C library in a program that prints, on all kinds of cores.
 LIBRARY_FLASH = "flash: without the C library; newlib's printf takes 28 to 38 KB, newlib-nano's 8"
 
 

@@ -13,11 +13,10 @@ A message of the server has the ConfigRecord of the aggregating strategy with th
 
 A reply has the ConfigRecord ``fleet`` with the state of the client:
 
-    version, run, step    as above; step is the number of whole steps that the client has; run is 0 where it
-                          has no state
+    version, run, step    as above; step is the number of whole steps that the client has; run is 0 without a state
     checksum              that the next record's goes on from
     weights               checksum of the client's weights
-    refused               why it does not do what it was asked to; missing where it does
+    refused               reason of a refusal; missing without one
     records-only          true where it takes no snapshot, as a gateway of devices does not; else missing
 
 and, where the step was evaluated, an ArrayRecord ``arrays`` with the float64 array ``differences`` [queries],
