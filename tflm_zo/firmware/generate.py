@@ -461,13 +461,11 @@ def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
     if found != 1:
         raise ConversionError(f"{types} does not define ZO_MAX_QUERIES once: install tflm_zo again")
     if not plan.tasks:
-        header = "ops/core/run/zo_run_settings.h"
+        header, end = "ops/core/run/zo_run_settings.h", "} zo_control_settings;\n\n"
         values = run_settings(plan).replace("\n", " \\\n")
-        if sources[header].count("#ifdef ZO_RUN_SETTINGS") != 1:
+        if sources[header].count(end) != 1 or "#ifdef ZO_RUN_SETTINGS" not in sources[header]:
             raise ConversionError(f"{header} knows no ZO_RUN_SETTINGS: install tflm_zo again")
-        sources[header] = sources[header].replace(
-            "/* The settings that a run has", f"#define ZO_RUN_SETTINGS {values}\n/* The settings that a run has", 1
-        )
+        sources[header] = sources[header].replace(end, f"{end}#define ZO_RUN_SETTINGS {values}\n")
     switches = "ops/core/zo_features.h"
     sources[switches] = with_features(sources[switches], wanted)
     return sources
