@@ -272,7 +272,7 @@ def test_a_log_of_other_layers(folder: Path) -> None:
 def test_help() -> None:
     said = " ".join(invoke("train", "--help").stdout.replace("│", " ").split())
     assert "--choose-block 4 --held-out 0.2 --budget 100000" in said
-    assert "with --choose-block they tell the best block (default: 0.2)" in said
+    assert "with --choose-block they score the blocks (default: 0.2)" in said
 
 
 @pytest.mark.parametrize("model", [MODELS["lenet5"], *REAL_MODELS])

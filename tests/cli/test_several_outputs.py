@@ -58,7 +58,7 @@ def test_inspect_takes_the_output_too(cli: Any, model_file: Any) -> None:
         reasons = {c["layer"]: c["reason"] for c in told["node_choices"]}
         unread = {"class": "detect", "detect": "class"}[auto]
         assert reasons[auto] == "" and reasons[unread] == "does not feed what the loss reads"
-    assert "--cuts and --nodes" in cli("inspect", model, "--loss-output", 1).stderr
+    assert "needs --cuts or --nodes" in cli("inspect", model, "--loss-output", 1).stderr
 
 
 def test_one_of_several_subgraphs_is_chosen(cli: Any, data: Path, tmp_path: Path) -> None:

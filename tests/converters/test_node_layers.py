@@ -115,7 +115,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(ConversionError, match="nodes need a loss: losses of single samples"):
+    with pytest.raises(ConversionError, match="nodes need a loss of each sample"):
         inject_all(lenet5(), nodes="auto", loss="none")
     with pytest.raises(ConversionError, match="`nodes` must fit a trainable layer: fc2, fc3"):
         inject_all(lenet5(), nodes="conv1", trainable=Last(2))
