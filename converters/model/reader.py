@@ -38,17 +38,19 @@ _ZIP: Final = b"PK\3\4"
 _KERAS_FILE: Final = b"config.json"
 
 
-def load_model(source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
+def load_model(source: Model | str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
     """Reads a .tflite model.
 
     Args:
-        source: path of a file, or the file's bytes.
+        source: path of a file, or the file's bytes; a `Model` is returned unchanged.
 
     Raises:
         ConversionError: the file is no .tflite model, is damaged or truncated, is of a newer schema, or keeps
             data outside the flatbuffer. The message begins with the path, if there is one.
         OSError: the file cannot be read.
     """
+    if isinstance(source, Model):
+        return source
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source))
     path = Path(source)

@@ -41,6 +41,11 @@ def test_round_trip_keeps_every_field(built: bytes) -> None:
     assert plain(generated(written)) == plain(generated(built))
 
 
+def test_a_model_is_read_as_itself(built: bytes) -> None:
+    model = load_model(built)
+    assert load_model(model) is model
+
+
 def test_round_trip_keeps_every_field_of_real_models(real_model: bytes) -> None:
     written = load_model(real_model).to_bytes()
     original = generated(real_model)

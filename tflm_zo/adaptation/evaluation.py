@@ -29,7 +29,7 @@ def with_loss(
         ConversionError: the model cannot have the loss.
         SettingsError: a loss is given for a ZO model, which has its own.
     """
-    source = model if isinstance(model, Model) else load_model(model)
+    source = load_model(model)
     if not is_zo(source):
         return inject_plain(source, InjectSettings(trainable="none", loss=loss or "auto", loss_output=loss_output))
     for name, value in (("loss", loss), ("loss_output", loss_output)):

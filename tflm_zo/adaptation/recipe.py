@@ -181,7 +181,7 @@ def adapt(
     Warns:
         DataWarning: the samples, or those of `validation_data`, have none of some class.
     """
-    source = model if isinstance(model, Model) else load_model(model)
+    source = load_model(model)
     observer = observer or Observer()
     if zo_model is not None and is_zo(source):
         raise SettingsError("zo_model", "be left out, since the model is a ZO model already")

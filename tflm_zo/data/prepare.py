@@ -237,7 +237,7 @@ class Inputs:
 
     def __init__(self, model: Model | bytes | str | os.PathLike[str]) -> None:
         try:
-            self._model = model if isinstance(model, Model) else load_model(model)
+            self._model = load_model(model)
             self._metadata = read_metadata(self._model)
         except ConversionError as error:
             raise ModelError(str(error)) from error

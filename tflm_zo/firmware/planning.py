@@ -182,7 +182,7 @@ def generate_firmware(
             or a search does not have `samples` samples in `data`.
     """
     check_names(platform, name)
-    zo = model if isinstance(model, Model) else load_model(model)
+    zo = load_model(model)
     metadata = read_metadata(zo)
     if metadata.loss is None:
         raise ConversionError("the model has no loss, so it cannot train; inject it with one")

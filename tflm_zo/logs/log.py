@@ -225,7 +225,7 @@ class Log:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
         if not self.is_layerwise:
             return
-        metadata = read_metadata(model if isinstance(model, Model) else load_model(model))
+        metadata = read_metadata(load_model(model))
         trainable, numbers = metadata.trainable, [i for task in self.tasks for i in task.tensors]
         if beyond := [i for i in numbers if i >= len(trainable)]:
             raise LogError(f"the log is damaged: it is of trainable tensor {beyond[0]}, the model has {len(trainable)}")

@@ -267,7 +267,7 @@ def plan(
         if value is not None and not 0 < value < math.inf:
             raise SettingsError(word, "be a finite number above 0", value)
     target = _target(board, core, clock, ram, flash, power, cycles)
-    loaded = model if isinstance(model, Model) else load_model(model)
+    loaded = load_model(model)
     if is_zo(loaded):
         raise ConversionError("a plan takes the plain model: the one that this ZO model was made from")
     if name is None:

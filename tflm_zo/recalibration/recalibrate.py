@@ -169,7 +169,7 @@ def recalibrate(
     Example:
         >>> tflm_zo.recalibrate("model.tflite", x).save("recalibrated.tflite")  # doctest: +SKIP
     """
-    loaded = model if isinstance(model, Model) else load_model(model)
+    loaded = load_model(model)
     corrected_layers(loaded)  # refuses a model without such layers first
     old = (
         read_statistics(loaded)

@@ -88,7 +88,7 @@ class Trainer:
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise TypeError(f"`settings` must be Settings, such as algorithms.node(). Received: {settings!r}.")
-        loaded = model if isinstance(model, Model) else load_model(model)
+        loaded = load_model(model)
         if not is_zo(loaded):
             loaded, settings = trainable_model(loaded, settings)
         self.model, self.runtime = loaded, load(loaded, runtime, threads=threads)

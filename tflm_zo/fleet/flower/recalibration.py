@@ -71,7 +71,7 @@ def recalibrate_fleet(
         ConversionError: see `tflm_zo.recalibrate`.
         FleetError: there is no client, or a client has failed, has another model, or does not answer in time.
     """
-    loaded = model if isinstance(model, Model) else load_model(model)
+    loaded = load_model(model)
     nodes = list(grid.get_node_ids())
     if not nodes:
         raise FleetError("no client is there")
