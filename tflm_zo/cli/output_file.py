@@ -17,7 +17,7 @@ def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
     """Reserves the output files of a command until its end, so that no other command writes the same files.
 
     Raises:
-        FileInUseError: a run that goes on is going to write one of the files.
+        FileInUseError: another run is writing one of the files.
     """
     for path in paths:
         if path is not None:

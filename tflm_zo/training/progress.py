@@ -115,7 +115,7 @@ class RunProgress:
         self.stopped = True
 
     def evaluate(self, x: Samples, y: Labels | None = None) -> dict[str, float]:
-        """Returns the "loss" and the "accuracy" of the weights after the last whole step, as
+        """Returns the "loss" and the "accuracy" of the weights after the last complete step, as
         `Trainer.evaluate` does.
         """
         data = prepare(self._runtime, x, y)

@@ -62,7 +62,7 @@ class Settings:
             as they are. None trains all layers that the tasks can train.
         snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots.
         sync_every: seconds between two syncs of the seed log to the disk, the most that a power failure can
-            cost. 0 syncs after each step; None only at the end. A killed program loses no whole step.
+            cost. 0 syncs after each step; None only at the end. A killed program loses no complete step.
         seed: seed of the random directions, of rounding and of the order of samples, 0..2^32-1.
         algorithm: name of the algorithm with these settings, or "".
 

@@ -145,9 +145,9 @@ def train(
     MODEL is a plain int8 model, or a ZO model, which inject makes of a plain one. For a plain model train
     also writes the ZO model, which replay needs.
 
-    Ctrl-C ends the run after the last whole step: log and model are written, the exit code is 130, and
-    --resume goes on to the same bits as a run that was never interrupted. SIGTERM and SIGHUP end a run the
-    same way, with exit codes 143 and 129. After a kill or a power failure --resume goes on, too.
+    Ctrl-C ends the run after the last complete step: log and model are written, the exit code is 130, and
+    --resume gives the same bits as a run without an interruption. SIGTERM and SIGHUP end a run the same
+    way, with exit codes 143 and 129. --resume also works after a kill or a power failure.
 
     Tasks differ in which layers are best trained, and few layers take few forward passes:
     tflm-zo train model.tflite adapt.npz -o adapted.tflite --algorithm poor-mans-training --batch-size 32

@@ -4,7 +4,7 @@ A message of the server has the ConfigRecord of the aggregating strategy with th
 
     zo-version   of this protocol
     zo-run       checksum at the end of the run's header
-    zo-step      number of the step that is to be evaluated: of the whole steps before it
+    zo-step      number of the step to evaluate, equal to the number of complete steps before it
     zo-first     number of the first of the records; with a snapshot, of the steps that are in it
     zo-records   records of the steps from zo-first to zo-step, as the log has them; not beside a snapshot
     zo-header    the log's header, for a client that does not have the run yet
@@ -13,8 +13,8 @@ A message of the server has the ConfigRecord of the aggregating strategy with th
 
 A reply has the ConfigRecord ``fleet`` with the state of the client:
 
-    version, run, step    as above; step is the number of whole steps that the client has; run is 0 without a state
-    checksum              that the next record's goes on from
+    version, run, step    as above; step is the client's number of complete steps; run is 0 without a state
+    checksum              checksum of the log before the next record
     weights               checksum of the client's weights
     refused               reason of a refusal; missing without one
     records-only          true where it takes no snapshot, as a gateway of devices does not; else missing
