@@ -70,9 +70,10 @@ def test_type_checkers_see_the_names_that_are_imported() -> None:
     for node in ast.walk(ast.parse(Path(zo.__file__).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             seen.setdefault(node.module or "", set()).update(name.name for name in node.names)
-    packages, version = seen.pop(""), seen.pop("_version")
+    packages, version, training = (seen.pop(home) for home in ("", "_version", "training"))
+    assert packages == {module.name for module in pkgutil.iter_modules(zo.__path__)} & set(zo.__all__)
     assert seen == {home: set(names) for home, names in zo._HOMES.items()}
-    assert packages.union(version, *seen.values()) == set(zo.__all__)
+    assert packages.union(version, training, *seen.values()) == set(zo.__all__)
 
 
 def test_importing_imports_nothing_else() -> None:

@@ -6,17 +6,13 @@
     adapted.save("adapted.tflite")
     zo.evaluate("adapted.tflite", x_test, y_test)
 
-`training` has the trainer and its callbacks, `converters` rewrites models, `conversion` converts Keras
-models, `runtime` runs models, `planner` estimates the memory and time that training needs on a device,
-`firmware` writes the sources for a device, and `core` is the arithmetic of the op pack. ARCHITECTURE.md has
-the contract between them.
-
-Each name is imported when it is first used.
+ARCHITECTURE.md describes the packages. Each name is imported when it is first used.
 """
 
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from ._version import __version__
@@ -183,7 +179,7 @@ __all__ = [
     "write_report",
 ]
 
-# Modules of the names above that are no packages. The names above are for type checkers, which run no code.
+# Homes of the names that are neither packages nor names of `training`. Type checkers read the imports above.
 _HOMES: Final = {
     "adaptation": ("Adaptation", "Observer", "adapt", "evaluate"),
     "conversion.keras": ("convert",),
@@ -213,36 +209,6 @@ _HOMES: Final = {
     "recalibration.recalibrate": ("recalibrate",),
     "report": ("write_report",),
     "runtime.litert": ("exact_delegate",),
-    "training": (
-        "Bits",
-        "CSVLogger",
-        "Callback",
-        "Checkpoint",
-        "Constant",
-        "Cosine",
-        "EarlyStopping",
-        "Exact",
-        "Gradient",
-        "History",
-        "Linear",
-        "Momentum",
-        "Nodes",
-        "Normalized",
-        "ProgressBar",
-        "Rms",
-        "RunProgress",
-        "Settings",
-        "SettingsError",
-        "Sign",
-        "Standardized",
-        "Step",
-        "TensorBoard",
-        "Trainer",
-        "Weights",
-        "algorithms",
-        "choose_block",
-        "compare_runtimes",
-    ),
 }
 
 
@@ -251,9 +217,9 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is th
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = next((module for module, names in _HOMES.items() if name in names), None)
-        if home is None:
+        if find_spec(f".{name}", __name__):
             return importlib.import_module(f".{name}", __name__)
+        home = next((module for module, names in _HOMES.items() if name in names), "training")
         value = getattr(importlib.import_module(f".{home}", __name__), name)
         globals()[name] = value  # so that the next use finds it
         return value

@@ -22,8 +22,7 @@ def with_loss(
     Args:
         model: a plain int8 model or a ZO model, its bytes or its path.
         loss: loss of a plain model, see `InjectSettings`; None: "auto".
-        loss_output: number or name of the output of a plain model that the loss belongs to; None: the first
-            behind a SOFTMAX or LOGISTIC, else the first.
+        loss_output: output of a plain model that the loss belongs to, see `InjectSettings`.
 
     Raises:
         ConversionError: the model cannot have the loss.

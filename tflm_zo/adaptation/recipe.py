@@ -73,8 +73,7 @@ class Adaptation:
         block_choice: choice of the block that is trained, or None.
         budget: forward equivalents that the probes of blocks have left of the given budget, or None.
         before: "loss" and, if there is one, "accuracy" of the weights before the first step, on
-            `data.measured`; None for a resumed run that keeps the
-            last weights.
+            `data.measured`; None for a resumed run that keeps the last weights.
         after: the same of the kept weights; None if a run that keeps the last weights was interrupted.
     """
 
@@ -144,8 +143,8 @@ def adapt(
         x: samples, as `Trainer.fit` takes them.
         y: labels, as `Trainer.fit` takes them.
         settings: settings of the run, e.g. ``algorithms.node(batch_size=16)``, or the name of an algorithm.
-            None: those of the ZO model; for a plain model those of node perturbation or, with a
-            warning, of weight perturbation where no layer can carry nodes.
+            None: those of the ZO model; for a plain model those of node perturbation or, with a warning, of weight
+            perturbation where no layer can carry nodes.
         changes: function that changes the settings, given the metadata of the ZO model, or None before it is
             made. None: settings that are not given take a minibatch that fits the model.
         inject: further settings of `inject` for a plain model.
@@ -194,19 +193,14 @@ def adapt(
         recalibration = recalibrated(source, x, runtime=runtime, threads=threads, watch=observer.recalibrating)
         observer.on_recalibrated(recalibration)
         source = recalibration.model
-    found = model_of_run(
-        source,
-        settings,
-        changes,
-        inject=inject,
-        length={
-            "epochs": epochs,
-            "steps": steps,
-            "choose-block": choose_block and _written_search(choose_block),
-            "block": choose_block and "auto",
-            "measured-rate": "auto",
-        },
-    )
+    length = {
+        "epochs": epochs,
+        "steps": steps,
+        "choose-block": choose_block and _written_search(choose_block),
+        "block": choose_block and "auto",
+        "measured-rate": "auto",
+    }
+    found = model_of_run(source, settings, changes, inject=inject, length=length)
     zo = found.zo
     if resume and zo_model is not None:
         zo = of_resumed_run(zo, zo_model)
@@ -226,11 +220,7 @@ def adapt(
     check_length(epochs, steps, budget)
     if epochs is None and steps is None and budget is None:
         epochs = usual_epochs(len(data.train), found.settings.batch_size)
-    callbacks = [observer, *callbacks]
-    kept_zo = None
-    if zo_model is not None:
-        kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
-        callbacks.append(kept_zo)
+    kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
     choice = None
     if choose_block is not None:
         if budget is None:  # errors of the run precede the probes
@@ -251,21 +241,21 @@ def adapt(
             steps=steps,
             budget=budget,
             validation_data=data.validation,
-            callbacks=callbacks,
+            callbacks=[observer, *callbacks, kept_zo],
             log=log,
             resume=resume,
             replace=replace,
             keep=keep,
         )
     except BaseException:
-        if kept_zo is not None:
-            kept_zo.withdraw()
+        kept_zo.withdraw()
         raise
     adapted = trainer.export()
     observer.on_trained(adapted)
     after = None
     if history.measurements:
-        before, after = (_measured_at(history, step) for step in (0, history.kept_step))
+        at = {found["step"]: found for found in history.measurements}
+        before, after = ({k: v for k, v in at[step].items() if k != "step"} for step in (0, history.kept_step))
     elif not trainer.interrupted:  # after Ctrl-C the user expects the prompt
         after = trainer.evaluate(data.measured)
     for values in (before, after) if data.constant and not history.measurements else ():
@@ -321,10 +311,4 @@ def _has_labels(x: Samples) -> bool:
 
 
 def _written_search(search: BlockSearch) -> str:
-    epochs = "" if search.epochs == BlockSearch.epochs else f":{search.epochs}"
-    return f"{search.blocks}{epochs}"
-
-
-def _measured_at(history: History, step: int) -> dict[str, float]:
-    found = next(m for m in history.measurements if m["step"] == step)
-    return {name: value for name, value in found.items() if name != "step"}
+    return str(search.blocks) if search.epochs == BlockSearch.epochs else f"{search.blocks}:{search.epochs}"

@@ -18,7 +18,7 @@ from ..training.algorithms import fitting_batch_size
 from ..training.injection import is_zo, trainable_model
 from ..training.setting_texts import FOUND, run_of, with_found, with_run
 
-__all__ = ["Changes", "KeptZoModel", "ModelOfRun", "model_of_run", "of_resumed_run"]
+_Path = str | os.PathLike[str]
 
 Changes = Callable[[Settings, ZoMetadata | None], Settings]
 """Function that returns the settings of a run, made of the usual ones and the metadata of the ZO model, which
@@ -55,10 +55,8 @@ def model_of_run(
 
     Args:
         source: a plain int8 model or a ZO model; it is not changed.
-        settings: settings of the run, or the name of their algorithm; None: those of the ZO model; for a plain model
-            node perturbation or, if no layer can carry nodes, weight perturbation.
-        changes: function that changes these settings; None: settings without a given minibatch take one that
-            fits the model.
+        settings: settings of the run, the name of their algorithm, or None, as for `adapt`.
+        changes: function that changes these settings, as for `adapt`.
         inject: further settings of `inject` for a plain model.
         batch: samples per invoke of a ZO model that is made, or that was made for its run, unless an operator
             ties it to others; None: those of a ZO model, and as many as suit the minibatch of one that is
@@ -70,7 +68,7 @@ def model_of_run(
         ConversionError: a plain model cannot be injected.
     """
     given, name = (settings, None) if isinstance(settings, Settings) else (None, settings)
-    change = changes or (_as_they_are if given else _fitting)
+    change = changes or ((lambda settings, _: settings) if given else _fitting)
     injection: InjectChanges = {**(inject or {})}
     if is_zo(source):
         for name in injection:
@@ -100,10 +98,6 @@ def model_of_run(
     return ModelOfRun(zo if zo is source else keep(zo, own), own, make)
 
 
-def _as_they_are(settings: Settings, _: ZoMetadata | None) -> Settings:
-    return settings
-
-
 def _fitting(settings: Settings, metadata: ZoMetadata | None) -> Settings:
     if metadata is None:
         return settings
@@ -131,7 +125,7 @@ def _usual(metadata: ZoMetadata, name: str | None) -> Settings:
     return settings
 
 
-def of_resumed_run(zo: Model, path: str | os.PathLike[str]) -> Model:
+def of_resumed_run(zo: Model, path: _Path) -> Model:
     """Returns the ZO model of a resumed run from its file, with the results of the run's search."""
     try:
         found = run_of(read_metadata(load_model(path)))
@@ -146,7 +140,7 @@ class KeptZoModel(Callback):
     """Writes the ZO model when a run begins: replay and resumption need the very one it was trained as.
 
     Args:
-        path: path of the file.
+        path: path of the file, or None to write none.
         zo: the ZO model.
         log: path of the run's log, or None.
         replace: True if it may replace another file.
@@ -156,19 +150,11 @@ class KeptZoModel(Callback):
         ValueError: the run is resumed, and the file is another model; raised at construction.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        zo: Model,
-        log: str | os.PathLike[str] | None,
-        *,
-        replace: bool,
-        resume: bool,
-    ) -> None:
-        self._path, self._log, self._replace, self._written = Path(path), log, replace, False
-        there = resume and self._path.exists()
-        self._there = there and self._path.read_bytes() == zo.to_bytes()
-        if there and not self._there and not replace:
+    def __init__(self, path: _Path | None, zo: Model, log: _Path | None, *, replace: bool, resume: bool) -> None:
+        self._path, self._log, self._replace, self._written = None if path is None else Path(path), log, replace, False
+        there = self._path.read_bytes() if resume and self._path and self._path.exists() else None
+        self._there = there is not None and there == zo.to_bytes()
+        if there is not None and not self._there and not replace:
             raise ValueError(
                 f"{self._path} is another ZO model than the given model makes now; resume with {self._path}, "
                 "or with the model and the options that it was made from"
@@ -176,11 +162,11 @@ class KeptZoModel(Callback):
 
     def on_train_begin(self, progress: RunProgress) -> None:
         """Writes the ZO model with the results of the run's search."""
-        if not self._there:
+        if self._path and not self._there:
             write_output(self._path, progress.model.to_bytes(), force=self._replace)
             self._written = True
 
     def withdraw(self) -> None:
         """Removes it again where the run has failed before it had a log."""
-        if self._written and not (self._log and os.path.exists(self._log)):
+        if self._path and self._written and not (self._log and os.path.exists(self._log)):
             self._path.unlink(missing_ok=True)

@@ -21,14 +21,13 @@ class DataWarning(UserWarning):
 def quantize(
     x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
 ) -> NDArray[Any]:
-    """Quantizes samples for a model's input.
+    """Quantizes samples for a model's input, real value = scale * (level - zero_point).
 
     Args:
         x: samples: levels of the input's own type, which are returned unchanged; floating point in the units
             of the training data; or uint8 pixels, see `real_samples`.
-        scale: scale of the model's input, real value = scale * (level - zero_point); for a floating-point
-            input the scale of the model's own quantization, 0 if that is not known.
-        zero_point: zero point of the input.
+        scale: scale; of a floating-point input that of the model's own quantization, 0 if that is not known.
+        zero_point: zero point, likewise.
         dtype: type of the model's input: int8, uint8, or floating point if the model quantizes it.
         name: name of the samples in messages.
 

@@ -49,11 +49,7 @@ class Data:
         return len(self.labels)
 
     def take(self, rows: Any) -> Data:
-        """Returns some of the samples.
-
-        Args:
-            rows: a slice, numbers of samples, or a bool for each sample.
-        """
+        """Returns the samples of a slice, of numbers, or of a bool for each sample."""
         return Data([x[rows] for x in self.inputs], self.labels[rows])
 
     def __add__(self, other: Data) -> Data:
@@ -139,9 +135,8 @@ def _inputs(model: Inputs, given: Gathered) -> list[NDArray[Any]]:
 
 def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
     """Returns the targets of an autoencoder: its samples in real values."""
-    loss = model.metadata.loss
+    loss, (x, *more), shape = model.metadata.loss, given.inputs, model.label_details()[0][1:]
     assert loss is not None  # prepare has refused such a model
-    (x, *more), shape = given.inputs, model.label_details()[0][1:]
     there = f"; there are: {', '.join(given.there)}" if given.there else ""
     if loss.kind != "mse" or more:
         raise DataError(f"the model's loss ({loss.kind}) needs labels: give y, or a file that has an array `y`{there}")
@@ -155,35 +150,13 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
 
 
 def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
-    """Prepares the samples of one input; see `prepare`.
-
-    Args:
-        x: samples, [samples, ...], as for `prepare`.
-        details: shape and quantization of the input.
-        name: name of the samples in messages.
-
-    Raises:
-        DataError: the samples cannot be used.
-    """
+    """Prepares samples of an input with these details; see `prepare`. Messages have the name."""
     shape, dtype, scale, zero_point = details
     return np.ascontiguousarray(quantize(in_shape(as_array(x, name), shape[1:], name), scale, zero_point, dtype, name))
 
 
 def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]:
-    """Prepares labels or targets; see `prepare`.
-
-    Args:
-        y: labels, [samples, ...], as for `prepare`.
-        loss: the model's loss.
-        details: shape and quantization of the model's input for labels.
-
-    Returns:
-        Cross-entropy: int32 [samples]. Binary cross-entropy: int32 [samples, outputs]. Mean squared error:
-        int8 [samples, ...].
-
-    Raises:
-        DataError: the labels have a wrong shape, type or range.
-    """
+    """Prepares labels or targets of a loss for an input with these details, as `prepare` does; see `Data`."""
     given = as_array(y, "y")
     if loss.of_classes:
         return class_labels(given, loss.elements)
@@ -197,21 +170,13 @@ def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]
 
 
 def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
-    """Returns whether each sample has a label, bool [samples].
-
-    Args:
-        labels: labels, as `prepare_labels` returns them.
-        kind: kind of the loss.
-    """
+    """Returns whether each sample has a label, bool [samples], of labels of `Data` and a kind of loss."""
     if kind == "mse":
         return np.ones(len(labels), bool)
     return np.asarray((labels.reshape(len(labels), -1) >= 0).any(1))
 
 
-_Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
-
-
-def _details(graph: Subgraph, tensor: Tensor) -> _Details:
+def _details(graph: Subgraph, tensor: Tensor) -> Details:
     dtype, quantization = np.dtype(DTYPES[tensor.type]), tensor.quantization
     if dtype.kind == "f":
         readers = (op for op in graph.operators if op.builtin == B.QUANTIZE and op.input(0) is tensor and op.outputs)
@@ -241,8 +206,8 @@ class Inputs:
             self._metadata = read_metadata(self._model)
         except ConversionError as error:
             raise ModelError(str(error)) from error
-        self._input_details: dict[int, _Details] = {}
-        self._label_details: _Details | None = None
+        self._input_details: dict[int, Details] = {}
+        self._label_details: Details | None = None
         for segment, graph in zip(self._metadata.segments, self._model.subgraphs, strict=True):
             for port, tensor in zip(segment.inputs, graph.inputs, strict=True):
                 if port.role == "input" and port.index is not None:
@@ -260,7 +225,7 @@ class Inputs:
         """Samples per invoke."""
         return self._metadata.batch
 
-    def input_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+    def input_details(self, index: int = 0) -> Details:
         """Returns shape, dtype, scale and zero point of an original input. For a floating-point input, scale
         and zero point are those of the model's own quantization (scale 0: none).
         """
@@ -268,7 +233,7 @@ class Inputs:
             raise ValueError(f"the model has no input {index}")
         return self._input_details[index]
 
-    def label_details(self) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
+    def label_details(self) -> Details:
         """Returns shape, dtype, scale and zero point of ``zo_label``."""
         if self._label_details is None:
             raise ValueError("the model has no loss")

@@ -18,31 +18,18 @@ DEGREES = 45
 
 @dataclass(frozen=True)
 class Scenario:
-    """The original domain of a network, and the new domain after its deployment.
+    """The original domain of a network, and the new domain after its deployment."""
 
-    Attributes:
-        title: title of one line.
-        build: function that builds the untrained Keras model.
-        epochs: number of epochs of pre-training.
-        pretrain: (x, y) of the old domain.
-        old: the old domain in a word or two.
-        new: the new domain in a word or two.
-        upright: (x, y) of the old domain, test.
-        adapt: (x, y) of the new domain, for training on the device.
-        test: (x, y) of the new domain, test.
-        budget: budget of adaptation, forward equivalents.
-    """
-
-    title: str
-    old: str
-    new: str
-    build: Callable[[], Any]
-    epochs: int
-    pretrain: tuple[NDArray[Any], NDArray[Any]]
-    upright: tuple[NDArray[Any], NDArray[Any]]
-    adapt: tuple[NDArray[Any], NDArray[Any]]
-    test: tuple[NDArray[Any], NDArray[Any]]
-    budget: int
+    title: str  #: title of one line
+    old: str  #: the old domain in a word or two
+    new: str  #: the new domain in a word or two
+    build: Callable[[], Any]  #: function that builds the untrained Keras model
+    epochs: int  #: number of epochs of pre-training
+    pretrain: tuple[NDArray[Any], NDArray[Any]]  #: (x, y) of the old domain
+    upright: tuple[NDArray[Any], NDArray[Any]]  #: (x, y) of the old domain, test
+    adapt: tuple[NDArray[Any], NDArray[Any]]  #: (x, y) of the new domain, for training on the device
+    test: tuple[NDArray[Any], NDArray[Any]]  #: (x, y) of the new domain, test
+    budget: int  #: budget of adaptation, forward equivalents
 
 
 def rotated(x: NDArray[Any]) -> NDArray[Any]:
@@ -60,20 +47,30 @@ def digits() -> Scenario:
     from ..keras_models import digits_cnn
 
     data = load_digits()
-    order = np.random.default_rng(0).permutation(len(data.target))
-    x = (data.images[order, ..., None] / 16).astype(np.float32)
-    y = data.target[order].astype(np.int32)
-    turned = rotated(x)
+    return _rotation("scikit-learn's digits", digits_cnn, 40, _shuffled(data.images, data.target, 16), 900, 1400)
+
+
+def _shuffled(images: NDArray[Any], labels: NDArray[Any], most: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Returns images of 0..most as 0..1, and labels, in a fixed random order."""
+    order = np.random.default_rng(0).permutation(len(labels))
+    return (images[order, ..., None] / most).astype(np.float32), labels[order].astype(np.int32)
+
+
+def _rotation(
+    title: str, build: Callable[[], Any], epochs: int, data: tuple[NDArray[Any], NDArray[Any]], adapt: int, test: int
+) -> Scenario:
+    """Returns a scenario of images that are rotated from number `adapt` on, and tested from number `test` on."""
+    x, y = data
     return Scenario(
-        title=f"scikit-learn's digits, rotated by {DEGREES} degrees",
+        title=f"{title}, rotated by {DEGREES} degrees",
         old="upright",
         new="rotated",
-        build=digits_cnn,
-        epochs=40,
-        pretrain=(x[:900], y[:900]),
-        upright=(x[1400:], y[1400:]),
-        adapt=(turned[900:1400], y[900:1400]),
-        test=(turned[1400:], y[1400:]),
+        build=build,
+        epochs=epochs,
+        pretrain=(x[:adapt], y[:adapt]),
+        upright=(x[test:], y[test:]),
+        adapt=(rotated(x[adapt:test]), y[adapt:test]),
+        test=(rotated(x[test:]), y[test:]),
         budget=100_000,
     )
 
@@ -95,8 +92,7 @@ def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         import keras
 
         _, (images, labels) = keras.datasets.mnist.load_data()
-    order = np.random.default_rng(0).permutation(len(labels))
-    return (images[order, ..., None] / 255).astype(np.float32), labels[order].astype(np.int32)
+    return _shuffled(images, labels, 255)
 
 
 def mnist() -> Scenario:
@@ -104,19 +100,8 @@ def mnist() -> Scenario:
     from ..keras_models import lenet5
 
     x, y = load_mnist()
-    turned = rotated(x[8000:])
-    return Scenario(
-        title=f"MNIST, rotated by {DEGREES} degrees",
-        old="upright",
-        new="rotated",
-        build=lenet5,
-        epochs=5,
-        pretrain=(x[:7000], y[:7000]),
-        upright=(x[9000:], y[9000:]),
-        adapt=(turned[:1000], y[8000:9000]),
-        test=(turned[1000:2000], y[9000:]),
-        budget=100_000,
-    )
+    rest = slice(7000, 8000)  # of `benchmarks/pretraining`
+    return _rotation("MNIST", lenet5, 5, (np.delete(x, rest, 0), np.delete(y, rest, 0)), 7000, 8000)
 
 
 def fsdd(speaker: str | None = None) -> Scenario:
@@ -133,11 +118,8 @@ def fsdd(speaker: str | None = None) -> Scenario:
     from ..keras_models import ds_cnn
 
     recordings = read_spoken_digits()
-    x = np.concatenate([log_mel(recordings.signal[i : i + 250]) for i in range(0, len(recordings.signal), 250)])[
-        ..., None
-    ]
-    y, take = recordings.digit, recordings.take
-    names = recordings.speakers
+    signal, y, take, names = recordings.signal, recordings.digit, recordings.take, recordings.speakers
+    x = np.concatenate([log_mel(signal[i : i + 250]) for i in range(0, len(signal), 250)])[..., None]
     sixth = names[-1] if speaker is None else speaker
     if sixth not in names:
         raise ValueError(f"no speaker {sixth!r}; there are {', '.join(names)}")
@@ -183,12 +165,11 @@ _SOURCE: Final = "github.com/Jakobovski/free-spoken-digit-dataset"
 class SpokenDigits:
     """Recordings of one spoken digit each."""
 
-    signal: NDArray[np.int16]  # int16 [recordings, 8000], one second at 8 kHz, zero-padded at the end
-    digit: NDArray[np.int32]  # spoken digit, 0..9, int32 [recordings]
-    speaker: NDArray[np.int32]  # int32 [recordings], index into ``speakers``
-    # int32 [recordings], number of the repetition of this digit by this speaker, from 0
-    take: NDArray[np.int32]
-    speakers: tuple[str, ...]  # names of the speakers, by number
+    signal: NDArray[np.int16]  #: int16 [recordings, 8000], one second at 8 kHz, zero-padded at the end
+    digit: NDArray[np.int32]  #: spoken digit, 0..9, int32 [recordings]
+    speaker: NDArray[np.int32]  #: int32 [recordings], index into ``speakers``
+    take: NDArray[np.int32]  #: int32 [recordings], number of the repetition of this digit by this speaker, from 0
+    speakers: tuple[str, ...]  #: names of the speakers, by number
 
 
 def read_spoken_digits() -> SpokenDigits:
@@ -209,17 +190,6 @@ def read_spoken_digits() -> SpokenDigits:
     arrays = read_arrays(path)
     if missing := {"x", "y", "speaker", "take", "speakers"} - arrays.keys():
         raise ValueError(f"{path}: no array {', '.join(sorted(missing))}; expected {_FORMAT}")
-    _check(path, arrays)
-    return SpokenDigits(
-        signal=arrays["x"],
-        digit=arrays["y"].astype(np.int32),
-        speaker=arrays["speaker"].astype(np.int32),
-        take=arrays["take"].astype(np.int32),
-        speakers=tuple(map(str, arrays["speakers"])),
-    )
-
-
-def _check(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     x, names = arrays["x"], arrays["speakers"]
     if x.dtype != np.int16 or x.ndim != 2 or x.shape[1] != _SAMPLES:
         raise ValueError(f"{path}: expected x int16 [n, {_SAMPLES}], got {x.dtype} {list(x.shape)}")
@@ -229,3 +199,5 @@ def _check(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
             raise ValueError(f"{path}: expected {name} integers [{len(x)}], got {values.dtype} {list(values.shape)}")
         if len(values) and not 0 <= int(values.min()) <= int(values.max()) < end:
             raise ValueError(f"{path}: expected {name} in 0..{end - 1}, got {values.min()}..{values.max()}")
+    digit, speaker, take = (arrays[name].astype(np.int32) for name in ("y", "speaker", "take"))
+    return SpokenDigits(x, digit, speaker, take, tuple(map(str, names)))

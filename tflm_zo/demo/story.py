@@ -27,60 +27,34 @@ COMPARED: Final = ("node", "weight")
 
 @dataclass(frozen=True)
 class Adaptation:
-    """The result of the adaptation by one algorithm.
+    """The result of the adaptation by one algorithm."""
 
-    Attributes:
-        accuracy: accuracy on the new domain after the adaptation.
-        steps: number of steps.
-        equivalents: cost in forward equivalents, see `Trainer`.
-        seconds: duration of the adaptation.
-        weights: number of trainable weights.
-        arena: arena of the generated firmware with batch size 1, bytes.
-        workspace: bytes of a minibatch that the firmware keeps outside the arena.
-        replayed: True if a replay of the log gives the weights of the run.
-        tflm_identical: True if TFLM repeated the run bit for bit; None without TFLM.
-        files: written files by kind.
-    """
-
-    accuracy: float
+    accuracy: float  #: accuracy on the new domain after the adaptation
     steps: int
-    equivalents: float
-    seconds: float
-    weights: int
-    arena: int
-    workspace: int
-    replayed: bool
-    tflm_identical: bool | None
-    files: dict[str, str]
+    equivalents: float  #: cost in forward equivalents, see `Trainer`
+    seconds: float  #: duration of the adaptation
+    weights: int  #: number of trainable weights
+    arena: int  #: arena of the generated firmware with batch size 1, bytes
+    workspace: int  #: bytes of a minibatch that the firmware keeps outside the arena
+    replayed: bool  #: True if a replay of the log gives the weights of the run
+    tflm_identical: bool | None  #: True if TFLM repeated the run bit for bit; None without TFLM
+    files: dict[str, str]  #: written files by kind
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The result of the demo.
+    """The result of the demo."""
 
-    Attributes:
-        title: title of the scenario.
-        old: the old domain in a word or two.
-        new: the new domain in a word or two.
-        budget: budget of each adaptation, forward equivalents.
-        upright: accuracy of the int8 model on the old domain.
-        before: accuracy on the new domain before adaptation.
-        inference_arena: arena of the plain model on a Cortex-M4, bytes.
-        backpropagation: memory of backpropagation for one sample by the papers' equation, bytes.
-        model: path of the int8 model before adaptation.
-        adaptations: results by the algorithms of `COMPARED`, by name.
-    """
-
-    title: str
-    old: str
-    new: str
-    budget: int
-    upright: float
-    before: float
-    inference_arena: int
-    backpropagation: int
-    model: str
-    adaptations: dict[str, Adaptation]
+    title: str  #: title of the scenario
+    old: str  #: the old domain in a word or two
+    new: str  #: the new domain in a word or two
+    budget: int  #: budget of each adaptation, forward equivalents
+    upright: float  #: accuracy of the int8 model on the old domain
+    before: float  #: accuracy on the new domain before adaptation
+    inference_arena: int  #: arena of the plain model on a Cortex-M4, bytes
+    backpropagation: int  #: memory of backpropagation for one sample by the papers' equation, bytes
+    model: str  #: path of the int8 model before adaptation
+    adaptations: dict[str, Adaptation]  #: results by the algorithms of `COMPARED`, by name
 
 
 @dataclass(frozen=True)
@@ -96,9 +70,8 @@ class _Story:
 
     def adapt(self, trainer: Trainer, stem: Path) -> Adaptation:
         """Trains with the trainer's algorithm, writes the files of `stem`, and checks them."""
-        settings = trainer.settings
-        zo, log = stem.with_name(f"{stem.name}.zo.tflite"), stem.with_name(f"{stem.name}.zolog")
-        adapted = stem.with_name(f"{stem.name}.adapted.tflite")
+        settings, endings = trainer.settings, ("zo.tflite", "zolog", "adapted.tflite", "tflm.zolog")
+        zo, log, adapted, again = (stem.with_name(f"{stem.name}.{ending}") for ending in endings)
         trainer.model.save(zo, force=True)
         self.say(f"adapting by {settings.algorithm} perturbation")
         begin = time.perf_counter()
@@ -110,7 +83,6 @@ class _Story:
         identical = None
         if self.repeat:
             self.say("repeating the run in TFLM")
-            again = stem.with_name(f"{stem.name}.tflm.zolog")
             repeated = Trainer(trainer.model, settings, runtime="tflm")
             try:
                 self._fit(repeated, again)
@@ -219,7 +191,7 @@ def _pretrained(scenario: Scenario, seed: int) -> Model:
 
 
 def backpropagation_bytes(model: Model) -> int:
-    """Returns the int8 memory of full backpropagation for one sample, bytes.
+    """Returns the int8 memory of full backpropagation for one sample by a plain int8 model at batch 1, bytes.
 
     Parameters and their gradients, activations and their errors (ElasticZO, the equation of M_Full-BP):
 
@@ -227,20 +199,11 @@ def backpropagation_bytes(model: Model) -> int:
 
     Each element counts one byte, biases included. Batch norm is folded into the layer before it, and a
     RESHAPE is a view of its input.
-
-    Args:
-        model: a plain int8 model at batch 1.
     """
-    graph = model.subgraphs[0]
-    kinds = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-    filters = {
-        id(t): t
-        for op in graph.operators
-        for t in op.inputs[1:]
-        if t is not None and t.is_constant and op.code.name in kinds
-    }
-    parameters = sum(t.size for t in filters.values())
-    activations = sum(t.size for op in graph.operators if op.code.name != "RESHAPE" for t in op.outputs)
+    operators, kinds = model.subgraphs[0].operators, ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+    constants = (t for op in operators if op.code.name in kinds for t in op.inputs[1:] if t and t.is_constant)
+    parameters = sum({id(t): t.size for t in constants}.values())
+    activations = sum(t.size for op in operators if op.code.name != "RESHAPE" for t in op.outputs)
     return 2 * parameters + 2 * activations
 
 
@@ -248,26 +211,23 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _bytes(value: int) -> str:
-    return f"{value:,} bytes"
-
-
 def print_report(result: DemoResult, console: Console) -> None:
     """Prints the results of the demo and the names of its files."""
+    in_tflm = {True: "bit-identical", False: "DIFFERENT", None: "not checked"}
     rows = {
         f"accuracy, {result.new}": lambda a: _percent(a.accuracy),
         "forward equivalents": lambda a: f"{a.equivalents:,.0f}",
         "steps": lambda a: f"{a.steps:,}",
         "time": lambda a: f"{a.seconds:.1f} s",
         "trainable weights": lambda a: f"{a.weights:,}",
-        "RAM on a Cortex-M4: arena": lambda a: _bytes(a.arena),
-        "kept of a minibatch besides": lambda a: _bytes(a.workspace),
+        "RAM on a Cortex-M4: arena": lambda a: f"{a.arena:,} bytes",
+        "kept of a minibatch besides": lambda a: f"{a.workspace:,} bytes",
         "weights replayed from the log alone": lambda a: "identical" if a.replayed else "DIFFERENT",
-        "the same run in TFLM": _in_tflm,
+        "the same run in TFLM": lambda a: in_tflm[a.tflm_identical],
     }
     before = {
         f"accuracy, {result.new}": _percent(result.before),
-        "RAM on a Cortex-M4: arena": _bytes(result.inference_arena),
+        "RAM on a Cortex-M4: arena": f"{result.inference_arena:,} bytes",
     }
     table = Table(title=f"{result.title}: {_percent(result.upright)} {result.old}", title_justify="left")
     for column in "", "before", *(f"{name} perturbation" for name in result.adaptations):
@@ -276,7 +236,7 @@ def print_report(result: DemoResult, console: Console) -> None:
         table.add_row(name, before.get(name, ""), *map(value, result.adaptations.values()))
     console.print(table)
     console.print(
-        f"Backpropagation in int8 needs {_bytes(result.backpropagation)} for the data of one sample alone.",
+        f"Backpropagation in int8 needs {result.backpropagation:,} bytes for the data of one sample alone.",
         highlight=False,
     )
     files = {"int8 model": result.model}
@@ -284,7 +244,3 @@ def print_report(result: DemoResult, console: Console) -> None:
         files |= {f"{kind} ({name})": path for kind, path in adaptation.files.items()}
     for kind, path in files.items():
         console.print(f"{kind:>28}  {path}", highlight=False)
-
-
-def _in_tflm(adaptation: Adaptation) -> str:
-    return {True: "bit-identical", False: "DIFFERENT", None: "not checked"}[adaptation.tflm_identical]
