@@ -33,8 +33,7 @@ def sides(shape, window, stride, dilation, padding):
 
 
 def spread(kernel, dilation):
-    """Dilates the filter with zeros between its elements: TensorFlow has no gradient of the dilation
-    itself."""
+    """Dilates the filter with zeros between its elements: TensorFlow has no gradient of the dilation itself."""
     height, width = ((n - 1) * d + 1 for n, d in zip(kernel.shape, dilation, strict=False))
     result = np.zeros((height, width, *kernel.shape[2:]))
     result[:: dilation[0], :: dilation[1]] = kernel
@@ -112,27 +111,3 @@ def test_pooling(window, stride, padding):
     exact = gradient(lambda x: tf.nn.avg_pool2d(x, window, stride, padding), inputs, errors)
     # Half a unit, and parts of 13 bits or more.
     assert np.abs(real(average) - exact).max() <= 2.0 ** average[1] / 2 + 32767 / 2**13
-
-
-def test_a_residual_block():
-    """add(conv(relu(x)), x) and a mean: both branches meet in one tensor's errors."""
-    rng = np.random.default_rng(7)
-    shape = (6, 6, 8)
-    inputs = rng.integers(-127, 128, shape).astype(np.int8)
-    weights = rng.integers(-127, 128, (8, 3, 3, 8)).astype(np.int8)
-    layer = NodeLayer(in_h=6, in_w=6, in_c=8, k_h=3, k_w=3, pad_top=1, pad_left=1, out_h=6, out_w=6, out_c=8)
-    kernel = np.transpose(weights, (1, 2, 3, 0)).astype(np.float64) / 2**9
-    errors = draw((1, 1, 8), rng)
-
-    def forward(x):
-        branch = tf.nn.conv2d(tf.nn.relu(x), kernel, strides=1, padding="SAME")
-        return tf.reduce_mean(0.75 * branch + 0.3 * x, axis=(1, 2), keepdims=True)
-
-    exact = gradient(forward, inputs, errors)
-    mean = backward.average_pool(Pool(shape, (1, 1), (6, 6), (1, 1), (0, 0)), (errors, 0))
-    branch = backward.scale(np.array([round(0.75 * 2**15)], np.int16), 0, mean)
-    branch = backward.conv(layer, weights, None, branch)
-    branch = (backward.mask(inputs, 0, 128, branch[0]), branch[1] - 9)
-    direct = backward.scale(np.array([round(0.6 * 2**15)], np.int16), -1, mean)
-    found = real(backward.add(None, 0, branch, direct))
-    assert np.abs(found - exact).max() < 2e-3 * np.abs(exact).max()

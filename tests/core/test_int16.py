@@ -40,17 +40,6 @@ def test_perturbation_is_the_oracles(case, stream):
     assert np.array_equal(weights, expected[0]) and np.array_equal(fraction, expected[1])
 
 
-@given(cases(), streams)
-def test_plus_minus_plus_restores(case, stream):
-    dist, terms, momentum, size, mask, limit = case
-    weights, fraction = random_pair(size, size)
-    before = weights.copy(), fraction.copy()
-    for k in (1, -2, 1):
-        chain = [(seed, k if factor else 0) for seed, factor in terms]
-        core.perturb(weights, chain, native(dist), stream, momentum=momentum, mask=mask, fraction=fraction, limit=limit)
-    assert np.array_equal(weights, before[0]) and np.array_equal(fraction, before[1])
-
-
 @given(st.integers(1, 4800), seeds, st.sampled_from([-1, 1]), st.integers(0, 2))
 def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
     """Perturbs from the limit of every headroom that a Gaussian fits, also if its reach was rounded down."""
@@ -159,16 +148,6 @@ def test_fully_connected_is_the_oracles(case):
     each = multipliers * (len(weights) // len(multipliers))
     expected = oracle.fully_connected(x[None], weights, fraction, bias, each, *rest)[0]
     assert np.array_equal(fully_connected(*case), expected)
-
-
-def test_fractions_count():
-    """Moves an output by the exact sum of a quarter of an LSB in each of 64 weights."""
-    x, weights = np.full(64, 100, np.int8), np.zeros((1, 64), np.int8)
-    for part in (-128, -64, -1, 0, 1, 64, 127):
-        fraction = np.full((1, 64), part, np.int8)
-        y = fully_connected(x, weights, fraction, None, [(2**30, -5)], 0, 0, -128, 127)
-        # 64 weights of part / 256 LSB, inputs of 100, a multiplier of 2^-6
-        assert y[0] == oracle.half_away(oracle.Fraction(part * 100, 256))
 
 
 def test_sums_of_the_largest_layer():

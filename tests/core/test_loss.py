@@ -1,7 +1,5 @@
 """Fixed-point losses against float64. The bound is 1e-3; `pytest -s` prints the measured errors."""
 
-import ctypes
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,21 +59,6 @@ def test_a_million_random_vectors():
     assert worst < BOUND
 
 
-def test_every_two_way_vector():
-    """Covers every difference of two classes, both labels, many scales; and with many ties."""
-    logits = np.stack([np.full(256, 127), 127 - np.arange(256)], axis=1).astype(np.int8)
-    logits = np.concatenate([logits, logits[:, ::-1]])
-    worst = 0.0
-    for scale in np.geomspace(2.0**-8, 1.0, 200):
-        for label in (0, 1):
-            labels = np.full(512, label, np.int32)
-            fixed = core.cross_entropy(logits, labels, float(scale)) * UNIT
-            exact = oracle.cross_entropy(logits, labels, float(scale))
-            worst = max(worst, float(np.abs(fixed - exact).max()))
-    print(f"\ncross-entropy, every pair: largest error {worst:.2e}")
-    assert worst < BOUND
-
-
 def adversarial(classes):
     rows = [np.full(classes, v) for v in (-128, -1, 0, 127)]  # all equal
     for hot in (0, classes // 2, classes - 1):
@@ -110,30 +93,6 @@ def test_adversarial_vectors(classes):
 EACH_LOSS = pytest.mark.parametrize("loss", [core.cross_entropy, core.floor_log2_loss])
 
 
-@EACH_LOSS
-def test_shifting_all_logits_changes_nothing(loss):
-    logits = np.random.default_rng(2).integers(-100, 100, (500, 7)).astype(np.int8)
-    labels = np.arange(500, dtype=np.int32) % 7
-    losses = loss(logits, labels, 0.11)
-    assert len(set(losses.tolist())) > 10
-    for shift in (-28, 1, 27):
-        assert np.array_equal(loss((logits + shift).astype(np.int8), labels, 0.11), losses)
-
-
-def test_error_vector():
-    worst = worst_sum = 0.0
-    for logits, labels, scale in logit_batches():
-        logits, labels = logits[:2000], labels[:2000].copy()
-        labels[::17] = -1
-        errors = core.cross_entropy_error(logits, labels, scale)
-        exact = oracle.cross_entropy_error(logits, labels, scale)
-        worst = max(worst, float(np.abs(errors * 2.0**-15 - exact).max()))
-        worst_sum = max(worst_sum, float(np.abs(errors.sum(axis=1, dtype=int)).max() * 2.0**-15 / logits.shape[1]))
-        assert (errors[labels < 0] == 0).all()
-    print(f"\nerror vector: largest error {worst:.2e}, of its mean over classes {worst_sum:.2e}")
-    assert worst < 2.0**-14
-
-
 # Unlabelled, certain, uncertain, and beyond the exponentials' resolution; from oracle.fixed_losses.
 FEW = np.array([[-128, 127, 0, 5], [1, 1, 1, 1], [-3, -3, -4, -60], [100, 90, -128, 127]], np.int8)
 FEW_LABELS = np.array([0, 3, 2, -1], np.int32)
@@ -166,16 +125,15 @@ def test_bits_never_change(scale):
 
 
 def test_is_its_specification():
-    """Compares bit for bit with the header's formula in integers: every class count, scale and width of
-    logits."""
+    """Compares bit for bit with the header's formula in integers: every class count, scale and width of logits."""
     for logits, labels, scale in logit_batches():
         some = slice(None, None, -(-len(labels) // (1 + 40 // logits.shape[1])))
         logits, labels = np.ascontiguousarray(logits[some]), labels[some].copy()
-        for own, specified in (
-            (core.cross_entropy, fixed.cross_entropy),
-            (core.cross_entropy_error, fixed.cross_entropy_error),
-        ):
-            np.testing.assert_array_equal(own(logits, labels, scale), specified(logits, labels, scale))
+        found = core.cross_entropy(logits, labels, scale)
+        np.testing.assert_array_equal(found, fixed.cross_entropy(logits, labels, scale))
+        errors = core.cross_entropy_error(logits, labels, scale)
+        np.testing.assert_array_equal(errors, fixed.cross_entropy_error(logits, labels, scale))
+        assert np.abs(errors * 2.0**-15 - oracle.cross_entropy_error(logits, labels, scale)).max() < 2.0**-14
 
 
 @given(st.lists(st.integers(-128, 127), min_size=2, max_size=12), st.integers(0, 2**32), st.floats(2.0**-20, 64.0))
@@ -195,37 +153,16 @@ def test_other_losses_bits_never_change():
     assert core.binary_cross_entropy(FEW, several, 0.1, -3).tolist() == [80311, 186912, 506856, 675029]
 
 
-def test_error_vector_saturates():
-    logits = np.array([[127, -128], [-128, 127]], np.int8)
-    errors = core.cross_entropy_error(logits, np.zeros(2, np.int32), 1.0)
-    assert errors.tolist() == [[0, 0], [-32767, 32767]]
-
-
-def test_binary_cross_entropy():
-    rng = np.random.default_rng(3)
-    worst = vectors = 0
-    for scale in SCALES:
-        for outputs in (1, 2, 10):
-            zero_point = int(rng.integers(-128, 128))
-            logits = rng.integers(-128, 128, (2000, outputs)).astype(np.int8)
-            labels = rng.integers(-1, 2, (2000, outputs)).astype(np.int32)
-            fixed = core.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
-            exact = oracle.binary_cross_entropy(logits, labels, scale, zero_point)
-            worst = max(worst, float((np.abs(fixed - exact) / outputs).max()))
-            vectors += 2000
-    print(f"\nbinary cross-entropy: {vectors} vectors, largest error per output {worst:.2e}")
-    assert worst < BOUND
-
-
-@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("label", [-1, 0, 1])
 @pytest.mark.parametrize("zero_point", [-128, -5, 0, 127])
 def test_binary_cross_entropy_of_every_logit(zero_point, label):
-    logits = np.arange(-128, 128).astype(np.int8)[:, None]
-    labels = np.full((256, 1), label, np.int32)
+    """Sums two outputs: every logit with every other label, and from the other end with this one."""
+    logits = np.stack([np.arange(-128, 128), np.arange(127, -129, -1)], 1).astype(np.int8)
+    labels = np.stack([np.arange(256) % 3 - 1, np.full(256, label)], 1).astype(np.int32)
     for scale in (*SCALES, 64.0):
-        fixed = core.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
+        found = core.binary_cross_entropy(logits, labels, scale, zero_point) * UNIT
         exact = oracle.binary_cross_entropy(logits, labels, scale, zero_point)
-        assert np.abs(fixed - exact).max() < BOUND
+        assert np.abs(found - exact).max() < 2 * BOUND
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(-128, 127), st.floats(2.0**-20, 64.0))
@@ -311,13 +248,3 @@ def test_bad_scales(raw):
     status = library().zo_cross_entropy_s8(address, 1, 2, scale, labels.ctypes.data, losses.ctypes.data)
     assert status == Status.ARGUMENT
     assert losses[0] == 77
-
-
-def test_null_pointers():
-    scale = LogitScale.of(0.1).struct
-    array = (ctypes.c_int32 * 8)()
-    address = ctypes.addressof(array)
-    for arguments in ((None, 1, 2, scale, address, address), (address, 1, 2, scale, None, address)):
-        assert library().zo_cross_entropy_s8(*arguments) == Status.ARGUMENT
-    assert library().zo_cross_entropy_s8(address, 0, 2, scale, address, address) == Status.ARGUMENT
-    assert library().zo_cross_entropy_s8(address, 1, 1, scale, address, address) == Status.ARGUMENT

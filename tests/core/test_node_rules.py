@@ -85,9 +85,8 @@ class Parameters:
 
 
 def gradient_of(case, e, inputs, outputs, channels):
-    """Computes the gradient of the updated channels' parameters. A bias is a weight whose input is 32; it
-    comes last of its channel.
-    """
+    """Computes the gradient of the updated channels' parameters. A bias is a weight whose input is 32; it comes last of
+    its channel."""
     gradient = nodes.gradient(case.layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
     of_weights = gradient.reshape(len(gradient), -1)
     of_biases = 32 * np.array(oracle.sums_of_errors(case.layer, e, outputs), np.int64)[:, None]
@@ -96,8 +95,7 @@ def gradient_of(case, e, inputs, outputs, channels):
 
 
 def ends_of(case, g, shift, mean_square):
-    """Computes the least and the largest step of each parameter, which are the same if the oracle is
-    exact."""
+    """Computes the least and the largest step of each parameter, which are the same if the oracle is exact."""
     if case.rule is NodeRule.BITS:
         return oracle.bits(g, case.bits)
     if case.rule is NodeRule.FIXED:

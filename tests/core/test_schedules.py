@@ -130,8 +130,3 @@ def test_order_is_roughly_uniform(samples):
     # Neighbours are independent of each other.
     pairs = Counter(((table[:, 1:] - table[:, :-1]) % samples).reshape(-1).tolist())
     assert all(0.7 * epochs < pairs[k] < 1.3 * epochs for k in range(1, samples))
-
-
-def test_runs_differ_in_order():
-    orders = {tuple(make(Settings(samples=50, batch=50, run_seed=r)).samples(0, 50)) for r in range(50)}
-    assert len(orders) == 50

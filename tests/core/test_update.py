@@ -1,7 +1,5 @@
 """One optimization step: the 8-bit and the 16-bit update."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,7 +38,7 @@ def check(step: Step) -> None:
     assert_same(weights, fraction, *expected)
 
 
-@given(steps())
+@given(steps() | steps(max_queries=32))
 def test_is_the_oracles(step):
     check(step)
 
@@ -49,40 +47,13 @@ def test_is_the_oracles(step):
 @pytest.mark.parametrize("k", [-2, -1, 1])
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_step_along_what_is_restored(limit, k, twice):
-    """The core does both in one pass, unless restored weights wrap around on their way; and it restores once
-    if two queries have the direction.
-    """
+    """The core does both in one pass, unless restored weights wrap around on their way; and it restores once if two
+    queries have the direction."""
     queries = random_queries(np.random.default_rng(limit), 3, 2**18)
     if twice:
         queries[2] = queries[1]
     step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)], 0, None)
     check(step)
-
-
-@given(steps())
-def test_never_leaves_the_limit(step):
-    if step.dist.kind == 3:  # leaves restored values that it does not move
-        step.restore = []
-    weights, fraction = step.arrays()
-    run(step, weights, fraction)
-    in_256ths = weights.astype(int) * 256 + (0 if fraction is None else fraction.astype(int))
-    assert np.abs(in_256ths).max() <= step.limit * 256
-
-
-def unrestored(step: Step, weights, fraction):
-    return run(dataclasses.replace(step, restore=[], momentum=0), weights, fraction)
-
-
-@given(steps(restore=True))
-def test_restoring_in_the_same_pass(step):
-    """Applies the restoration as a perturbation, then the step."""
-    weights, fraction = step.arrays()
-    two_weights, two_fraction = step.arrays()
-    saturated = run(step, weights, fraction)
-    options = {"momentum": step.momentum, "mask": step.mask}
-    core.perturb(two_weights, step.restore, native(step.dist), step.stream, **options)
-    assert unrestored(step, two_weights, two_fraction) == saturated
-    assert_same(weights, fraction, two_weights, two_fraction)
 
 
 @given(steps(restore=False), st.sampled_from([-1, 1]))
@@ -95,52 +66,6 @@ def test_restoring_the_last_query(step, k):
     step.restore = [(step.queries[-1][0], k)]
     assert run(step, two_weights, two_fraction) == saturated
     assert_same(weights, fraction, two_weights, two_fraction)
-
-
-@given(steps())
-def test_what_is_masked_out_stays(step):
-    if step.mask is None:
-        step.mask = np.full(-(-step.size // 8), 0xAA, np.uint8)  # every other weight
-    weights, fraction = step.arrays()
-    run(step, weights, fraction)
-    before, fraction_before = step.arrays()
-    out = ~np.unpackbits(step.mask, bitorder="little").astype(bool)[: step.size]
-    assert np.array_equal(weights[out], before[out])
-    assert fraction is None or np.array_equal(fraction[out], fraction_before[out])
-
-
-@pytest.mark.parametrize("dist", EXAMPLES)
-@pytest.mark.parametrize("has_fraction", [False, True])
-def test_many_queries_in_one_pass(dist, has_fraction):
-    """Updates by 32 queries, the maximum, on a tensor with odd edges."""
-    rng = np.random.default_rng(5)
-    size, limit = 3 * 1024 + 17, 120
-    queries = random_queries(rng, 32, 50_000)
-    weights = rng.integers(-limit, limit + 1, size).astype(np.int8)
-    fraction = np.zeros(size, np.int8) if has_fraction else None
-    expected = oracle.update(weights, fraction, None, 1, 1, 3, limit, dist, queries)
-    saturated = core.update(weights, fraction, None, 1, 1, 3, limit, native(dist), queries)
-    assert_same(weights, fraction, *expected[:2])
-    assert saturated == expected[2]
-
-
-def test_depthwise_channels():
-    """Sets inner = 1, so that the channel is the fastest index: a multiplier of 0 freezes every fourth
-    weight."""
-    weights = np.zeros((1, 5, 5, 4), np.int8)
-    multiplier = np.array([2**31 - 1, 0, 2**30, 2**31 - 1], np.int32)
-    core.update(weights, None, multiplier, 4, 1, 0, 127, RADEMACHER, [(1, 20 << 16)])
-    magnitude = np.abs(weights.astype(int))
-    assert (magnitude[..., 1] == 0).all()
-    assert (magnitude[..., 2] == 10).all()
-    assert ((magnitude[..., [0, 3]] == 20) | (magnitude[..., [0, 3]] == 19)).all()
-
-
-def test_dense_channels():
-    weights = np.zeros((3, 100), np.int8)
-    multiplier = np.array([0, 2**30, 2**29], np.int32)
-    core.update(weights, None, multiplier, 3, 100, 0, 127, RADEMACHER, [(1, 20 << 16)])
-    assert [np.unique(np.abs(row)).tolist() for row in weights.astype(int)] == [[0], [10], [5]]
 
 
 @pytest.mark.parametrize("lsb", [0.001, 0.3, 0.5, 0.999, 2.25, -0.3, -1.75])
@@ -159,16 +84,6 @@ def test_stochastic_rounding_is_unbiased(lsb):
         assert np.isin(moves, [np.floor(exact), np.ceil(exact)]).all()
 
 
-def test_stochastic_rounding_of_one_weight_over_seeds():
-    """Each of 64 weights is unbiased on its own, over seeds."""
-    n, total = 20_000, np.zeros(64)
-    for seed in range(n):
-        weights = np.zeros(64, np.int8)
-        core.update(weights, None, None, 1, 1, 0, 125, RADEMACHER, [(seed, 16384)])
-        total += weights * core.direction(RADEMACHER, seed, 0, 64)
-    assert np.abs(total / n - 0.25).max() < 5 * (0.25 * 0.75 / n) ** 0.5
-
-
 def test_sixteen_bits_lose_nothing():
     """Steps of 1/256 LSB add up exactly, and their negatives undo them."""
     rng = np.random.default_rng(0)
@@ -183,16 +98,6 @@ def test_sixteen_bits_lose_nothing():
     for seed, c in reversed(queries):
         core.update(weights, fraction, None, 1, 1, 9, 125, RADEMACHER, [(seed, -c)])
     assert np.array_equal(weights.astype(int) * 256 + fraction, start)
-
-
-@pytest.mark.parametrize("has_fraction", [False, True])
-def test_saturated_weights_are_counted(has_fraction):
-    weights = np.full(3000, 125, np.int8)
-    fraction = np.zeros(3000, np.int8) if has_fraction else None
-    up = int((core.direction(RADEMACHER, 6, 0, 3000) == 1).sum())
-    assert core.update(weights, fraction, None, 1, 1, 0, 125, RADEMACHER, [(6, 65536)]) == up
-    assert (weights == 125).sum() == up
-    assert (weights == 124).sum() == 3000 - up
 
 
 @pytest.mark.parametrize("dist", EXAMPLES)

@@ -270,8 +270,7 @@ def test_a_run(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(1, 6), st.floats(0.01, 0.5))
 def test_a_step_that_is_given_up_begins_anew(case: Case, times: int, share: float) -> None:
-    """Aborts steps anywhere: weights are those of the last complete step, and the run goes on to the same
-    end."""
+    """Aborts steps anywhere: weights are those of the last complete step, and the run goes on to the same end."""
 
     def train(times: int) -> Any:
         control, tensors = begin(case)
