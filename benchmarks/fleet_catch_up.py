@@ -46,7 +46,7 @@ def row(plain: Path, queries: int, rounds: int, missed: int) -> list[str]:
         for step in range(rounds):
             if step == rounds - missed:
                 client.take_snapshot(log.snapshot())
-            log.decide_mean(np.array([*random.normal(0, 0.1, queries), 1.0]))
+            log.decide_mean(np.array([*random.normal(0, 0.1, queries), 1.0]), 100)
         log.close()
         records, snapshot = log.records(client.step), log.snapshot()
         replay = seconds(lambda: replay_log(model, path))

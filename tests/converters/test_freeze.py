@@ -12,6 +12,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo.converters import Last, Model, Random, extract_segment, initial_weights, load_model, read_metadata
 from tflm_zo.converters.constants import STATUS
+from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.converters.segments import freeze, trained_in_segment
 from tflm_zo.core import Command, Directory, Rademacher
 from tflm_zo.runtime.litert import InterpreterEngine, LiteRTRuntime
@@ -45,7 +46,7 @@ class Segment:
         """Returns all outputs for noise, except the status."""
         graph, rng = self.model.subgraphs[0], np.random.default_rng(5)
         for i, tensor in enumerate(graph.inputs):
-            shape, dtype, *_ = self._engine.input_details(i)
+            shape, dtype = tensor.shape, np.dtype(DTYPES[tensor.type])
             value = np.zeros(shape, dtype) if dtype == np.int32 else rng.integers(-128, 128, shape, dtype)
             self._engine.set_input(i, command if tensor.name == "zo_command" else value)
         self._engine.invoke()

@@ -39,6 +39,7 @@ from device.structs import (
 )
 from tflm_zo import Model
 from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
@@ -193,8 +194,8 @@ class Device:
             engine,
             directory,
             content,
-            [engine.input_details(i)[:2] for i in range(len(graph.inputs))],
-            [engine.output_details(i)[:2] for i in range(len(graph.outputs))],
+            [(t.shape, np.dtype(DTYPES[t.type])) for t in graph.inputs],
+            [(t.shape, np.dtype(DTYPES[t.type])) for t in graph.outputs],
             [any(t is tensor for t in last) for tensor in graph.inputs],
         )
 

@@ -146,7 +146,7 @@ def test_what_does_not_follow_is_refused_by_name(fleet: Any, tmp_path: Path) -> 
     with pytest.raises(ValueError, match="the run is over"):
         late.answer()
     with pytest.raises(FleetError, match="the run is over"):
-        log.decide_mean(np.zeros(4))
+        log.decide_mean(np.zeros(4), 1)
 
 
 def test_damaged_snapshots_are_refused(fleet: Any) -> None:
@@ -194,7 +194,7 @@ def test_answers_out_of_range_are_refused(fleet: Any) -> None:
         log.decide([])
     for mean in (np.zeros(3), np.full(4, np.nan), np.full(4, np.inf)):
         with pytest.raises(FleetError, match="must have 4 finite numbers"):
-            log.decide_mean(mean)
+            log.decide_mean(mean, 1)
     assert log.step == 0 and len(log.records(0)) == 0
     log.decide([good])
 
@@ -203,8 +203,9 @@ def test_the_mean_of_an_aggregator_is_that_of_answers(fleet: Any, tmp_path: Path
     log, clients, _, _ = fleet
     again = FleetLog(*made("chain"), STEPS, OWN, tmp_path / "again.zolog")
     answers = [c.answer() for c in clients]
+    whole = sum_of(answers[:2])
     # A power of two of samples: quotients in float64 are exact.
-    assert again.decide_mean(mean_of(sum_of(answers[:2]), log.settings)) == log.decide(answers[:2])
+    assert again.decide_mean(mean_of(whole, log.settings), whole.samples) == log.decide(answers[:2])
 
 
 def test_a_server_goes_on_from_its_log(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from ..io.errors import DataError
 from .levels import quantize, real_samples, warn_implausible
 
 Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
-"""Shape, dtype, scale and zero point of a model's input."""
+"""Shape, dtype, scale and zero point of a model's input or output."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,9 +176,9 @@ def labelled(labels: NDArray[Any], kind: str) -> NDArray[np.bool_]:
     return np.asarray((labels.reshape(len(labels), -1) >= 0).any(1))
 
 
-def _details(graph: Subgraph, tensor: Tensor) -> Details:
+def _details(tensor: Tensor, graph: Subgraph | None = None) -> Details:
     dtype, quantization = np.dtype(DTYPES[tensor.type]), tensor.quantization
-    if dtype.kind == "f":
+    if dtype.kind == "f" and graph is not None:
         readers = (op for op in graph.operators if op.builtin == B.QUANTIZE and op.input(0) is tensor and op.outputs)
         quantization = next((op.outputs[0].quantization for op in readers), None)
     if quantization is None or not len(quantization.scales):
@@ -206,14 +206,17 @@ class Inputs:
             self._metadata = read_metadata(self._model)
         except ConversionError as error:
             raise ModelError(str(error)) from error
-        self._input_details: dict[int, Details] = {}
+        self._input_details, self._output_details = dict[int, Details](), dict[int, Details]()
         self._label_details: Details | None = None
         for segment, graph in zip(self._metadata.segments, self._model.subgraphs, strict=True):
             for port, tensor in zip(segment.inputs, graph.inputs, strict=True):
                 if port.role == "input" and port.index is not None:
-                    self._input_details[port.index] = _details(graph, tensor)
+                    self._input_details[port.index] = _details(tensor, graph)
                 elif port.role == "label":
-                    self._label_details = _details(graph, tensor)
+                    self._label_details = _details(tensor, graph)
+            for port, tensor in zip(segment.outputs, graph.outputs, strict=True):
+                if port.role == "output" and port.index is not None:
+                    self._output_details[port.index] = _details(tensor)
 
     @property
     def metadata(self) -> ZoMetadata:
@@ -232,6 +235,12 @@ class Inputs:
         if index not in self._input_details:
             raise ValueError(f"the model has no input {index}")
         return self._input_details[index]
+
+    def output_details(self, index: int = 0) -> Details:
+        """Returns shape, dtype, scale and zero point of an original output."""
+        if index not in self._output_details:
+            raise ValueError(f"the model has no output {index}")
+        return self._output_details[index]
 
     def label_details(self) -> Details:
         """Returns shape, dtype, scale and zero point of ``zo_label``."""

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, read_metadata
-from ..core import SEED_LOG_HEADER_BYTES, Control, SeedLogHeader, StepRecord
+from ..core import Control, SeedLogHeader, StepRecord
 from ..logs import LogWriter, fingerprint
 from ..training.checks import SettingsError
 from ..training.costs import block_segments
 from ..training.lowering import weight_integers
 from ..training.settings import Settings
-from .member import Answer, FleetError, Position, evaluations, sum_of
+from .member import Answer, FleetError, RecordedPosition, evaluations, sum_of
 
 # Of a mean difference or loss that a record has room for, unit 2^-16.
 _MOST_MEAN = 1 << 30
 
 
-class FleetLog(Position):
+class FleetLog(RecordedPosition):
     """The run of a fleet at its server, which computes each step from the clients' answers. Its log is a
     normal seed log, for `tflm-zo replay`. With the mean of all answers it equals, bit for bit, the log of one
     run on all minibatches together.
@@ -68,33 +68,14 @@ class FleetLog(Position):
         header = SeedLogHeader(integers, fingerprint(model), 0)
         super().__init__(model, header.to_bytes())
         self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
-        self._path, self._records = Path(path), bytearray()
-        exists = resume and self._path.is_file()
-        keep = (self.step, 0) if exists and self._resume() else None
-        self._writer = LogWriter(path, header, keep=keep, replace=replace or exists)
-
-    def _resume(self) -> bool:
-        """Applies the steps of the log. Returns whether it has a complete header."""
-        data = self._path.read_bytes()
-        head, records = data[:SEED_LOG_HEADER_BYTES], data[SEED_LOG_HEADER_BYTES:]
-        if len(head) < SEED_LOG_HEADER_BYTES:
-            return False
-        if head != self.header:
-            raise FleetError(f"{self._path} is of another run: other settings, model or number of steps")
-        # Bytes after the last complete record come from an interrupted write.
-        self._records += records[: len(self._following(records)) * self.record_bytes]
-        self.take(bytes(self._records))
+        exists = resume and self.resume(Path(path))
         self._control.resume(self.step, self.mean_square)
-        return True
+        self._writer = LogWriter(path, header, keep=(self.step, 0) if exists else None, replace=replace or resume)
 
     @property
     def steps(self) -> int:
         """Number of steps of the whole run."""
         return int(self.settings.steps)
-
-    def records(self, first: int) -> bytes:
-        """Returns the records of the steps from `first` on."""
-        return bytes(self._records[first * self.record_bytes :])
 
     def lacking(self, first: int) -> tuple[bytes, bool]:
         """Returns the data that a client after step `first` lacks: the records since, or a snapshot if it is
@@ -127,14 +108,15 @@ class FleetLog(Position):
         for answer in answers:
             answer.check(self.settings, self.step)
         whole = sum_of(answers)
-        d = [_divide(int(v), whole.samples) for v in whole.differences]
-        return self._decide(d, _divide(whole.loss, whole.samples * evaluations(self.settings)))
+        return self._decide([*whole.differences.tolist(), whole.loss], whole.samples)
 
-    def decide_mean(self, mean: NDArray[np.float64]) -> bytes:
-        """Computes the next step from an aggregator's result.
+    def decide_mean(self, mean: NDArray[np.float64], samples: int) -> bytes:
+        """Computes the next step from an aggregator's result. The exact integer sum is recovered from a mean by
+        rounding, so the step equals that of one run on all samples.
 
         Args:
             mean: a difference for each query and, at the end, the loss, nats, float64 [queries + 1].
+            samples: number of samples of the mean.
 
         Returns:
             The step's record in the log.
@@ -146,30 +128,34 @@ class FleetLog(Position):
         values = np.asarray(mean, np.float64)
         if values.shape != (self.settings.queries + 1,) or not np.isfinite(values).all():
             raise FleetError(f"`mean` must have {self.settings.queries + 1} finite numbers. Received: {mean!r}.")
-        # Half away from zero, as the core divides.
-        *d, loss = (int(np.copysign(np.floor(abs(v) * 65536 + 0.5), v)) for v in values)
-        return self._decide(d, loss)
+        return self._decide(
+            [round(v * n * 65536) for v, n in zip(values.tolist(), self._counts(samples), strict=True)], samples
+        )
 
-    def _decide(self, d: Sequence[int], loss: int) -> bytes:
+    def _counts(self, samples: int) -> list[int]:
+        """Returns the numbers of values in the mean of each query's difference and in that of the losses."""
+        return [samples] * int(self.settings.queries) + [samples * evaluations(self.settings)]
+
+    def _decide(self, sums: Sequence[int], samples: int) -> bytes:
+        """Computes the next step from sums of differences and, at the end, of losses."""
         if self.step == self.steps:
             raise FleetError(f"the run is over: it has {self.steps} steps")
-        clamped = [max(-_MOST_MEAN, min(v, _MOST_MEAN)) for v in d]
-        self._control.decide(np.array(clamped, np.int64), max(-_MOST_MEAN, min(loss, _MOST_MEAN)))
+        # Half away from zero, as the core's ``zo_divide``.
+        means = [
+            (2 * abs(value) + count) // (2 * count) * (1 if value > 0 else -1)
+            for value, count in zip(sums, self._counts(samples), strict=True)
+        ]
+        *d, loss = (max(-_MOST_MEAN, min(v, _MOST_MEAN)) for v in means)
+        self._control.decide(np.array(d, np.int64), loss)
         record = StepRecord.write(self._control, self.checksum)
         try:
             self._writer.append(lambda _: record)
         except OSError:
             self._control.resume(self.step, self.mean_square)
             raise
-        self._records += record
         self.take(record)
         return record
 
     def close(self) -> None:
         """Syncs the log to the disk and closes it."""
         self._writer.close()
-
-
-def _divide(value: int, by: int) -> int:
-    """Divides and rounds half away from zero, as the core's ``zo_divide``."""
-    return (2 * abs(value) + by) // (2 * by) * (1 if value > 0 else -1)

@@ -16,12 +16,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from ..converters import Model
-from ..core import SEED_LOG_HEADER_BYTES, SeedLogHeader
 from ..core.loader import constants
 from ..link import FleetState, Link, LinkError, NoAnswerError, RefusedError
 from ..link.link import Port
-from ..logs.layout import ending
-from .member import Answer, FleetError, Position, sum_of
+from ..logs import LogWriter
+from .member import Answer, FleetError, RecordedPosition, sum_of
 
 _LOG: Final = logging.getLogger("tflm_zo.fleet")
 # Seconds between two looks at a device that evaluates, at least and at most; between them, a part of the time
@@ -49,7 +48,7 @@ def reason_of(error: Exception) -> str:
     return str(error)
 
 
-class Gateway(Position):
+class Gateway(RecordedPosition):
     """Follows the fleet's records, like `Replica`, and answers for a step. The devices evaluate it in
     parallel, each on its own samples, and the gateway adds up their results.
 
@@ -87,38 +86,17 @@ class Gateway(Position):
         super().__init__(model, header)
         if not lines:
             raise FleetError("a gateway without a device")
-        found = SeedLogHeader.from_bytes(header)
-        assert found is not None  # see Position
-        self._mark = found.fingerprint
-        self._deadline, self._records = deadline, bytearray()
+        self._deadline = deadline
         self._path = None if log is None else Path(log)
         self._notes = None if log is None else Path(f"{os.fspath(log)}.devices.json")
-        self._resume()
+        if self._path is not None and not self.resume(self._path):
+            LogWriter(self._path, self._header, replace=True).close()
         silent = self._silent_ones()
         self._devices = {name: _Device(name, line, name in silent) for name, line in lines.items()}
         self._pool = ThreadPoolExecutor(len(lines), "device")
         self._busy: dict[str, Future[Any]] = {}
         self._weights_now = self.weights_checksum  # after the last step, once for all devices
         self.left_out: dict[str, str] = {}
-
-    # --- records ------------------------------------------------------------------------------------
-
-    def _resume(self) -> None:
-        if self._path is None:
-            return
-        if not self._path.exists() or self._path.stat().st_size < SEED_LOG_HEADER_BYTES:
-            self._path.write_bytes(self.header)
-            return
-        data = self._path.read_bytes()
-        if data[:SEED_LOG_HEADER_BYTES] != self.header:
-            raise FleetError(f"{self._path} is the log of another run: the gateway needs another --log for this")
-        rest = data[SEED_LOG_HEADER_BYTES:]
-        whole = len(self._following(rest)) * self.record_bytes
-        self._records += rest[:whole]
-        super().take(bytes(self._records))
-        if whole < len(rest):  # a write that was interrupted
-            with self._path.open("r+b") as file:
-                file.truncate(SEED_LOG_HEADER_BYTES + whole)
 
     def take(self, records: bytes) -> int:
         """Stores the records of the next steps; devices receive them with the next request.
@@ -135,14 +113,9 @@ class Gateway(Position):
         """
         steps = self._following(records)
         if self._path is not None and len(steps) * self.record_bytes == len(records):
-            with self._path.open("r+b") as file:
-                file.seek(SEED_LOG_HEADER_BYTES + len(self._records))
-                file.write(records)
-                file.flush()
-                os.fsync(file.fileno())
-        taken = super().take(records)
-        self._records += records
-        return taken
+            with LogWriter(self._path, self._header, keep=(self.step, 0)) as log:
+                log.append(lambda _: records)
+        return super().take(records)
 
     def snapshot(self) -> bytes:
         """Returns no bytes: the log has the gateway's state."""
@@ -270,16 +243,15 @@ class Gateway(Position):
             FleetError: the device has another model, another run, or other weights.
             LinkError: the device does not answer, or refuses.
         """
-        link = device.link(end, self._mark)
+        link = device.link(end, self._header.fingerprint)
         state = link.fleet_state(end - time.monotonic())
         if state.step > self.step:
             raise FleetError(f"it has {state.step} steps, of which the gateway knows {self.step}")
-        if state.checksum != self._checksum_after(state.step):
+        if state.checksum != self.checksum_after(state.step):
             raise FleetError(_OTHER_RUN)
         if state.step < self.step:
             _LOG.debug("device %s: records of steps %d to %d", device.name, state.step, self.step - 1)
-            records = bytes(self._records[state.step * self.record_bytes :])
-            state = link.fleet_records(records, self.record_bytes, end - time.monotonic())
+            state = link.fleet_records(self.records(state.step), self.record_bytes, end - time.monotonic())
         if (state.step, state.checksum) != (self.step, self.checksum):
             raise FleetError(f"it has {state.step} steps after it was sent those up to {self.step}")
         if state.weights != self._weights_now:
@@ -302,7 +274,7 @@ class Gateway(Position):
         raise AssertionError
 
     def _evaluated(self, device: _Device, end: float) -> Answer:
-        link, begin = device.link(end, self._mark), time.monotonic()
+        link, begin = device.link(end, self._header.fingerprint), time.monotonic()
         while (found := link.fleet_evaluate(self.step, self.checksum, end - time.monotonic())) is None:
             taken = time.monotonic() - begin
             # No poll before the duration of the last evaluation.
@@ -320,11 +292,6 @@ class Gateway(Position):
         if answer.samples != minibatch:
             raise FleetError(f"an answer of {answer.samples} samples, where a minibatch has {minibatch}")
         return answer
-
-    # --- checks of devices --------------------------------------------------------------------------
-
-    def _checksum_after(self, step: int) -> int:
-        return ending(bytes(self._records[: step * self.record_bytes])) if step else ending(self.header)
 
 
 class _Device:
@@ -352,7 +319,7 @@ class _Device:
             return self._link
         while True:
             try:
-                link = Link(self._port, max(0.1, end - time.monotonic()))
+                link = Link(self._connect, max(0.1, end - time.monotonic()), self.stop)
                 break
             except OSError as error:
                 if time.monotonic() >= end or self.stop.wait(_LOOK):
@@ -370,32 +337,7 @@ class _Device:
         self._link = link
         return link
 
-    def _port(self) -> Port:
-        return _Stoppable(self._connect(), self.stop)
-
     def close(self) -> None:
         if self._link is not None:
             self._link.close()
         self._link = None
-
-
-class _Stoppable:
-    """A port whose reads can be interrupted."""
-
-    def __init__(self, port: Port, stop: threading.Event) -> None:
-        self._port, self._stop = port, stop
-
-    @property
-    def in_waiting(self) -> int:
-        return self._port.in_waiting
-
-    def read(self, size: int = 1, /) -> bytes:
-        if self._stop.is_set():
-            raise NoAnswerError("no answer")
-        return self._port.read(size)
-
-    def write(self, data: bytes, /) -> int | None:
-        return self._port.write(data)
-
-    def close(self) -> None:
-        self._port.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final
 
 import numpy as np
@@ -51,7 +52,7 @@ class Position:
     def __init__(self, model: Model, header: bytes, weights: tuple[Arrays, Arrays] | None = None) -> None:
         found = SeedLogHeader.from_bytes(header)
         if found is None or len(header) != SEED_LOG_HEADER_BYTES:
-            raise FleetError(_why_no_header(header))
+            raise FleetError(f"the run's header is {_why_no_header(header)}")
         if found.fingerprint != fingerprint(model):
             raise FleetError(
                 f"the run is of model {found.fingerprint.hex()}, this one is {fingerprint(model).hex()}: all "
@@ -167,18 +168,55 @@ class Position:
                 at += array.nbytes
 
 
+class RecordedPosition(Position):
+    """A position that has all records of its steps, for members that lack them. See `Position`."""
+
+    def __init__(self, model: Model, header: bytes) -> None:
+        super().__init__(model, header)
+        self._records = bytearray()
+
+    def take(self, records: bytes) -> int:
+        """Applies and stores the records of the next steps; see `Position.take`."""
+        steps = super().take(records)
+        self._records += records
+        return steps
+
+    def records(self, first: int) -> bytes:
+        """Returns the records of the steps from `first` on."""
+        return bytes(self._records[first * self.record_bytes :])
+
+    def checksum_after(self, step: int) -> int:
+        """Returns the checksum of the header and the records of the first steps."""
+        return ending(bytes(self._records[: step * self.record_bytes]) if step else self.header)
+
+    def resume(self, path: Path) -> bool:
+        """Applies the steps of the run's log. Returns whether the file exists and has a complete header.
+
+        Raises:
+            FleetError: the log belongs to another run.
+        """
+        data = path.read_bytes() if path.is_file() else b""
+        head, records = data[:SEED_LOG_HEADER_BYTES], data[SEED_LOG_HEADER_BYTES:]
+        if len(head) < SEED_LOG_HEADER_BYTES:
+            return False
+        if head != self.header:
+            raise FleetError(
+                f"{path} is the log of another run, with other settings, model or number of steps: choose another log"
+            )
+        # Bytes after the last complete record come from an interrupted write.
+        RecordedPosition.take(self, records[: len(self._following(records)) * self.record_bytes])
+        return True
+
+
 def _why_no_header(data: bytes) -> str:
-    """Returns the reason why bytes are no header of a seed log."""
-    own = SEED_LOG[-1]
     if not data.startswith(MAGIC):
-        return "the run's header is none of a seed log"
-    if data[: len(SEED_LOG)] != SEED_LOG:
-        version = int.from_bytes(data[len(MAGIC) : len(SEED_LOG)], "little")
-        return (
-            f"the run's header is of version {version} of logs, this tflm_zo reads {own}: use the same "
-            "version of tflm_zo everywhere"
-        )
-    return "the run's header is damaged: its checksum is wrong"
+        return "none of a seed log"
+    if data[: len(SEED_LOG)] == SEED_LOG:
+        return "damaged: its checksum is wrong"
+    version = int.from_bytes(data[len(MAGIC) : len(SEED_LOG)], "little")
+    return (
+        f"of version {version} of logs, this tflm_zo reads {SEED_LOG[-1]}: use the same version of tflm_zo everywhere"
+    )
 
 
 class FleetError(ValueError):

@@ -14,7 +14,7 @@ from ..converters import Model, ZoMetadata, export_model, load_model, read_metad
 from ..core import fnv1a
 from ..core.loader import constants
 from ..logs import MAGIC, Log, LogError, fingerprint, is_snapshot_log, replay_log
-from ..logs.layout import LiveLog, filled_up, padded, unpadded
+from ..logs.layout import filled_up, padded, unpadded
 from .collect import device_log
 from .link import Link
 from .protocol import Hello, LinkError, Place, PlaceKind, RefusedError
@@ -83,9 +83,15 @@ def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:
         ValueError: the file cannot be sent, needs `model`, or belongs to another model.
     """
     data = path.read_bytes()
-    if data[: len(MAGIC)] == MAGIC and model is None and not is_snapshot_log(path):
-        return Load(PlaceKind.LOG, _seed_log(path, data, hello))
-    if data[: len(MAGIC)] != MAGIC and data[4:8] != _FLATBUFFER:
+    is_log = data[: len(MAGIC)] == MAGIC
+    if is_log and model is None and not is_snapshot_log(path):
+        log = Log.read(path)
+        if log.fingerprint != hello.fingerprint:
+            raise LogError(
+                f"{path} is the log of another model than the device's, or of a run that began with other weights"
+            )
+        return Load(PlaceKind.LOG, unpadded(data)[: log.whole_bytes])
+    if not is_log and data[4:8] != _FLATBUFFER:
         if len(data) != hello.weight_bytes:
             raise ValueError(
                 f"{path} is no log, no model, and no export of weights, of which the device has "
@@ -96,7 +102,7 @@ def load_of(path: Path, link: Link, hello: Hello, model: Path | None) -> Load:
         raise ValueError(f"{path} has weights among other things: --model names the device's ZO model")
     zo = load_model(model)
     check_model(hello, fingerprint(model.read_bytes()), str(model))
-    weights, fractions = replay_log(zo, path) if data[: len(MAGIC)] == MAGIC else _of_model(zo, path, data)
+    weights, fractions = replay_log(zo, path) if is_log else _of_model(zo, path, data)
     return Load(PlaceKind.WEIGHTS, _exported(read_metadata(zo), weights, fractions, link, hello))
 
 
@@ -104,16 +110,6 @@ def check_model(hello: Hello, mark: bytes, name: str) -> None:
     """Raises LinkError if a fingerprint differs from that of the device's model."""
     if mark != hello.fingerprint:
         raise LinkError(f"the device has another model than {name}: take the ZO model that firmware took")
-
-
-def _seed_log(path: Path, data: bytes, hello: Hello) -> bytes:
-    """Returns the complete records of a log without gaps."""
-    log = Log.read(path, layerwise=False)
-    if log.fingerprint != hello.fingerprint:
-        raise LogError(
-            f"{path} is the log of another model than the device's, or of a run that began with other weights"
-        )
-    return unpadded(data)[: log.whole_bytes]
 
 
 def _of_model(zo: Model, path: Path, data: bytes) -> tuple[Arrays, Arrays]:
@@ -140,7 +136,8 @@ def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Li
     """Returns the bytes that the device imports: its trained tensors, then their fractions."""
     numbers = list(range(len(metadata.trainable)))
     if metadata.bytes_of(numbers) != hello.weight_bytes:
-        numbers = _trained(device_log(link))
+        log = device_log(link)
+        numbers = [] if log is None else sorted({i for task in log.tasks for i in task.tensors})
         if metadata.bytes_of(numbers) != hello.weight_bytes:
             raise LinkError(
                 f"the device trains {hello.weight_bytes:,} bytes of the model's weights, which are not known before "
@@ -152,11 +149,6 @@ def _exported(metadata: ZoMetadata, weights: Arrays, fractions: Arrays, link: Li
         zeros = (np.zeros(t.shape, np.int8) for t in tensors)
         parts += [fractions.get(t.name, zero).tobytes() for t, zero in zip(tensors, zeros, strict=True) if not t.bias]
     return b"".join(parts)
-
-
-def _trained(log: LiveLog | None) -> list[int]:
-    """Returns the numbers of the tensors that a layer-wise run trains."""
-    return [] if log is None else sorted({i for task in log.tasks for i in task.tensors})
 
 
 # --- sending ----------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
 from ..core import fnv1a
@@ -74,6 +74,12 @@ def open_port(name: str, baud: int) -> Port:
     return port
 
 
+def _check_end(error: RefusedError) -> None:
+    """Raises an error again, unless it says that the content of a store ends before these bytes."""
+    if error.status != constants.ZO_ERROR_LOG:
+        raise error
+
+
 def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
     """Reads an answer."""
     try:
@@ -83,19 +89,22 @@ def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
 
 
 class Link:
-    """Sends requests to a device. It repeats a request if the line loses, duplicates or damages bytes.
+    """Sends requests to a device. It repeats a request if the line loses, duplicates or damages bytes. Every request
+    raises `NoAnswerError` if no answer arrives in time, `RefusedError` if the device refuses, and another `LinkError`
+    if the answer is not valid.
 
     Args:
         connect: opens the port; called again if the port is lost, for example when a USB device resets.
         timeout: largest time without an answer, seconds.
+        stop: event that ends all requests: they raise `NoAnswerError`. None: there is none.
 
     Attributes:
         repeated: number of repeated requests.
         most_data: largest number of data bytes in a request or an answer; known after `hello`.
     """
 
-    def __init__(self, connect: Callable[[], Port], timeout: float = 10.0) -> None:
-        self._connect, self._timeout = connect, timeout
+    def __init__(self, connect: Callable[[], Port], timeout: float = 10.0, stop: threading.Event | None = None) -> None:
+        self._connect, self._timeout, self._stop = connect, timeout, stop
         self._port: Port | None = connect()
         self._frames = FrameReader()
         # A late answer to an earlier program has another number.
@@ -107,9 +116,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -127,11 +134,7 @@ class Link:
     # --- requests -----------------------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """Requests the device's description.
-
-        Raises:
-            LinkError: the device does not answer, or the answer is not valid.
-        """
+        """Requests the device's description."""
         try:
             hello = Hello.from_bytes(self._answer(Operation.HELLO))
         except ValueError as error:
@@ -154,6 +157,14 @@ class Link:
             self._adapt(size, piece is not None)
         return data
 
+    def find(self, store: int, offset: int, count: int) -> bytes | None:
+        """Reads bytes of a store; None if its content ends before them."""
+        try:
+            return self.read(store, offset, count)
+        except RefusedError as error:
+            _check_end(error)
+            return None
+
     def check(self, store: int, offset: int, count: int) -> int:
         """Requests the FNV-1a checksum of bytes of a store at one moment."""
         return int.from_bytes(self._answer(Operation.CHECK, store, offset, count), "little")
@@ -163,8 +174,7 @@ class Link:
         try:
             return self.check(store, offset, len(data)) == fnv1a(data)
         except RefusedError as error:
-            if error.status != constants.ZO_ERROR_LOG:
-                raise
+            _check_end(error)
             return False
 
     def write(self, place: int, offset: int, data: bytes, unit: int = 1) -> None:
@@ -204,11 +214,6 @@ class Link:
 
         Args:
             timeout: largest time without an answer, seconds; None: that of the link.
-
-        Raises:
-            NoAnswerError: the device does not answer.
-            RefusedError: the device is not a member of a fleet.
-            LinkError: the answer is not valid.
         """
         return _read(FleetState.from_bytes, self._answer(Operation.FLEET_STATE, timeout=timeout))
 
@@ -219,17 +224,13 @@ class Link:
             step: number of the device's next step.
             checksum: checksum of the log before the step's record.
             timeout: largest time without an answer, seconds; None: that of the link.
-
-        Raises:
-            NoAnswerError: the device does not answer.
-            RefusedError: the device is at another step, or cannot evaluate this one.
-            LinkError: the answer is not valid.
         """
         data = self._answer(Operation.FLEET_EVALUATE, step, checksum, timeout=timeout)
         return _read(StepAnswer.from_bytes, data) if data else None
 
     def fleet_records(self, records: bytes, size: int, timeout: float | None = None) -> FleetState:
-        """Sends records of the log, with several requests if needed.
+        """Sends records of the log, with several requests if needed. If the device refuses a record, it has accepted
+        the earlier ones.
 
         Args:
             records: complete records, at least one.
@@ -238,25 +239,16 @@ class Link:
 
         Returns:
             The state of the device after the records.
-
-        Raises:
-            NoAnswerError: the device does not answer.
-            RefusedError: a record does not continue the device's log, or cannot be logged. Earlier records
-                are accepted.
-            LinkError: a record does not fit in a request, or the answer is not valid.
         """
         room = (self.most_data + _RECORDS_MORE) // size * size
         if room == 0:
             raise LinkError(
                 f"a request has no room for a record of {size} bytes: give the device's link a larger buffer"
             )
-        state = None
+        data: bytes | None = None
         for at in range(0, len(records), room):
             data = self._ask(Operation.FLEET_RECORDS, data=records[at : at + room], timeout=timeout)
-            state = _read(FleetState.from_bytes, data or b"")
-        if state is None:
-            raise ValueError("no record")
-        return state
+        return _read(FleetState.from_bytes, data or b"")
 
     # --- the line -----------------------------------------------------------------------------------
 
@@ -325,6 +317,8 @@ class Link:
         while not is_late:
             # Bytes that arrived while this program slept are read although the deadline has passed.
             is_late = time.monotonic() >= until
+            if self._stop is not None and self._stop.is_set():
+                raise NoAnswerError("no answer")
             received = self._port.read(1)
             if received and (waiting := self._port.in_waiting):
                 received += self._port.read(waiting)

@@ -46,8 +46,7 @@ def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert",
         threads: number of threads. Does not affect results. tflm has one.
 
     Raises:
-        ValueError: no runtime has that name (the message lists them), or it does not support this number of
-            threads.
+        ValueError: no runtime has that name (the message lists them), or it does not support this number of threads.
         RuntimeUnavailableError: the runtime is not installed; the message has the command that installs it.
         ModelError: the model is not a ZO model.
     """

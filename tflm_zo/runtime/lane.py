@@ -20,19 +20,12 @@ Reader: TypeAlias = Callable[[], NDArray[Any]]
 
 
 class Fed(NamedTuple):
-    """The inputs of an invoke.
+    """The inputs of an invoke; arrays are [samples, ...]."""
 
-    Attributes:
-        words: words of the command.
-        inputs: original inputs by their numbers, [samples, ...].
-        labels: labels, [samples, ...], or None.
-        entering: activations by the segment that they enter, [samples, ...].
-    """
-
-    words: NDArray[np.int32]
-    inputs: Mapping[int, NDArray[Any]]
+    words: NDArray[np.int32]  # words of the command
+    inputs: Mapping[int, NDArray[Any]]  # original inputs by their numbers
     labels: NDArray[Any] | None
-    entering: Mapping[int, NDArray[Any]]
+    entering: Mapping[int, NDArray[Any]]  # activations by the segment that they enter
 
 
 @dataclass
@@ -74,36 +67,29 @@ class Lane:
 
     Args:
         samples: number of samples.
-        count: number of segments.
         open_segment: function that loads a segment by its number; called once for each segment that runs.
     """
 
-    def __init__(self, samples: int, count: int, open_segment: Callable[[int], Segment]) -> None:
+    def __init__(self, samples: int, open_segment: Callable[[int], Segment]) -> None:
         self.samples = samples
         self._held: dict[tuple[int, int], object] = {}  # the present value of an engine's input
-        self._segments: list[Segment | None] = [None] * count
+        self._segments: dict[int, Segment] = {}
         self._open = open_segment
 
     def segments(self, start: int, stop: int) -> list[Segment]:
-        """Returns the segments `start` to `stop - 1`."""
-        return [self.segment(k) for k in range(start, stop)]
-
-    def segment(self, k: int) -> Segment:
-        """Returns a segment, and loads it before the first use."""
-        found = self._segments[k]
-        if found is None:
-            found = self._segments[k] = self._open(k)
-        return found
+        """Returns the segments `start` to `stop - 1`; each one is loaded before the first use."""
+        for k in range(start, stop):
+            if k not in self._segments:
+                self._segments[k] = self._open(k)
+        return [self._segments[k] for k in range(start, stop)]
 
     def run(self, start: int, stop: int, fed: Fed, first: int = 0) -> Found:
         """Runs the segments `start` to `stop - 1` on samples `first`, `first` + 1, ….
 
-        Rows of inputs and labels repeat if there are fewer than samples, because queries share those of a
-        minibatch.
+        Rows of inputs and labels repeat if there are fewer than samples, because queries share those of a minibatch.
         """
         found = Found()
-        for k in range(start, stop):
-            segment = self.segment(k)
+        for k, segment in enumerate(self.segments(start, stop), start):
             self._feed(segment, k, fed, found, first)
             segment.engine.invoke()
             if segment.boundary_output is not None:
@@ -185,17 +171,13 @@ def begin_with(
     needed: Mapping[int, tuple[tuple[int, ...], np.dtype[Any]]],
     kept: Collection[int],
 ) -> dict[int, NDArray[Any]]:
-    """Checks given activations, and returns them by the segment that they enter.
+    """Checks given activations, and returns them by the segment that they enter; see `Runtime.invoke`.
 
     Args:
         start: number of the first segment of the run.
         boundary: activation that enters it, or activations by the segment that they enter.
         needed: shape, for a batch, and dtype of each activation that the run reads and does not compute.
-            Given ones may have any number of samples.
         kept: segments whose input activation an earlier run kept.
-
-    Raises:
-        ValueError: an activation is missing, is not read, or has another shape or dtype.
     """
     if start == 0 and boundary is not None:
         raise ValueError("boundary: segment 0 has none; it reads the inputs")
@@ -249,14 +231,6 @@ class Engine(ABC):
         Raises:
             InvokeError: an operator failed.
         """
-
-    @abstractmethod
-    def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Returns shape, dtype, scale and zero point of input `index` (0.0 and 0 if not quantized)."""
-
-    @abstractmethod
-    def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Returns shape, dtype, scale and zero point of output `index` (0.0 and 0 if not quantized)."""
 
 
 @dataclass(frozen=True)

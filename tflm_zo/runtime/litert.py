@@ -1,9 +1,7 @@
 """LiteRT (``ai-edge-litert``), and the engine for it, TensorFlow's interpreter and tflite-runtime.
 
-The op pack is an external delegate, one shared library for all of them. It has the custom ops and fast
-kernels with TFLM's arithmetic for the most expensive operators. The interpreter's reference kernels, which
-equal TFLM's, compute the others. XNNPACK, the default delegate, is disabled: it packs constant weights when
-the model is loaded, and rounds differently.
+The op pack is an external delegate, one shared library for all of them; see `exact_delegate`. XNNPACK, the default
+delegate, is disabled: it packs constant weights when the model is loaded, and rounds differently.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
@@ -33,16 +30,13 @@ def exact_delegate(
 ) -> Any:
     """Returns a delegate that makes an interpreter compute int8 models with the same bits as TFLM.
 
-    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM and
-    SOFTMAX.
-    Create the interpreter with reference kernels (``OpResolverType.BUILTIN_REF``), which equal TFLM's, for
-    the other operators. The delegate also has the custom operators of ZO models. It uses the threads of the
-    interpreter (``num_threads``).
+    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, SOFTMAX and
+    the custom operators of ZO models. Create the interpreter with reference kernels (``OpResolverType.BUILTIN_REF``),
+    which equal TFLM's, for the other operators. The delegate uses the threads of the interpreter (``num_threads``).
 
     Args:
-        load_delegate: the interpreter's function of this name: LiteRT's
-            (``ai_edge_litert.interpreter.load_delegate``, the default), tflite-runtime's
-            (``tflite_runtime.interpreter.load_delegate``) or TensorFlow's
+        load_delegate: the interpreter's function of this name: LiteRT's (``ai_edge_litert.interpreter.load_delegate``,
+            the default), tflite-runtime's (``tflite_runtime.interpreter.load_delegate``) or TensorFlow's
             (``tf.lite.experimental.load_delegate``).
         kernels: "avx512-vnni", "avx2", "neon-dot", "neon" or "portable"; None: the fastest of this machine.
             Does not affect results.
@@ -92,15 +86,15 @@ class InterpreterEngine(Engine):
         )
         self._directory = directory  # the delegate uses it as long as the interpreter lives
         self.interpreter.allocate_tensors()
-        self._inputs = self.interpreter.get_input_details()
-        self._outputs = self.interpreter.get_output_details()
+        self._inputs = [details["index"] for details in self.interpreter.get_input_details()]
+        self._outputs = [details["index"] for details in self.interpreter.get_output_details()]
 
     def set_input(self, index: int, value: NDArray[Any]) -> None:
-        self.interpreter.set_tensor(self._inputs[index]["index"], value)
+        self.interpreter.set_tensor(self._inputs[index], value)
 
     def get_output(self, index: int) -> NDArray[Any]:
         try:
-            value: NDArray[Any] = self.interpreter.get_tensor(self._outputs[index]["index"])
+            value: NDArray[Any] = self.interpreter.get_tensor(self._outputs[index])
         except ValueError as error:
             raise InvokeError(f"output {index} has no value: {error}") from error
         return value
@@ -110,17 +104,6 @@ class InterpreterEngine(Engine):
             self.interpreter.invoke()
         except RuntimeError as error:
             raise InvokeError(str(error)) from error
-
-    def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        return _details(self._inputs[index])
-
-    def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        return _details(self._outputs[index])
-
-
-def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-    scale, zero_point = details["quantization"]
-    return (tuple(int(size) for size in details["shape"]), np.dtype(details["dtype"]), float(scale), int(zero_point))
 
 
 class LiteRTRuntime(Runtime):
@@ -144,7 +127,7 @@ class LiteRTRuntime(Runtime):
 
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
         module = self.import_module()
-        return InterpreterEngine(module, model, directory, borrows=borrows, threads=self._threads)
+        return InterpreterEngine(module, model, directory, borrows=borrows, threads=self.threads)
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         for op in model.subgraphs[k].operators:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..converters import Model, WeightArray, can_change_batch, extract_segment
 from ..converters.initial_weights import checked_weights
+from ..converters.model.schema import DTYPES
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.prepare import Inputs, ModelError
@@ -33,6 +35,7 @@ class Runtime(Inputs, ABC):
         threads: number of threads, 1..256. Does not affect results.
 
     Attributes:
+        threads: number of threads.
         segments: segments of the model, each in its interpreter.
         inputs: original inputs of the next invoke, by number, in the model's dtypes.
         labels: labels of the next invoke; None before they are set.
@@ -57,11 +60,10 @@ class Runtime(Inputs, ABC):
             raise SettingsError("threads", f"be 1, because {self.name} has one thread", threads, "Use runtime litert")
         super().__init__(model)
         count = len(self._metadata.segments)
-        self._threads = threads
-        self._divides: bool | None = None  # not asked yet
+        self.threads = threads
         self.segments = [self._open_segment(self._model, k) for k in range(count)]
         self._status = list(self.segments)  # segments whose weight operators ran last
-        own = Lane(self.batch, count, lambda k: self.segments[k])
+        own = Lane(self.batch, lambda k: self.segments[k])
         self.lanes = Lanes(own, self._lane if self.has_copies else None)
 
         self.inputs: dict[int, NDArray[Any]] = {}
@@ -95,35 +97,30 @@ class Runtime(Inputs, ABC):
 
     @abstractmethod
     def _open(self, model: bytes, directory: Directory, *, borrows: bool = False) -> Engine:
-        """Loads a standalone segment. Its op pack must fill `directory` or, if it `borrows`, use the weights
-        in it.
-        """
+        """Loads a standalone segment. Its op pack must fill `directory` or, if it `borrows`, use the weights in it."""
 
     # --- construction ---------------------------------------------------------------------------------------
 
     def _open_segment(self, model: Model, k: int) -> Segment:
         return self._segment(extract_segment(model, k), k, Directory(len(self._metadata.trainable)))
 
+    @cached_property
+    def _divides(self) -> bool:
+        return can_change_batch(self._model)
+
     def takes(self, samples: int) -> bool:
         """Returns whether one invoke supports a number of samples: the model's batch, or any number if no
         operator depends on the batch size.
         """
-        if samples == self.batch or not self.has_copies:
-            return samples == self.batch
-        if self._divides is None:
-            self._divides = can_change_batch(self._model)
-        return self._divides
+        return samples == self.batch or (self.has_copies and self._divides)
 
     def _lane(self, samples: int) -> Lane | None:
-        """Returns a lane for another number of samples, whose segments are loaded at the first use; None if
-        the model does not support it.
+        """Returns a lane for another number of samples, which shares the weights; None if the model does not support
+        it.
         """
-        if not self.takes(samples):
-            return None
-        return Lane(samples, len(self.segments), lambda k: self._copy(k, samples))
+        return Lane(samples, lambda k: self._copy(k, samples)) if self.takes(samples) else None
 
     def _copy(self, k: int, samples: int) -> Segment:
-        """Loads a segment again for another number of samples. It shares the weights of the first one."""
         own = extract_segment(self._model, k, samples)
         return self._segment(own, k, self.segments[k].directory, borrows=True)
 
@@ -159,14 +156,9 @@ class Runtime(Inputs, ABC):
         return len(self.segments)
 
     @property
-    def threads(self) -> int:
-        """Number of threads."""
-        return self._threads
-
-    @property
     def samples_at_once(self) -> int:
         """Number of samples in an invoke of a pass over a data set: a batch, or more if that is faster."""
-        many = 32 * self._threads
+        many = 32 * self.threads
         return many if many > self.batch and self.takes(many) else self.batch
 
     # --- data -----------------------------------------------------------------------------------------------
@@ -314,9 +306,10 @@ class Runtime(Inputs, ABC):
         return words
 
     def _entering_details(self, segment: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        own = self.segments[segment]
-        assert own.boundary_input is not None  # every segment but the first has one
-        return own.engine.input_details(own.boundary_input)[:2]
+        index = self.segments[segment].boundary_input
+        assert index is not None  # every segment but the first has one
+        tensor = self._model.subgraphs[segment].inputs[index]
+        return tensor.shape, np.dtype(DTYPES[tensor.type])
 
     # --- results --------------------------------------------------------------------------------------------
 
@@ -329,13 +322,6 @@ class Runtime(Inputs, ABC):
     def outputs(self) -> list[NDArray[Any]]:
         """Returns copies of the original outputs, in the model's order, in the model's own dtypes."""
         return [self._outputs[i]() for i in sorted(self._outputs)]
-
-    def output_details(self, index: int = 0) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        """Returns shape, dtype, scale and zero point of an original output."""
-        for segment in self.segments:
-            if index in segment.outputs:
-                return segment.engine.output_details(segment.outputs[index])
-        raise ValueError(f"the model has no output {index}")
 
     def losses(self) -> NDArray[np.int32]:
         """Returns the losses of the last invoke, int32 [batch], unit 2^-16 (0 if the command requested none)."""
@@ -370,9 +356,7 @@ class Runtime(Inputs, ABC):
 
     def read_weights(self) -> dict[str, WeightArray]:
         """Returns copies of the trainable weights, int8 in their own shapes, and biases, int32, by name."""
-        return {
-            tensor.name: self._views[tensor.name][0].reshape(tensor.shape).copy() for tensor in self._metadata.trainable
-        }
+        return {t.name: self._views[t.name][0].reshape(t.shape).copy() for t in self._metadata.trainable}
 
     def read_fractions(self) -> dict[str, NDArray[np.int8]]:
         """Returns the weights' fractions by tensor name, unit 2^-8 LSB; {} for the 8-bit update."""
@@ -400,12 +384,9 @@ class Runtime(Inputs, ABC):
         for name in given:
             if self._views[name][1] is None:
                 raise ValueError(f"fractions: {name}: the model keeps none, as biases and the 8-bit update have none")
-        for name, array in weights.items():
+        for name in {**weights, **given}:
             view, fraction = self._views[name]
-            view[:] = array.reshape(-1)
-            if fraction is not None and name not in given:
-                fraction[:] = 0
-        for name, array in given.items():
-            fraction = self._views[name][1]
+            if name in weights:
+                view[:] = weights[name].reshape(-1)
             if fraction is not None:
-                fraction[:] = array.reshape(-1)
+                fraction[:] = given[name].reshape(-1) if name in given else 0

@@ -10,7 +10,6 @@ import importlib.metadata
 from types import ModuleType
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
@@ -65,23 +64,6 @@ class TflmEngine(Engine):
             self.interpreter.invoke()
         except RuntimeError as error:
             raise InvokeError(f"{error} TFLM wrote the reason to stderr") from error
-
-    def input_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        return _details(self.interpreter.get_input_details(index))
-
-    def output_details(self, index: int) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-        return _details(self.interpreter.get_output_details(index))
-
-
-def _details(details: dict[str, Any]) -> tuple[tuple[int, ...], np.dtype[Any], float, int]:
-    quantization = details["quantization_parameters"]
-    scales, zero_points = quantization["scales"], quantization["zero_points"]
-    return (
-        tuple(int(size) for size in details["shape"]),
-        np.dtype(details["dtype"]),
-        float(scales[0]) if len(scales) else 0.0,
-        int(zero_points[0]) if len(zero_points) else 0,
-    )
 
 
 class TflmRuntime(Runtime):

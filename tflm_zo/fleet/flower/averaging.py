@@ -36,7 +36,7 @@ from ...logs import fingerprint
 from ...training import Settings, Trainer
 from ..averaged_weights import AveragedWeights, checksum_of, packed, unpacked
 from ..member import FleetError
-from .messages import SAMPLES, VERSION, Refusal, State, refuse
+from .messages import SAMPLES, VERSION, Refusal, State, addressed, node_app, refuse
 
 # Rounds whose weights a server keeps, so that a client that comes back gets a difference.
 _KEPT_ROUNDS: Final = 16
@@ -81,19 +81,10 @@ class AveragingStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Creates the messages that request a round."""
-        return self._addressed(self._aggregator.configure_train(server_round, self._nothing(), config, grid))
+        return addressed(self._aggregator.configure_train(server_round, self._nothing(), config, grid), self._request)
 
     def _nothing(self) -> ArrayRecord:
         return ArrayRecord({n: Array(np.zeros(w.shape)) for n, w in self.weights.weights.items()})
-
-    def _addressed(self, messages: Iterable[Message]) -> list[Message]:
-        found = []
-        for message in messages:
-            (config,) = message.content.config_records.values()
-            entries = {**config, **self._request(message.metadata.dst_node_id)}
-            message.content = RecordDict({"config": ConfigRecord(entries)})
-            found.append(message)
-        return found
 
     def _request(self, node: int) -> dict[str, int | bytes]:
         own, number = self.weights, self._has.get(node, -1)
@@ -170,7 +161,9 @@ class AveragingStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Creates the messages that request an evaluation."""
-        return self._addressed(self._aggregator.configure_evaluate(server_round, self._nothing(), config, grid))
+        return addressed(
+            self._aggregator.configure_evaluate(server_round, self._nothing(), config, grid), self._request
+        )
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Aggregates the clients' evaluations."""
@@ -217,22 +210,7 @@ def averaging_app(make: Callable[[Context], AveragingClient]) -> ClientApp:
     Args:
         make: function that creates a node's client; called with the node's first message in a process.
     """
-    app, members = ClientApp(), dict[int, _Member]()
-
-    def member(context: Context) -> _Member:
-        if context.node_id not in members:
-            members[context.node_id] = _Member(make(context), context.node_id)
-        return members[context.node_id]
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return Message(member(context).reply(message.content, context, trains=True), reply_to=message)
-
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        return Message(member(context).reply(message.content, context, trains=False), reply_to=message)
-
-    return app
+    return node_app(lambda context: _Member(make(context), context.node_id))
 
 
 class _Member:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
@@ -17,7 +17,7 @@ from ...link.link import Port
 from ..gateway import Gateway
 from ..lines import Lines
 from ..member import FleetError, Replica
-from .messages import SAMPLES, Request, State, answer_records, run_of
+from .messages import SAMPLES, Request, State, answer_records, node_app, run_of
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,7 @@ def client_app(make: Callable[[Context], FleetClient | GatewayClient], *, mods: 
         make: function that creates a node's client; called with the node's first message in a process.
         mods: Flower's mods of answers, such as those of differential privacy.
     """
-    app, members = ClientApp(), dict[int, _Member]()
-
-    def member(context: Context) -> _Member:
-        if context.node_id not in members:
-            members[context.node_id] = _Member(make(context))
-        return members[context.node_id]
-
-    @app.train(mods=list(mods))
-    def train(message: Message, context: Context) -> Message:
-        return Message(member(context).train(message.content, context), reply_to=message)
-
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        return Message(member(context).evaluate(message.content, context), reply_to=message)
-
-    return app
+    return node_app(lambda context: _Member(make(context)), mods)
 
 
 class _Member:
@@ -140,25 +125,21 @@ class _Member:
         self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
         self._replica: Replica | Gateway | None = None
 
-    def train(self, content: RecordDict, context: Context) -> RecordDict:
-        """Updates the replica to the requested step, and answers for it."""
-        return self._reply(content, context, self._answer)
-
-    def evaluate(self, content: RecordDict, context: Context) -> RecordDict:
-        """Updates the replica to the requested step, and evaluates its weights."""
-        return self._reply(content, context, self._evaluation)
-
-    def _reply(self, content: RecordDict, context: Context, work: Callable[[Any], RecordDict]) -> RecordDict:
+    def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
+        """Updates the replica to the requested step, and answers for it or evaluates its weights."""
         try:
             request = Request.read(content)
             replica = self._caught_up(request, context)
         except FleetError as error:
-            return self._state(self._kept(context), str(error)).record()
+            return _state(self._kept(context), str(error)).record()
         # A failure does not change the kept state.
         self._replica = None
-        reply = self._state(replica).record()
+        reply = _state(replica).record()
         if replica is not None and replica.step == request.step:
-            reply.update(work(replica))
+            if not trains:
+                reply.update(self._client.evaluation(replica))  # type: ignore[arg-type]
+            elif replica.step < replica.settings.steps:
+                reply.update(answer_records(replica.answer(), replica.settings, with_loss=self._client.share_loss))
         self._replica = replica
         return reply
 
@@ -174,19 +155,17 @@ class _Member:
         replica = self._kept(context)
         if request.header and run_of(request.header) != request.run:
             raise FleetError("the run's header is damaged: it is not the one that the message names")
-        own = replica is not None and run_of(replica.header) == request.run
-        if own and replica is not None and request.reset == replica.checksum:
-            own = False
-        if own and replica is not None and request.step < replica.step:
+        if replica is not None and (run_of(replica.header) != request.run or request.reset == replica.checksum):
+            replica = None
+        if replica is not None and request.step < replica.step:
             raise FleetError(
                 f"an old message: it asks for step {request.step}, and this client has {replica.step} steps"
             )
-        if not own:
+        if replica is None:
             if not request.header:
                 return None
-            replica = self._made(request.header)
+            replica = self._client.member(self._model, request.header)
             self._keep(replica, context)  # a gateway has steps already, which it is to say
-        assert replica is not None
         first = request.first
         if request.snapshot:
             replica.take_snapshot(request.snapshot)
@@ -195,9 +174,6 @@ class _Member:
             replica.take(request.records[(replica.step - first) * replica.record_bytes :])
         self._keep(replica, context)
         return replica
-
-    def _made(self, header: bytes) -> Replica | Gateway:
-        return self._client.member(self._model, header)
 
     def _kept(self, context: Context) -> Replica | Gateway | None:
         """Returns the replica in the node's state, or None."""
@@ -209,7 +185,7 @@ class _Member:
         assert isinstance(header, bytes) and isinstance(snapshot, bytes)
         replica, self._replica = self._replica, None
         if replica is None or replica.header != header:
-            replica = self._made(header)
+            replica = self._client.member(self._model, header)
         if record["checksum"] != replica.checksum or record["step"] != replica.step:
             replica.take_snapshot(snapshot)
         self._replica = replica
@@ -225,25 +201,9 @@ class _Member:
             }
         )
 
-    @staticmethod
-    def _state(replica: Replica | Gateway | None, refused: str = "") -> State:
-        if replica is None:
-            return State(refused=refused)
-        return State(
-            run_of(replica.header),
-            replica.step,
-            replica.checksum,
-            replica.weights_checksum,
-            refused,
-            not replica.takes_snapshots,
-        )
 
-    # --- use ------------------------------------------------------------------------------------------------
-
-    def _answer(self, replica: Replica | Gateway) -> RecordDict:
-        if replica.step == replica.settings.steps:
-            return RecordDict()
-        return answer_records(replica.answer(), replica.settings, with_loss=self._client.share_loss)
-
-    def _evaluation(self, replica: Any) -> RecordDict:
-        return self._client.evaluation(replica)
+def _state(replica: Replica | Gateway | None, refused: str = "") -> State:
+    if replica is None:
+        return State(refused=refused)
+    weights, records_only = replica.weights_checksum, not replica.takes_snapshots
+    return State(run_of(replica.header), replica.step, replica.checksum, weights, refused, records_only)

@@ -26,17 +26,21 @@ mean differences of the loss over the client's minibatch in nats, and a MetricRe
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from logging import WARNING
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 from flwr.supercore import log
-from numpy.typing import NDArray
 
 from ...core import CSettings
-from ..member import Answer, FleetError, evaluations
+from ..member import Answer, FleetError, evaluations, mean_of
 
 #: Version of the protocol.
 VERSION: Final = 1
@@ -66,15 +70,8 @@ class Request:
 
     def entries(self) -> dict[str, int | bytes]:
         """Returns the entries of a ConfigRecord without empty values."""
-        whole: dict[str, int | bytes] = {
-            "zo-version": self.version,
-            "zo-run": self.run,
-            "zo-step": self.step,
-            "zo-first": self.first,
-        }
-        parts = {"zo-records": self.records, "zo-header": self.header, "zo-snapshot": self.snapshot}
-        whole |= {name: value for name, value in parts.items() if value}
-        return whole if self.reset is None else whole | {"zo-reset": self.reset}
+        values = {f"zo-{name}": value for name, value in dataclasses.asdict(self).items()}
+        return {name: value for name, value in values.items() if value not in (None, b"")}
 
     @classmethod
     def read(cls, content: RecordDict) -> Request:
@@ -83,21 +80,13 @@ class Request:
         Raises:
             FleetError: the message has none, or one of another version.
         """
-        for record in content.config_records.values():
-            if "zo-version" in record:
-                break
-        else:
+        record = next((r for r in content.config_records.values() if "zo-version" in r), None)
+        if record is None:
             raise FleetError("the message is no fleet's: it has no zo-version")
         _check_version(record["zo-version"])
-        return cls(
-            run=_integer(record, "zo-run"),
-            step=_integer(record, "zo-step"),
-            first=_integer(record, "zo-first"),
-            records=_bytes(record, "zo-records"),
-            header=_bytes(record, "zo-header"),
-            snapshot=_bytes(record, "zo-snapshot"),
-            reset=_integer(record, "zo-reset") if "zo-reset" in record else None,
-        )
+        values: dict[str, Any] = {name: _integer(record, f"zo-{name}") for name in ("run", "step", "first")}
+        values |= {name: _bytes(record, f"zo-{name}") for name in ("records", "header", "snapshot")}
+        return cls(**values, reset=_integer(record, "zo-reset") if "zo-reset" in record else None)
 
 
 @dataclass(frozen=True)
@@ -169,11 +158,11 @@ def answer_records(answer: Answer, settings: CSettings, *, with_loss: bool) -> R
         settings: settings of the run.
         with_loss: False to send 0 instead of the mean loss.
     """
-    means = answer.differences / answer.samples / UNIT
-    loss = answer.loss / evaluations(settings) / answer.samples / UNIT if with_loss else 0.0
+    means = mean_of(answer, settings)
+    loss = float(means[-1]) if with_loss else 0.0
     return RecordDict(
         {
-            "arrays": ArrayRecord({DIFFERENCES: Array(means)}),
+            "arrays": ArrayRecord({DIFFERENCES: Array(means[:-1].copy())}),
             "metrics": MetricRecord({SAMPLES: answer.samples, "loss": loss}),
         }
     )
@@ -213,23 +202,6 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
     return Answer(state.step, sums, round(loss * samples * evaluations(settings) * UNIT), samples)
 
 
-def whole_means(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Converts means in nats to integers in the core's unit.
-
-    It recovers the exact integer sum from a floating-point mean by rounding, and divides it half away from
-    zero, so the result equals that of one run on all samples.
-
-    Args:
-        values: means, nats, float64 [any].
-        counts: number of values in each mean, int64 [any].
-    """
-    found = []
-    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-        total = round(value * count * UNIT)
-        found.append((2 * abs(total) + count) // (2 * count) * (1 if total > 0 else -1))
-    return np.array(found) / UNIT
-
-
 @dataclass(frozen=True)
 class Refusal:
     """A refused reply, or a message that a client refused.
@@ -243,6 +215,40 @@ class Refusal:
     step: int
     node: int
     reason: str
+
+
+def addressed(
+    messages: Iterable[Message], entries: Callable[[int], Mapping[str, int | bytes]], arrays: ArrayRecord | None = None
+) -> list[Message]:
+    """Adds the entries of its node to each message, whose records become its own, and arrays if there are any."""
+    found = []
+    for message in messages:
+        (config,) = message.content.config_records.values()
+        own = ConfigRecord({**config, **entries(message.metadata.dst_node_id)})
+        message.content = RecordDict({"config": own} if arrays is None else {"config": own, "arrays": arrays})
+        found.append(message)
+    return found
+
+
+class Node(Protocol):
+    """The state of a node in this process."""
+
+    def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
+        """Handles a message: trains, or evaluates."""
+
+
+def node_app(make: Callable[[Context], Node], mods: Sequence[Mod] = ()) -> ClientApp:
+    """Returns a ClientApp whose nodes are made at their first message in a process."""
+    app, nodes = ClientApp(), dict[int, Node]()
+
+    def reply(message: Message, context: Context, *, trains: bool) -> Message:
+        if context.node_id not in nodes:
+            nodes[context.node_id] = make(context)
+        return Message(nodes[context.node_id].reply(message.content, context, trains=trains), reply_to=message)
+
+    app.train(mods=list(mods))(partial(reply, trains=True))
+    app.evaluate()(partial(reply, trains=False))
+    return app
 
 
 def refuse(refusals: list[Refusal], reply: Message, step: int, reason: str) -> None:

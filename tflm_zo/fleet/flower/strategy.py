@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from logging import INFO, WARNING
-from typing import Final
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
@@ -12,13 +11,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from flwr.supercore import log
 
-from ...logs.layout import ending
 from ..fleet_log import FleetLog
-from ..member import Answer, FleetError, evaluations
-from .messages import DIFFERENCES, Refusal, Request, State, answer_of, refuse, run_of, whole_means
-
-_ARRAYS: Final = "arrays"
-_CONFIG: Final = "config"
+from ..member import Answer, FleetError
+from .messages import DIFFERENCES, Refusal, Request, State, addressed, answer_of, refuse, run_of
 
 
 class FleetStrategy(Strategy):
@@ -143,17 +138,9 @@ class FleetStrategy(Strategy):
         return self._addressed(messages)
 
     def _addressed(self, messages: Iterable[Message]) -> list[Message]:
-        """Adds the request of its node to each message, with records of its own."""
-        found = []
-        for message in messages:
-            (config,) = message.content.config_records.values()
-            entries = {**config, **self._request(message.metadata.dst_node_id).entries()}
-            content = RecordDict({_CONFIG: ConfigRecord(entries)})
-            if self._reference:
-                content[_ARRAYS] = self._zeros()
-            message.content = content
-            found.append(message)
-        return found
+        return addressed(
+            messages, lambda node: self._request(node).entries(), self._zeros() if self._reference else None
+        )
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -182,10 +169,7 @@ class FleetStrategy(Strategy):
             log(WARNING, "step %d: the aggregator has made nothing of %d answers", own.step, len(answers))
             return None, None
         samples = sum(answer.samples for answer in answers)
-        counts = np.full(own.settings.queries + 1, samples)
-        counts[-1] *= evaluations(own.settings)
-        values = np.array([*arrays[DIFFERENCES].numpy(), metrics["loss"]], np.float64)
-        own.decide_mean(whole_means(values, counts))
+        own.decide_mean(np.array([*arrays[DIFFERENCES].numpy(), metrics["loss"]], np.float64), samples)
         self._checksums = own.checksum, own.weights_checksum
         return self.weights(), metrics
 
@@ -213,8 +197,8 @@ class FleetStrategy(Strategy):
         step, every = self.log.step, self._evaluate_every
         if step == self.log.steps:
             config["server-round"] = server_round
-            content = RecordDict({_CONFIG: config})
-            messages = [Message(RecordDict(dict(content)), node, MessageType.EVALUATE) for node in grid.get_node_ids()]
+            nodes = grid.get_node_ids()
+            messages = [Message(RecordDict({"config": config}), node, MessageType.EVALUATE) for node in nodes]
             return self._addressed(messages)
         if every and step and step % every == 0:
             return self._addressed(self._aggregator.configure_evaluate(server_round, self._zeros(), config, grid))
@@ -284,8 +268,7 @@ class FleetStrategy(Strategy):
             return False
         if state.step == own.step:
             return (state.checksum, state.weights) == self._checksums
-        last = own.records(state.step - 1)[: own.record_bytes] if state.step else own.header
-        return state.checksum == ending(last)
+        return state.checksum == own.checksum_after(state.step)
 
     def _refuse(self, reply: Message, reason: str) -> None:
         refuse(self.refusals, reply, self.log.step, reason)
