@@ -6,11 +6,9 @@ from helpers.models import MODELS
 
 @pytest.fixture(params=[pytest.param(build, id=name) for name, build in MODELS.items()])
 def built(request: pytest.FixtureRequest) -> bytes:
-    """Builds every generated model."""
     return request.param()
 
 
 @pytest.fixture(params=REAL_MODELS)
 def real_model(request: pytest.FixtureRequest) -> bytes:
-    """Loads every file of TFLM_ZO_MODELS."""
     return request.param()

@@ -80,8 +80,7 @@ def test_inject_and_export(
         assert sizes.get("zo_initial", 0) == weights + 4 * sum(t.size for t in own if t.bias)
         assert sizes.get("zo_fraction", 0) == (weights if update_bits == 16 else 0)
 
-    # An untouched export equals that of a model without trainable biases; filters that stay constants need no
-    # headroom.
+    # An untouched export equals that of a model without trainable biases, whose constant filters need no headroom.
     if parameters == "biases":
         given["headroom"] = 0
     assert plain.to_bytes() == export_model(inject_all(data, **given)).to_bytes()
@@ -153,7 +152,5 @@ def test_refusals() -> None:
     with pytest.raises(ConversionError, match="`parameters` must be one of weights, biases, all"):
         inject_all(lenet5(), nodes="*", parameters="both")
     for changes in ({"sparse": TopK(0.1)}, {"int16": Last(1), "update_bits": 16}):
-        with pytest.raises(
-            ConversionError, match="`parameters` must include weights where they are sparse or have 16 bits"
-        ):
+        with pytest.raises(ConversionError, match="must include weights where they are sparse or have 16 bits"):
             inject_all(lenet5(), parameters="biases", **changes)

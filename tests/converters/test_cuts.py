@@ -25,7 +25,6 @@ SMALL = ["small_cnn", "dense_per_tensor", "depth_multiplier", "logistic_head", "
 
 
 def run_chained(model: Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """Runs a cut model without custom operators, segment by segment."""
     metadata = read_metadata(model)
     outputs: dict[int, np.ndarray] = {}
     boundaries: list[np.ndarray] = []
@@ -86,7 +85,6 @@ def test_real_models(real_model: bytes) -> None:
 
 
 def test_shortcuts_cross_a_cut_in_their_block() -> None:
-    """Makes a tensor that crosses a cut a cut of its own. It enters its reading segments as a skip."""
     model = load_model(residual())
     metadata = read_metadata(inject_all(model, cuts=["block0/conv0", "block1/conv1"]))
     roles = [[(p.role, p.index) for p in s.inputs if p.role in ("boundary", "skip")] for s in metadata.segments]
@@ -215,14 +213,11 @@ def test_before_every_layer():
     assert len(same.segments) == 5
     with_nodes = read_metadata(inject_all(lenet5(), cuts=["layers"], nodes=Last(2)))
     assert [with_nodes.trainable[n.trainable].layer for n in with_nodes.nodes] == ["fc2", "fc3"]
-    with pytest.raises(
-        ConversionError, match="`nodes` must be at most 5 layers, which can carry nodes: conv1, conv2, fc1, fc2, fc3"
-    ):
+    with pytest.raises(ConversionError, match="`nodes` must be at most 5 layers, which can carry nodes: conv1, conv2"):
         inject_all(lenet5(), nodes=Last(9))
 
 
 def test_graphs_that_are_out_of_order() -> None:
-    """A squashing operator without inputs, and conversions that read each other."""
     model = load_model(MODELS["logistic_head"]())
     squashing = next(op for op in model.subgraphs[0].operators if op.code.name == "LOGISTIC")
     squashing.inputs = []

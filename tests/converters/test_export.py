@@ -34,7 +34,6 @@ def inputs_of(runtime: Runtime, seed: int) -> list[Any]:
 
 
 def check(zo: Model, weights: dict[str, np.ndarray] | None, seeds: int = 2) -> Model:
-    """Exports a model, compares its outputs, and returns it."""
     data = export_model(zo, weights).to_bytes()
     exported = load_model(data)
     assert_plain(exported)
@@ -206,7 +205,6 @@ def test_the_same_file_from_memory_and_from_a_file(built: bytes, settings: dict[
 
 
 def test_a_signature_that_names_the_machinery_is_dropped() -> None:
-    """Drops a renamed signature: its tensors are not in the plain model."""
     zo = inject_all(small_cnn())
     (segment,) = (s for s in zo.signatures or () if s.key == "segment_0")
     segment.key = "other"
@@ -217,7 +215,6 @@ def test_a_signature_that_names_the_machinery_is_dropped() -> None:
 
 
 def test_integers_of_numpy() -> None:
-    """Accepts integers of NumPy everywhere, and records Python's."""
     plain, zo = MODELS["small_cnn"](), {}
     for kind in (int, np.int64, np.uint8):
         settings = {"batch": kind(4), "headroom": kind(2), "update_bits": kind(16), "max_queries": kind(4)}

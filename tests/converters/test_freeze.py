@@ -36,8 +36,6 @@ def zo_model(case: str) -> Model:
 
 
 class Segment:
-    """A segment in an interpreter."""
-
     def __init__(self, model: Model, tensors: int) -> None:
         self.model, self.directory = load_model(model.to_bytes()), Directory(max(tensors, 1))
         self._engine = InterpreterEngine(LiteRTRuntime.import_module(), model.to_bytes(), self.directory)

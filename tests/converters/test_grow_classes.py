@@ -64,7 +64,6 @@ def test_old_weights_and_biases_are_bit_for_bit():
 
 
 def test_a_new_class_can_be_learned():
-    """Takes the old classes' answers as labels of half of the samples; the others, all alike, are new."""
     model = load_model(MODELS["small_cnn"]())
     x = samples(model, 60)
     x[30:] = np.clip(x[30:] // 8 + 100, -128, 127)

@@ -1,15 +1,19 @@
-"""Requantization against float64."""
+"""Requantization against float64; random models with random settings survive the file with all invariants."""
+
+from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.examples import examples
 from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, shared_filters
 from helpers.models.graph_builder import Activation
-from tflm_zo.converters import initial_weights, load_model, read_metadata
-from tflm_zo.converters.model import Model, Operator, Tensor
+from tflm_zo.converters import Last, Model, initial_weights, load_model, possible_cuts, read_metadata
+from tflm_zo.converters.model import Operator, Tensor
 
 
 def channel_scales(tensor: Tensor, axis: int) -> np.ndarray:
@@ -74,17 +78,6 @@ def test_weights_and_biases_against_float64(name: str, seed: int, headroom: int)
         np.testing.assert_allclose(np.broadcast_to(c.quantization.scales, info.channels), unit, rtol=1e-6)
 
 
-def test_no_headroom_keeps_every_byte(built: bytes) -> None:
-    old, new = load_model(built), inject_all(built, headroom=0)
-    for a, b in zip(filters(old), filters(new), strict=True):
-        assert a.inputs[1] is not None and b.inputs[1] is not None
-        trained = initial_weights(new).get(b.inputs[1].name)
-        # A filter that the loss does not read is not trained: it stays where it was.
-        kept = b.inputs[1].buffer.data if trained is None else trained.tobytes()
-        assert kept == a.inputs[1].buffer.data
-    assert not any(t.requantized_channels for t in read_metadata(new).trainable)
-
-
 @pytest.mark.parametrize("share_tensor", [False, True])
 def test_shared_buffers_and_biases(share_tensor: bool) -> None:
     data = shared_filters(share_tensor)
@@ -111,3 +104,102 @@ def test_bias_with_one_scale_for_per_channel_filter() -> None:
     new = filters(inject_all(g.build([y]), headroom=60))[0].inputs[2]
     assert new is not None and new.quantization is not None
     assert len(new.quantization.scales) == 6
+
+
+@st.composite
+def cases(draw: Any) -> tuple[str, int, dict[str, Any]]:
+    name, seed = draw(st.sampled_from(sorted(MODELS))), draw(st.integers(0, 2**31))
+    data = MODELS[name](seed=seed)  # type: ignore[call-arg]
+    cuts = possible_cuts(load_model(data))
+    chosen = draw(st.sets(st.sampled_from(cuts), max_size=3)) if cuts else set()
+    trainable = draw(st.sampled_from(["all", Last(1), Last(2), "none"]))
+    settings: dict[str, Any] = {
+        "trainable": trainable,
+        "max_queries": draw(st.integers(1, 32)),
+        "batch": draw(st.integers(1, 5)),
+        "cuts": tuple(sorted(chosen, key=cuts.index)),
+    }
+    if trainable != "none":
+        settings["headroom"] = draw(st.integers(0, 112))
+        settings["update_bits"] = draw(st.sampled_from([8, 16]))
+        settings["replay"] = draw(st.booleans())
+    return name, seed, settings
+
+
+def described(tensor: Tensor | None) -> Any:
+    if tensor is None:
+        return None
+    q = tensor.quantization
+    scales = None if q is None else (q.scales.tolist(), q.zero_points.tolist(), q.axis)
+    return (
+        tensor.name,
+        tensor.shape,
+        tensor.type,
+        tensor.is_variable,
+        tensor.shape_signature,
+        tensor.buffer.data,
+        scales,
+    )
+
+
+def assert_same_graphs(a: Model, b: Model) -> None:
+    assert len(a.subgraphs) == len(b.subgraphs)
+    for g, h in zip(a.subgraphs, b.subgraphs, strict=True):
+        assert g.name == h.name
+        assert list(map(described, g.tensors)) == list(map(described, h.tensors))
+        assert list(map(described, g.inputs)) == list(map(described, h.inputs))
+        assert list(map(described, g.outputs)) == list(map(described, h.outputs))
+        for op, other in zip(g.operators, h.operators, strict=True):
+            assert op.code.name == other.code.name
+            assert op.custom_options == other.custom_options
+            assert list(map(described, op.inputs)) == list(map(described, other.inputs))
+            assert list(map(described, op.outputs)) == list(map(described, other.outputs))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(case=cases())
+def test_inject_write_load(case: tuple[str, int, dict[str, Any]]) -> None:
+    name, seed, overrides = case
+    data = MODELS[name](seed=seed)  # type: ignore[call-arg]
+    original = load_model(data)
+    model = inject_all(data, **overrides)
+    written = model.to_bytes()
+    loaded = load_model(written)
+
+    assert_same_graphs(model, loaded)
+    assert loaded.to_bytes() == written
+    assert read_metadata(loaded) == read_metadata(model)
+    metadata = read_metadata(loaded)
+    # Tensors that cross a cut become boundaries, too.
+    assert len(loaded.subgraphs) == len(metadata.segments) >= len(overrides["cuts"]) + 1
+
+    # Every original operator is there (a cut may change the order of branches), and only ours came in.
+    def kinds(m: Model) -> list[str]:
+        return [op.code.name for g in m.subgraphs for op in g.operators]
+
+    kept = [k for k in kinds(loaded) if not k.startswith("TFLM_ZO_")]
+    assert sorted(kept) == sorted(kinds(original))
+    assert overrides["cuts"] or kept == kinds(original)
+
+    # The weights: within the headroom, nothing stored twice.
+    starts = initial_weights(loaded)
+    limit = 127 - metadata.headroom
+    for t in metadata.trainable:
+        (after,) = (x for g in loaded.subgraphs for x in g.tensors if x.name == t.name)
+        assert after.is_variable and not after.buffer.data
+        assert np.abs(starts[t.name].astype(int)).max() <= limit
+    trained = sum(t.size for t in metadata.trainable)
+    assert sum(x.size for g in loaded.subgraphs for x in g.tensors if x.name == "zo_initial") == trained
+    assert len(written) < len(data) + 6000 + 400 * len(kinds(loaded))
+
+    # In the file, every buffer with data starts at a multiple of 16, and variables have none.
+    raw = schema.Model.GetRootAsModel(written, 0)
+    for i in range(raw.BuffersLength()):
+        buffer = raw.Buffers(i)
+        if buffer.DataLength():
+            assert buffer._tab.Vector(buffer._tab.Offset(4)) % 16 == 0
+    for k in range(raw.SubgraphsLength()):
+        graph = raw.Subgraphs(k)
+        for i in range(graph.TensorsLength()):
+            if graph.Tensors(i).IsVariable():
+                assert raw.Buffers(graph.Tensors(i).Buffer()).DataLength() == 0

@@ -29,7 +29,6 @@ WEIGHT_OPS = ["TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB"]
 
 
 def filters_of(graph: Subgraph) -> list[Tensor | None]:
-    """Returns the filters on which the loss depends, in order."""
     unread = {"detect/filter"}  # of two_outputs, whose loss reads the other head
     return [
         op.inputs[1]
@@ -135,14 +134,6 @@ def test_injecting_changes_no_argument_and_stores_no_weight_twice(built: bytes) 
     assert entry is not None
     assert stored - len(entry.buffer.data) <= sum(len(b.data) for b in model.buffers) + 64
     assert weights < stored
-
-
-def test_signature_of_the_segment() -> None:
-    model = reload(inject_all(lenet5()))
-    signature = (model.signatures or [])[-1]
-    assert signature.key == "segment_0"
-    assert [n for n, _ in signature.inputs] == ["image", "zo_label", "zo_command"]
-    assert [n for n, _ in signature.outputs] == ["softmax", "zo_loss", "zo_status"]
 
 
 def test_metadata_of_lenet5() -> None:

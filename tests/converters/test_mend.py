@@ -6,29 +6,26 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from helpers.graphs import find
 from helpers.injection import inject_all
 from helpers.interpreters import inputs_of, require, run_plain
 from helpers.models import GraphBuilder, depthwise_separable, small_cnn
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata
 from tflm_zo.converters.errors import ConversionWarning
-from tflm_zo.converters.model import Signature, Tensor
+from tflm_zo.converters.model import Signature
 from tflm_zo.converters.model.schema import TensorType
-
-
-def tensor(model: Model, name: str) -> Tensor:
-    return next(t for t in model.subgraphs[0].all_tensors() if t.name == name)
 
 
 def stale_signature(model: Model) -> None:
     graph = model.subgraphs[0]
-    ports = [("image", tensor(model, "conv"))], [("out", graph.outputs[0])]
+    ports = [("image", find(model, "conv"))], [("out", graph.outputs[0])]
     model.signatures = [Signature("old", graph, *ports)]
 
 
 def shared_names(model: Model) -> None:
     for name in ("conv/filter", "fc/filter", "conv/bias"):
-        tensor(model, name).name = "weights"
+        find(model, name).name = "weights"
 
 
 def empty_names(model: Model) -> None:
@@ -38,14 +35,14 @@ def empty_names(model: Model) -> None:
 
 def dead_channel(model: Model) -> None:
     for name in ("conv/filter", "conv/bias"):
-        quantization = tensor(model, name).quantization
+        quantization = find(model, name).quantization
         assert quantization is not None
         quantization.scales[2] = 0
 
 
 def scale_of_bias(model: Model) -> None:
     for name in ("conv/bias", "fc/bias"):
-        quantization = tensor(model, name).quantization
+        quantization = find(model, name).quantization
         assert quantization is not None
         quantization.scales *= np.float32(5)
 
@@ -60,7 +57,6 @@ MENDED: list[tuple[Callable[[Model], None], str]] = [
 
 
 def warned(model: bytes, message: str) -> Model:
-    """Injects a model, which reports each repair once."""
     with pytest.warns(ConversionWarning, match=message):
         return inject(model, parameters="all", trainable="all")
 
@@ -94,7 +90,6 @@ def test_an_input_without_a_scale_is_refused_by_name() -> None:
 
 
 def test_wrong_scales_of_biases_change_nothing() -> None:
-    """Compares with the corrected file: every layer with the bias gives the same outputs."""
     wrong = load_model(small_cnn())
     scale_of_bias(wrong)
     for settings in ({"headroom": 20}, {"parameters": "biases"}, {"parameters": "all"}, {"batch": 4}):
@@ -161,7 +156,6 @@ def classifier(classes: int, end: str, beta: float = 1.0) -> bytes:
 
 @pytest.mark.parametrize("end", ["int8", "uint8", "float"])
 def test_softmax_of_many_classes(end: str) -> None:
-    """Equal logits end the process in a kernel of SOFTMAX; the loss reads them as they are."""
     require("tflm")
     data = classifier(512, end)
     with pytest.warns(ConversionWarning, match="SOFTMAX `softmax` is left out.* 511 equal ones, and it has 512"):
@@ -190,7 +184,6 @@ def test_softmax_of_many_classes_that_is_needed() -> None:
 
 
 def test_argmax_at_the_end() -> None:
-    """Computes the loss of the ARGMAX's input, which becomes an output behind the others."""
     g = GraphBuilder(3)
     y = g.dense(g.input("x", [1, 6]), "fc", 4, Activation.NONE)
     best = g.tensor("class", [1], TensorType.INT32)

@@ -71,7 +71,6 @@ def with_content(kind: str, content: Any) -> Model:
 
 
 def use(model: Model) -> None:
-    """Uses a ZO model as the package does after reading its metadata."""
     metadata = read_metadata(model)
     assert ZoMetadata.from_json(metadata.to_json()) == metadata
     initial_weights(model)
@@ -90,7 +89,6 @@ def use(model: Model) -> None:
 
 
 def lead_back(model: Model, tail: ZoTail) -> None:
-    """Trains two minibatches by the exact gradients of all layers of the tail."""
     settings = Settings(tasks=(Exact(last=len(tail.layers)),), batch_size=4, learning_rate=1.0)
     shape, rng = model.subgraphs[0].inputs[0].shape, np.random.default_rng(3)
     x = rng.integers(-128, 128, (8, *shape[1:])).astype(np.int8)
@@ -299,7 +297,6 @@ def test_what_inject_writes_is_read(name: str, given: dict[str, Any]) -> None:
 
 
 def test_names_of_a_file_do_not_break_a_message() -> None:
-    """Replaces line breaks, escapes of a terminal, and bytes that are no text."""
     with pytest.raises(ConversionError) as error:
         raise ConversionError("operator `line\nbreak`, `\x1b[31m`, `\udcff` is unknown")
     assert str(error.value) == "operator `line break`, `\ufffd[31m`, `\ufffd` is unknown"

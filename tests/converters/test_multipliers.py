@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tflm_zo
-from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.models import MODELS, small_cnn
 from tflm_zo import Rademacher
@@ -34,8 +33,7 @@ def multipliers_and_scales(model):
 
 @given(st.lists(SCALES, min_size=1, max_size=4))
 def test_real_steps_are_equal(layers):
-    """Compares m s^2, the real step for a unit gradient, with that of the finest channel for every
-    channel."""
+    """Compares m s^2, the real step for a unit gradient, with that of the finest channel."""
     filters = [(np.array(s, np.float32), np.ones((len(s), 3), np.int8)) for s in layers]
     finest = min(float(np.float32(s)) for layer in layers for s in layer)
     for (scales, _), factors in zip(filters, quantization_aware_multipliers(filters), strict=True):
@@ -64,7 +62,6 @@ def test_factors_in_a_model(name):
 
 
 def test_an_update_moves_real_weights_equally():
-    """Moves every weight by the same |s dq| s, in all channels: one query, 16-bit update."""
     model = inject_all(small_cnn(), multipliers="quantization-aware", update_bits=16)
     runtime = tflm_zo.runtime.load(model, "litert")
     runtime.invoke(runtime.command(loss=False))
@@ -88,20 +85,6 @@ def test_an_update_moves_real_weights_equally():
 def test_unknown_kind():
     with pytest.raises(ConversionError, match="'quantization-aware' or 'kernel-norm', or factors"):
         inject_all(small_cnn(), multipliers="aware")
-
-
-@pytest.mark.parametrize("kind", ["quantization-aware", "kernel-norm"])
-def test_command_line(kind, tmp_path):
-    plain, output = tmp_path / "model.tflite", tmp_path / "model.zo.tflite"
-    plain.write_bytes(small_cnn())
-    arguments = ["inject", str(plain), "-o", str(output), "--algorithm", "weight", "--multipliers"]
-    result = invoke(*arguments, "something")
-    assert result.exit_code == 1
-    assert not output.exists()
-    assert kind in result.output
-    assert invoke(*arguments, kind).exit_code == 0
-    expected = inject_all(small_cnn(), multipliers=kind, algorithm="weight")
-    assert output.read_bytes() == expected.to_bytes()
 
 
 def test_kernel_norms() -> None:
@@ -130,7 +113,6 @@ def test_kernel_norms_in_a_model(name: str, sparse: str | None) -> None:
 
 
 def test_a_step_is_in_proportion_to_the_norm() -> None:
-    """Moves every layer by the same share of its norm (equation 9), unless the limit clips."""
     model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm", headroom=3, update_bits=16)
     runtime = load(model, "litert")
     before, z = runtime.read_weights(), Rademacher(1)

@@ -1,9 +1,12 @@
-"""Which layers carry nodes: by name, by cost, and why others cannot."""
+"""Which layers carry nodes and train: by name, by cost, and why others cannot."""
 
+import dataclasses
+import glob
 import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers.injection import inject_all
@@ -11,18 +14,12 @@ from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation, Padding
 from helpers.models.node_networks import conv, head, pool, sequence
 from tflm_zo.converters import ConversionError, Last, Model, load_model, read_metadata
+from tflm_zo.converters.inject import node_choices
 
 
 def layers(model: Model) -> list[str]:
     metadata = read_metadata(model)
     return [metadata.trainable[n.trainable].layer for n in metadata.nodes]
-
-
-def test_auto_takes_layers_with_fewer_nodes_than_weights() -> None:
-    metadata = read_metadata(inject_all(lenet5(), nodes="auto"))
-    assert [metadata.trainable[n.trainable].layer for n in metadata.nodes] == ["conv2", "fc1", "fc2", "fc3"]
-    assert [n.count for n in metadata.nodes] == [400, 120, 84, 10]
-    assert [n.head for n in metadata.nodes] == [False, False, False, True]
 
 
 def test_names_and_patterns() -> None:
@@ -44,7 +41,6 @@ def shared_filter() -> bytes:
 
 
 def branches() -> bytes:
-    """Builds two dense layers side by side that read the same input."""
     g = GraphBuilder(25)
     x = g.input("features", [1, 30])
     a, b = (g.dense(x, name, 4, Activation.NONE) for name in ("left", "right"))
@@ -66,9 +62,7 @@ def contradicting(name: str, shape: tuple[int, ...]) -> bytes:
 
 
 def contradictions(name: str, shape: tuple[int, ...]) -> tuple[Callable[[], bytes], str, str]:
-    told = re.escape(
-        f"not include layer `conv`, which has the output `{name}` of shape {list(shape)}, which its window"
-    )
+    told = re.escape(f"layer `conv`, which has the output `{name}` of shape {list(shape)}, which its window")
     return lambda: contradicting(name, shape), "conv", rf"{told} does not give. Possible: fc\.$"
 
 
@@ -76,33 +70,16 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
     "rows that no window gives": contradictions("conv", (1, 9, 8, 4)),
     "channels that no filter gives": contradictions("conv", (1, 8, 8, 3)),
     "columns that no pooling gives": contradictions("pool", (1, 2, 8, 4)),
-    "another output": (
-        "two_outputs",
-        "detect",
-        r"`nodes` must not include layer `detect`, which does not feed what the loss reads \(`class`\)",
-    ),
-    "second input": (
-        "two_inputs",
-        "fc_features",
-        "reads the input `features`; of the model's inputs only the first is possible. Possible: conv, fc_image, fc",
-    ),
+    "another output": ("two_outputs", "detect", r"`detect`, which does not feed what the loss reads \(`class`\)"),
+    "second input": ("two_inputs", "fc_features", "only the first is possible. Possible: conv, fc_image, fc"),
     "unknown": ("lenet5", "fc9", "`nodes` must fit a trainable layer: conv1, conv2, fc1, fc2, fc3"),
     "empty": ("lenet5", "", "`nodes` must be names"),
-    "shared filter": (
-        shared_filter,
-        "first",
-        "`nodes` must not include layer `first`, which shares its filter with another layer",
-    ),
-    "too long": (
-        long_signal,
-        "conv",
-        "`nodes` must not include layer `conv`, which has in_w = 5000, at most 4096 are possible",
-    ),
+    "shared filter": (shared_filter, "first", "layer `first`, which shares its filter with another layer"),
+    "too long": (long_signal, "conv", "layer `conv`, which has in_w = 5000, at most 4096 are possible"),
     "samples that are merged": (
         lambda: sequence(True),
         "token",
-        r"not include layer `token`, which has its input `merge` in shape \[5, 8\], which does not begin "
-        "with the batch 1. Possible: fc",
+        r"its input `merge` in shape \[5, 8\], which does not begin with the batch 1. Possible: fc",
     ),
 }
 
@@ -145,3 +122,43 @@ def test_auto_leaves_out_nodes_that_take_many_passes(nodes: int, behind: int, ta
     assert (passes <= 100) == taken
     assert layers(inject_all(model, nodes="auto"))[:-1] == (["first", "second"] if taken else ["second"])
     assert "first" in layers(inject_all(model, nodes=("first",)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_only_layers_with_nodes_are_trainable(name: str) -> None:
+    all_ = read_metadata(inject_all(MODELS[name](), nodes="auto"))
+    model = inject_all(MODELS[name](), nodes="auto", trainable="nodes")
+    only = read_metadata(model)
+    layers = [t.layer for t in only.trainable]
+    assert [only.trainable[n.trainable].layer for n in only.nodes] == layers
+    assert [all_.trainable[n.trainable].layer for n in all_.nodes] == layers
+    anonymous = [[dataclasses.replace(n, trainable=0) for n in m.nodes] for m in (all_, only)]
+    assert anonymous[0] == anonymous[1]
+    original = {t.name: t for t in load_model(MODELS[name]()).subgraphs[0].tensors}
+    filters = {t.name for t in all_.trainable}
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            if tensor.name in filters:
+                trained = tensor.name in {t.name for t in only.trainable}
+                assert tensor.is_variable == trained
+                if not trained:
+                    np.testing.assert_array_equal(tensor.numpy(), original[tensor.name].numpy())
+
+
+def test_names_with_brackets_are_no_patterns() -> None:
+    """As patterns, `fc[12]` would match fc1 as well, and `fc*` all three."""
+    g = GraphBuilder(1)
+    x = g.dense(g.input("x", [1, 20]), "fc1", 16)
+    x = g.dense(x, "fc[12]", 12)
+    model = g.build([g.softmax(g.dense(x, "fc*", 5, Activation.NONE), "softmax")])
+    for layer in ("fc1", "fc[12]", "fc*"):
+        metadata = read_metadata(inject_all(model, nodes=[glob.escape(layer)], trainable="nodes"))
+        assert [t.layer for t in metadata.trainable] == [layer]
+
+
+def test_reasons() -> None:
+    found = {c.layer: c for c in node_choices(load_model(MODELS["residual"]()))}
+    assert found["fc"].auto and found["fc"].reason == ""
+    assert (found["stem"].form, found["stem"].count) == ("plain", 8 * 8 * 8)
+    assert found["stem"].reason == "has no fewer nodes than weights"
+    assert [found[name].form for name in ("block0/conv0", "block0/conv1", "projection")] == ["plain", "plain", "mean"]

@@ -81,15 +81,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def forward(g: dict[str, int], source: Array, op: Any, low: int, high: int) -> Array:
-    """Computes the layer's int8 output from its int8 input, with the geometry, in real numbers until the end.
-
-    Args:
-        g: geometry.
-        source: [samples, in_h, in_w, in_c].
-        op: the operator, for weights, bias and scales.
-        low: least output.
-        high: largest output.
-    """
+    """Computes the int8 output of an operator from its input [samples, in_h, in_w, in_c], in float64 until the end."""
     weights, bias = op.inputs[1], op.input(2)
     w = weights.numpy().astype(np.float64)
     if g.get("depthwise"):  # as a filter of all input channels, which is zero but for the one that is read
@@ -130,7 +122,6 @@ def run_zo(model: Model, inputs: list[Array]) -> Runtime:
 
 
 def activations(runtime: Runtime, nodes: ZoNodes, inputs: list[Array]) -> Iterator[Array]:
-    """Returns input, output and nodes of a layer."""
     for segment in (nodes.input_segment, nodes.output_segment, nodes.node_segment):
         yield inputs[0] if segment == 0 else runtime.boundary(segment)
 
@@ -168,7 +159,6 @@ def test_geometry(case: Case) -> None:
 
 
 def check_nodes(layer: NodeLayer, output: Array, node: Array) -> None:
-    """Checks the routes from each node to its output, or to all outputs of its mean."""
     routes = route_nodes(layer, np.ascontiguousarray(output))
     if layer.form == NodeForm.MEAN:
         means = output.astype(np.float64).mean((1, 2), keepdims=True)

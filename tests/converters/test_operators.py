@@ -31,7 +31,6 @@ def inputs_of(model: bytes, seed: int = 0) -> list[Any]:
 
 
 def test_every_operator_of_the_resolver_is_tried() -> None:
-    """Tries every registration of the wheel's library; its resolver adds all of them."""
     require("tflm")
     import tflite_micro
 
@@ -71,7 +70,6 @@ def test_litert_computes_the_same(name: str) -> None:
 
 
 def with_operator(name: str) -> Model:
-    """Builds a dense layer whose input another operator computes."""
     g = GraphBuilder()
     x = g.input("x", [1, 8], 1 / 16, -128)
     y = g.value("y", [1, 8], 1 / 16, -128, 1.0)
@@ -147,7 +145,6 @@ def test_sums_are_right() -> None:
 
 
 def with_other_scales() -> Model:
-    """Builds a RELU6 whose output has another scale than its input."""
     g = GraphBuilder()
     x = g.input("x", [1, 8], 1 / 16, -128)
     y = g.value("y", [1, 8], 1 / 32, -128, 1.0)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.injection import inject_all
-from helpers.interpreters import run_plain
 from helpers.models import MODELS, GraphBuilder, shared_filters
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import (
@@ -35,7 +34,6 @@ def axis_of(op: Operator) -> int:
 
 
 def scales_of(op: Operator) -> Any:
-    """Returns one scale per channel, float64, in a shape that broadcasts against the filter."""
     w = op.inputs[1]
     assert w is not None and w.quantization is not None
     shape = [1] * len(w.shape)
@@ -102,11 +100,12 @@ def test_real_values_stay(name: str, seed: int, with_fractions: bool) -> None:
 
 
 def test_cuts_change_nothing(built: bytes) -> None:
-    """Exports the same constants whether the ZO model was cut or not, in memory or in a file."""
     whole = inject_all(built)
     weights, fractions = trained(whole, 1)
     options: dict[str, Any] = {"fractions": fractions, "re_range": True}
+    before = whole.to_bytes()
     expected = export_model(whole, weights, **options).to_bytes()
+    assert whole.to_bytes() == before
     names = possible_cuts(load_model(built))
     cut = inject_all(built, cuts=names)
     found = export_model(cut.to_bytes(), weights, **options).to_bytes()
@@ -120,34 +119,6 @@ def test_cuts_change_nothing(built: bytes) -> None:
         }
 
     assert constants(found) == constants(expected)
-
-
-def test_finer_steps_come_nearer_to_the_16_bit_weights() -> None:
-    """Compares outputs of one layer whose weights are small: nearer to the exact ones than those of a plain
-    export."""
-    g = GraphBuilder(1)
-    x = g.input("x", [1, 40], 1 / 64, 3)
-    zo = inject_all(g.build([g.dense(x, "fc", 10, Activation.NONE)]), loss="cross_entropy")
-    rng = np.random.default_rng(2)
-    in_256ths = rng.integers(-8 * 256, 8 * 256, (10, 40))
-    name = read_metadata(zo).trainable[0].name
-    weights = {name: ((in_256ths + 128) >> 8).astype(np.int8)}
-    fractions = {name: (in_256ths - 256 * weights[name].astype(int)).astype(np.int8)}
-    plain = export_model(zo, weights)
-    ranged = export_model(zo, weights, fractions=fractions, re_range=True)
-    (op,) = layers(plain)
-    bias, out = op.inputs[2], op.outputs[0].quantization
-    samples = rng.integers(-128, 128, (200, 1, 40)).astype(np.int8)
-    real = (samples[:, 0] - 3.0) / 64 @ (in_256ths / 256 * scales_of(op)).T
-    real += bias.numpy() * scales_of(op).ravel() / 64  # type: ignore[union-attr]
-    levels = real / out.scale + out.zero_point  # type: ignore[union-attr]
-    errors = []
-    for model in (plain, ranged):
-        data = model.to_bytes()
-        outputs = np.concatenate([run_plain(data, "litert", [s])[0] for s in samples])
-        errors.append(float(np.sqrt(np.mean((outputs - levels) ** 2))))
-    assert errors[1] < 0.35  # rounding of the output alone is 0.29 LSB
-    assert errors[0] > 1.15 * errors[1]
 
 
 def one_layer(bias: int, per_channel: bool) -> bytes:
@@ -197,7 +168,6 @@ def test_sums_that_would_overflow_keep_their_scale() -> None:
 
 @pytest.mark.parametrize("share_tensor", [False, True])
 def test_a_bias_that_others_read_is_copied(share_tensor: bool) -> None:
-    """Two layers share a bias; only the first one was trained."""
     zo = inject_all(shared_filters(share_tensor), trainable="a", headroom=0, loss="mse")
     name = read_metadata(zo).trainable[0].name
     weights = {name: initial_weights(zo)[name] // 3}
@@ -209,20 +179,10 @@ def test_a_bias_that_others_read_is_copied(share_tensor: bool) -> None:
     assert layers(new)[0].inputs[2].buffer.data != layers(new)[1].inputs[2].buffer.data  # type: ignore[union-attr]
 
 
-def test_the_zo_model_is_not_changed() -> None:
-    zo = inject_all(MODELS["small_cnn"]())
-    before = zo.to_bytes()
-    weights, fractions = trained(zo, 0)
-    export_model(zo, weights, fractions=fractions, re_range=True)
-    assert zo.to_bytes() == before
-
-
 def test_errors() -> None:
     zo = inject_all(MODELS["small_cnn"]())
     weights, fractions = trained(zo, 0)
-    with pytest.raises(
-        ConversionError, match="`fractions` must be given only with new ranges, because an int8 model cannot hold them"
-    ):
+    with pytest.raises(ConversionError, match="`fractions` must be given only with new ranges, because an int8 model"):
         export_model(zo, weights, fractions=fractions)
     with pytest.raises(ConversionError, match="`fractions` must name trainable filter tensors .* Received"):
         export_model(zo, weights, fractions={"nowhere": fractions["fc/filter"]}, re_range=True)

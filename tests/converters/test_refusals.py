@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from helpers.graphs import find
 from helpers.injection import inject_all
 from helpers.models import GraphBuilder, small_cnn, two_inputs
 from helpers.models.graph_builder import Activation
@@ -18,10 +19,6 @@ from tflm_zo.converters.model import Metadata, Operator, OperatorCode, Quantizat
 TensorType = schema.TensorType
 BuiltinOperator = schema.BuiltinOperator
 Change = Callable[[Model], Any]
-
-
-def tensor(model: Model, name: str) -> Tensor:
-    return next(t for t in model.subgraphs[0].all_tensors() if t.name == name)
 
 
 def operator(model: Model, name: str) -> Operator:
@@ -45,14 +42,14 @@ def float16_weights(model: Model) -> None:
 def on_tensors(*names: str, **values: Any) -> Change:
     def change(model: Model) -> None:
         for name in names:
-            vars(tensor(model, name)).update(values)
+            vars(find(model, name)).update(values)
 
     return change
 
 
 def on_quantization(name: str, change: Callable[[Quantization], None]) -> Change:
     def apply(model: Model) -> None:
-        quantization = tensor(model, name).quantization
+        quantization = find(model, name).quantization
         assert quantization is not None
         change(quantization)
 
@@ -71,7 +68,7 @@ def bias_as(data: np.ndarray) -> Change:
     """Replaces the bias of the convolution, whose four channels have int32 values."""
 
     def change(model: Model) -> None:
-        found = tensor(model, "conv/bias")
+        found = find(model, "conv/bias")
         found.shape, found.type = data.shape, TensorType.INT8 if data.dtype == np.int8 else TensorType.INT32
         found.set_data(data)
 
@@ -79,7 +76,7 @@ def bias_as(data: np.ndarray) -> Change:
 
 
 def rank_of_input(model: Model) -> None:
-    tensor(model, "pool").shape = (tensor(model, "pool").size,)
+    find(model, "pool").shape = (find(model, "pool").size,)
 
 
 # Reasons for which a model is refused when it is injected.
@@ -93,36 +90,22 @@ OF_PLAIN_MODELS: list[tuple[Change, str]] = [
     (lambda model: model.subgraphs[0].operators.reverse(), "is not computed before it is read"),
     (lambda model: model.subgraphs[0].operators.clear(), "no operators"),
 ]
+NOT_PER_CHANNEL = "`conv/filter` is not quantized per output channel"
 # Reasons for which a plain model is refused when it is injected, and a ZO model when it is read.
 OF_BOTH: list[tuple[Change, str]] = [
     (on_tensors("pool", type=TensorType.INT16), "MAX_POOL_2D `pool`.*INT16"),
     (on_tensors("pool", type=TensorType.UINT8), "`pool`.*UINT8.*old quantization"),
-    (
-        lambda model: setattr(tensor(model, "fc/filter").raw, "sparsity", schema.SparsityParametersT()),
-        "`fc/filter` is sparse",
-    ),
+    (lambda m: setattr(find(m, "fc/filter").raw, "sparsity", schema.SparsityParametersT()), "`fc/filter` is sparse"),
     (on_tensors("pool", is_variable=True), "`pool` is a variable"),
     (pool_as(OperatorCode.of_custom("MyOp")), "`pool`.*custom operator `MyOp`"),
-    (
-        pool_as(OperatorCode.of_custom("ethos-u")),
-        "ethos-u `pool`: vela has compiled layers .* take the int8 model that vela was given",
-    ),
+    (pool_as(OperatorCode.of_custom("ethos-u")), "ethos-u `pool`: vela has compiled layers .* take the int8 model"),
     (pool_as(OperatorCode.of_custom("\udc80")), "custom operator `\N{REPLACEMENT CHARACTER}` is unknown"),
     (pool_as(OperatorCode(BuiltinOperator.EXP)), "EXP `pool`: TFLM has no int8 kernel"),
     (on_tensors("pool", quantization=None), "`pool` has no"),
     (on_quantization("conv/filter", lambda q: q.zero_points.__setitem__(0, 3)), "`conv/filter` has a zero point"),
-    (
-        on_quantization("conv/filter", lambda q: q.scales.__setitem__(1, np.nan)),
-        "`conv/filter` has a quantization scale",
-    ),
-    (
-        on_quantization("conv/filter", lambda q: setattr(q, "axis", 3)),
-        "`conv/filter` is not quantized per output channel",
-    ),
-    (
-        on_quantization("conv/filter", lambda q: setattr(q, "scales", q.scales[:3])),
-        "`conv/filter` is not quantized per output channel",
-    ),
+    (on_quantization("conv/filter", lambda q: q.scales.__setitem__(1, np.nan)), "`conv/filter` has a quantization sc"),
+    (on_quantization("conv/filter", lambda q: setattr(q, "axis", 3)), NOT_PER_CHANNEL),
+    (on_quantization("conv/filter", lambda q: setattr(q, "scales", q.scales[:3])), NOT_PER_CHANNEL),
     (lambda model: operator(model, "conv").inputs.__setitem__(1, None), "CONV_2D `conv`"),
     (on_options("conv", strideW=0), "CONV_2D `conv`: strideW is 0, it must be at least 1"),
     (on_options("conv", dilationHFactor=-1), "CONV_2D `conv`: dilationHFactor is -1"),
@@ -158,7 +141,7 @@ def test_zo_models_are_refused_for_the_same(change: Change, message: str) -> Non
 def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
     model = load_model(inject_all(small_cnn(), int16=Last(1)).to_bytes())
     read_metadata(model)
-    found = tensor(model, "fc/bias")
+    found = find(model, "fc/bias")
     found.shape = (2,)
     found.set_data(np.zeros(2, np.int32))
     with pytest.raises(ConversionError, match="bias `fc/bias` has 2 values for 4 channels"):
@@ -166,7 +149,6 @@ def test_an_int16_layer_is_refused_for_what_the_layer_would_be() -> None:
 
 
 def test_injected_models_are_refused() -> None:
-    """Refuses them by their metadata, and by their operators."""
     named, zo = load_model(small_cnn()), inject_all(small_cnn())
     named.metadata = [Metadata("tflm_zo", named.empty_buffer)]
     zo.metadata = None
@@ -189,7 +171,7 @@ def test_other_batch_size() -> None:
         inject_all(data, batch=2)
     inject_all(data, batch=3)
     model = load_model(two_inputs())
-    tensor(model, "features").shape = (4, 10)
+    find(model, "features").shape = (4, 10)
     with pytest.raises(ConversionError, match="differ in batch size"):
         inject_all(model, batch=4)
 
@@ -215,9 +197,7 @@ def test_bias_that_is_no_constant() -> None:
         model.subgraphs[0].inputs[1].shape = (1, 8)
         return inject_all(model, loss="mse", headroom=headroom)
 
-    with pytest.raises(
-        ConversionError, match="`headroom` must be 0, because FULLY_CONNECTED `fc` has a bias `late_bias` that is not a"
-    ):
+    with pytest.raises(ConversionError, match="`headroom` must be 0, because FULLY_CONNECTED `fc` has a bias `late_b"):
         build(40)
     build(0)
 

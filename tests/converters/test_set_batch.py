@@ -78,7 +78,6 @@ def one_operator(
     data_at: int = 0,
     **fields: Any,
 ) -> bytes:
-    """Builds input, one operator with constant parameters, one dense layer."""
     g = GraphBuilder(1)
     x = g.input("x", shape)
     y = g.value("y", out, x.scale, x.zero_point, x.rms)

@@ -79,7 +79,6 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
 
 
 def outcome(model: str, settings: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """Returns the graph, and the metadata that are not about it."""
     zo = inject_all(MODELS[model](), **settings)
     metadata = read_metadata(zo)
     zo.metadata = None

@@ -5,11 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import invoke
 from helpers.models import MODELS
 from tflm_zo import load_model
-from tflm_zo.cli.app import app
 from tflm_zo.converters import Model
 from tflm_zo.converters.model import OperatorCode
 
@@ -20,12 +19,11 @@ REFUSED = "take the int8 model that vela was given"
 
 
 def command(*words: object) -> tuple[int, str]:
-    done = CliRunner().invoke(app, [str(word) for word in words])
+    done = invoke(*words)
     return done.exit_code, " ".join(done.output.split())
 
 
 def compiled(model: Path, folder: Path) -> Path:
-    """Compiles a model with vela for an Ethos-U55."""
     words = ["vela", "--accelerator-config", "ethos-u55-128", "--output-dir", str(folder), str(model)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -33,7 +31,6 @@ def compiled(model: Path, folder: Path) -> Path:
 
 
 def as_vela_writes_it(model: Model) -> Model:
-    """Replaces all operators by one of vela's name, between the model's inputs and outputs."""
     (graph,) = model.subgraphs
     last = graph.operators[-1]
     last.code, last.inputs = OperatorCode.of_custom("ethos-u"), list(graph.inputs)
@@ -66,9 +63,7 @@ def test_what_vela_makes_of_a_model_is_refused(tmp_path: Path) -> None:
 
 @needs_vela
 def test_what_vela_makes_of_a_zo_model_is_refused(tmp_path: Path) -> None:
-    """Vela hands a trained filter to the NPU as an input, and moves the weight operators: its file is another
-    computation, which was not tried on an NPU.
-    """
+    """Vela hands a trained filter to the NPU as an input, and moves the weight operators."""
     path = tmp_path / "small.tflite"
     path.write_bytes(MODELS["small_cnn"]())
     zo = tmp_path / "small.zo.tflite"
