@@ -39,8 +39,6 @@ def learning(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def uneven() -> bytes:
-    """Builds a model with depth multiplier, uneven windows and strides, padded average pooling, ReLU6, one
-    scale per tensor."""
     g = GraphBuilder(20)
     x = g.input("image", [1, 11, 8, 3], 1 / 4, -7)
     x = g.depthwise(x, "depthwise", (3, 4), stride=2, multiplier=2, activation=Activation.NONE)
@@ -60,8 +58,7 @@ CHAINS: dict[str, Callable[[], bytes]] = {
 
 
 def float_gradients(network: Network, x: NDArray[np.int8], y: Any) -> dict[str, NDArray[np.float64]]:
-    """Computes TensorFlow's gradients of the sum of cross-entropies by the dequantized filters, in
-    float64."""
+    """Computes TensorFlow's gradients of the sum of cross-entropies by the dequantized filters, in float64."""
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
     def real(tensor: Any, values: Any) -> Any:

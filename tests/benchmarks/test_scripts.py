@@ -93,7 +93,6 @@ def test_training_throughput_of_what_is_not_simulated(tmp_path: Path) -> None:
 
 
 def test_models_without_downloads() -> None:
-    """Checks the benchmarks' models of a run without arguments."""
     assert list(chosen_models([])) == ["lenet5 (random weights)"]
 
 

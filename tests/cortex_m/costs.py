@@ -30,18 +30,13 @@ _MEMBER = re.compile(r"\((\w+)\.o\)$")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of code and constants.
-
-    `core` has the bytes of each of the C core's object files, by the name of its source, and `helpers` those
-    of the compiler's library (64-bit division), which other parts of a firmware may need anyway.
-    """
+    """Bytes of code and constants: of each of the C core's object files, and of the compiler's library."""
 
     core: dict[str, int]
     helpers: int
 
     @property
     def total(self) -> int:
-        """Bytes of the C core alone."""
         return sum(self.core.values())
 
 
@@ -52,15 +47,13 @@ def _counted(core: Core, program: str, folder: Path, level: str) -> str:
 
 
 def weight_op_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, float]:
-    """Counts instructions per weight (and step, of a replay) on 48,000 weights, by case
-    (weight_op_costs.c)."""
+    """Counts instructions per weight (and step, of a replay) on 48,000 weights, by case (weight_op_costs.c)."""
     lines = [line.split() for line in _counted(core, "weight_op_costs.c", folder, level).splitlines()]
     return {name: int(count) / 1000 for name, count in lines}
 
 
 def node_costs(core: Core, folder: Path, level: str = "-O2") -> dict[str, int]:
-    """Counts instructions of a call, by case (node_cases.c): updates of layers by node perturbation, the
-    loss."""
+    """Counts instructions of a call, by case (node_cases.c): updates of layers by node perturbation, the loss."""
     lines = [line.split() for line in _counted(core, "node_cases.c", folder, level).splitlines()]
     return {name: int(count) for name, _, count in lines}
 

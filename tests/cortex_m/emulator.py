@@ -43,11 +43,7 @@ class EmulatorError(RuntimeError):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler with its C library and an emulator, for the cores of an instruction set.
-
-    `cores` is their name in messages. `library` is a file that the compiler finds if its C library, Debian's
-    `package`, is there. `boot` is compiled into every program, and `ending` ends every linker's command.
-    """
+    """A compiler with its C library (`library` is a file of it) and an emulator for an instruction set's cores."""
 
     cores: str
     prefix: str
@@ -59,11 +55,7 @@ class Toolchain:
 
     @property
     def cxx_flags(self) -> list[str]:
-        """The compiler's flags for C++.
-
-        Debian 12 has no C++ library for bare RISC-V. TFLM needs no more than headers, and those of the Arm
-        compiler's library, which is built of the same GCC, are for any 32-bit core.
-        """
+        """The compiler's flags for C++: Debian 12 has no C++ headers for bare RISC-V, and the Arm compiler's fit."""
         plain = ["-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
         return plain if self is ARM else [*plain, *(f"-isystem{path}" for path in _cxx_headers())]
 
@@ -91,12 +83,7 @@ RISCV = Toolchain(
 
 @dataclass(frozen=True)
 class Core:
-    """A core, the compiler's flags for it and a board of the emulator that has it.
-
-    `code`, `constants` and `data` are (address, bytes) of the memory that programs are linked into.
-    `clock_hz` is that of the clock which counting.c reads; while instructions are counted, each of them takes
-    1 ns.
-    """
+    """A core, its compiler flags and the emulator's board; (address, bytes) of its memory."""
 
     name: str
     flags: tuple[str, ...]
@@ -192,11 +179,7 @@ _FAST = ("cortex-m4", "cortex-m55", "cortex-m55-mve", "rv32imc")
 
 
 def each(names: Iterable[str], *more: Any, fast: Collection[str] = _FAST) -> list[Any]:
-    """Makes a parameter of each core. Those not in `fast` are slow, and cores that cannot be emulated here
-    are skipped.
-
-    Cores that are not `fast` are marked as slow, and cores that cannot be emulated here are skipped.
-    """
+    """Makes a parameter of each core. Those not in `fast` are slow, and cores that cannot be emulated are skipped."""
     return [pytest.param(name, *more, marks=_marks(name, fast)) for name in names]
 
 
@@ -207,7 +190,6 @@ def _marks(name: str, fast: Collection[str]) -> list[pytest.MarkDecorator]:
 
 @cache
 def missing(toolchain: Toolchain = ARM) -> str | None:
-    """Returns the reason to skip emulation, or None if everything is there."""
     nothing = f"NOTHING WAS RUN ON AN EMULATED {toolchain.cores.upper()}"
     compiler = f"{toolchain.prefix}gcc"
     tools = [tool for tool in (compiler, toolchain.emulator) if shutil.which(tool) is None]
@@ -220,7 +202,6 @@ def missing(toolchain: Toolchain = ARM) -> str | None:
 
 @cache
 def _cxx_headers() -> list[Path]:
-    """Lists folders of the headers of the Arm compiler's C++ library."""
     words = [f"{ARM.prefix}g++", "-E", "-Wp,-v", "-xc++", "/dev/null"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=60).stderr
     paths = [Path(line.strip()).resolve() for line in said.splitlines() if line.startswith(" /")]
@@ -242,11 +223,7 @@ def _output(command: Sequence[str | Path], timeout: float = 300) -> str:
 
 
 def compile_objects(core: Core, sources: Iterable[Path], folder: Path, flags: Sequence[str] = ("-O2",)) -> list[Path]:
-    """Compiles C and C++ sources to `folder`, an object file each, with section garbage in mind.
-
-    `flags` are the optimization level and other flags of the sources; the core's own come first. Raises
-    EmulatorError with the compiler's messages.
-    """
+    """Compiles C and C++ sources to an object file each; raises EmulatorError with the compiler's messages."""
     folder.mkdir(parents=True, exist_ok=True)
     common = [*core.flags, "-ffunction-sections", "-fdata-sections", f"-I{REPOSITORY}", f"-I{HERE}", *flags]
     objects = []
@@ -287,10 +264,7 @@ def _compiled(command: Sequence[str], source: Path, toolchain: Toolchain) -> Pat
 
 
 def add_prefix(core: Core, objects: Sequence[Path], prefix: str) -> None:
-    """Puts `prefix` before the names that the objects define, in place, and where they use each other's.
-
-    Two builds of the same sources can then be in one program.
-    """
+    """Puts `prefix` before the names that the objects define, in place: two builds can then be in one program."""
     names = set()
     for line in _output([f"{core.toolchain.prefix}nm", "-g", "--defined-only", *objects]).splitlines():
         if len(fields := line.split()) == 3:
@@ -301,10 +275,7 @@ def add_prefix(core: Core, objects: Sequence[Path], prefix: str) -> None:
 
 
 def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str] = ()) -> Path:
-    """Links object files, libraries and the start-up code to the ELF file `program`; unused sections go.
-
-    Raises EmulatorError with the linker's messages, for instance if the program does not fit the memory.
-    """
+    """Links to the ELF file `program`; unused sections go. Raises EmulatorError with the linker's messages."""
     boot = compile_objects(core, [core.toolchain.boot], program.parent / f"{program.name}-boot", BOOT_FLAGS)
     tool = [f"{core.toolchain.prefix}g++", *core.flags, *core.layout, "-Wl,--gc-sections"]
     _output([*tool, *boot, *objects, *flags, *core.toolchain.ending, "-o", program])
@@ -314,10 +285,6 @@ def link(core: Core, objects: Sequence[Path], program: Path, flags: Sequence[str
 def build(
     core: Core, sources: Iterable[Path], program: Path, flags: Sequence[str] = ("-O2",), own: Sequence[str] = ()
 ) -> Path:
-    """Compiles and links sources to the ELF file `program`; the objects lie beside it.
-
-    `own` are flags of sources outside the C core, whose objects other programs share.
-    """
     folder, sources = program.parent / f"{program.name}-objects", list(sources)
     rest = [source for source in sources if source not in CORE_SOURCES]
     shared = [source for source in sources if source in CORE_SOURCES]
@@ -326,16 +293,11 @@ def build(
 
 
 def counting_flags(core: Core) -> list[str]:
-    """Returns the compiler's flags for counting.c, which is one of the sources of a program that counts."""
     return [f"-DCOUNTING_TICK_QUARTERS={core.tick_quarters}u"]
 
 
 def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 300) -> str:
-    """Runs a program to its end and returns its output.
-
-    With `counting`, time passes by the instruction, which is exact and slower. Raises EmulatorError if the
-    program ends with another status than 0, or not within `timeout` seconds.
-    """
+    """Runs a program to its end and returns its output; with `counting`, time passes by the instruction."""
     emulator = [core.toolchain.emulator, "-M", *core.board]
     emulator += ["-display", "none", "-monitor", "none", "-serial", "none"]
     # picolibc's characters are the console's, which is standard error but for this.
@@ -346,6 +308,5 @@ def run(core: Core, program: Path, *, counting: bool = False, timeout: float = 3
 
 
 def section_sizes(core: Core, objects: Sequence[Path]) -> dict[str, int]:
-    """Counts bytes of `text` (code and constants), `data` and `bss` of object files or of a program."""
     last = _output([f"{core.toolchain.prefix}size", "-t", *objects]).splitlines()[-1].split()
     return {name: int(value) for name, value in zip(("text", "data", "bss"), last, strict=False)}

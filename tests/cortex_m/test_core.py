@@ -1,5 +1,4 @@
-"""The whole C core on emulated cores, without TFLM: the checks of tests/ops/core pass there,
-and the digest of everything that they computed is the host's."""
+"""The whole C core on emulated cores, without TFLM: tests/ops/core pass there, with the host's digest."""
 
 import os
 import shutil
@@ -21,7 +20,6 @@ HOST = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 
 @cache
 def on_the_host():
-    """Runs the portable C on the host."""
     with TemporaryDirectory(prefix="zo_core_test_") as folder:
         program = Path(folder) / "core_test"
         sources = [*CORE_TEST, *CORE_SOURCES]

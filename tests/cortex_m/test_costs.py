@@ -83,8 +83,7 @@ def test_what_printf_takes_is_what_a_plan_says(tmp_path):
 @pytest.mark.slow
 @needs_arm
 def test_sizes_of_what_signs_need(tmp_path):
-    """Measures the core without rare features (zo_features.h): the commands of a run with the default
-    settings."""
+    """Measures the core without rare features: the commands of a run with the default settings."""
     core = CORES["cortex-m4"]
     flags = ("-Os", "-DZO_FEATURES=0", "-DZO_WITH_COMMANDS=1")
     ops, control = sizes(core, OP_PACK, tmp_path, flags), sizes(core, CONTROL_UNIT, tmp_path, flags)

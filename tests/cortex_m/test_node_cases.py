@@ -63,7 +63,6 @@ BUDGETS = {
 
 
 def results(printed: str) -> dict[str, tuple[str, int]]:
-    """Hash and instructions of every case."""
     lines = [line.split() for line in printed.splitlines()]
     return {name: (found, int(count)) for name, found, count in lines}
 

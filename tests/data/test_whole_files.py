@@ -146,8 +146,7 @@ with claim_name(sys.argv[1]):
 
 
 def test_a_name_that_is_claimed(tmp_path: Path) -> None:
-    """Refuses it for another program, by any path; without a file beside, and no longer than the program
-    lives."""
+    """Refuses another program, by any path; without a file beside, and no longer than the program lives."""
     (tmp_path / "link").symlink_to(tmp_path)
     command = [sys.executable, "-c", CLAIMED, str(tmp_path / "f")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

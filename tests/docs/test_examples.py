@@ -53,8 +53,6 @@ SHELL = [page for page in pages() if blocks(page, "sh")]
 
 
 def parses(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that a Python script accepts these arguments; it ends after reading them."""
-
     class TakenError(Exception):
         pass
 
@@ -73,14 +71,12 @@ def parses(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_a_target(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that the Makefile has the target and a recipe."""
     words = ["make", "--dry-run", *shlex.split(line)[1:]]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
 def has_the_extra(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that pyproject.toml has the installed extra."""
     package, *extra = re.findall(r"[^\[\]]+", shlex.split(line)[-1])
     if package == ".":
         text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
@@ -88,13 +84,11 @@ def has_the_extra(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_a_fuzzer(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that the called program is built of a source of this repository."""
     program = Path(shlex.split(line)[0]).relative_to("build/fuzz")
     assert (REPOSITORY / program).with_suffix(".c").is_file()
 
 
 def names_a_file(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that the opened file is there."""
     assert (REPOSITORY / shlex.split(line)[-1]).is_file()
 
 
@@ -105,15 +99,13 @@ def sets_options_that_there_are(line: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def is_in_a_generated_readme(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that a generated folder has the same line in its README."""
     readmes = [firmware(platform).files["README.md"] for platform in PLATFORMS]
     said = {said.strip() for readme in readmes for said in readme.splitlines()}
     assert line.replace("lenet5", "small") in said
 
 
 def has_flowers_options(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks the options of Flower's program; fleet/flower/test_processes.py runs the example by such
-    lines."""
+    """Checks the options of Flower's program; fleet/flower/test_processes.py runs the example by such lines."""
     pytest.importorskip("flwr", reason="Flower needs Python 3.11")
     name, *words = shlex.split(line)
     said = help_of(name, *([words[0]] if name == "flwr" else []))
@@ -132,15 +124,13 @@ def help_of(name: str, *words: str) -> str:
 
 
 def is_a_command(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that the command line has the command and its options."""
     words = shlex.split(line)[1:]
     done = CliRunner().invoke(app, [words[0], "--help"])
     assert done.exit_code == 0 and all(word in done.output for word in words if word.startswith("-"))
 
 
 def is_taken_by_the_gateway(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that the command accepts these options; fleet and tests/tflm_checkout/test_fleet.py run such
-    lines."""
+    """Checks that the command accepts these options; fleet and tflm_checkout/test_fleet.py run such lines."""
     program, command, *words = shlex.split(line)
     group = typer.main.get_command(app)
     assert program == "tflm-zo" and isinstance(group, click.Group)
@@ -148,7 +138,6 @@ def is_taken_by_the_gateway(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_in_the_tests_of_fleets(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of fleets begin the same program."""
     folders = (REPOSITORY / "tests" / "fleet", REPOSITORY / "benchmarks" / "harness")
     texts = [path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")]
     assert any(f'"{shlex.split(line)[0]}"' in text for text in texts)
@@ -185,7 +174,6 @@ NOT_EXECUTED = (
 
 
 def left(line: str) -> Left | None:
-    """Returns the reason not to execute a line, or None."""
     return next((one for one in NOT_EXECUTED if re.match(one.begins, line)), None)
 
 
@@ -215,13 +203,11 @@ def test_every_reason_is_needed() -> None:
 
 
 def but_slow(slow: Sequence[str], of: list[Path]) -> list[Any]:
-    """Makes parameters of pages, of which those named are slow."""
     return slow_but([page for page in of if relative(page) not in slow], of)
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes the initial files of examples: an int8 model, its ZO model, and data for it."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "model.tflite").write_bytes(MODELS["lenet5"]())
     inject(folder / "model.tflite", inject_settings(algorithms.node())).save(folder / "lenet5.zo.tflite")
@@ -236,7 +222,6 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Copies them to the working directory."""
     shutil.copytree(start, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -244,7 +229,6 @@ def folder(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.mark.parametrize("page", PYTHON, ids=relative)
 def test_python(page: Path, folder: Path) -> None:
-    """Runs the blocks of a page, one after the other, with README's samples and labels."""
     with np.load("adapt.npz") as adapt, np.load("test.npz") as test:
         names: dict[str, Any] = {"x": adapt["x"], "y": adapt["y"], "x_test": test["x"], "y_test": test["y"]}
     for block in blocks(page, "python"):
@@ -279,7 +263,6 @@ def test_commands(page: Path, folder: Path) -> None:
     ids=relative,
 )
 def test_walk(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs the blocks of a page in their order; of C, compiling ones."""
     found = blocks(page, "python", "sh", "c")
     if any("keras" in block.text for block in found):
         pytest.importorskip("keras", reason="NO TensorFlow: THIS PAGE WAS NOT EXECUTED")
@@ -344,7 +327,6 @@ CHECKS = {"docs/tutorial.md": adapts_a_model, "docs/how-to/sensors-and-streams.m
 
 
 def remove_what_is_made(lines: list[str]) -> None:
-    """Removes files in the working directory that command lines write."""
     for made in re.findall(r"-o (\S+)", "\n".join(lines)):
         Path(made).unlink(missing_ok=True)
 

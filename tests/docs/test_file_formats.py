@@ -40,7 +40,6 @@ ROW = re.compile(r"^\| ([^|]+) \| (\d+) \|", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, int]:
-    """Reads versions by the name of their format from the page."""
     section = (DOCS / "file-formats.md").read_text(encoding="utf-8").partition("\n## Versions\n")[2]
     found = ROW.findall(section.partition("\n## ")[0])
     return {name: int(version) for name, version in found}
@@ -48,7 +47,6 @@ def said() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes a run of each kind, with its model and log."""
     folder = tmp_path_factory.mktemp("formats")
     (folder / "plain.tflite").write_bytes(PLAIN)
     for name, settings in (("seed", zo.algorithms.weight), ("snapshot", zo.algorithms.node)):
@@ -168,7 +166,6 @@ Fields = list[tuple[int | str, str, str]]
 
 
 def tables(heading: str) -> list[Fields]:
-    """Reads the tables of a section of the page: offset, type and meaning of each field."""
     page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
     section = re.split(r"\n#+ ", page.partition(f" {heading}\n")[2])[0]
     found = re.findall(r"^\| ---: \| --- \| --- \|\n((?:\| .*\n)+)", section, re.MULTILINE)
@@ -177,15 +174,13 @@ def tables(heading: str) -> list[Fields]:
 
 
 def read(data: bytes, begin: int, at: int, kind: str) -> int | tuple[int, ...]:
-    """Reads a field of the page from bytes."""
     single, _, many = kind.partition(" ")
     found = struct.unpack_from(f"<{many.strip('[]')}{SIZES[single]}", data, begin + at)
     return found if many else found[0]
 
 
 def values(data: bytes, begin: int, table: Fields) -> dict[str, Any]:
-    """Reads the fields of a table from bytes, by the first words of its meanings, or names between
-    backticks."""
+    """Reads the fields of a table from bytes, by the first words of its meanings, or names between backticks."""
     fixed = [(at, kind, what) for at, kind, what in table if isinstance(at, int) and kind.split()[0] in SIZES]
     plain = [row for row in fixed if not row[1].endswith("[queries]")]
     return {re.split(r"[`,:;]", what.lstrip("`"))[0]: read(data, begin, at, kind) for at, kind, what in plain}
@@ -218,8 +213,7 @@ def test_bytes_of_a_header(kind: str, folder: Path) -> None:
 
 
 def test_bytes_of_a_seed_log(folder: Path) -> None:
-    """Checks that records and measurements fill the rest behind the header, and that each checksum continues
-    the one before."""
+    """Records and measurements fill the rest behind the header; each checksum continues the one before."""
     data, log = (folder / "seed.zolog").read_bytes(), Log.read(folder / "seed.zolog")
     record, _, measurement = tables("Records")
     size = 20 + 4 * log.settings.queries

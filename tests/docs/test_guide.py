@@ -46,7 +46,6 @@ def is_command_line(block: Block) -> bool:
 
 
 def is_linked(block: Block) -> bool:
-    """Returns True if a block's commands talk to a device."""
     return is_command_line(block) and "/dev/ttyUSB0" in block.text
 
 
@@ -55,7 +54,6 @@ def is_on_device(block: Block) -> bool:
 
 
 def of(block: Block, algorithm: str) -> Block:
-    """Replaces the guide's algorithm in a block."""
     text = re.sub(r"\bnode(?=\b|_zo)", algorithm, block.text)
     return Block(block.language, re.sub(r"\bNODE(?=_ZO)", algorithm.upper(), text), block.file)
 
@@ -89,7 +87,6 @@ def build_program(program: str, algorithm: str) -> None:
 
 
 def print_log(log: bytes) -> list[str]:
-    """Prints a log like the example, with lines that are overwritten by later ones."""
     pieces = [(at, log[at : at + 64]) for at in range(0, len(log), 64)]
     lines = [f"log {at} {bytes(len(piece)).hex()}" for at, piece in pieces[: len(pieces) // 2]]
     lines += [f"log {at} {piece.hex()}" for at, piece in reversed(pieces)]
@@ -97,7 +94,6 @@ def print_log(log: bytes) -> list[str]:
 
 
 def parts() -> tuple[list[Block], list[Block]]:
-    """Returns the guide's blocks up to the generated folder, and those from its build on."""
     found = blocks(GUIDE)
     first = next(i for i, block in enumerate(found) if block.language == "cmake")
     return found[:first], found[first:]
@@ -124,7 +120,6 @@ def desktop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(params=ALGORITHMS)
 def walk(request: pytest.FixtureRequest, desktop: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs the first part of an algorithm's guide; the working directory has its files."""
     monkeypatch.chdir(desktop)
     return str(request.param)
 
@@ -137,7 +132,6 @@ def accuracy(model: str) -> float:
 
 
 def follow_log(algorithm: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Follows the guide's end: the device's output becomes a model."""
     names: dict[str, Any] = {}
     after = [
         of(b, algorithm) for b in parts()[1] if b.language == "python" or (is_command_line(b) and not is_linked(b))
@@ -202,7 +196,6 @@ def test_installation(walk: str) -> None:
 
 
 def build(algorithm: str) -> list[str]:
-    """Follows the guide's build and run; lines that the emulated device has printed."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
     device = [of(b, algorithm) for b in parts()[1] if b.language == "cmake" or is_on_device(b)]
@@ -214,7 +207,6 @@ def build(algorithm: str) -> list[str]:
 
 @pytest.fixture
 def board(walk: str) -> tuple[str, list[str]]:
-    """Builds and runs an algorithm's firmware. Returns its output."""
     return walk, build(walk)
 
 
@@ -340,7 +332,6 @@ def test_the_guides_cpp_is_a_program_that_goes_on_after_a_reset(board: tuple[str
 
 
 def follow_link(algorithm: str, url: str) -> None:
-    """Runs the guide's last commands, with a device at the end of another line than the guide's."""
     for path in Path().glob(f"{algorithm}.collected.*"):
         path.unlink()
     linked = [of(block, algorithm) for block in parts()[1] if is_linked(block)]

@@ -23,7 +23,6 @@ pytest.importorskip(
 
 
 def python_of(variable: str, package: str) -> str:
-    """Returns the Python that an environment variable names."""
     python = os.environ.get(variable)
     if not python:
         pytest.skip(
@@ -40,7 +39,6 @@ def done(command: list[str], **environment: str) -> None:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs net.py. Returns a folder with the samples, torch.tflite and net.onnx."""
     python = python_of("LITERT_TORCH_PYTHON", "litert-torch")
     folder = tmp_path_factory.mktemp("network")
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +51,6 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(source: str) -> None:
-    """Runs the guide's command lines for a float model, which learns."""
     (lines,) = (b.commands for b in blocks(PAGE, "bash") if any(f"convert {source}" in line for line in b.commands))
     convert, train, evaluate = (line for line in lines if line.startswith("tflm-zo"))
     run_command(f"{convert} --force")

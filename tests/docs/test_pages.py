@@ -55,8 +55,7 @@ def test_pictures_are_what_the_script_draws() -> None:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_pictures_can_be_read(scheme: int) -> None:
-    """Checks a contrast of 4.5 between texts and all possible backgrounds, and of 3 between lines and the
-    paper (WCAG AA)."""
+    """Texts have a contrast of 4.5 to all possible backgrounds, lines one of 3 to the paper (WCAG AA)."""
     colours = runpy.run_path(str(DOCS / "draw_pictures.py"))["COLOURS"]
     own = {name: both[scheme] for name, both in colours.items()}
     for name in ("ink", "soft"):
@@ -67,14 +66,12 @@ def test_pictures_can_be_read(scheme: int) -> None:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Yields the cells of all tables' rows."""
     lines = re.findall(r"^\| (.*) \|$", text, re.MULTILINE)
     return [[cell.strip() for cell in line.split("|")] for line in lines if not line.startswith("---")]
 
 
 @pytest.mark.parametrize(("heading", "page"), [("Accuracy", "results"), ("Cost", "costs")])
 def test_the_first_page_has_rows_of_the_other_pages(heading: str, page: str) -> None:
-    """Each row of README has cells of a row of the page, in their order."""
     section = README.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
     whole, taken = rows((DOCS / f"{page}.md").read_text(encoding="utf-8")), rows(section)
     assert len(taken) > 3
@@ -89,7 +86,6 @@ def in_order(part: list[str], whole: list[str]) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_options_exist(page: Path) -> None:
-    """Checks options of tflm-zo: on its command lines, and in words between backticks."""
     known = {name for command in COMMANDS.values() for p in command.params for name in (*p.opts, *p.secondary_opts)}
     text = page.read_text(encoding="utf-8")
     # The rest behind " -- " is another program's.
@@ -104,7 +100,6 @@ def test_options_exist(page: Path) -> None:
 
 
 def anchor(heading: str) -> str:
-    """Returns GitHub's anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -142,8 +137,6 @@ def test_a_page_ends_with_a_way_on(page: Path) -> None:
 
 
 def test_files_between_backticks_exist() -> None:
-    """Checks paths that begin with a folder of this repository, and names of the core's files in any
-    folder."""
     path = re.compile(r"`((?:benchmarks|converters|docs|examples|ops|tests|tflm_zo)/[\w./-]+)`")
     sources = {source.name for source in (REPOSITORY / "ops").rglob("*") if source.is_file()}
     for page in PAGES:

@@ -45,7 +45,6 @@ def test_questions_and_relative_clauses_are_not(sentence: str) -> None:
 
 
 def kinds(text: str, suffix: str, tmp_path: Path) -> list[tuple[str, int]]:
-    """Returns the kinds and lines of a file's texts with a clause."""
     path = tmp_path / f"text.{suffix}"
     path.write_text(text, encoding="utf-8")
     return [(kind, line) for kind, line, words in check["texts"](path) if list(check["clauses"](words))]

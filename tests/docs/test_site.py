@@ -1,6 +1,4 @@
-"""The documentation's site: it is built without a warning, pages can be read in a browser, and every public
-name is in the reference. Public names come from Python, the commands and gcc.
-"""
+"""The documentation's site: built without a warning, readable in a browser, with every public name."""
 
 import importlib
 import pkgutil
@@ -31,7 +29,6 @@ HEADERS = [name for page in PAGES for name in re.findall(r"```\{c-header\} (\S+)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds the site like `make docs`."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--conf-dir", DOCS, "--quiet", "--fail-on-warning", "--keep-going"]
     done = subprocess.run([*command, REPOSITORY, folder], capture_output=True, text=True, timeout=600)
@@ -41,7 +38,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def documented(site: Path) -> dict[str, set[str]]:
-    """Lists the names that a reader can look up in the reference, by kind."""
     read = inventory.InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
     return {kind: set(names) for kind, names in read.data.items()}
 
@@ -71,8 +67,7 @@ def chromium() -> Iterator[Browser]:
     ],
 )
 def test_a_page(page: str, width: int, dark: bool, site: Path, chromium: Browser) -> None:
-    """Checks that it fits the window, asks for nothing of the network, and shows its pictures, which have
-    words, too."""
+    """Fits the window, asks for nothing of the network, and shows its pictures, which have words, too."""
     chromium.open(site / f"{page}.html", width=width, dark=dark)
     assert chromium.ask("return document.documentElement.scrollWidth <= window.innerWidth")
     assert [asked for asked in chromium.requests if not asked.startswith(("file:", "data:"))] == []
@@ -96,8 +91,7 @@ def packages() -> list[ModuleType]:
 
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.__name__)
 def test_python(package: ModuleType, documented: dict[str, set[str]]) -> None:
-    """Checks each exported name, in this package or in another one that exports the same object by the same
-    name."""
+    """Checks each exported name, here or in another package that exports the same object by the same name."""
     names = {name for kind, found in documented.items() if kind.startswith("py:") for name in found}
     for name in package.__all__:
         value = getattr(package, name)
@@ -126,7 +120,6 @@ def test_commands(documented: dict[str, set[str]]) -> None:
 
 
 def functions(header: Path, folder: Path) -> set[str]:
-    """Lists the functions that a header declares, by gcc."""
     source, said = folder / "header.c", folder / "header.X"
     source.write_text(f'#include "{header}"\n')
     command = ["gcc", "-std=c99", f"-I{REPOSITORY}", "-fsyntax-only", "-aux-info", said, source]
@@ -145,8 +138,7 @@ def test_c(documented: dict[str, set[str]], tmp_path: Path) -> None:
 
 
 def test_what_the_guide_calls_of_c(documented: dict[str, set[str]]) -> None:
-    """Checks types, functions and constants of the program on the device, whose names begin with the
-    model's."""
+    """Checks types, functions and constants of the program on the device."""
     code = "\n".join(block.text for block in blocks(GUIDE, "cpp", "c"))
     used = {re.sub("^(node|NODE)_", "", name) for name in re.findall(r"\b(?:node_zo|NODE_ZO)_\w+\b", code)}
     used -= {"zo_trainer"}  # a header

@@ -95,8 +95,7 @@ def test_a_source_that_is_in_no_file_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
-    """Compares all lines but the run's own settings, conditions of which a part is known, and functions made
-    static."""
+    """But for the run's own settings, conditions of which a part is known, and functions made static."""
     made = firmware("cmake", name)
     sources = of_model(op_pack_sources(), "small")
     parts = ("ops.h", "ops_internal.h", "ops.c", "trainer.h", "trainer.cc", "tflm.cc")

@@ -84,7 +84,6 @@ def newlib() -> tuple[str, ...]:
 
 
 def tool(compiler: str, core: str | None) -> list[str]:
-    """Returns the compiler's command for C, of this machine or of a core; skips if there is none."""
     toolchain = CORTEX_M if core is None else CORES[core].toolchain
     if shutil.which(compiler) is None or (core is not None and missing(toolchain) is not None):
         pytest.skip(f"NO {compiler} FOR {core or 'THIS MACHINE'}: NO SOURCE WAS COMPILED WITH IT")

@@ -23,14 +23,19 @@ pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
 BITS = Settings(tasks=(Nodes(), Exact(rule=Bits((5, 4, 3))), Weights(rule=Bits(), perturbation=SPARSE)), batch_size=1)
 
+
+def run(task: Any = None, **more: Any) -> Settings:
+    return Settings(tasks=(task or Weights(),), batch_size=1, **more)
+
+
 #: Injection, settings and their features besides random signs.
 RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
-    "defaults": ({}, Settings(tasks=(Weights(),), batch_size=1), set()),
+    "defaults": ({}, run(), set()),
     "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), {"SEGMENTS"}),
-    "gaussian": ({"headroom": 5}, Settings(tasks=(Weights(perturbation=Gaussian(0.5)),), batch_size=1), {"GAUSSIAN"}),
+    "gaussian": ({"headroom": 5}, run(Weights(perturbation=Gaussian(0.5))), {"GAUSSIAN"}),
     "momentum": (
         {"headroom": 5, "command_words": 58},
-        Settings(tasks=(Weights(perturbation=Gaussian(0.5), momentum=Momentum(0.5)),), batch_size=1),
+        run(Weights(perturbation=Gaussian(0.5), momentum=Momentum(0.5))),
         {"GAUSSIAN", "CHAINS"},
     ),
     "bits": (
@@ -38,31 +43,30 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
         BITS,
         {"SPARSE_UNIFORM", "BITS", "SEGMENTS", "EXACT_TASKS", "WEIGHT_TASKS"},
     ),
-    "fixed gain": (
-        {},
-        Settings(tasks=(Weights(rule=Gradient(clip=3.0)),), batch_size=1, learning_rate=1.0),
-        {"STEP_RULES"},
-    ),
-    "one-sided": ({}, Settings(tasks=(Weights(),), batch_size=1, estimator="one-sided"), {"ONE_SIDED"}),
-    "sparse uniform": (
-        {},
-        Settings(tasks=(Weights(perturbation=SparseUniform(2, 0.25)),), batch_size=1),
-        {"SPARSE_UNIFORM"},
-    ),
-    "coordinate": ({}, Settings(tasks=(Weights(perturbation=Coordinate(2)),), batch_size=1), {"COORDINATE"}),
-    "masks": ({"sparse": TopK(0.5)}, Settings(tasks=(Weights(),), batch_size=1), {"MASKS"}),
-    "multipliers": ({"multipliers": "kernel-norm"}, Settings(tasks=(Weights(),), batch_size=1), {"MULTIPLIERS"}),
-    "loss": ({"loss": "floor_log2"}, Settings(tasks=(Weights(),), batch_size=1), {"FLOOR_LOG2"}),
-    "sharpness": ({}, Settings(tasks=(Weights(sharpness=True),), batch_size=1), {"SHARPNESS"}),
-    "blocks": ({}, Settings(tasks=(Weights(scope="blocks"),), batch_size=1), {"BLOCKS"}),
-    "schedule": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Cosine()), {"SCHEDULES"}),
-    "norm": ({}, Settings(tasks=(Weights(rule=Normalized(gradient_norm=True)),), batch_size=1), {"SCHEDULES"}),
-    "constant": ({}, Settings(tasks=(Weights(),), batch_size=1, schedule=Constant()), set()),
+    "fixed gain": ({}, run(Weights(rule=Gradient(clip=3.0)), learning_rate=1.0), {"STEP_RULES"}),
+    "one-sided": ({}, run(estimator="one-sided"), {"ONE_SIDED"}),
+    "sparse uniform": ({}, run(Weights(perturbation=SparseUniform(2, 0.25))), {"SPARSE_UNIFORM"}),
+    "coordinate": ({}, run(Weights(perturbation=Coordinate(2))), {"COORDINATE"}),
+    "masks": ({"sparse": TopK(0.5)}, run(), {"MASKS"}),
+    "multipliers": ({"multipliers": "kernel-norm"}, run(), {"MULTIPLIERS"}),
+    "loss": ({"loss": "floor_log2"}, run(), {"FLOOR_LOG2"}),
+    "sharpness": ({}, run(Weights(sharpness=True)), {"SHARPNESS"}),
+    "blocks": ({}, run(Weights(scope="blocks")), {"BLOCKS"}),
+    "schedule": ({}, run(schedule=Cosine()), {"SCHEDULES"}),
+    "norm": ({}, run(Weights(rule=Normalized(gradient_norm=True))), {"SCHEDULES"}),
+    "constant": ({}, run(schedule=Constant()), set()),
+}
+
+
+PAPERS = {
+    "CHAINS": {"chain.c", "chain.h"},
+    "COORDINATE": {"coordinate.c", "coordinate.h"},
+    "FLOOR_LOG2": {"floor_log2_loss.c", "floor_log2_loss.h"},
+    "BITS": {"pseudo_stochastic.h", "update_bits.c", "update_bits.h"},
 }
 
 
 def part(made: Firmware, name: str) -> str:
-    """Returns a header of the op pack from the joined files."""
     whole = "".join(made.files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c"))
     found = re.search(rf"/\* --- ops/core/{name} -+ \*/(.*?)/\* --- ops/", whole, re.DOTALL)
     assert found is not None, name
@@ -85,30 +89,16 @@ def test_what_the_run_needs(name: str) -> None:
         "8_BITS" if injection.get("update_bits") == 8 else "16_BITS",
         *(["COMMANDS"] if takes_commands else []),
     }
-
-
-@pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
-def test_files_of_a_paper_are_there_where_the_run_needs_them(name: str) -> None:
-    injection, settings, needed = RUNS[name]
-    zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
-    made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
-    papers = {
-        "CHAINS": {"chain.c", "chain.h"},
-        "COORDINATE": {"coordinate.c", "coordinate.h"},
-        "FLOOR_LOG2": {"floor_log2_loss.c", "floor_log2_loss.h"},
-        "BITS": {"pseudo_stochastic.h", "update_bits.c", "update_bits.h"},
-    }
+    # Files of a paper are there where the run needs them.
     whole = "".join(made.files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c"))
-    found = set(re.findall(r"/\* --- ops/core/papers/small_zo_(\S+) -", whole))
-    expected = set().union(*(papers.get(feature, set()) for feature in needed))
-    assert found == expected
+    files = set(re.findall(r"/\* --- ops/core/papers/small_zo_(\S+) -", whole))
+    assert files == set().union(*(PAPERS.get(feature, set()) for feature in needed))
 
 
 @pytest.mark.parametrize("core", slow_but(["cortex-m55"], ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"]))
 @pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
 def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
-    """Compiles with the loops of each core: all functions of a folder are in one file, in which names
-    meet."""
+    """Compiles with the loops of each core: all functions of a folder are in one file, in which names meet."""
     compiled = CORES[core]
     if reason := missing(compiled.toolchain):
         pytest.skip(reason)

@@ -40,10 +40,6 @@ needs_arm = pytest.mark.skipif(
 # --- all platforms ------------------------------------------------------------------------------------------
 
 
-def test_there_are_five() -> None:
-    assert list(PLATFORMS) == ["cmake", "make", "arduino", "zephyr", "esp-idf"]
-
-
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_same_sources_everywhere(platform: str, kind: str) -> None:
     # But for Arduino's names, the one include that its older libraries do not have, and its own header.
@@ -68,8 +64,7 @@ def test_same_sources_everywhere(platform: str, kind: str) -> None:
 
 
 def is_switched_off(text: str, header: str, root: Path) -> bool:
-    """Returns True if a header of a paper's variant is only included if its switch is on, and the switch is
-    off."""
+    """Returns True if a header of a paper's variant is included only under a switch that is off."""
     guard = re.search(rf'#if (\w+_WITH_\w+)\n(?:#include .*\n)*?#include "{re.escape(header)}"', text)
     op_pack = "".join(path.read_text() for path in root.glob("*_zo_ops.[hc]"))
     return guard is not None and f"#define {guard[1]} 0\n" in op_pack
@@ -133,9 +128,8 @@ def test_cmake_lists_every_source(kind: str, tmp_path: Path) -> None:
         assert "-DTF_LITE_STATIC_MEMORY" in command and "-DTF_LITE_STRIP_ERROR_STRINGS" in command
         assert f"-I{folder}" in command, path
 
-    done = subprocess.run(
-        ["cmake", "-S", folder, "-B", tmp_path / "c", "-DTFLM_DIR=/nowhere"], capture_output=True, text=True
-    )
+    command = ["cmake", "-S", folder, "-B", tmp_path / "c", "-DTFLM_DIR=/nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0 and "TFLM_DIR is no checkout" in done.stderr
 
 

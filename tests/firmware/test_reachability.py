@@ -17,7 +17,7 @@ from helpers.firmware_folders import ALGORITHMS, firmware
 from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import Firmware
 from tflm_zo.firmware.op_pack import op_pack_sources
-from tflm_zo.firmware.reachability import constants, identifiers, layers, reached, resolve, written
+from tflm_zo.firmware.reachability import constants, identifiers, reached, resolve, written
 
 INTERPRETER = Path(__file__).parents[2] / "examples/own_interpreter"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO gcc: NO FOLDER WAS COMPILED")
@@ -34,7 +34,6 @@ def made(kind: str) -> Firmware:
 
 
 def op_pack(kind: str) -> list[str]:
-    """Returns the public header, the internal one, the source."""
     return [made(kind).files[f"small_zo_ops{of}"] for of in (".h", "_internal.h", ".c")]
 
 
@@ -57,7 +56,6 @@ def test_much_of_the_op_pack_is_left_out(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_operator_of_the_resolver_is_registered(kind: str) -> None:
-    """The resolver's calls are the model's, the functions are the op pack's under the model's name."""
     files = made(kind).files
     called = set(re.findall(r"tflite::(Register_SMALL_ZO_\w+)\(", files["small_zo_op_resolver.h"]))
     for path, end in (("small_zo_trainer.h", ";"), ("small_zo_tflm.cc", " {")):
@@ -70,7 +68,6 @@ def test_every_operator_of_the_resolver_is_registered(kind: str) -> None:
 @needs_gcc
 @pytest.mark.parametrize("kind", slow_but(KINDS[:2], KINDS))
 def test_other_functions_are_static(kind: str, tmp_path: Path) -> None:
-    """A function that the linker sees is in the public header, or a source of C++ mentions it."""
     for path, text in made(kind).files.items():
         if path.startswith("small_zo_ops"):
             (tmp_path / path).write_text(text)
@@ -185,104 +182,20 @@ def test_macros_that_follow_from_others_are_known() -> None:
 @pytest.mark.parametrize("name", slow_but(("node",), ALGORITHMS))
 def test_a_platform_without_arm_cores_has_no_code_for_them(name: str, tmp_path: Path) -> None:
     def lines(platform: str) -> list[str]:
-        """Returns the C source as this machine's compiler reads it, which knows no Arm, either."""
         (tmp_path / platform).mkdir()
         files = {Path(path).name: text for path, text in firmware(platform, name).files.items()}
         for part in ("small_zo_ops.c", "small_zo_ops.h", "small_zo_ops_internal.h"):
             (tmp_path / platform / part).write_text(files[part])
         strict = ["-std=c99", "-Wall", "-Wextra", "-Werror"]
         subprocess.run(["gcc", *strict, "-O1", "-c", "small_zo_ops.c"], cwd=tmp_path / platform, check=True)
-        read = subprocess.run(
-            ["gcc", "-E", "-P", "-U__SSE2__", "small_zo_ops.c"],
-            cwd=tmp_path / platform,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        command = ["gcc", "-E", "-P", "-U__SSE2__", "small_zo_ops.c"]
+        read = subprocess.run(command, cwd=tmp_path / platform, capture_output=True, text=True, check=True)
         assert ("__ARM" in files["small_zo_ops.c"]) == (platform != "esp-idf")
         return [line.removeprefix("static ") for line in read.stdout.splitlines()]
 
     every, without = lines("cmake"), lines("esp-idf")
     assert set(without) <= set(every)
     assert len(without) > 0.95 * len(every)
-
-
-# --- declarations -------------------------------------------------------------------------------------------
-
-
-SOURCES = {
-    "ops/a.h": """\
-#ifndef TFLM_ZO_A_H_
-#define TFLM_ZO_A_H_
-
-#include <stdint.h>
-
-/* What users have. */
-typedef struct zo_a {
-  uint32_t (*f)(void); /* zo_unused */
-} zo_a;
-
-typedef enum zo_kind { ZO_ONE = 1, ZO_TWO } zo_kind;
-
-/* Public. */
-int zo_public(const zo_a* a);
-
-#endif /* TFLM_ZO_A_H_ */
-""",
-    "ops/b.h": """\
-#ifndef TFLM_ZO_B_H_
-#define TFLM_ZO_B_H_
-
-#include "ops/a.h"
-
-#define ZO_B_MOST \\
-  ZO_TWO
-/* Of trainers. */
-int zo_trained(zo_kind kind);
-/* Of nobody. */
-int zo_unused(void);
-
-#endif /* TFLM_ZO_B_H_ */
-""",
-    "ops/b.c": """\
-#include "ops/b.h"
-
-static int helper(int x) { return x + ZO_B_MOST; }
-
-/* Alone. */
-static int other(int x) {
-#if X
-  if (x) {
-#else
-  if (!x) {
-#endif
-    return 1;
-  }
-  return "zo_unused(){"[0];
-}
-
-int zo_public(const zo_a* a) { return a != 0 ? helper(1) : 0; }
-int zo_trained(zo_kind kind) { return (int)kind; }
-int zo_unused(void) { return other(1); }
-""",
-}
-
-
-def test_layers_have_what_their_readers_need() -> None:
-    public, internal, rest = layers(SOURCES, ["ops/a.h"], {"zo_trained"}, ())
-    assert "zo_public" in public["ops/a.h"] and "zo_a;" in public["ops/a.h"]
-    assert "zo_kind" in public["ops/a.h"]  # all of a public header
-    assert set(internal) >= {"ops/b.h"} and "zo_trained" in internal["ops/b.h"]
-    assert "ZO_B_MOST" not in internal["ops/b.h"] and "ZO_B_MOST" in rest["ops/b.h"]
-    assert "helper" in rest["ops/b.c"] and "zo_trained" in rest["ops/b.c"]
-    everything = "".join("".join(layer.values()) for layer in (public, internal, rest))
-    assert not re.search(r"zo_unused\(void\)|other|Of nobody|Alone", everything)
-
-
-def test_what_is_reached_brings_its_statics() -> None:
-    kept = reached(SOURCES, {"zo_unused"})
-    assert "static int other" in kept["ops/b.c"] and "Alone" in kept["ops/b.c"]
-    assert "helper" not in kept["ops/b.c"] and "zo_public" not in kept["ops/b.c"]
 
 
 @pytest.mark.parametrize("text", ["int f(void) {\n", "#if A\nint a;\n", "/* never closed\n", "#endif\n"])

@@ -8,7 +8,7 @@ import pytest
 
 import tflm_zo
 from helpers.examples import slow_but
-from helpers.firmware_folders import ALGORITHMS, COMMAND, define, firmware, uncommented, zo_model
+from helpers.firmware_folders import ALGORITHMS, COMMAND, firmware, uncommented, zo_model
 from tflm_zo import load_model
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, generate_firmware, identifier
@@ -40,25 +40,12 @@ def test_names_of_files_become_identifiers(text: str, expected: str) -> None:
     assert identifier(text) == expected
 
 
-def test_model_is_called_like_its_file(tmp_path: Path) -> None:
-    zo_model("weight").save(tmp_path / "My Model-2.zo.tflite")
-    made = generate_firmware(tmp_path / "My Model-2.zo.tflite", steps=3, samples=5)
-    assert "my_model_2_zo_model.cc" in made.files
-    assert define(made, "ZO_MODEL_NAME") == '"my_model_2"'
-
-
 def test_text_cannot_leave_a_comment_or_a_string(tmp_path: Path) -> None:
     assert comment("a\nb */ c /* d") == "a?b * / c / * d"
     hostile = "x */ int evil; /*\nint worse;"
-    made = generate_firmware(
-        zo_model("weight"),
-        steps=3,
-        samples=1,
-        name="small",
-        command=hostile,
-        data=Data([np.zeros((1, 8, 8, 1), np.int8)], np.zeros(1, np.int32)),
-        data_name=hostile,
-    )
+    data = Data([np.zeros((1, 8, 8, 1), np.int8)], np.zeros(1, np.int32))
+    hostiles = {"command": hostile, "data_name": hostile}
+    made = generate_firmware(zo_model("weight"), steps=3, samples=1, name="small", data=data, **hostiles)
     for path, text in made.files.items():
         if path.endswith((".h", ".cc")):
             assert "evil" not in uncommented(text) and "worse" not in uncommented(text), path
@@ -84,7 +71,6 @@ def test_every_file_says_what_made_it(platform: str) -> None:
 @pytest.mark.parametrize("platform", slow_but(list(PLATFORMS)[:1], PLATFORMS))
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_two_runs_give_the_same_bytes(platform: str, name: str) -> None:
-    again = generate_firmware(
-        load_model(zo_model(name).to_bytes()), steps=3, samples=5, platform=platform, name="small", command=COMMAND
-    )
+    model = load_model(zo_model(name).to_bytes())
+    again = generate_firmware(model, steps=3, samples=5, platform=platform, name="small", command=COMMAND)
     assert again.files == firmware(platform, name).files

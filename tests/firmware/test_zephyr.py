@@ -22,7 +22,6 @@ add_subdirectory(out)
 
 
 def kconfig(text: str) -> dict[str, list[str]]:
-    """Returns lines of each option."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         if match := re.fullmatch(r"config (\w+)", line):

@@ -30,12 +30,7 @@ needs_certificates = pytest.mark.skipif(
 
 
 class Broker:
-    """Mosquitto, which keeps its port when it is begun again.
-
-    Args:
-        folder: for its configuration.
-        lines: of its configuration, instead of the lines that let anybody in.
-    """
+    """Mosquitto, which keeps its port when it is begun again; `lines` of its configuration let anybody in."""
 
     def __init__(self, folder: Path, lines: str = "allow_anonymous true\n") -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -62,7 +57,6 @@ class Broker:
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[Traffic]:
-        """Counts the bytes that go over the broker."""
         found, client = Traffic(), paho.Client(paho.CallbackAPIVersion.VERSION2)
         client.on_connect = lambda client, *_: client.subscribe("#")
         client.on_message = lambda _client, _data, message: found.add(message.topic, message.payload)
@@ -75,13 +69,7 @@ class Broker:
 
 @dataclass
 class Traffic:
-    """Messages to and from devices.
-
-    Attributes:
-        messages: how many.
-        frames: their bytes, which are those of a serial line.
-        packets: bytes of their MQTT packets (QoS 0).
-    """
+    """Counts of messages to and from devices, of the bytes in their frames, and of their MQTT packets (QoS 0)."""
 
     messages: int = 0
     frames: int = 0
@@ -94,7 +82,6 @@ class Traffic:
         self.packets += 1 + (1 if length < 128 else 2) + length
 
     def per(self, count: int) -> str:
-        """Returns the share of one of so many."""
         return (
             f"{self.messages / count:.1f} messages, {self.frames / count:.0f} B of frames, "
             f"{self.packets / count:.0f} B of MQTT"
@@ -109,8 +96,7 @@ def broker(folder: Path) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def locked_broker(folder: Path, user: str, password: str) -> Iterator[tuple[Broker, Path]]:
-    """Starts a broker that speaks TLS and asks for a password; with its certificate, which nobody knows
-    yet."""
+    """Starts a broker that speaks TLS and asks for a password; with its certificate, which nobody knows yet."""
     passwords, certificate, key = (folder / name for name in ("passwords", "own.crt", "own.key"))
     subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, user, password], check=True)
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")

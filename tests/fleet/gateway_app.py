@@ -52,7 +52,6 @@ app = server_app(strategy)
 
 
 def write_app(folder: Path, *, model: Path, log: Path, steps: int, samples: int, devices: int) -> None:
-    """Writes an app whose server does the run of `device.runs`' weights."""
     (folder / "cohort").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(_PROJECT)
     (folder / "cohort" / "__init__.py").write_text("")
@@ -99,5 +98,4 @@ def gateway_command(
 
 
 def mqtt_lines(url: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Returns options that name devices at a broker."""
     return ("--mqtt", url, "--devices", ",".join(names))

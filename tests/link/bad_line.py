@@ -16,16 +16,7 @@ from link.damage import Damage
 
 
 class BadLine:
-    """Listens on a port of this machine, and leads to a device's.
-
-    Args:
-        device: port of the device.
-        share: of the bytes that are damaged, see `Damage`.
-        seed: of the damage.
-
-    Attributes:
-        port: of the host's connection.
-    """
+    """Listens on a port of this machine, and leads to a device's, with a share of `Damage`."""
 
     def __init__(self, device: int, share: float, seed: int = 0) -> None:
         self._device, self._damage = device, Damage(share, seed)
@@ -53,12 +44,10 @@ class BadLine:
 
     @property
     def damaged(self) -> int:
-        """How often anything was damaged."""
         return self._damage.count
 
     @property
     def url(self) -> str:
-        """As pyserial takes it."""
         return f"socket://127.0.0.1:{self.port}"
 
     def _accept(self) -> None:
@@ -73,7 +62,6 @@ class BadLine:
             thread.start()
 
     def _pump(self, end: socket.socket, to: Callable[[bytes], None]) -> None:
-        """Passes bytes of one end to the other until it is gone."""
         with contextlib.suppress(OSError):
             while data := end.recv(4096):
                 to(self._damage.of(data))

@@ -13,14 +13,6 @@ TESTS = Path(__file__).parents[1]
 
 
 class Board:
-    """A device that keeps its port when it loses its power.
-
-    Args:
-        folder: for its flash.
-        run: of `device.runs`.
-        options: of `device_process`.
-    """
-
     def __init__(self, folder: Path, run: str, *options: Any) -> None:
         self.store = folder / "flash.bin"
         self._command = [sys.executable, "-m", "link.device_process", run, self.store, *options]
@@ -29,7 +21,6 @@ class Board:
         self.begin()
 
     def begin(self, *options: Any) -> None:
-        """Switches the power on."""
         command = [str(word) for word in (*self._command, "--port", self.port, *options)]
         self._process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
@@ -38,7 +29,6 @@ class Board:
         self.port = int(line)
 
     def cut_power(self) -> None:
-        """Switches the power off, at any moment."""
         assert self._process is not None
         assert self._process.poll() is None, "the device has ended by itself"
         self._process.kill()
@@ -48,13 +38,11 @@ class Board:
 
     @property
     def flash(self) -> bytes:
-        """The content of its flash."""
         return self.store.read_bytes()
 
 
 @contextlib.contextmanager
 def board(folder: Path, run: str, *options: Any) -> Iterator[Board]:
-    """Starts a device, until the end of the test."""
     made = Board(folder, run, *options)
     try:
         yield made
@@ -66,6 +54,5 @@ def board(folder: Path, run: str, *options: Any) -> Iterator[Board]:
 def board_on_line(
     folder: Path, run: str, *options: Any, share: float = 0.0, seed: int = 0
 ) -> Iterator[tuple[Board, BadLine]]:
-    """Starts a device and its line, which damages a share of the bytes."""
     with board(folder, run, *options) as made, BadLine(made.port, share, seed) as line:
         yield made, line

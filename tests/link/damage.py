@@ -5,21 +5,12 @@ from collections import Counter
 
 
 class Damage:
-    """Damage from a seed.
-
-    Args:
-        share: of the bytes that are damaged, 0 to 1; ten times as many of the pieces are lost or doubled.
-        seed: of the damage.
-
-    Attributes:
-        done: counts, by kind of damage.
-    """
+    """Damage from a seed to a share of the bytes; ten times as many of the pieces are lost or doubled."""
 
     def __init__(self, share: float, seed: int) -> None:
         self.share, self._draw, self.done = share, random.Random(seed), Counter[str]()
 
     def of(self, data: bytes) -> bytes:
-        """Returns the bytes that arrive of a piece."""
         draw, out = self._draw, bytearray()
         for byte in data:
             kind = draw.choice(("lost", "doubled", "flipped")) if draw.random() < self.share else ""
@@ -33,5 +24,4 @@ class Damage:
 
     @property
     def count(self) -> int:
-        """How often anything was done."""
         return sum(count for kind, count in self.done.items() if kind)

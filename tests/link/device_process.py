@@ -23,8 +23,6 @@ from device.structs import Store
 
 
 class FileStore(Store):
-    """A store that is a file, which outlives the process."""
-
     def __init__(self, path: Path, size: int, unit: int) -> None:
         super().__init__(size, unit=unit)
         if not path.exists():
@@ -36,7 +34,6 @@ class FileStore(Store):
 
 @cache
 def firmware_device(run: str, steps: int, data: int = 1) -> Device:
-    """Makes the device of a run, which has not begun."""
     model = zo_model(run)
     made = Device(generated(model, RUNS[run][1], samples(), steps=steps), model, samples(data))
     assert made.init() == OK
@@ -44,8 +41,6 @@ def firmware_device(run: str, steps: int, data: int = 1) -> Device:
 
 
 class Line:
-    """The device's serial port."""
-
     def __init__(self, port: int) -> None:
         self.listener = socket.create_server(("127.0.0.1", port))
         self._host: socket.socket | None = None
@@ -60,7 +55,6 @@ class Line:
                 self._host.sendall(data)
 
     def receive(self, seconds: float) -> bytes:
-        """Returns bytes that have come, or come in so many seconds."""
         ends = [end for end in (self.listener, self._host) if end is not None]
         ready, _, _ = select.select(ends, [], [], seconds)
         if self.listener in ready:

@@ -1,6 +1,4 @@
-"""A device in this process at the end of a bad line, which trains between requests and loses its power: a
-hundred runs a minute.
-"""
+"""A device in this process at the end of a bad line, which trains between requests and loses its power."""
 
 import random
 
@@ -10,8 +8,6 @@ from link.damage import Damage
 
 
 class Clock:
-    """Replaces the module `time`: sleep returns at once."""
-
     def __init__(self) -> None:
         self._now = 0.0
 
@@ -33,17 +29,10 @@ class DirectPort:
     """The host's port, behind which the device is.
 
     Args:
-        device: the device; it has begun nothing.
-        store: its memory without power.
-        places: whether the store has two places.
-        share: of the bytes that are damaged.
-        seed: of the damage, and of when power fails.
-        cuts: of how many writes to the port one is followed by a power cut in one of the next writes of the
-            store; 0: power does not fail.
+        cuts: of how many writes to the port one is followed by a power cut in one of the store's next writes.
         until: steps, after which the device trains no more.
 
     Attributes:
-        reboots: how often power has failed.
         writes_left: requests until the host is killed; negative: it is not.
     """
 
@@ -77,7 +66,6 @@ class DirectPort:
         self._sent += data
 
     def train(self) -> None:
-        """Trains a part of a step, in which power may fail."""
         if self._device.step < self._until:
             status, _ = self._device.train_slice()
             assert status in (OK, STORE)
@@ -90,11 +78,9 @@ class DirectPort:
             self.boot()
 
     def fail_read_at(self, read: int) -> None:
-        """Lets the device's read of this number from now on fail, counted from 1."""
         self._store.fail_read_at(read)
 
     def calm(self) -> None:
-        """Keeps the power until the next request."""
         self._store.fail_at(0)
 
     # --- as serial.Serial ------------------------------------------------------------------------------

@@ -90,7 +90,6 @@ class Reader(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """Builds the device's frames as a library."""
     made = tmp_path_factory.mktemp("frames") / "frames.so"
     sources = [ROOT / "ops/core/link/zo_frame.c", ROOT / "ops/core/log/zo_crc32.c"]
     flags = ["-std=c99", "-O1", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=undefined"]

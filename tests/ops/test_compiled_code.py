@@ -89,13 +89,11 @@ def compile_core(compiler, folder, *flags):
 
 
 def symbols(nm, objects):
-    """Yields (type, name) of every symbol; U is undefined."""
     lines = run(nm, "-A", *objects).splitlines()
     return {tuple(line.rsplit(maxsplit=2)[-2:]) for line in lines}
 
 
 def foreign(nm, objects):
-    """Names that the objects need from elsewhere."""
     every = symbols(nm, objects)
     defined = {name for kind, name in every if kind != "U"}
     return {name for kind, name in every if kind == "U"} - defined

@@ -1,5 +1,4 @@
-"""The C core without the features that zo_features.h can exclude: no warning, and excluded features are
-refused."""
+"""The C core without excluded features of zo_features.h: no warning, and they are refused."""
 
 import os
 import re
@@ -150,7 +149,6 @@ def test_one_back(tmp_path):
 
 @cache
 def sources_with_features():
-    """Lists the sources that include zo_features.h: it changes nothing in the others."""
     done = subprocess.run([CC, "-MM", f"-I{ROOT}", *SOURCES], check=True, capture_output=True, text=True)
     rules = done.stdout.replace("\\\n", " ").splitlines()
     return [source for source, rule in zip(SOURCES, rules, strict=True) if "zo_features.h" in rule]

@@ -37,7 +37,6 @@ class EspNnLibrary:
         return {name: Path(os.environ.get(name) or "none").resolve() for name in names}
 
     def why_not(self) -> str | None:
-        """Returns the reason to skip its tests, or None."""
         for name, checkout in self._checkouts.items():
             if not (checkout / "CMakeLists.txt").is_file():
                 return f"{name} NAMES NO CHECKOUT: NO FIRMWARE WAS RUN WITH ESP-NN"
@@ -50,7 +49,6 @@ class EspNnLibrary:
         return [*cmake_options(CORES[self.core], *link), *checkouts]
 
     def _built(self) -> list[Path]:
-        """Builds the libraries, which takes minutes and is done once for all tests."""
         named = hashlib.sha256(repr(self._checkouts).encode()).hexdigest()[:16]
         build = REPOSITORY / "build" / f"esp-nn-{named}"
         build.mkdir(parents=True, exist_ok=True)
@@ -61,7 +59,6 @@ class EspNnLibrary:
         return [build / f"{name}/lib{name}.a" for name in ("esp-tflite-micro", "esp-nn")]
 
     def build(self, folder: Path, build: Path) -> Path:
-        """Builds the example of a generated ESP-IDF folder; the ELF file."""
         core = CORES[self.core]
         (boot,) = compile_objects(core, [core.toolchain.boot], build, BOOT_FLAGS)
         libraries = f"-DLIBRARIES={';'.join(map(str, self._built()))}"

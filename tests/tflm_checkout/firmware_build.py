@@ -37,13 +37,7 @@ _RISCV_MAKE = (
 
 @dataclass(frozen=True)
 class Library:
-    """TFLM's library for a core, built by TFLM's own Makefile.
-
-    Attributes:
-        core: name of the core.
-        cmsis_nn: whether it has CMSIS-NN's kernels, else TFLM's reference kernels.
-        platform: the build system that `build` takes a folder of.
-    """
+    """TFLM's library for a core, with CMSIS-NN's or TFLM's reference kernels, built by TFLM's own Makefile."""
 
     core: str
     cmsis_nn: bool
@@ -51,12 +45,10 @@ class Library:
 
     @property
     def name(self) -> str:
-        """For test names."""
         return f"{self.core}-{'cmsis_nn' if self.cmsis_nn else 'reference'}"
 
     @property
     def path(self) -> Path:
-        """The Makefile's place for it."""
         if CORES[self.core].toolchain is RISCV:
             # Named after the machine that it was built on.
             return Path(TFLM_DIR or "") / "gen/riscv32_generic_x86_64_release_gcc/lib/libtensorflow-microlite.a"
@@ -66,7 +58,6 @@ class Library:
 
     @property
     def make(self) -> str:
-        """The command that builds it, in the checkout."""
         toolchain = CORES[self.core].toolchain
         if toolchain is RISCV:
             headers = (flag for flag in toolchain.cxx_flags if flag.startswith("-isystem"))
@@ -78,7 +69,6 @@ class Library:
         )
 
     def why_not(self) -> str | None:
-        """Returns the reason to skip its tests, or None."""
         if TFLM_DIR is None:
             return "TFLM_DIR IS NOT SET: NO FIRMWARE WAS BUILT (a checkout of tflite-micro is needed)"
         if not self.path.is_file():
@@ -88,7 +78,6 @@ class Library:
         return missing(CORES[self.core].toolchain)
 
     def build(self, folder: Path, build: Path) -> Path:
-        """Builds the example of a generated folder; the ELF file."""
         return build_firmware(self, folder, build)
 
 
@@ -101,9 +90,7 @@ LIBRARIES = tuple(
 
 
 def on(*chosen: str, more: Iterable[Any] = ()) -> pytest.MarkDecorator:
-    """Gives a test the libraries of these names as its `library`, and more; it is skipped with each that
-    cannot be tested.
-    """
+    """Gives a test the libraries of these names as its `library`; it is skipped with each that cannot be tested."""
     libraries = [*(known for known in LIBRARIES if known.name in chosen), *more]
     reasons = [library.why_not() for library in libraries]
     return pytest.mark.parametrize(
@@ -121,28 +108,17 @@ def _run(*command: object) -> None:
 
 
 def model_of(folder: Path) -> str:
-    """Name of the model that a folder was generated for."""
     (config,) = folder.glob("*_zo_config.h")
     return config.name.removesuffix("_zo_config.h")
 
 
 def replace_main(folder: Path, program: str) -> None:
-    """Puts a program in the place of the example's.
-
-    Args:
-        folder: from `tflm-zo firmware`.
-        program: C++, without the model's name in its names, as the op pack is written.
-    """
+    """Puts a program (C++, without the model's name in its names) in the place of the example's."""
     (folder / "main.cc").write_text(of_model({"main.cc": program}, model_of(folder))["main.cc"])
 
 
 def cmake_options(core: Core, *link: object) -> list[str]:
-    """Returns CMake's options for a core.
-
-    Args:
-        core: that is built for.
-        link: for the linker besides: start-up code and other object files.
-    """
+    """Returns CMake's options for a core; `link` is for the linker besides."""
     toolchain = core.toolchain
     return [
         f"-DCMAKE_TOOLCHAIN_FILE={HERE / 'emulated_core.cmake'}",
@@ -163,19 +139,7 @@ def build_firmware(
     objects: Sequence[Path] = (),
     map_file: Path | None = None,
 ) -> Path:
-    """Builds the example of a generated CMake folder.
-
-    Args:
-        library: TFLM's.
-        folder: from `tflm-zo firmware`.
-        build: for built files.
-        options: for CMake besides.
-        objects: object files that are linked besides.
-        map_file: for the linker's map.
-
-    Returns:
-        The ELF file.
-    """
+    """Builds the example of a generated CMake folder in `build`. Returns the ELF file."""
     core: Core = CORES[library.core]
     (boot,) = compile_objects(core, [core.toolchain.boot], build, BOOT_FLAGS)
     link = [boot, *objects, *([] if map_file is None else [f"-Wl,-Map={map_file}"])]

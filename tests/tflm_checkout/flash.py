@@ -39,11 +39,7 @@ _MODEL_DATA = re.compile(r"g_model\w*_model_data|kPlainModel|kMultiplier|kMask")
 
 @dataclass(frozen=True)
 class Flash:
-    """Bytes of flash that a program takes.
-
-    Attributes:
-        symbols: bytes by part and section, whose name is that of a function or a constant.
-    """
+    """Bytes of flash that a program takes, by part and section, whose name is that of a function or a constant."""
 
     symbols: Mapping[tuple[str, str], int]
 
@@ -52,18 +48,15 @@ class Flash:
         return sum(self.symbols.values())
 
     def minus(self, other: Flash) -> Flash:
-        """Subtracts another program; a symbol with fewer bytes counts negative."""
         names = sorted({*self.symbols, *other.symbols})
         differences = {n: self.symbols.get(n, 0) - other.symbols.get(n, 0) for n in names}
         return Flash({n: d for n, d in differences.items() if d})
 
     def of(self, part: str) -> int:
-        """Returns the bytes of a part."""
         return sum(size for (own, _), size in self.symbols.items() if own == part)
 
 
 def _part(origin: str) -> str | None:
-    """Returns the part of an object file; None for a program's own."""
     found = re.search(r"([\w.+-]+)\.(?:o|obj)\)?$", origin)
     member = found[1] if found else origin
     if "main.cc" in member or "startup" in member or "samples" in member:
@@ -82,7 +75,6 @@ def _part(origin: str) -> str | None:
 
 
 def flash_of(map_file: str) -> Flash:
-    """Reads a program's bytes from its linker's map."""
     _, _, memory = map_file.partition("Linker script and memory map")
     memory = re.sub(r"^( \.\S+)\n\s+", r"\1 ", memory, flags=re.MULTILINE)
     symbols: dict[tuple[str, str], int] = {}
@@ -100,7 +92,6 @@ def flash_of(map_file: str) -> Flash:
 
 
 def build(library: Library, folder: Path, main: str, *options: str, chooses: bool = False) -> tuple[Path, Flash]:
-    """Builds a generated folder with one of the programs here for its main, which may choose a block."""
     replace_main(folder, ("#define CHOOSES\n" if chooses else "") + (HERE / main).read_text())
     found = folder / "program.map"
     program = build_firmware(
@@ -110,7 +101,6 @@ def build(library: Library, folder: Path, main: str, *options: str, chooses: boo
 
 
 def inferring(model: Model, library: Library, folder: Path) -> Flash:
-    """Measures a program that infers with a model."""
     made = generate_firmware(inject(model), steps=1, samples=1, name=NAME)
     made.write(folder)
     (resolver,) = folder.glob("*_op_resolver.h")
@@ -124,12 +114,10 @@ def inferring(model: Model, library: Library, folder: Path) -> Flash:
 
 
 def zo_model(model: Model, settings: Settings) -> Model:
-    """Makes the ZO model that a program trains."""
     return inject(model, inject_settings(settings, batch=1))
 
 
 def nothing(model: Model) -> Data:
-    """Samples of zeros."""
     inputs = [np.zeros((SAMPLES, *t.shape[1:]), np.int8) for t in model.subgraphs[0].inputs]
     return Data(inputs, np.zeros(SAMPLES, np.int32))
 
@@ -137,7 +125,6 @@ def nothing(model: Model) -> Data:
 def training(
     model: Model, settings: Settings, library: Library, folder: Path, *options: str, search: BlockSearch | None = None
 ) -> Flash:
-    """Measures a program that trains a model, or, with a search, the best of its blocks."""
     zo = zo_model(model, settings)
     data = None if search is None else nothing(model)
     made = generate_firmware(zo, settings, steps=1000, samples=SAMPLES, name=NAME, data=data, search=search)

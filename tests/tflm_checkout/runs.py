@@ -13,7 +13,6 @@ from tflm_zo.training import Settings, Trainer
 
 
 def checksum_of(trainer: Trainer) -> int:
-    """Computes the checksum of the weights in the trainer's model."""
     trainer.runtime.invoke(trainer.runtime.command(loss=False, checksum=True))
     return int(trainer.runtime.status().checksum)
 
@@ -21,7 +20,6 @@ def checksum_of(trainer: Trainer) -> int:
 def check_run(
     library: Library | EspNnLibrary, zo: Model, settings: Settings, data: Data, steps: int, name: str, folder: Path
 ) -> None:
-    """Asserts that losses, log and weights of the run are the desktop's, and that it has changed these."""
     trainer = Trainer(zo, settings, runtime="tflm")
     before = checksum_of(trainer)
     log = folder / "run.zolog"

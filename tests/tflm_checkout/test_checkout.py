@@ -90,7 +90,6 @@ def _compile_cc(target: Target, source: Path, folder: Path) -> Path:
 
 @lru_cache
 def _op_pack(target: Target) -> list[Path]:
-    """Compiles the op pack's objects like a firmware."""
     folder = Path(_objects.name) / target.library
     folder.mkdir()
     sources = sorted((REPOSITORY / "ops/core").rglob("*.c"))

@@ -1,6 +1,4 @@
-"""The log of an emulated Cortex-M comes home over its serial port, and runs are sent to it: the line loses,
-doubles and changes bytes, and the board loses its power.
-"""
+"""The log of an emulated Cortex-M comes home over a bad serial port, and runs are sent to it."""
 
 import contextlib
 import socket

@@ -27,6 +27,5 @@ def test_it_trains_as_the_trainer_does(library: Library, tmp_path: Path) -> None
 
 
 def test_it_is_short() -> None:
-    """Counts forty lines, from the resolver to the checksum."""
     body = EXAMPLE.read_text().split("int main() {\n", 1)[1].split("\n}\n", 1)[0]
     assert len([line for line in body.splitlines() if line.strip()]) <= 40

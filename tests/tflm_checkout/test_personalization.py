@@ -35,13 +35,10 @@ Samples = tuple[NDArray[np.int8], NDArray[np.int32]]
 
 
 class Ring:
-    """Labels by slot, as the example keeps them: lists of slots by class, the oldest first."""
-
     def __init__(self, slots: int) -> None:
         self.slots, self.labels, self.by_class = slots, list[int](), dict[int, list[int]]()
 
     def add(self, label: int) -> int:
-        """Returns the slot of a sample."""
         if len(self.labels) < self.slots:
             slot = len(self.labels)
             self.labels.append(label)
@@ -56,14 +53,12 @@ class Ring:
 
 @pytest.fixture(scope="module")
 def library() -> None:
-    """Requests the library before the folder, which takes longest."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
 
 
 @pytest.fixture(params=["gcc", "clang"])
 def compiler(request: pytest.FixtureRequest) -> str:
-    """Requests the compiler before the folder, too."""
     if TFLM_DIR is None:
         pytest.skip("TFLM_DIR IS NOT SET: THE EXAMPLE WAS NOT COMPILED (tflite-micro's headers are needed)")
     for name in ("arm-none-eabi-g++", "clang++" if request.param == "clang" else "arm-none-eabi-g++"):
@@ -74,7 +69,6 @@ def compiler(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs the example's script and returns its folder."""
     require("tflm")
     pytest.importorskip("keras")
     output = tmp_path_factory.mktemp("personalization") / "out"
@@ -88,7 +82,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples(folder: Path, name: str) -> Samples:
-    """Reads an array of digits_zo_samples.cc."""
     text = (folder / "firmware" / "digits_zo_samples.cc").read_text()
     body = re.search(rf"const Sample {name}\[\w*\] = {{(.*?)\n}};", text, re.S)
     assert body is not None
@@ -164,8 +157,7 @@ int main() {{
 
 
 def desktop(folder: Path) -> tuple[list[list[int]], int]:
-    """Runs the same on the desktop: right held-out samples (old classes, each new one) at each report; the
-    checksum."""
+    """Runs the same on the desktop: right held-out samples (old classes, each new one); the checksum."""
     runtime = load(load_model(folder / "digits.zo.tflite"), "tflm")
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
     settings = Settings(tasks=(Nodes(queries=8),), batch_size=16, learning_rate=0.3, schedule=Constant(), seed=1)

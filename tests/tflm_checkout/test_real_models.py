@@ -28,7 +28,6 @@ TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn"
 
 
 def noise(model: Model) -> Data:
-    """Samples of noise, with labels: classes, or for an autoencoder the samples themselves."""
     (given,), (output,) = model.subgraphs[0].inputs, model.subgraphs[0].outputs
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (SAMPLES, *given.shape[1:])).astype(np.int8)

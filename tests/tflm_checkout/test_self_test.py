@@ -100,8 +100,7 @@ _RUNS: dict[str, tuple[Callable[[], bytes], dict[str, Any], Settings]] = {
 
 
 def wraps(resolver: str, cmsis_nn: bool) -> tuple[str, list[str]]:
-    """Writes C++ that registers each of TFLM's kernels with another `invoke`, and returns the linker's
-    options for it."""
+    """Writes C++ that registers each of TFLM's kernels with another `invoke`; returns the linker's options."""
     calls = re.findall(r"\.Add(\w+)\((?:tflite::Register_(\w+)\(\))?\);", resolver)
     names = [given or re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", called).upper() for called, given in calls]
     if not cmsis_nn:
@@ -122,7 +121,6 @@ def wraps(resolver: str, cmsis_nn: bool) -> tuple[str, list[str]]:
 def check(
     library: Library, plain: Model, zo: Model, settings: Settings, folder: Path, wanted: Sequence[int] | None
 ) -> None:
-    """Asserts that the self-test names each operator of some (None: all) that is wrong."""
     made = generate_firmware(zo, settings, steps=2, samples=4, name="m")
     made.write(folder / "out")
     rows = re.findall(r'^    \{(?:"(.+)"|nullptr), 0x?\w+, \d+, \d+\},$', made.files["m_zo_model.cc"], re.M)

@@ -37,7 +37,6 @@ SECONDS = 120.0
 
 
 def why_not() -> str | None:
-    """Returns the reason why nothing can be built."""
     if not ZEPHYR_BASE or not TFLM_DIR:
         return "NO ZEPHYR_BASE OR NO TFLM_DIR: NOTHING WAS BUILT OR RUN UNDER ZEPHYR"
     if None in (shutil.which("cmake"), shutil.which("ninja")):
@@ -68,7 +67,6 @@ def run(command: list[str]) -> None:
 
 
 def printed(program: Path) -> list[str]:
-    """Returns lines of a program up to the one with its checksum."""
     command = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-kernel", str(program)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
@@ -88,7 +86,6 @@ def printed(program: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes a folder for both runs: Zephyr is compiled once."""
     if reason := why_not():
         pytest.skip(reason)
     return tmp_path_factory.mktemp("zephyr")

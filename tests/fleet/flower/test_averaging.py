@@ -85,8 +85,6 @@ def test_rounds_are_the_average_of_all_changes() -> None:
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    """Trains on clients' own samples, which are random: their loss falls, and clients resume after a loss of
-    state."""
     weights = AveragedWeights(zo_model(), tmp_path / "fleet.npz")
     fleet = Fleet(weights)
 

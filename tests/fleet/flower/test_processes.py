@@ -18,8 +18,6 @@ STEPS = 3
 
 
 def alone(folder: Path, path: Path) -> None:
-    """Runs the same in this process."""
-
     def client(context: Context) -> FleetClient:
         return FleetClient(model, folder / f"client-{context.node_config['part']}.npz")
 

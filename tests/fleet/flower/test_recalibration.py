@@ -37,7 +37,6 @@ def grid_of(network: str, new: np.ndarray, forgets: bool = False, **options: Any
     app, seen = make(), [0]
 
     def passed(message: Message, context: Context) -> Message:
-        """Passes a message to a process of its own, or to one for all."""
         seen[0] += 1
         return (make() if forgets and seen[0] > 3 else app)(message, context)
 

@@ -27,7 +27,6 @@ KEPT_OF_A_KIND = 3  # findings of one signature whose files are written
 
 
 def main() -> int:
-    """Returns exit code 1 if a fault is the package's."""
     parser = argparse.ArgumentParser(prog="python -m fuzz.files", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the campaign; the same seed, the same cases")
     parser.add_argument("--count", type=int, default=2000, help="number of cases")
@@ -60,7 +59,6 @@ def main() -> int:
 
 
 def one_case(valid: bases.Bases, seed: int, number: int, folder: Path) -> int:
-    """Repeats a case, with its output."""
     case = workers.case_of(valid, seed, number)
     print(f"case {seed}/{number}: {case.kind} of {case.base}", flush=True)
     place = (folder / f"{seed}-{number}").resolve()
@@ -77,7 +75,6 @@ def one_case(valid: bases.Bases, seed: int, number: int, folder: Path) -> int:
 
 
 def signature(outcome: Outcome) -> str:
-    """Returns a fault's signature: the exception and its innermost lines."""
     lines = [line.strip() for line in outcome.text.strip().splitlines()]
     if outcome.result == "crash":
         return f"{lines[0] if lines else '?'} in {outcome.used}"
@@ -88,8 +85,6 @@ def signature(outcome: Outcome) -> str:
 
 
 def runtimes_fault(case: Case) -> bool:
-    """Returns True if the bare runtime dies of the same network, without our operators, delegate and
-    package."""
     if "model.tflite" not in case.files:
         return False
     # A write past a kernel's tensor may be seen long after, or never: the C library looks, too.
@@ -107,9 +102,7 @@ def runtimes_fault(case: Case) -> bool:
 
 
 def plain_models(data: bytes) -> list[bytes]:
-    """Extracts a file's networks without our operators: of a ZO model the whole, and each segment by itself,
-    whose tensors lie in memory of their own.
-    """
+    """Extracts a file's networks without our operators: of a ZO model the whole, and each segment by itself."""
     try:
         model = load_model(data)
         if not any(m.name == METADATA_NAME for m in model.metadata or ()):
@@ -141,7 +134,6 @@ def write_files(case: Case, place: Path) -> None:
 
 
 def write(valid: bases.Bases, seed: int, outcome: Outcome, result: str, folder: Path) -> None:
-    """Writes a folder with the files, the outcome, and the command that repeats it."""
     place = folder / f"{seed}-{outcome.number}"
     write_files(workers.case_of(valid, seed, outcome.number), place)
     command = f"python -m fuzz.files --seed {seed} --only {outcome.number}"

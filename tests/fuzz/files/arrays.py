@@ -16,7 +16,6 @@ TYPES = (
 
 
 def mutated(rng: Random, arrays: dict[str, Any]) -> bytes:
-    """Changes an .npz (or .npy) file; ``arrays`` are valid ones."""
     kind = rng.random()
     if kind < 0.1:
         return damaged(rng, saved(arrays))

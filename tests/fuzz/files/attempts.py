@@ -36,7 +36,6 @@ class FaultError(Exception):
 
 
 def attempt(case: Case, name: str, function: Callable[[], Any]) -> Any:
-    """Returns its result, or None after a documented refusal."""
     case.used.append(name)
     try:
         return function()
@@ -46,7 +45,6 @@ def attempt(case: Case, name: str, function: Callable[[], Any]) -> Any:
 
 
 def check(error: BaseException) -> None:
-    """Raises `FaultError` for any exception but a documented refusal in one line."""
     text = described(error)
     if not (isinstance(error, DOCUMENTED) or (isinstance(error, ValueError | RuntimeError) and meant(error))):
         raise FaultError(text)
@@ -55,7 +53,6 @@ def check(error: BaseException) -> None:
 
 
 def described(error: BaseException) -> str:
-    """Describes its type, and its traceback."""
     return "\n".join((type(error).__name__, *traceback.format_exception(error)))
 
 
@@ -103,7 +100,6 @@ def cli(case: Case, *arguments: str, files: tuple[str, ...] = ()) -> bool:
 
 
 def words(case: Case, function: Callable[[], Any]) -> Any:
-    """Returns a function's result, or the text of its refusal."""
     case.used.append("prepare")
     try:
         return function()

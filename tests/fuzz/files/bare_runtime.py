@@ -18,7 +18,6 @@ def values(rng: np.random.Generator, details: dict[str, Any]) -> Any:
 
 
 def run(path: str, name: str) -> None:
-    """Runs three inferences by LiteRT's ``builtin`` (optimized) or ``reference`` kernels."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     kinds = {"builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, "reference": OpResolverType.BUILTIN_REF}

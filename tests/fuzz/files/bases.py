@@ -36,13 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Bases:
-    """All of them.
-
-    Attributes:
-        plain, zo: models by name.
-        data: arrays of an .npz by the plain model's name.
-        runs: of each kind of log; their data are those of ``small_cnn``.
-    """
+    """Models by name, arrays of an .npz by the plain model's name, and runs of each kind of log, on ``small_cnn``."""
 
     plain: dict[str, bytes]
     zo: dict[str, bytes]
@@ -51,7 +45,6 @@ class Bases:
 
 
 def data_for(model: bytes, classes: int = 4, samples: int = 8) -> dict[str, Any]:
-    """Samples and labels that a model can be fed if its inputs have a shape."""
     rng, found = np.random.default_rng(4), {}
     inputs = load_model(model).subgraphs[0].inputs
     for i, tensor in enumerate(inputs):
@@ -74,7 +67,6 @@ def build() -> Bases:
 
 
 def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
-    """Logs of a few steps."""
     found: dict[str, list[Run]] = {"seed log": [], "snapshot log": []}
     settings: list[tuple[str, Any, dict[str, Any], tuple[str, ...]]] = [
         ("seed log", Settings(tasks=(Weights(),), batch_size=4), {"batch": 4}, ()),

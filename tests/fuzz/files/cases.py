@@ -12,16 +12,7 @@ KINDS = {"model": 30, "zo model": 14, "bytes": 10, "metadata": 20, "seed log": 1
 
 @dataclass
 class Case:
-    """A damaged file, and others that go with it.
-
-    Attributes:
-        seed: "seed/number", from which everything follows.
-        kind: one of `KINDS`.
-        base: the valid file.
-        files: by name; the damaged one comes first.
-        options: of the command that goes with it.
-        used: the calls with it.
-    """
+    """A damaged file, the first of `files`, and others that go with it; all follows from its seed, "seed/number"."""
 
     seed: str
     kind: str
@@ -32,7 +23,6 @@ class Case:
 
 
 def make(bases: Bases, seed: str) -> tuple[Case, Random]:
-    """Makes the case of a number, and the source of its further random choices."""
     rng = Random(seed)
     kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
     if kind in ("seed log", "snapshot log"):

@@ -20,11 +20,7 @@ from .model_uses import drive_model
 
 
 def drive(bases: Bases, case: Case, rng: Random) -> bool:
-    """Uses the files of a case in the current folder, which is empty; True if its reader took it.
-
-    Raises:
-        FaultError: something other than a documented error, or a promise that was not kept.
-    """
+    """Uses a case's files in the current folder; True if the reader took them. Raises FaultError for our faults."""
     for name, data in case.files.items():
         Path(name).write_bytes(data)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -94,7 +90,6 @@ def drive_data(bases: Bases, case: Case, rng: Random) -> bool:
 
 
 def clean() -> None:
-    """Clears the current folder."""
     for entry in os.scandir():
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

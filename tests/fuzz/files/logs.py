@@ -8,7 +8,6 @@ from .values import damaged, integer, near
 
 
 def mutated(rng: Random, data: bytes) -> bytes:
-    """Changes fields of a log's header, its slots or its records."""
     kind = rng.random()
     if kind < 0.2:
         return damaged(rng, data)
@@ -40,7 +39,6 @@ def areas(data: bytes) -> list[tuple[int, int]]:
 
 
 def sealed(data: bytes | bytearray) -> list[tuple[int, int]]:
-    """Begin and end, the checksum included, of header, slots and records, as far as the file has them."""
     header, record = u16(data, 10), u16(data, 12)
     parts, at = [(0, header)], header
     if u16(data, 8) >= 2:
@@ -54,7 +52,6 @@ def sealed(data: bytes | bytearray) -> list[tuple[int, int]]:
 
 
 def seal(data: bytearray) -> None:
-    """Puts the checksums right that the header's fields lead to."""
     try:
         for begin, end in sealed(data):
             if end - begin > 4:

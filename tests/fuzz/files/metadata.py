@@ -13,7 +13,6 @@ from .values import FLOATS, damaged, integer, near, text
 
 
 def mutated(rng: Random, data: bytes) -> bytes:
-    """Replaces the metadata of a ZO model, mostly by JSON."""
     raw = schema.ModelT.InitFromPackedBuf(data, 0)
     buffer = raw.buffers[next(m.buffer for m in raw.metadata if m.name == b"tflm_zo")]
     written = bytes(buffer.data)
@@ -31,7 +30,6 @@ def mutated(rng: Random, data: bytes) -> bytes:
 
 
 def changed(rng: Random, content: Any) -> Any:
-    """Changes, adds or removes one node of a tree."""
     places = list(walk(content, ()))
     path = rng.choice(places)
     if not path:
@@ -72,7 +70,6 @@ def walk(content: Any, path: tuple[Any, ...]) -> Any:
 
 
 def new(rng: Random, old: Any) -> Any:
-    """Draws a value, mostly of the same type."""
     if rng.random() < 0.65:
         if isinstance(old, bool):
             return not old

@@ -32,7 +32,6 @@ def list_of(values: Any) -> list[Any]:
 
 
 def edited(rng: Random, values: Any, new: Callable[[], Any]) -> list[Any]:
-    """Changes, adds, removes, repeats or moves an item of a list."""
     items = list_of(values)
     kind = rng.randrange(6)
     at = rng.randrange(len(items)) if items else 0

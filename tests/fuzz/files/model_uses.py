@@ -63,7 +63,6 @@ def data_file(bases: Bases, case: Case, rng: Random) -> str:
 
 
 def chosen(rng: Random) -> dict[str, Any]:
-    """Draws settings of inject."""
     settings: dict[str, Any] = {"batch": rng.choice((1, 1, 2, 3, 8))}
     for name, values in {
         "trainable": ("all", "all", Last(1), Last(9), "none", "nodes", "*", "conv"),

@@ -18,7 +18,6 @@ Mutation = Callable[[Random, Any], None]
 
 
 def mutated(rng: Random, data: bytes) -> bytes:
-    """Changes one to three things of a model."""
     for _ in range(8):
         raw = schema.ModelT.InitFromPackedBuf(data, 0)
         try:

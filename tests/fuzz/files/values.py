@@ -21,7 +21,6 @@ def integer(rng: Random, bits: int = 64) -> int:
 
 
 def near(rng: Random, value: int, bits: int = 32) -> int:
-    """Draws another value, mostly not far from this one."""
     choice = rng.random()
     if choice < 0.5:
         return value + rng.choice((-2, -1, 1, 2))
@@ -35,12 +34,10 @@ def text(rng: Random) -> str:
 
 
 def pick(rng: Random, items: Any) -> Any:
-    """Picks one of them, or None if there is none."""
     return rng.choice(items) if len(items) else None
 
 
 def damaged(rng: Random, data: bytes, other: bytes = b"") -> bytes:
-    """Changes bits, words and pieces of a file at random."""
     result = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         if not result:

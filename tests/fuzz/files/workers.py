@@ -28,15 +28,7 @@ CASES_PER_PROCESS = 2000  # a new one now and then, so that nothing adds up
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a case.
-
-    Attributes:
-        number: of the case.
-        kind, base: see `Case`.
-        result: "accepted", "refused", "internal error", "hang", or "crash".
-        text: of a fault: traceback, or the output of the process before it died.
-        used: the last calls.
-    """
+    """What a case ended with; `text` is the traceback of a fault, or the output before the process died."""
 
     number: int
     kind: str
@@ -55,7 +47,6 @@ def _hang(*_: Any) -> None:
 
 
 def one(bases: Bases, seed: int, number: int) -> Outcome:
-    """Tries a case in this process and the current folder."""
     clean()
     case, rng = make(bases, f"{seed}/{number}")
     result, text = "refused", ""
@@ -113,7 +104,6 @@ class Worker:
             os.write(pipe, (json.dumps(outcome.__dict__) + "\n").encode())
 
     def read(self) -> Iterator[Outcome]:
-        """Yields the outcomes written since."""
         data = os.read(self.pipe, 2**16)
         self._unread += data
         *lines, self._unread = self._unread.split(b"\n")
@@ -145,7 +135,6 @@ class Worker:
 
     @property
     def rest(self) -> range:
-        """The cases that a successor has to try."""
         done = self.numbers[:CASES_PER_PROCESS]
         if self.begun is None:
             return self.numbers[len(done) :]
@@ -153,13 +142,11 @@ class Worker:
 
 
 def _last_call(log: str) -> str:
-    """Finds the innermost line of Python in faulthandler's output."""
     lines = [line.strip() for line in log.splitlines() if line.strip().startswith("File ")]
     return lines[0] if lines else ""
 
 
 def campaign(bases: Bases, seed: int, count: int, jobs: int, first: int = 0) -> Iterator[Outcome]:
-    """Yields outcomes of the cases ``first .. first + count - 1``, in the order in which they are known."""
     memory = Path("/dev/shm")
     parent = Path(tempfile.mkdtemp(prefix="tflm_zo-fuzz-", dir=memory if os.access(memory, os.W_OK) else None))
     try:
