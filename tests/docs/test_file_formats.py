@@ -19,7 +19,7 @@ from helpers.commands import invoke
 from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from helpers.pages import DOCS
+from helpers.pages import DOCS, blocks
 from helpers.runs import random_samples
 from link.direct import CLOCK, DirectPort
 from tflm_zo.converters import ConversionError, inject, load_model
@@ -265,6 +265,23 @@ def test_bytes_of_a_snapshot_log(folder: Path) -> None:
             assert mine["checksum"] == zlib.crc32(data[at : at + 8], checksum)
             at += 12
     assert at == len(data)
+
+
+@pytest.mark.parametrize("kind", ["seed", "snapshot"])
+def test_example_of_the_page(kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that the example reads either kind of log, and stops where a log was cut off."""
+    example = next(b.text for b in blocks(DOCS / "file-formats.md", "python") if "losses" in b.text)
+    imports, _, reading = example.partition("\ndata = ")
+    code = imports.partition("\nimport tflm_zo")[0] + "\ndata = " + reading
+    log = Log.read(folder / f"{kind}.zolog")
+    data = (folder / f"{kind}.zolog").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    # The last measurement has 28 bytes, the last record at least 12.
+    for size, wanted in ((len(data), log.losses), (len(data) - 28 - 1, log.losses[:-1])):
+        Path("run.zolog").write_bytes(data[:size])
+        names: dict[str, Any] = {}
+        exec(compile(code, "file-formats.md", "exec"), names)
+        assert names["losses"] == list(wanted)
 
 
 def test_bytes_of_statistics() -> None:
