@@ -31,7 +31,6 @@ def settle_batch_norm(model: Any, x: np.ndarray) -> None:
 
 
 def check_training_step(result: ConversionResult, x: np.ndarray, log: Path) -> None:
-    """Moves weights of every layer in one step, and replays the log to the same weights."""
     zo = inject_all(result.model)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=2, learning_rate=4.0), runtime="litert")
     history = trainer.fit(x[:2], np.array([0, 1]), steps=1, log=log, keep="last")
@@ -152,7 +151,6 @@ def test_dense_per_tensor_and_batch() -> None:
 
 
 def test_room_for_new_classes() -> None:
-    """Keeps the accuracy of old classes; training adds a name for the new ones."""
     x = data(8, 8, 1)
     model = small()
     y = np.asarray(model(x)).argmax(1)
@@ -275,10 +273,7 @@ def test_softmax_however_it_is_written(end: Any) -> None:
     ],
 )
 def test_unrolled_layers_over_a_window(kind: str, options: dict[str, bool], tmp_path: Path) -> None:
-    """Converts unrolled layers, the advice in the refusal of loops and of the operator with a state. Nothing
-    reads one part of the first step's SPLIT. TensorFlow leaves it in float in some conversions, and not in
-    others.
-    """
+    """Nothing reads one part of the first step's SPLIT, which TensorFlow leaves in float in some conversions."""
     series = keras.Input((6, 5))
     y = getattr(layers, kind)(8, unroll=True, **options)(layers.Conv1D(6, 3, activation="relu")(series))
     model = keras.Model(series, layers.Dense(4, activation="softmax")(layers.Flatten()(y)))

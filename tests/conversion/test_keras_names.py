@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
+from helpers.commands import invoke, run
 from helpers.examples import slow_but
 from tflm_zo.conversion import convert
 from tflm_zo.conversion.keras_source import all_layers
@@ -34,16 +34,11 @@ def dense(*layers: Any) -> Any:
 
 
 def three() -> tuple[Any, list[str]]:
-    """Builds a network as a beginner would."""
-    return dense(L.Dense(8, activation="relu"), L.Dense(8, activation="relu"), L.Dense(4)), [
-        "dense",
-        "dense_1",
-        "dense_2",
-    ]
+    names = ["dense", "dense_1", "dense_2"]
+    return dense(L.Dense(8, activation="relu"), L.Dense(8, activation="relu"), L.Dense(4)), names
 
 
 def later() -> tuple[Any, list[str]]:
-    """Builds one in a notebook that has made other layers before."""
     for _ in range(9):
         L.Dense(1)
     return dense(*(L.Dense(8) for _ in range(3))), ["dense_9", "dense_10", "dense_11"]
@@ -65,16 +60,8 @@ def convolutions() -> tuple[Any, list[str]]:
     y = L.DepthwiseConv2D(3)(y)
     y = L.SeparableConv2D(6, 3)(y)
     y = L.Dense(4)(L.GlobalAveragePooling2D()(y))
-    return keras.Model(x, y), [
-        "conv2d",
-        "conv2d_1",
-        "separable_conv2d/depthwise",
-        "separable_conv2d",
-        "depthwise_conv2d",
-        "separable_conv2d_1/depthwise",
-        "separable_conv2d_1",
-        "dense",
-    ]
+    names = ["conv2d", "conv2d_1", "separable_conv2d/depthwise", "separable_conv2d", "depthwise_conv2d"]
+    return keras.Model(x, y), [*names, "separable_conv2d_1/depthwise", "separable_conv2d_1", "dense"]
 
 
 def of_time() -> tuple[Any, list[str]]:
@@ -85,8 +72,6 @@ def of_time() -> tuple[Any, list[str]]:
 
 
 def nested() -> tuple[Any, list[str]]:
-    """Builds layers of one name in two models: the model's name distinguishes them if necessary."""
-
     def part(name: str) -> Any:
         own = [L.Dense(8, activation="relu", name="a"), L.Dense(8, activation="relu", name="b")]
         return keras.Sequential([keras.Input((8,)), *own], name=name)
@@ -98,7 +83,6 @@ def nested() -> tuple[Any, list[str]]:
 
 
 def shared() -> tuple[Any, list[str]]:
-    """Builds a layer that is used twice, which is one layer."""
     again = L.Dense(16, activation="relu")
     x = keras.Input((16,))
     return keras.Model(x, L.Dense(4)(again(again(x)))), ["dense", "dense_1"]
@@ -114,8 +98,7 @@ def converted(model: Any) -> Any:
 
 @pytest.mark.parametrize("make", slow_but(MODELS[:1], MODELS), ids=lambda make: make.__name__)
 def test_one_name_everywhere(make: Callable[[], tuple[Any, list[str]]]) -> None:
-    """Shows one name in training, recalibration and inspection, plain and as ZO model; Keras' model keeps its
-    names."""
+    """In training, recalibration and inspection, plain and as ZO model; Keras' model keeps its names."""
     model, names = make()
     own = [layer.name for layer in all_layers(model)]
     plain = converted(model)
@@ -140,8 +123,7 @@ def test_the_named_layer_is_the_one_that_is_trained(tmp_path: Path, monkeypatch:
     x = np.random.default_rng(1).normal(size=(20, 16)).astype(np.float32)
     np.savez(tmp_path / "d.npz", x=x, y=np.arange(20) % 4)
     asked = "--algorithm", "weight", "--set", "layers=dense", "--set", "scope=layers", "--steps", 3
-    told = invoke("train", "m.tflite", "d.npz", "-o", "t.tflite", "--batch-size", 4, "--json", *asked)
-    assert told.exit_code == 0, told.stderr
+    told = run("train", "m.tflite", "d.npz", "-o", "t.tflite", "--batch-size", 4, "--json", *asked)
     assert json.loads(told.stdout)["trains"]["layers"] == ["dense"]
     assert "trains 1 of 3 layers" in told.stderr and ": dense" in told.stderr
     shown = invoke("inspect", "m.tflite").stdout
@@ -151,7 +133,6 @@ def test_the_named_layer_is_the_one_that_is_trained(tmp_path: Path, monkeypatch:
 
 
 def test_a_model_that_cannot_be_converted_keeps_its_names() -> None:
-    """Names its layers in the refusal, too."""
     model = dense(L.Dense(8), L.Reshape((8, 1)), L.Conv1DTranspose(3, 3), L.Lambda(keras.ops.erfinv))
     own = [layer.name for layer in model.layers]
     with pytest.raises(ConversionError) as refused:

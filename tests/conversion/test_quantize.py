@@ -1,6 +1,5 @@
 """Float32 .tflite files become full-int8 models that can be trained."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke, refused
+from helpers.commands import refused, result_of, run
 from helpers.interpreters import run_plain
 from helpers.keras_networks import check_full_int8, check_trainable, data, keras, layers, small, tf, two_inputs
 from tflm_zo.conversion import convert, quantize
@@ -64,31 +63,24 @@ def test_the_same_data_give_the_same_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_it_is_trained_from_the_command_line(tmp_path: Path) -> None:
-    """Follows the page: digits, upright before and turned after."""
+def test_it_is_trained_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("sklearn.datasets", reason="NO scikit-learn: NOTHING WAS TRAINED")
     x, y = datasets.load_digits(return_X_y=True)
     x = (x.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
     model = small(classes=10)
     model.compile("adam", "sparse_categorical_crossentropy")
     model.fit(x[:1000], y[:1000], epochs=15, verbose=0)
-    (tmp_path / "float.tflite").write_bytes(floats(model))
+    monkeypatch.chdir(tmp_path)
+    Path("float.tflite").write_bytes(floats(model))
     turned = np.rot90(x, axes=(1, 2))
-    np.savez(tmp_path / "calibration.npz", x=x[:300], y=y[:300])
-    np.savez(tmp_path / "adapt.npz", x=turned[:1000], y=y[:1000])
-    np.savez(tmp_path / "test.npz", x=turned[1000:], y=y[1000:])
-
-    def run(*words: str) -> Any:
-        paths = [str(tmp_path / w) if w.endswith((".tflite", ".npz")) else w for w in words]
-        result = invoke(*paths, "--json")
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
-
-    report = run("convert", "float.tflite", "calibration.npz", "-o", "model.tflite")
+    np.savez("calibration.npz", x=x[:300], y=y[:300])
+    np.savez("adapt.npz", x=turned[:1000], y=y[:1000])
+    np.savez("test.npz", x=turned[1000:], y=y[1000:])
+    report = result_of("convert", "float.tflite", "calibration.npz", "-o", "model.tflite")
     assert report["float_accuracy"] > 0.85 and abs(report["int8_accuracy"] - report["float_accuracy"]) < 0.05
-    before = run("evaluate", "model.tflite", "test.npz")["accuracy"]
+    before = result_of("evaluate", "model.tflite", "test.npz")["accuracy"]
     run("train", "model.tflite", "adapt.npz", "-o", "trained.tflite", "--batch-size", "16", "--epochs", "15")
-    after = run("evaluate", "trained.tflite", "test.npz")["accuracy"]
+    after = result_of("evaluate", "trained.tflite", "test.npz")["accuracy"]
     assert before < 0.35 and after > before + 0.3
 
 
@@ -109,7 +101,6 @@ def test_options_of_keras_models_are_those_of_float_models(tmp_path: Path) -> No
 
 
 def _filter(model: Model, kind: str, number: int) -> int:
-    """Scales of an operator's filter."""
     op = model.subgraphs[0].operators[number]
     assert op.code.name == kind
     filters = op.inputs[1]

@@ -31,8 +31,7 @@ def shifted(x: np.ndarray) -> np.ndarray:
 
 
 def network() -> Any:
-    """Builds convolutions with batch norm: folded, without beta, without gamma, and one that cannot be
-    folded."""
+    """Builds convolutions with batch norm: folded, without beta, without gamma, and one that cannot be folded."""
     x = image = keras.Input((10, 10, 2), name="image")
     x = layers.Conv2D(6, 3, use_bias=False, name="first")(x)
     x = layers.ReLU(name="first_relu")(layers.BatchNormalization(name="first_norm")(x))
@@ -60,7 +59,6 @@ def trained_on(model: Any, x: Any) -> Any:
 
 
 def real(model: Model, kept: Statistics) -> list[tuple[Any, Any]]:
-    """Computes means and deviations of each layer in the units of the Keras model."""
     scales = [op.outputs[0].quantization.scale for op in corrected_layers(model)]  # type: ignore[union-attr]
     return [(s * layer.mean, s * layer.deviation) for s, layer in zip(scales, kept.layers, strict=True)]
 
@@ -72,7 +70,6 @@ def kept_by(model: Model) -> Statistics:
 
 
 def as_measured(model: Model, x: Any) -> bytes:
-    """Returns the model with the statistics of the data themselves."""
     return with_statistics(model, channel_statistics_of(model, x)).to_bytes()
 
 
@@ -103,7 +100,6 @@ def test_statistics_are_those_of_the_training_data(size: float) -> None:
 
 
 def network_like(model: Any) -> Any:
-    """Makes a copy that has never been converted."""
     copy = keras.models.clone_model(model)
     copy.set_weights(model.get_weights())
     return copy
@@ -156,8 +152,7 @@ def frozen() -> Any:
 
 
 def fine_tuned() -> Any:
-    """Builds a fine-tuned network as in Keras' guide: the pre-trained part is called for inference, even in
-    training."""
+    """As in Keras' guide: the pre-trained part is called for inference, even in training."""
     body = trained_on(network(), images(1))
     image = keras.Input((10, 10, 2))
     return keras.Model(image, layers.Dense(2)(layers.ReLU()(body(image, training=False))))
@@ -235,7 +230,6 @@ def test_branches_of_the_same_shapes_are_not_confused() -> None:
 
 
 def shared() -> tuple[Any, Any]:
-    """Builds one batch norm behind both inputs."""
     ends, norm = [keras.Input((6,), name="z"), keras.Input((6,), name="a")], layers.BatchNormalization()
     x = layers.Add()([layers.ReLU()(norm(layers.Dense(4)(end))) for end in ends])
     model = keras.Model(ends, layers.Dense(2)(layers.Dense(5, activation="relu")(x)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
+from helpers.commands import refused
 from helpers.injection import inject_all
 from helpers.inputs import BUILT, Example, model
 from helpers.models import MODELS
@@ -34,7 +34,6 @@ HOT = np.eye(4)[Y]
 REFUSED = {
     "no labels": bad("the model's loss (cross_entropy) needs labels: give y, or a file that has an array `y`", x=X),
     "no samples": bad("no array `x`; there are: images, y", images=X, y=Y),
-    "label too large": bad("y: label 4 is out of range. It must be in 0..3, or -1 for no label", x=X, y=Y + 1),
     "label -2": bad("y: label -2 is out of range. It must be in 0..3", x=X, y=Y - 2),
     "large label": bad("y: label 18446744073709551615 is out", x=X, y=np.full(8, 2**64 - 1, np.uint64)),
     "all unlabelled": bad("y: no sample has a label (all are -1)", x=X, y=Y * 0 - 1),
@@ -61,12 +60,7 @@ REFUSED = {
     "complex": bad("x is complex128, not numbers", x=X * 1j, y=Y),
     "pixels": bad("model covers -2.05..1.94, which is neither; give floating", x=X.astype(np.uint8), y=Y),
     "int8 for uint8": bad("x is int8, but the model reads uint8 there", "uint8 input", x=X, y=Y),
-    "one of two": bad(
-        "the model has 2 inputs; expected arrays image, features (or x0, x1); there are: image, y",
-        "two inputs",
-        image=X,
-        y=Y,
-    ),
+    "one of two": bad("expected arrays image, features (or x0, x1); there are: image, y", "two inputs", image=X, y=Y),
     "other lengths": bad("image has 8 samples, features has 7", "two inputs", image=X, features=FEATURES[1:], y=Y),
     "binary 2": bad("y: label 2 is out of range. It must be in 0..1", "binary", x=PAIRS, y=np.full((4, 3), 2)),
     "binary row": bad("`y` must have 3 label(s) per sample. Received: shape [4]", "binary", x=PAIRS, y=Y[:4]),
@@ -79,8 +73,7 @@ REFUSED = {
 @pytest.mark.filterwarnings("ignore::tflm_zo.data.DataWarning")
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
-    """Refuses the same in a dictionary, in arrays if they have that form, and in a file, whose name comes
-    first."""
+    """Refuses the same in a dictionary, in arrays that have that form, and in a file, whose name comes first."""
     name, arrays, said = REFUSED[case]
     zo = inject_all(BUILT[name](), batch=2)
     trainer = Trainer(zo, Settings(tasks=(Weights(),), batch_size=4))
@@ -100,10 +93,8 @@ def test_refused_by_the_same_words(case: str, tmp_path: Path) -> None:
     assert all(np.array_equal(w, before[k]) for k, w in trainer.runtime.read_weights().items())
     np.savez(tmp_path / "d.npz", **arrays)
     zo.save(tmp_path / "m.zo.tflite")
-    done = invoke("evaluate", str(tmp_path / "m.zo.tflite"), str(tmp_path / "d.npz"))
-    assert done.exit_code == 1 and done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {tmp_path / 'd.npz'}: ") and said in line
+    line = refused(tmp_path, "evaluate", tmp_path / "m.zo.tflite", tmp_path / "d.npz", said=said)
+    assert line.startswith(f"error: {tmp_path / 'd.npz'}: ")
 
 
 @pytest.mark.parametrize(

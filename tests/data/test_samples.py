@@ -3,7 +3,6 @@
 The expected arrays are computed here, from the levels that the data were made of.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.commands import invoke
+from helpers.commands import result_of, run
 from helpers.injection import inject_all
 from helpers.inputs import BUILT, Example, model, pixel_model
 from helpers.models import MODELS
@@ -23,7 +22,6 @@ from tflm_zo.training import Settings, Trainer, Weights
 
 
 def value_forms(array: Any, details: Any) -> dict[str, Any]:
-    """Yields the same samples in other types."""
     _, dtype, scale, zero_point = details
     if dtype.kind == "f":
         return {"own": array, "float64": array.astype(np.float64), "big-endian": array.astype(">f4")}
@@ -35,7 +33,6 @@ def value_forms(array: Any, details: Any) -> dict[str, Any]:
 
 
 def shape_forms(array: Any) -> dict[str, Any]:
-    """Yields the same samples with other dimensions of size 1, in another order in memory, as lists."""
     squeezed = array.reshape([n for i, n in enumerate(array.shape) if i == 0 or n != 1])
     return {
         "as it is": array,
@@ -64,7 +61,6 @@ def label_forms(labels: Any, loss: Any, details: Any) -> dict[str, Any]:
 
 
 def ways(folder: Path, names: list[str], inputs: list[Any], y: Any) -> dict[str, tuple[Any, ...]]:
-    """Yields arguments of `prepare` that bring the same arrays."""
     keyed = dict(zip(names, inputs, strict=True))
     numbered = {"x": inputs[0]} if len(names) == 1 else {f"x{i}": x for i, x in enumerate(inputs)}
     found: dict[str, tuple[Any, ...]] = {
@@ -112,14 +108,11 @@ def test_every_form_gives_the_same_arrays(tmp_path_factory: Any, draw: Any, name
 
 def loss_of(arrays: dict[str, Any], folder: Path, *command: str) -> Any:
     np.savez(folder / "d.npz", **arrays)
-    done = invoke(*command, str(folder / "d.npz"), "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["loss"]
+    return result_of(*command, folder / "d.npz")["loss"]
 
 
 @pytest.mark.parametrize("name", BUILT)
 def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
-    """Runs and measures arrays in Python and the same in a file, floating point and one-hot."""
     zo = inject_all(BUILT[name](), batch=2)
     zo.save(tmp_path / "m.zo.tflite")
     example, details = Example.of(name, 3), model(name)
@@ -142,15 +135,13 @@ def test_the_command_line_is_the_trainer(name: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nothing_is_measured")
 @pytest.mark.parametrize("form", ["own", "float32", "pixels"])
 def test_firmware_has_the_same_samples(form: str, tmp_path: Path) -> None:
-    """Compares the arrays in the generated source, from the command line and from Python."""
     zo = inject_all(pixel_model())
     zo.save(tmp_path / "m.zo.tflite")
     example = Example.of("pixels", 1)
     x = value_forms(example.inputs[0], model("pixels").input_details())[form]
     np.savez(tmp_path / "d.npz", x=x, y=example.labels)
-    arguments = ["firmware", str(tmp_path / "m.zo.tflite"), "--data", str(tmp_path / "d.npz"), "--steps", "2"]
-    done = invoke(*arguments, "--samples", "7", "-o", str(tmp_path / "f"))
-    assert done.exit_code == 0, done.output
+    given = ("--data", tmp_path / "d.npz", "--steps", 2, "--samples", 7)
+    run("firmware", tmp_path / "m.zo.tflite", *given, "-o", tmp_path / "f")
     (path,) = (tmp_path / "f").rglob("*_samples.cc")
     made = generate_firmware(zo, steps=2, samples=7, data={"x": x[:7], "y": example.labels[:7]})
     (text,) = (content for name, content in made.files.items() if name.endswith("_samples.cc"))

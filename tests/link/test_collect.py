@@ -36,7 +36,6 @@ def content(store: Store, count: int) -> bytes:
 
 
 def follow(port: DirectPort, path: Path, host: random.Random) -> int:
-    """Collects to the end of the run, with a host that is killed now and then; how often it was."""
     for killed in range(1000):
         port.writes_left = host.randrange(10, 60) if host.randrange(4) else -1
         try:
@@ -52,7 +51,6 @@ def follow(port: DirectPort, path: Path, host: random.Random) -> int:
 
 
 def test_what_has_come_while_the_host_slept_is_not_asked_for_again(no_waiting: None) -> None:
-    del no_waiting
     port = DirectPort(device("weight"), Store())
     write, asked = port.write, []
 
@@ -69,14 +67,12 @@ def test_what_has_come_while_the_host_slept_is_not_asked_for_again(no_waiting: N
 
 
 def whole(path: Path) -> int:
-    """Steps of a file that is a log."""
     return len(Log.read(path).losses)
 
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", RUNS)
 def test_every_bad_line_ends_with_the_devices_log(name: str, unit: int, tmp_path: Path, no_waiting: None) -> None:
-    del no_waiting
     made, totals = device(name), {"damaged": 0, "power cuts": 0, "kills": 0, "repeated": 0}
     for seed in range(SEEDS):
         host, path = random.Random(seed), tmp_path / f"{seed}.zolog"
@@ -105,8 +101,6 @@ def test_every_bad_line_ends_with_the_devices_log(name: str, unit: int, tmp_path
 
 @pytest.fixture
 def quiet() -> Any:
-    """Collects a device's log, over a good line."""
-
     def brought(made: Device, store: Store, path: Path, *, steps: int, **options: Any) -> Link:
         port = DirectPort(made, store, until=0)
         while made.step < steps:
@@ -199,7 +193,6 @@ def test_there_is_no_log(tmp_path: Path, quiet: Any) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_store_that_ends_where_its_log_does(unit: int, tmp_path: Path, quiet: Any) -> None:
-    """Uses a file of the device's: to read beyond its end fails."""
     for name in ("weight", "node"):
         wanted = desktop(name).log
         stored = padded(wanted, unit) if unit > 1 else wanted
@@ -212,7 +205,6 @@ def test_a_store_that_ends_where_its_log_does(unit: int, tmp_path: Path, quiet: 
 def test_a_read_of_the_devices_store_that_fails_is_no_end_of_the_log(
     name: str, tmp_path: Path, no_waiting: None
 ) -> None:
-    del no_waiting
     made, path, wanted = device(name), tmp_path / "run.zolog", desktop(name).log
     port = DirectPort(made, Store(content=wanted), until=0, buffer_bytes=80)
     failed = 0

@@ -35,7 +35,6 @@ UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
 
 
 def store_for(made: Device, unit: int = 1) -> Store:
-    """Makes a store with two places, each with room for weights and a log."""
     store = Store(size=1 << 15, unit=unit)
     store.c.tell = type(store.c.tell)()  # no journal
     assert made.init() == OK
@@ -103,7 +102,6 @@ def test_there_and_back(name: str, unit: int) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_is_gone_on_with(name: str, unit: int, tmp_path: Path) -> None:
-    """Resumes the device's own run, with its samples, from the desktop's state."""
     made, wanted, path = device(name), desktop(name), tmp_path / "run.zolog"
     cut = len(wanted.log) - (wanted.log[12] if name == "weight" else 0)  # a record
     path.write_bytes(wanted.log[:cut])
@@ -126,7 +124,7 @@ def test_a_log_is_gone_on_with(name: str, unit: int, tmp_path: Path) -> None:
         assert (tmp_path / "whole.zolog").read_bytes() == wanted.log
 
 
-def test_logs_of_one_length_are_told_apart(tmp_path: Path) -> None:
+def test_logs_of_one_length_are_told_apart() -> None:
     """Their records end with checksums, after which a CRC-32 of the whole is the same."""
     made, port_of = device("weight"), lambda: DirectPort(made, store_for(made), places=True, until=0)
     first, second = desktop("weight", 1).log, desktop("weight", 2).log
@@ -135,7 +133,6 @@ def test_logs_of_one_length_are_told_apart(tmp_path: Path) -> None:
         for log, seed in ((first, 1), (second, 2), (first, 1)):
             assert deploy(link, link.hello(), Load(PlaceKind.LOG, log)).changed
             assert weights_of(made) == desktop("weight", seed).states[-1].weights
-    del tmp_path
 
 
 def test_what_a_device_does_not_take(tmp_path: Path) -> None:
@@ -206,7 +203,6 @@ def test_weights_of_files(name: str, tmp_path: Path) -> None:
 
 
 def attempt(port: DirectPort, host: random.Random, action: Callable[[Link], Any], *, kills: list[int]) -> None:
-    """Repeats an action of a host until it succeeds, killed now and then."""
     for _ in range(1000):
         port.writes_left = host.randrange(3, 40) if host.randrange(3) else -1
         try:
@@ -225,7 +221,6 @@ def attempt(port: DirectPort, host: random.Random, action: Callable[[Link], Any]
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", NAMES)
 def test_bad_lines_and_power_cuts_leave_one_of_two_runs(name: str, unit: int, no_waiting: None) -> None:
-    del no_waiting
     made, wanted, totals = device(name), desktop(name), {"damaged": 0, "power cuts": 0}
     kills, states = [0], [s.weights for s in wanted.states]
     for seed in range(SEEDS):
