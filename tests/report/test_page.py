@@ -209,7 +209,7 @@ def test_logarithmic_ticks() -> None:
 @pytest.mark.parametrize("end", [0.0, 0.5, 1.0])
 def test_names_of_lines_that_end_together(end: float) -> None:
     lines = [Line(f"run{i}", i, [(0.0, 0.2), (10.0, end)]) for i in range(8)]
-    parts = line_chart(lines, "", "", share=True)
+    parts, height = line_chart(lines, "", "", share=True)
     heights = sorted(float(part.get("y")) for part in parts if part.get("class", "").startswith("name"))
-    assert len(heights) == 8 and heights[0] > 10 and heights[-1] < HEIGHT
+    assert len(heights) == 8 and heights[0] > 10 and heights[-1] < height == HEIGHT
     assert all(after - before >= 17 for before, after in zip(heights, heights[1:], strict=False))

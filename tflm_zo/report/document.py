@@ -59,14 +59,12 @@ class TensorChange:
 
     layer: str  # name of the layer
     tensor: str  # "weights" or "biases"
-    # "node perturbation", "exact gradient", "weight perturbation", or "" if the run did not train the tensor
-    trained_by: str
+    trained_by: str  # "node perturbation", "exact gradient", "weight perturbation", or "" if it was not trained
     size: int  # number of its values
     moved: int  # number of changed values
     mean_move: float  # mean magnitude of the changes of all values, LSB
     largest_move: int  # largest magnitude of a change, LSB
-    # largest allowed magnitude of a weight, LSB; None for biases
-    bound: int | None
+    bound: int | None  # largest allowed magnitude of a weight, LSB; None for biases
     at_bound_before: int  # number of weights of that magnitude before the run
     at_bound: int  # number of weights of that magnitude after the run
     histogram: Histogram | None  # histogram of the changes; None without changes
@@ -74,12 +72,10 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The evaluation of weights: mean loss and, except for the mean squared error, the share of correct
-    outputs.
-    """
+    """The evaluation of weights."""
 
-    loss: float
-    accuracy: float | None
+    loss: float  # mean loss
+    accuracy: float | None  # share of correct outputs; None for the mean squared error
 
 
 @dataclass(frozen=True)
@@ -94,9 +90,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A frequent mistake: numbers of samples of a class that were classified as another one, after and before
-    the run.
-    """
+    """A frequent mistake: numbers of samples of a class that were classified as another one."""
 
     is_of: int
     taken_for: int
@@ -113,8 +107,7 @@ class Evaluation:
     before: Evaluated  # loss and accuracy with the weights before the first step
     after: Evaluated  # loss and accuracy with the kept weights
     classes: Classes | None  # results by class; None without classes
-    # samples by class [true][predicted]; empty for more than 32 classes or another loss
-    confusion_before: tuple[tuple[int, ...], ...]
+    confusion_before: tuple[tuple[int, ...], ...]  # samples [true][predicted]; empty without or of over 32 classes
     confusion: tuple[tuple[int, ...], ...]  # the same after the run
     mistakes: tuple[Mistake, ...]  # the 30 most frequent mistakes after the run
 
@@ -232,23 +225,14 @@ class TrainableLayer:
 
 @dataclass(frozen=True)
 class ModelReport:
-    """A report of a model.
+    """A report of a model."""
 
-    Attributes:
-        name: path of the model.
-        facts: properties of the model.
-        ports: its inputs and outputs.
-        operators: its operators, in execution order.
-        layers: trainable and untrained layers; empty for a plain model.
-        made_by: program that created the report.
-    """
-
-    name: str
-    facts: tuple[Fact, ...]
-    ports: tuple[ModelPort, ...]
-    operators: tuple[Operator, ...]
-    layers: tuple[TrainableLayer, ...]
-    made_by: str
+    name: str  #: path of the model
+    facts: tuple[Fact, ...]  #: properties of the model
+    ports: tuple[ModelPort, ...]  #: its inputs and outputs
+    operators: tuple[Operator, ...]  #: its operators, in execution order
+    layers: tuple[TrainableLayer, ...]  #: trainable and untrained layers; empty for a plain model
+    made_by: str  #: program that created the report
     version: int = VERSION
     kind: str = "model"
 

@@ -82,14 +82,7 @@ _MOST_MISTAKES: Final = 30
 
 
 def evaluation_of(run: RecordedRun, runtime: Runtime, data: Data, name: str) -> Evaluation:
-    """Evaluates the model on data with the initial and the kept weights.
-
-    Args:
-        run: the run.
-        runtime: the run's model, loaded; it keeps the weights of the run.
-        data: samples and labels.
-        name: name of the data in the report.
-    """
+    """Evaluates the model on data of a name with the initial and the kept weights, which the runtime keeps."""
     before, confusion_before = _measure(run, runtime, data, run.initial, {})
     after, confusion = _measure(run, runtime, data, run.weights, run.fractions)
     if confusion is None or confusion_before is None:
@@ -138,24 +131,15 @@ def _mistakes(before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Mist
 
 SEEDS: Final = (1, 2)
 
-_LARGEST: Final = 24  # LSB; a network loses half of its accuracy within 4 to 60
-_SPACING: Final = 4
+#: Distances of a landscape's points along a direction, LSB; a network loses half of its accuracy within 4 to 60.
+OFFSETS: Final = range(-24, 25, 4)
 _MOST_SAMPLES: Final = 256
 
 
-def offsets() -> list[int]:
-    """Returns the distances of a landscape's points along a direction, LSB."""
-    return list(range(-_LARGEST, _LARGEST + 1, _SPACING))
-
-
 def landscape_of(run: RecordedRun, runtime: Runtime, data: Data, watch: Iterable[int]) -> Landscape:
-    """Measures the loss landscape on the first 256 labelled samples.
+    """Measures the loss landscape on the first 256 labelled samples; `watch` passes on `OFFSETS`.
 
-    Args:
-        run: the run.
-        runtime: the run's model, loaded; its weights are restored to those of the run.
-        data: samples and labels.
-        watch: function that wraps the iterator of distances, for a progress bar.
+    Afterwards the runtime has the weights of the run again.
     """
     loss = run.metadata.loss
     assert loss is not None  # data.prepare has refused such a model
@@ -164,12 +148,12 @@ def landscape_of(run: RecordedRun, runtime: Runtime, data: Data, watch: Iterable
     rows = []
     for y in watch:
         row = []
-        for x in offsets():
+        for x in OFFSETS:
             runtime.write_weights(_moved(run, along, x, across, y), run.fractions)
             row.append(evaluate(runtime, some).loss)
         rows.append(rounded(row))
     runtime.write_weights(run.weights, run.fractions)
-    return Landscape(SEEDS, tuple(offsets()), tuple(rows), len(some))
+    return Landscape(SEEDS, tuple(OFFSETS), tuple(rows), len(some))
 
 
 def _direction(run: RecordedRun, seed: int) -> dict[str, NDArray[np.int8]]:

@@ -7,7 +7,7 @@ of the package model-explorer).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..converters import Model, export_model
@@ -67,25 +67,17 @@ def _of(values: Mapping[str, object], number: Callable[..., float]) -> _Value:
 
 
 def _weights(op: Operator) -> int | None:
-    filters = op.input(1)
-    if op.builtin not in FILTER_OPERATORS or filters is None:
-        return None
-    return filters.size
+    filters = op.input(1) if op.builtin in FILTER_OPERATORS else None
+    return None if filters is None else filters.size
 
 
 def _data(model: Model, name: str, value: _Value) -> str:
     found = {}
     for graph in model.subgraphs:
-        results = {str(i): {"value": v} for i, v in _values(graph.operators, value)}
+        values = {str(i): value(op) for i, op in enumerate(graph.operators)}
+        results = {i: {"value": float(f"{v:.6g}")} for i, v in values.items() if v is not None}
         found[_graph_id(model, graph)] = {"results": results, "name": name, "gradient": _GRADIENT}
     return json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def _values(operators: Iterable[Operator], value: _Value) -> Iterator[tuple[int, float]]:
-    for i, op in enumerate(operators):
-        found = value(op)
-        if found is not None:
-            yield i, float(f"{found:.6g}")
 
 
 def _graph_id(model: Model, graph: Subgraph) -> str:

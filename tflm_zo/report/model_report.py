@@ -39,21 +39,14 @@ def report_model(summary: Mapping[str, Any]) -> ModelReport:
     return ModelReport(
         str(summary["model"]),
         tuple(facts),
-        tuple(_port(side, port) for side in ("inputs", "outputs") for port in summary[side]),
+        tuple(
+            ModelPort(side, shown_name(p["name"]), p["type"], tuple(p["shape"]), p["scale"], p["zero_point"])
+            for side in ("input", "output")
+            for p in summary[f"{side}s"]
+        ),
         tuple(_operator(op) for op in summary["operators"]),
         tuple(_layers(summary)),
         made_by(),
-    )
-
-
-def _port(side: str, port: Mapping[str, Any]) -> ModelPort:
-    return ModelPort(
-        side.removesuffix("s"),
-        shown_name(port["name"]),
-        port["type"],
-        tuple(port["shape"]),
-        port["scale"],
-        port["zero_point"],
     )
 
 

@@ -42,7 +42,10 @@ def page(report: RunsReport | ModelReport) -> str:
     )
     # Pictures are made of escaped text.
     environment.filters |= {"svg": Markup, "percent": percent, "sides": _sides}
-    found = _of_model(report) if isinstance(report, ModelReport) else _of_runs(report)
+    if isinstance(report, ModelReport):
+        found = {"title": f"Model {report.name}", "pictures": model_pictures(report)}
+    else:
+        found = _of_runs(report)
     return environment.get_template(f"{report.kind}.html").render(
         report=report, data=Markup(as_json(report).translate(_ESCAPES)), **found
     )
@@ -54,10 +57,6 @@ def _sides(rows: Sequence[Sequence[Cell]]) -> list[Markup]:
     return [
         words if any(str(cell)[:1].isalpha() for cell in column) else Markup("") for column in zip(*rows, strict=True)
     ]
-
-
-def _of_model(report: ModelReport) -> dict[str, Any]:
-    return {"title": f"Model {report.name}", "pictures": model_pictures(report)}
 
 
 def _of_runs(report: RunsReport) -> dict[str, Any]:
@@ -87,7 +86,13 @@ def _run(run: RunReport, name: str, runs: int) -> dict[str, Any]:
 
 def _tiles(run: RunReport) -> list[tuple[str, str, str]]:
     """Returns tiles with the result of a run: a heading, a value and a remark each."""
-    return [*_result(run), ("steps", f"{run.steps:,}", f"{run.equivalents:,.0f} forward equivalents"), _moved(run)]
+    trained = [change for change in run.layers if change.trained_by]
+    size, moved = (sum(getattr(change, name) for change in trained) for name in ("size", "moved"))
+    return [
+        *_result(run),
+        ("steps", f"{run.steps:,}", f"{run.equivalents:,.0f} forward equivalents"),
+        ("moved", percent(moved / size, 1) if size else "nothing", f"of {size:,} trained values"),
+    ]
 
 
 def _result(run: RunReport) -> list[tuple[str, str, str]]:
@@ -109,12 +114,6 @@ def _values(before: Evaluated | Measured, after: Evaluated | Measured, on: str) 
     if before.accuracy is None or after.accuracy is None:
         return "loss", f"{before.loss:.4g} → {after.loss:.4g}", on
     return "accuracy", f"{percent(before.accuracy, 1)} → {percent(after.accuracy, 1)}", on
-
-
-def _moved(run: RunReport) -> tuple[str, str, str]:
-    trained = [change for change in run.layers if change.trained_by]
-    size, moved = (sum(getattr(change, name) for change in trained) for name in ("size", "moved"))
-    return "moved", percent(moved / size, 1) if size else "nothing", f"of {size:,} trained values"
 
 
 def write_report(

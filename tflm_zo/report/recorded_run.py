@@ -29,13 +29,7 @@ class ZoFile:
 
     @classmethod
     def read(cls, path: Path) -> ZoFile:
-        """Reads a ZO model.
-
-        Raises:
-            ConversionError: the file is no model.
-            LogError: the file is a plain model.
-            OSError: the file cannot be read.
-        """
+        """Reads a ZO model; raises LogError if it is a plain model."""
         model = load_model(path)
         if model.find_metadata(METADATA_NAME) is None:
             raise LogError(
@@ -46,25 +40,15 @@ class ZoFile:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A recorded run.
+    """A recorded run."""
 
-    Attributes:
-        path: path of the log.
-        zo: the ZO model.
-        metadata: metadata of the model.
-        log: the log.
-        weights: final weights of the run, by tensor name.
-        fractions: their fractions.
-        kept_step: step of these weights.
-    """
-
-    path: Path
-    zo: ZoFile
-    metadata: ZoMetadata
-    log: Log
-    weights: Arrays
-    fractions: Arrays
-    kept_step: int
+    path: Path  #: path of the log
+    zo: ZoFile  #: the ZO model
+    metadata: ZoMetadata  #: metadata of the model
+    log: Log  #: the log
+    weights: Arrays  #: final weights of the run, by tensor name
+    fractions: Arrays  #: their fractions
+    kept_step: int  #: step of these weights
 
     @property
     def name(self) -> str:

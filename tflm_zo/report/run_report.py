@@ -24,7 +24,7 @@ from ..training.rules import WEIGHT_RULES
 from ..training.schedules import SCHEDULES
 from ..training.settings import ESTIMATORS
 from .document import Curve, Evaluation, Fact, Landscape, Measured, Memory, MemoryPart, Replayed, RunReport, RunsReport
-from .evaluation import evaluation_of, landscape_of, layer_changes, offsets, rounded, ways_of
+from .evaluation import OFFSETS, evaluation_of, landscape_of, layer_changes, rounded, ways_of
 from .recorded_run import RecordedRun
 
 # Of a picture that is some 400 pixels wide: more would lie upon each other, and make the page large.
@@ -32,24 +32,15 @@ _RANGES: Final = 200
 
 
 def curve_of(losses: NDArray[np.float64], cost: Callable[[int], float]) -> Curve:
-    """Returns mean and extremes of the losses in at most 200 ranges of nearly equal length.
-
-    Args:
-        losses: mean loss of each step, nats, float64 [steps].
-        cost: function that computes the cost of a number of steps, forward equivalents.
+    """Returns mean and extremes of the losses of steps, float64 [steps], in at most 200 ranges of nearly equal length.
+    `cost` computes the forward equivalents of a number of steps.
     """
     if not len(losses):
         return Curve((), (), (), (), ())
     ends = np.unique(np.linspace(0, len(losses), min(_RANGES, len(losses)) + 1).round().astype(int))
-    begins = ends[:-1]
-    sums = np.add.reduceat(losses, begins)
-    return Curve(
-        tuple(ends[1:].tolist()),
-        rounded(cost(int(step)) for step in ends[1:]),
-        rounded(sums / np.diff(ends)),
-        rounded(np.minimum.reduceat(losses, begins)),
-        rounded(np.maximum.reduceat(losses, begins)),
-    )
+    total, least, most = (f.reduceat(losses, ends[:-1]) for f in (np.add, np.minimum, np.maximum))
+    steps = ends[1:].tolist()
+    return Curve(tuple(steps), rounded(map(cost, steps)), rounded(total / np.diff(ends)), rounded(least), rounded(most))
 
 
 def memory_of(run: RecordedRun) -> Memory:
@@ -71,26 +62,16 @@ def memory_of(run: RecordedRun) -> Memory:
 #: Runs of a page at most: people tell no more lines apart.
 MOST_RUNS: Final = 8
 
-Watch = Callable[[Sequence[int]], Iterable[int]]
-
 
 @dataclass(frozen=True)
 class TestData:
-    """Data to evaluate models on.
+    """Data to evaluate models on."""
 
-    Attributes:
-        x: samples, as for `Trainer.fit`.
-        y: labels, as for `Trainer.fit`.
-        runtime: name of the runtime that runs the models.
-        landscape: True to also measure the loss around the kept weights.
-        watch: function that wraps the iterator of a landscape's rows, for a progress bar.
-    """
-
-    x: Samples
-    y: Labels | None = None
-    runtime: str = "litert"
-    landscape: bool = False
-    watch: Watch = iter
+    x: Samples  #: samples, as for `Trainer.fit`
+    y: Labels | None = None  #: labels, as for `Trainer.fit`
+    runtime: str = "litert"  #: name of the runtime that runs the models
+    landscape: bool = False  #: True to also measure the loss around the kept weights
+    watch: Callable[[Sequence[int]], Iterable[int]] = iter  #: function that passes on a landscape's rows
 
     __test__ = False  # pytest takes classes of such a name for tests
 
@@ -135,7 +116,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
         kept_step=run.kept_step,
         equivalents=float(f"{cost(run.steps):.9g}"),
         notes=notes_of(run),
-        facts=facts_of(run),
+        facts=tuple(Fact(*fact) for fact in _facts(run)),
         curve=curve_of(run.losses, cost),
         loss_unit="squared output" if loss is not None and loss.kind == "mse" else "nats",
         measurements=tuple(
@@ -161,9 +142,7 @@ def _on_data(run: RecordedRun, data: TestData) -> tuple[Evaluation, Landscape | 
     runtime = runtimes.load(run.zo.model, data.runtime)
     prepared = prepare(runtime, data.x, data.y)
     evaluation = evaluation_of(run, runtime, prepared, data.name)
-    if not data.landscape:
-        return evaluation, None
-    return evaluation, landscape_of(run, runtime, prepared, data.watch(offsets()))
+    return evaluation, landscape_of(run, runtime, prepared, data.watch(OFFSETS)) if data.landscape else None
 
 
 def _replayed(run: RecordedRun) -> Replayed:
@@ -175,12 +154,7 @@ def _replayed(run: RecordedRun) -> Replayed:
 _NAMED: Final = 4  # layers that a line names
 
 
-def facts_of(run: RecordedRun) -> tuple[Fact, ...]:
-    """Returns the facts about a run."""
-    return tuple(Fact(name, value) for name, value in _lines(run))
-
-
-def _lines(run: RecordedRun) -> Iterator[tuple[str, str]]:
+def _facts(run: RecordedRun) -> Iterator[tuple[str, str]]:
     settings, log = run.settings, run.log
     minibatch, samples = int(settings.batch) * int(settings.parts), int(settings.samples)
     yield "Trained by", "; ".join(_ways(run))
@@ -194,10 +168,8 @@ def _lines(run: RecordedRun) -> Iterator[tuple[str, str]]:
     yield "Learning rate", _rate(run)
     if not log.is_layerwise:
         queries = int(settings.queries)
-        yield (
-            "Perturbation",
-            f"{Distribution.of(settings.distribution)!r}, {_count(queries, 'query', 'queries')} a step",
-        )
+        distribution = Distribution.of(settings.distribution)
+        yield "Perturbation", f"{distribution!r}, {_count(queries, 'query', 'queries')} a step"
     elif asked := sorted({entry.queries for entry in log.tasks if entry.queries}):
         span = str(asked[0]) if len(asked) == 1 else f"{asked[0]} to {asked[-1]}"
         yield "Perturbation", f"{span} queries for a sample and layer"

@@ -29,13 +29,7 @@ class Picture:
 
 
 def element(tag: str, *children: Element, **attributes: str | float) -> Element:
-    """Returns an element of SVG.
-
-    Args:
-        tag: name of the element.
-        children: its children.
-        attributes: its attributes; underscores become dashes, and one at the end is removed.
-    """
+    """Returns an element of SVG. Underscores in names of attributes become dashes; one at the end is removed."""
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     made = Element(tag, {k: v if isinstance(v, str) else number(v) for k, v in named.items()})
     made.extend(children)
@@ -63,20 +57,10 @@ def shortened(words: str, most: int) -> str:
     return f"{words[: most - 1 - end]}…{words[len(words) - end :]}"
 
 
-def drawing(name: str, title: str, description: str, height: float, parts: Sequence[Element]) -> str:
-    """Returns a picture as SVG with title and description.
-
-    Args:
-        name: name of the picture, unique in its page.
-        title: title of the picture.
-        description: description of the picture.
-        height: height of the picture, whose width is `WIDTH`.
-        parts: elements of the picture.
-    """
-    titled = element("title", id=f"{name}-title")
-    titled.text = title
-    described = element("desc", id=f"{name}-desc")
-    described.text = description
+def drawing(name: str, title: str, description: str, parts: Sequence[Element], height: float) -> str:
+    """Returns a picture of width `WIDTH` as SVG, with a name that is unique in its page."""
+    titled, described = element("title", id=f"{name}-title"), element("desc", id=f"{name}-desc")
+    titled.text, described.text = title, description
     root = element(
         "svg",
         titled,
@@ -143,45 +127,30 @@ class Axis:
 
 @dataclass(frozen=True)
 class Frame:
-    """Axes on a picture of the usual size.
-
-    Attributes:
-        x, y: the axes.
-        right: space at the right side for names of lines.
-    """
+    """Axes on a picture of the usual size."""
 
     x: Axis
     y: Axis
-    right: float = _RIGHT
+    right: float = _RIGHT  # space at the right side for names of lines
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Returns the coordinates of a point."""
         width, height = WIDTH - _LEFT - self.right, HEIGHT - _TOP - _BOTTOM
         return _LEFT + width * self.x.share(x), _TOP + height * (1 - self.y.share(y))
 
-    @property
-    def bottom(self) -> float:
-        """Coordinate of the lower end of the vertical axis."""
-        return HEIGHT - _BOTTOM
-
-    @property
-    def end(self) -> float:
-        """Coordinate of the right end of the horizontal axis."""
-        return WIDTH - self.right
-
     def drawn(self) -> list[Element]:
         """Draws the axes: lines, ticks with their values, and labels."""
-        parts = [text(self.y.label, 0, 15, class_="label")]
+        parts, bottom, end = [text(self.y.label, 0, 15, class_="label")], HEIGHT - _BOTTOM, WIDTH - self.right
         for value in self.y.ticks:
             _, y = self.at(self.x.low, value)
-            parts.append(element("line", x1=_LEFT, x2=self.end, y1=y, y2=y, class_="grid"))
+            parts.append(element("line", x1=_LEFT, x2=end, y1=y, y2=y, class_="grid"))
             parts.append(text(self.y.written(value), _LEFT - 8, y + 5, text_anchor="end", class_="tick"))
         for value in self.x.ticks:
             x, _ = self.at(value, self.y.low)
-            parts.append(element("line", x1=x, x2=x, y1=self.bottom, y2=self.bottom + 5, class_="axis"))
-            parts.append(text(self.x.written(value), x, self.bottom + 20, text_anchor="middle", class_="tick"))
-        parts.append(element("line", x1=_LEFT, x2=self.end, y1=self.bottom, y2=self.bottom, class_="axis"))
-        parts.append(text(self.x.label, self.end, HEIGHT - 5, text_anchor="end", class_="label"))
+            parts.append(element("line", x1=x, x2=x, y1=bottom, y2=bottom + 5, class_="axis"))
+            parts.append(text(self.x.written(value), x, bottom + 20, text_anchor="middle", class_="tick"))
+        parts.append(element("line", x1=_LEFT, x2=end, y1=bottom, y2=bottom, class_="axis"))
+        parts.append(text(self.x.label, end, HEIGHT - 5, text_anchor="end", class_="label"))
         return parts
 
 
