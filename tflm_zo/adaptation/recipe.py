@@ -62,31 +62,22 @@ class Observer(Callback):
 class Adaptation:
     """A trained model, and the decisions and measurements of its run.
 
-    Attributes:
-        model: the trained model, a plain int8 model.
-        trainer: trainer of the run, with the kept weights. Its `model` is the ZO model to which the log
-            belongs; `step`, `equivalents`, `measured_rate` and `interrupted` describe the run.
-        history: history of the run.
-        data: training and validation samples of the run, and classes without samples.
-        trained: layers that the run trains.
-        recalibration: recalibration before the run, or None.
-        block_choice: choice of the block that is trained, or None.
-        budget: forward equivalents that the probes of blocks have left of the given budget, or None.
-        before: "loss" and, if there is one, "accuracy" of the weights before the first step, on
-            `data.measured`; None for a resumed run that keeps the last weights.
-        after: the same of the kept weights; None if a run that keeps the last weights was interrupted.
+    The trainer's `model` is the ZO model to which the log belongs; its `step`, `equivalents`, `measured_rate` and
+    `interrupted` describe the run. Values before and after are "loss" and, if there is one, "accuracy" on
+    `data.measured`. A run that keeps the last weights has none before it if it is resumed, none after it if it was
+    interrupted.
     """
 
-    model: Model
-    trainer: Trainer
-    history: History
-    data: RunData
-    trained: TrainedLayers
-    recalibration: Recalibration | None
-    block_choice: BlockChoice | None
-    budget: float | None
-    before: dict[str, float] | None
-    after: dict[str, float] | None
+    model: Model  #: the trained model, a plain int8 model
+    trainer: Trainer  #: trainer of the run, with the kept weights
+    history: History  #: history of the run
+    data: RunData  #: training and validation samples of the run, and classes without samples
+    trained: TrainedLayers  #: layers that the run trains
+    recalibration: Recalibration | None  #: recalibration before the run
+    block_choice: BlockChoice | None  #: choice of the block that is trained
+    budget: float | None  #: forward equivalents that the probes of blocks have left of the given budget
+    before: dict[str, float] | None  #: values of the weights before the first step
+    after: dict[str, float] | None  #: values of the kept weights
 
     @property
     def is_worse(self) -> bool:
@@ -280,13 +271,7 @@ def recalibrates(model: Model, x: Samples, y: Labels | None = None, inject: Inje
 
     A plain model that keeps statistics is recalibrated, unless it is trained to reproduce its input. An
     autoencoder only knows its inputs: after a recalibration it would reproduce the old inputs, not the new
-    ones (`examples/machine_sounds`).
-
-    Args:
-        model: a plain int8 model or a ZO model.
-        x: samples, as for `adapt`.
-        y: labels, as for `adapt`.
-        inject: settings of `inject`, as for `adapt`.
+    ones (`examples/machine_sounds`). Arguments are those of `adapt`.
 
     Raises:
         ConversionError: the model's loss cannot be told.

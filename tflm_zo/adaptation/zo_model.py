@@ -30,11 +30,8 @@ is None while a plain model has none.
 class ModelOfRun:
     """The ZO model of a run.
 
-    Attributes:
-        zo: the ZO model.
-        settings: settings of the run.
-        make: function that returns the ZO model of other settings, with so many bits of an update, or, for
-            None, as many as they ask for; of a model that was one already, that model.
+    `make` returns the ZO model of other settings, with so many bits of an update or, for None, as many as they ask
+    for; of a model that was one already, that model.
     """
 
     zo: Model
@@ -59,8 +56,7 @@ def model_of_run(
         changes: function that changes these settings, as for `adapt`.
         inject: further settings of `inject` for a plain model.
         batch: samples per invoke of a ZO model that is made, or that was made for its run, unless an operator
-            ties it to others; None: those of a ZO model, and as many as suit the minibatch of one that is
-            made.
+            ties it to others; None: those of a ZO model, and as many as suit the minibatch of one that is made.
         length: length of the run as it was given, which a ZO model that is made keeps with its settings.
 
     Raises:

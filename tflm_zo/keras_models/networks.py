@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 
+def _activated(x: Any, name: str) -> Any:
+    """Adds batch norm and ReLU."""
+    from keras import layers
+
+    return layers.ReLU(name=f"{name}_relu")(layers.BatchNormalization(name=f"{name}_bn")(x))
+
+
 def lenet5(input_shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10) -> Any:
     """LeNet-5 with ReLU and max pooling: 61,470 weights and 236 biases for 28 x 28 x 1 and 10 classes.
 
@@ -33,21 +40,18 @@ def resnet8(input_shape: tuple[int, int, int] = (32, 32, 3), classes: int = 10) 
     """
     from keras import Input, Model, layers
 
-    def conv(x: Any, filters: int, name: str, size: int = 3, stride: int = 1) -> Any:
-        return layers.Conv2D(filters, size, strides=stride, padding="same", name=name)(x)
-
-    def norm(x: Any, name: str) -> Any:
+    def conv(x: Any, filters: int, name: str, stride: int = 1) -> Any:
+        x = layers.Conv2D(filters, 3, strides=stride, padding="same", name=name)(x)
         return layers.BatchNormalization(name=f"{name}_bn")(x)
 
     inputs = Input(input_shape, name="image")
-    x = layers.ReLU(name="conv_relu")(norm(conv(inputs, 16, "conv"), "conv"))
+    x = layers.ReLU(name="conv_relu")(conv(inputs, 16, "conv"))
     for i, filters in enumerate((16, 32, 64), 1):
         stride = 1 if i == 1 else 2
-        y = norm(conv(x, filters, f"stack{i}_conv1", stride=stride), f"stack{i}_conv1")
-        y = layers.ReLU(name=f"stack{i}_relu1")(y)
-        y = norm(conv(y, filters, f"stack{i}_conv2"), f"stack{i}_conv2")
+        y = layers.ReLU(name=f"stack{i}_relu1")(conv(x, filters, f"stack{i}_conv1", stride))
+        y = conv(y, filters, f"stack{i}_conv2")
         if i > 1:
-            x = conv(x, filters, f"stack{i}_shortcut", size=1, stride=stride)
+            x = layers.Conv2D(filters, 1, strides=stride, padding="same", name=f"stack{i}_shortcut")(x)
         x = layers.ReLU(name=f"stack{i}_relu")(layers.Add(name=f"stack{i}_add")([x, y]))
     x = layers.AveragePooling2D((x.shape[1], x.shape[2]), name="average")(x)
     x = layers.Flatten(name="flatten")(x)
@@ -80,19 +84,13 @@ def ds_cnn(
     """
     from keras import Input, Model, layers
 
-    def block(x: Any, name: str) -> Any:
-        x = layers.BatchNormalization(name=f"{name}_bn")(x)
-        return layers.ReLU(name=f"{name}_relu")(x)
-
     inputs = Input(input_shape, name="features")
     x = layers.Conv2D(filters, (10, 4), strides=stride, padding="same", name="conv")(inputs)
-    x = block(x, "conv")
+    x = _activated(x, "conv")
     for i in range(1, blocks + 1):
-        x = layers.DepthwiseConv2D(3, padding="same", name=f"dw{i}")(x)
-        x = block(x, f"dw{i}")
+        x = _activated(layers.DepthwiseConv2D(3, padding="same", name=f"dw{i}")(x), f"dw{i}")
         width = filters if embedding is None or i < blocks else embedding
-        x = layers.Conv2D(width, 1, name=f"pw{i}")(x)
-        x = block(x, f"pw{i}")
+        x = _activated(layers.Conv2D(width, 1, name=f"pw{i}")(x), f"pw{i}")
     x = layers.AveragePooling2D((x.shape[1], x.shape[2]), name="average")(x)
     x = layers.Flatten(name="flatten")(x)
     return Model(inputs, layers.Dense(classes, activation="softmax", name="fc")(x), name="ds_cnn")
@@ -112,18 +110,14 @@ def mobilenet_v1(input_shape: tuple[int, int, int] = (96, 96, 3), classes: int =
     """
     from keras import Input, Model, layers
 
-    def finish(x: Any, name: str) -> Any:
-        x = layers.BatchNormalization(name=f"{name}_bn")(x)
-        return layers.ReLU(name=f"{name}_relu")(x)
-
     inputs = Input(input_shape, name="image")
     first = layers.Conv2D(int(32 * alpha), 3, strides=2, padding="same", use_bias=False, name="conv")
-    x = finish(first(inputs), "conv")
+    x = _activated(first(inputs), "conv")
     for i, (filters, stride) in enumerate(_BLOCKS, 1):
         x = layers.DepthwiseConv2D(3, strides=stride, padding="same", use_bias=False, name=f"dw{i}")(x)
-        x = finish(x, f"dw{i}")
+        x = _activated(x, f"dw{i}")
         x = layers.Conv2D(int(filters * alpha), 1, use_bias=False, name=f"pw{i}")(x)
-        x = finish(x, f"pw{i}")
+        x = _activated(x, f"pw{i}")
     x = layers.AveragePooling2D((x.shape[1], x.shape[2]), name="average")(x)
     x = layers.Flatten(name="flatten")(x)
     return Model(inputs, layers.Dense(classes, activation="softmax", name="fc")(x), name="mobilenet_v1")
@@ -146,8 +140,7 @@ def activity_cnn(input_shape: tuple[int, int] = (128, 6), classes: int = 6) -> A
     x = inputs
     for i, (filters, size) in enumerate(((16, 5), (32, 5), (32, 3), (32, 3)), 1):
         x = layers.Conv1D(filters, size, padding="same", name=f"conv{i}")(x)
-        x = layers.BatchNormalization(name=f"conv{i}_bn")(x)
-        x = layers.ReLU(name=f"conv{i}_relu")(x)
+        x = _activated(x, f"conv{i}")
         if i < 4:
             x = layers.MaxPooling1D(2, name=f"pool{i}")(x)
     x = layers.GlobalAveragePooling1D(name="average")(x)
