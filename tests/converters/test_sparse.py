@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as npst
 from helpers.commands import run
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.cli.injection import parse_sparse
+from tflm_zo.cli.set_option import parse_sparse
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,

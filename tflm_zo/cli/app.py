@@ -17,22 +17,8 @@ from .failures import one_line_errors, show_tracebacks
 
 # The order of --help, that of a model's life; commands that are not named here come after.
 _ORDER = (
-    "demo",
-    "convert",
-    "inspect",
-    "plan",
-    "recalibrate",
-    "inject",
-    "train",
-    "evaluate",
-    "replay",
-    "report",
-    "verify",
-    "export",
-    "firmware",
-    "collect",
-    "deploy",
-    "gateway",
+    *("demo", "convert", "inspect", "plan", "recalibrate", "inject", "train", "evaluate"),
+    *("replay", "report", "verify", "export", "firmware", "collect", "deploy", "gateway"),
 )
 
 app = typer.Typer(
@@ -62,8 +48,8 @@ def _global_options(
 
 
 def _command_modules() -> Iterator[tuple[str, ModuleType]]:
-    names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
-    for name in sorted(names, key=lambda n: (_ORDER.index(n) if n in _ORDER else len(_ORDER), n)):
+    names = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    for name in sorted(names, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER)):
         yield name, importlib.import_module(f"{commands.__name__}.{name}")
 
 

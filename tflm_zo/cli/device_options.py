@@ -25,12 +25,7 @@ DeviceModel = Annotated[Path | None, optional("MODEL", "ZO model of the device."
 
 @contextlib.contextmanager
 def connect(port: str, baud: int, timeout: float, model: Path | None) -> Iterator[tuple[Link, Hello]]:
-    """Connects to a device and checks its model.
-
-    Raises:
-        LinkError: it does not answer, or has another model than `model`.
-        OSError: the port cannot be opened, or the model not be read.
-    """
+    """Connects to a device and checks that it has the given model, if any."""
     from ..link import Link, open_port
     from ..link.deploy import check_model
     from ..logs import fingerprint

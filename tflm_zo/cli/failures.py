@@ -20,8 +20,8 @@ from typing import Any, Final, TypeVar
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
 from ..converters import Last, ResidualBlocks
 from ..converters.passes.layer_names import shown_name
@@ -59,10 +59,7 @@ def show_tracebacks(wanted: bool) -> None:
 
 
 def one_line_errors(command: _Command) -> _Command:
-    """Wraps a command: its exceptions end the program as the module's docstring says.
-
-    Warnings of this package that the command causes are shown on stderr, once each.
-    """
+    """Wraps a command: exceptions end the program as the module's docstring says; warnings are shown once each."""
     own = _options[command.__name__] = options_of(command)
 
     @functools.wraps(command)
@@ -89,10 +86,7 @@ def one_line_errors(command: _Command) -> _Command:
 
 @contextlib.contextmanager
 def _ending_signals() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP interrupt the command like Ctrl-C, so that no file is left incomplete.
-
-    An ignored signal (nohup) stays ignored.
-    """
+    """Makes SIGTERM and SIGHUP, unless ignored (nohup), act like Ctrl-C, so that no file is left incomplete."""
     _interruption.set(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can take signals
@@ -140,7 +134,7 @@ def _stderr() -> Console:
 def _print(prefix: str, style: str, message: str) -> None:
     message = " ".join(printable(message).split())
     text = re.sub(r"`([^`\s]+)`", lambda name: f"`{shown_name(name[1])}`", message)
-    _stderr().print((f"[bold {style}]{prefix}[/]" if prefix else "") + escape(text))
+    _stderr().print(Text.assemble((prefix, f"bold {style}"), text))
 
 
 def _fail(message: str, error: BaseException) -> None:
@@ -162,13 +156,9 @@ def _describe(error: BaseException, own: Mapping[str, str]) -> str:
 
 
 def _brief(error: Exception) -> str:
-    """Returns the type of an unexpected error, and its message unless that is too long: keys of dictionaries
-    and arguments of assertions may be complete models.
-    """
+    """Returns the type of an unexpected error, and its message unless that may be a complete model."""
     name, (said, *_) = type(error).__name__, (*error.args, None)
-    if not isinstance(said, str) or len(said) > _BRIEF or "\n" in said:
-        return name
-    return f"{name}: {said}"
+    return f"{name}: {said}" if isinstance(said, str) and len(said) <= _BRIEF and "\n" not in said else name
 
 
 def _once() -> Callable[..., None]:

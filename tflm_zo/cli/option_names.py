@@ -44,12 +44,7 @@ def options_of(command: Callable[..., Any]) -> dict[str, str]:
 
 
 def in_option_syntax(own: Mapping[str, str], of_inject: Mapping[str, str]) -> Shown:
-    """Returns a function that writes a setting as the command line does, for errors.
-
-    Args:
-        own: options of the command that reports an error, by setting.
-        of_inject: options of the command inject, by setting.
-    """
+    """Returns a function that writes a setting for errors, by the options of the command itself and of inject."""
 
     def shown(name: str, value: object, is_of_inject: bool) -> str:
         option = (of_inject if is_of_inject else own).get(name, name)

@@ -15,12 +15,8 @@ from ..training.block_choice import BlockSearch
 
 
 def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
-    """Returns the arguments of an option that takes one of some names, which shells complete.
-
-    Args:
-        names: names that the option takes; people may write their dashes as underscores. Any other value is
-            wrong usage.
-        listed: True if the help lists the names in the place of the value.
+    """Returns the arguments of an option that takes one of some names, which shells complete and, if `listed`,
+    the help lists. People may write their dashes as underscores.
     """
     known = tuple(names)
 
@@ -35,12 +31,12 @@ def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """Returns an argument with the name and the text that the help has."""
+    """Returns an argument with a name and a text for the help."""
     return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 
 def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more: Any) -> Any:
-    """Returns an option without a default value; the help text describes the default.
+    """Returns an option without a default value, which its text describes.
 
     Args:
         metavar: name of the value in the help; None: the value's type.
@@ -91,10 +87,7 @@ ReRange = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.", rich_help_panel="Output")]
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print only the result, as JSON.", rich_help_panel="Output"),
-]
+Json = Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.", rich_help_panel="Output")]
 RuntimeName = Annotated[
     str, typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES))
 ]
@@ -124,8 +117,7 @@ BlockSearchOption = Annotated[
     ),
 ]
 BlockHeldOut = Annotated[
-    float | None,
-    optional("SHARE", "Share of the samples for the scores of --choose-block (default: 0.2).", "Data"),
+    float | None, optional("SHARE", "Share of the samples for the scores of --choose-block (default: 0.2).", "Data")
 ]
 
 
@@ -133,11 +125,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2}
 
 
 def parse_bytes(option: str, text: str) -> int:
-    """Returns a number of bytes: 262144, 256K or 1M, with B or iB behind the unit or without.
-
-    Raises:
-        SettingsError: the text is none.
-    """
+    """Returns a number of bytes: 262144, 256K or 1M, with B or iB behind the unit or without."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KM]?)(?:i?B)?", text.strip().replace(" ", ""), re.IGNORECASE)
     size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].upper()])
     if size < 1:
@@ -146,11 +134,7 @@ def parse_bytes(option: str, text: str) -> int:
 
 
 def block_search(text: str | None, held_out: float | None) -> BlockSearch | None:
-    """Returns the search that ``--choose-block`` and ``--held-out`` ask for; None without them.
-
-    Raises:
-        SettingsError: the text is neither N nor N:EPOCHS, or samples are held out for no search.
-    """
+    """Returns the search that ``--choose-block`` and ``--held-out`` ask for; None without them."""
     if text is None:
         if held_out is not None:
             raise SettingsError("--held-out", "be given with --choose-block, whose probes it judges")

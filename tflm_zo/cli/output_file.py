@@ -14,23 +14,14 @@ __all__ = ["check_different", "check_output", "claim_outputs", "write_files", "w
 
 
 def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
-    """Reserves the output files of a command until its end, so that no other command writes the same files.
-
-    Raises:
-        FileInUseError: another run is writing one of the files.
-    """
+    """Reserves the output files of a command until its end; refuses one that another command is writing."""
     for path in paths:
         if path is not None:
             context.with_resource(claim_name(path))
 
 
 def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path | None]) -> None:
-    """Raises ValueError where a file would be written that is read, or by two options.
-
-    Args:
-        reads: files that are read, by their names on the command line.
-        writes: files that are written, by their names on the command line.
-    """
+    """Raises ValueError where a file would be written that is read, or by two options, given by these names."""
     taken = {os.path.realpath(path): name for name, path in reads.items() if path is not None}
     for name, path in writes.items():
         if path is None:
@@ -41,13 +32,7 @@ def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path 
 
 
 def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Writes text files into a folder, which is made where there is none: all of them, or, where one exists
-    and `force` is not set, none.
-
-    Raises:
-        FileExistsError: a file exists and `force` is not set.
-        OSError: a file cannot be written.
-    """
+    """Writes text files into a folder, which may be new; none of them if one exists and `force` is not set."""
     folder.mkdir(exist_ok=True)
     for name in files:
         check_output(folder / name, force=force)

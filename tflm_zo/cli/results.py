@@ -21,29 +21,14 @@ _PATIENCE_S: Final = 2.0
 
 
 def counting_bar() -> Progress:
-    """Returns a progress bar with counts, which disappears at the end; without output if stderr is no
-    terminal.
-    """
+    """Returns a progress bar with counts, which disappears at the end; without output if stderr is no terminal."""
     console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
-    """Yields the items; after two seconds it shows a progress bar if stderr is a terminal.
-
-    Args:
-        items: items to pass on.
-        total: number of items.
-        what: label of the bar, one or two words.
-    """
+    """Yields the items; after two seconds it shows a bar with a label of one or two words on a terminal."""
     bar = counting_bar()
     task = bar.add_task(what, total=total)
     begin, shown = time.monotonic(), False
@@ -59,16 +44,12 @@ def progress(items: Iterable[_T], total: int, what: str) -> Iterator[_T]:
             bar.stop()
 
 
-def show(result: Mapping[str, Any], *, as_json: bool, render: Callable[[Console], None]) -> None:
-    """Prints the result on stdout.
-
-    Args:
-        result: result that ``--json`` prints: numbers, strings, lists and dictionaries.
-        as_json: True to print the result as JSON.
-        render: function that prints the result for people.
-    """
+def show(result: Mapping[str, Any], *, as_json: bool, render: str | Callable[[Console], object]) -> None:
+    """Prints a result on stdout, as JSON or as `render` has it for people: a text, or a function that prints."""
     if as_json:
         typer.echo(_as_json(result))
+    elif isinstance(render, str):
+        table_console().print(render)
     else:
         render(table_console())
 

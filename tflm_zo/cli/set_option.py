@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE``: settings of a run, and how they are written, for every command that has them."""
+"""The texts of ``--set NAME=VALUE`` and of inject's options as settings."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from ..adaptation import Changes
-from ..converters import ZoMetadata
+from ..converters import Model, ZoMetadata, read_metadata
+from ..converters.selections import Random, Sparse, Threshold, TopK
 from ..converters.settings import InjectChanges
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import fitting_batch_size
 from ..training.plan import plan_tasks
-from ..training.setting_texts import TASKS, changed, parse_number, parse_set, resolve, without_effect
-from .injection import parse_loss_output, parse_selection, parse_sparse, split_names
+from ..training.setting_texts import TASKS, changed, parse_layers, parse_number, parse_set, resolve, without_effect
+from .failures import note
 from .option_names import OF_INJECT
 
 ALGORITHM_HELP: Final = f"{', '.join(ALGORITHMS)}; `tflm-zo algorithms` describes them"
@@ -34,11 +35,7 @@ SetOption = Annotated[
 
 
 def split_set(given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Splits ``--set`` options into names and texts, for a run's settings and for inject's.
-
-    Raises:
-        SettingsError: a text is not NAME=VALUE, or a name is given twice.
-    """
+    """Splits ``--set`` options into names and texts, for a run's settings and for inject's."""
     run: dict[str, str] = {}
     injection: dict[str, str] = {}
     for item in given or ():
@@ -72,15 +69,8 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
 def run_options(
     set_options: Sequence[str] | None, given: Mapping[str, Any], loss_output: str | None = None
 ) -> tuple[Changes, InjectChanges]:
-    """Returns the given settings of a run, and those of inject.
-
-    Args:
-        set_options: texts of ``--set``, NAME=VALUE each.
-        given: values of settings that have options of their own; None where one is not given.
-        loss_output: value of ``--loss-output``, or None.
-
-    Raises:
-        SettingsError: a setting is given twice.
+    """Returns the settings of a run, and those of inject, that ``--set``, options of their own and
+    ``--loss-output`` give. None: an option is not given.
     """
     texts, injection_texts = split_set(set_options)
     own = {name: value for name, value in given.items() if value is not None}
@@ -97,16 +87,10 @@ def run_options(
 
 
 def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadata | None) -> Settings:
-    """Creates the settings of a run.
+    """Creates the settings of a run from an algorithm's and the values that differ.
 
-    Args:
-        usual: settings that the algorithm has by default.
-        given: the values that differ, by name.
-        metadata: metadata of the ZO model; a minibatch that is not given becomes a multiple of its batch.
-            None: the model is not made yet, and only ranges are checked.
-
-    Raises:
-        SettingsError: a value is wrong, or changes nothing.
+    A minibatch that is not given becomes a multiple of the model's batch, and a value that changes nothing is an
+    error; while the model is not made (None), only ranges are checked.
     """
     settings = changed(usual, given)
     if metadata is None:
@@ -123,3 +107,60 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
         if reason:
             raise SettingsError(name, f"be left out, since {reason}")
     return settings
+
+
+def say_loss_output(zo: Model, chosen: int | str | None) -> None:
+    """Says which of several outputs the loss was given to, unless one was chosen."""
+    metadata = read_metadata(zo)
+    names, loss = metadata.original.outputs, metadata.loss
+    if chosen is None and loss is not None and len(names) > 1:
+        note(
+            f"the loss belongs to output {loss.output} of {len(names)}, `{names[loss.output]}`; "
+            "--loss-output chooses another"
+        )
+
+
+def parse_loss_output(given: str | None) -> int | str | None:
+    """Reads ``--loss-output``: a number is one, anything else a name."""
+    return int(given) if given is not None and given.isascii() and given.isdecimal() else given
+
+
+def split_names(given: Sequence[str] | None) -> list[str]:
+    """Returns the names of a repeatable option, which also separates them by commas."""
+    return [name.strip() for item in given or () for name in item.split(",")]
+
+
+def parse_selection(setting: str, names: Sequence[str] | None, *keywords: str) -> Any:
+    """Reads an option that selects layers: a keyword or last:N alone, or names; None without any."""
+    if not names:
+        return None
+    if any(name in keywords or name.startswith("last:") for name in names):
+        if len(names) > 1:
+            raise SettingsError(setting, f"have {', '.join(keywords)} or last:N alone", ",".join(names))
+        return names[0] if names[0] in keywords else parse_layers(setting, names[0])
+    if not all(names):
+        raise SettingsError(setting, "be names of layers", ",".join(names))
+    return tuple(names)
+
+
+def parse_sparse(text: str | None, seed: int = 0) -> Sparse | None:
+    """Reads ``--sparse`` (top-k:NUMBER, random:NUMBER or threshold:LSB) and ``--sparse-seed`` (random alone)."""
+    kind, _, number = (text or "").partition(":")
+    if seed and kind != "random":
+        raise SettingsError("sparse_seed", "be 0 unless weights are chosen at random", seed)
+    if text is None:
+        return None
+    try:
+        value = int(number) if number.isascii() and number.isdigit() else float(number)
+        if kind == "random":
+            return Random(value, seed)
+        if kind == "threshold":
+            return Threshold(value)  # type: ignore[arg-type] # checked there
+        if kind == "top-k":
+            return TopK(value)
+    except SettingsError as error:
+        setting = "sparse_seed" if error.setting == "seed" else "sparse"
+        raise SettingsError(setting, error.problem, error.got) from None
+    except ValueError:
+        pass
+    raise SettingsError("sparse", "be top-k:NUMBER, random:NUMBER or threshold:LSB", text)

@@ -22,11 +22,9 @@ from ..training import BlockChoice, RunProgress, Settings, TrainedLayers
 from ..training.length import affordable_steps, most_budget_steps
 from ..training.run_data import RunData
 from .failures import note, waiting_for, warn
-from .injection import say_loss_output
 from .output_file import write_output
 from .results import counting_bar, progress
-
-__all__ = ["Files", "ToldRun", "described", "passed_over", "render", "say_what_is_doubtful"]
+from .set_option import say_loss_output
 
 
 @dataclass(frozen=True)
@@ -82,12 +80,11 @@ def render(console: Console, result: dict[str, Any]) -> None:
     """Prints the result of a run: the loss before and after, the kept weights, costs and files."""
     if "loss" in result:
         before = "" if result["before"] is None else f"before: {_values_of(result['before'])}; after: "
-        console.print(f"{before}{_values_of(result)} on {result['evaluated_on']}", markup=False)
+        console.print(f"{before}{_values_of(result)} on {result['evaluated_on']}")
     if measurements := result["measurements"]:
         console.print(
             f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
-            f"{len(measurements)} measurements{passed_over(measurements, result['loss'])}",
-            markup=False,
+            f"{len(measurements)} measurements{passed_over(measurements, result['loss'])}"
         )
     if result["block_choice"] is not None:
         console.print(_choice_table(result["block_choice"]))
@@ -103,17 +100,13 @@ def render(console: Console, result: dict[str, Any]) -> None:
     console.print(table("Training", list(row), [list(row.values())]))
     files = {"output": "trained model", "log": "log", "zo_model": "ZO model, which log and replay belong to"}
     for name, what in files.items():
-        console.print(f"{result[name]}: {what}", markup=False)
+        console.print(f"{result[name]}: {what}")
 
 
 class ToldRun(Observer):
     """Tells people about a run on stderr, by notes and, while they wait, a bar or a line; writes its model.
 
-    Args:
-        files: files of the run.
-        loss_output: output that the loss was given to, or None.
-        held_out: share of held-out samples that was given, or None.
-        force: True if the trained model may replace a file.
+    `loss_output` and `held_out` are the options of these names; `force` is True if the model may replace a file.
     """
 
     def __init__(self, files: Files, loss_output: str | None, held_out: float | None, *, force: bool) -> None:
@@ -137,13 +130,13 @@ class ToldRun(Observer):
 
     def on_recalibrated(self, found: Recalibration | None) -> None:
         """Prints a line about the recalibration."""
-        if found is not None:
+        if found is None:
+            note(
+                "nothing is recalibrated: the model learns to reproduce its input, which recalibration makes no "
+                "easier; --recalibrate asks for it"
+            )
+        else:
             (warn if found.uneven else note)(found.sentence)
-            return
-        note(
-            "nothing is recalibrated: the model learns to reproduce its input, which recalibration makes no "
-            "easier; --recalibrate asks for it"
-        )
 
     def on_probe_step(self, block: int, done: int, total: int) -> None:
         """Moves the bar on by a step."""
@@ -168,11 +161,8 @@ class ToldRun(Observer):
             say_loss_output(progress.model, self._loss_output)
         for sentence in self._sentences:
             note(sentence)
-        if progress.measured_rate is not None:
-            note(
-                f"learning rate: {progress.measured_rate:g} LSB at the first step, measured; --learning-rate "
-                "gives another"
-            )
+        if (rate := progress.measured_rate) is not None:
+            note(f"learning rate: {rate:g} LSB at the first step, measured; --learning-rate gives another")
         if self._budget is None:
             return
         settings, model, steps = progress.settings, progress.model, progress.total
@@ -267,10 +257,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
 
 
 def _described_choice(choice: BlockChoice) -> dict[str, Any]:
-    """Returns a choice as ``--json`` prints it: `best` (its number), `layers` (its names), `blocks`
-    (names of each), `equivalents` of the probes, `probed` (False: read off the log); and of probes
-    `held_out_samples`, and accuracy or mean loss `before` and of each block, with its gain.
-    """
+    """Returns a choice as ``--json`` prints it; without probes it was read off the log."""
     result: dict[str, Any] = {
         "best": choice.best,
         "layers": list(choice.layers),
@@ -294,22 +281,14 @@ def _described_choice(choice: BlockChoice) -> dict[str, Any]:
 
 def _choice_table(choice: dict[str, Any]) -> Table:
     """Returns a choice as `_described_choice` does, as a table; blocks are counted from 1."""
-    rows: list[list[Any]] = []
-    for number, layers in enumerate(choice["blocks"]):
-        row: list[Any] = [number + 1, ", ".join(layers)]
-        if choice["probed"]:
-            row += _written(choice["measure"], choice["values"][number], choice["gains"][number])
-        rows.append([*row, "trained" if number == choice["best"] else ""])
-    columns = ["block", "layers"]
-    title = "Block, as the log has it"
+    rows = [[number, ", ".join(layers)] for number, layers in enumerate(choice["blocks"], 1)]
+    columns, title = ["block", "layers"], "Block, as the log has it"
     if choice["probed"]:
+        value, gain = ("{:.1%}", "{:+.1f} points") if choice["measure"] == "accuracy" else ("{:.5g}", "{:+.5g}")
+        factor = 100 if choice["measure"] == "accuracy" else 1
+        for row, reached, gained in zip(rows, choice["values"], choice["gains"], strict=True):
+            row += [value.format(reached), gain.format(factor * gained)]
         columns += [f"held-out {choice['measure']}", "gain"]
-        before = _written(choice["measure"], choice["before"], 0.0)[0]
-        title = f"Probes: {before} before, {choice['held_out_samples']:,} samples held out"
+        title = f"Probes: {value.format(choice['before'])} before, {choice['held_out_samples']:,} samples held out"
+    rows = [[*row, "trained" if i == choice["best"] else ""] for i, row in enumerate(rows)]
     return table(f"{title}; {choice['equivalents']:,.0f} forward equivalents", [*columns, ""], rows)
-
-
-def _written(measure: str, value: float, gain: float) -> list[str]:
-    if measure == "accuracy":
-        return [f"{value:.1%}", f"{100 * gain:+.1f} points"]
-    return [f"{value:.5g}", f"{gain:+.5g}"]

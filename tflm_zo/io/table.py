@@ -17,7 +17,7 @@ _WIDTH: Final = 140
 
 def table_console() -> Console:
     """Returns a console on stdout, which is wide enough for tables if stdout is no terminal."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     if not console.is_terminal and not console.is_jupyter:
         console.width = _WIDTH
     return console

@@ -59,7 +59,7 @@ def _render(console: Console, result: dict[str, Any], name: str | None) -> None:
     console.print(table("Algorithms", ["name", "tasks", "what it does"], rows))
     if name is None:
         return
-    console.print(inspect.getdoc(ALGORITHMS[name]), markup=False, highlight=False)
+    console.print(inspect.getdoc(ALGORITHMS[name]))
     (one,) = found
     console.print(table("Settings (train --set NAME=VALUE)", ["name", "value"], list(one["settings"].items())))
     if one["injection"]:

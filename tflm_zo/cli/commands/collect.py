@@ -17,25 +17,23 @@ from ..results import counting_bar, show
 
 EXAMPLE = "tflm-zo collect /dev/ttyUSB0 -o run.zolog --follow"
 
-OutputLog = Annotated[
-    Path,
-    optional(
-        "FILE",
-        "Output file of the log. If the file holds part of the same run, collection resumes.",
-        "Output",
-        "-o",
-        "--output",
-    ),
-]
-Follow = Annotated[
-    bool, typer.Option("--follow", help="Show losses as they arrive, until the end of the run.", rich_help_panel="Run")
-]
-
 
 def collect(
     port: Port,
-    output: OutputLog,
-    follow: Follow = False,
+    output: Annotated[
+        Path,
+        optional(
+            "FILE",
+            "Output file of the log. If the file holds part of the same run, collection resumes.",
+            "Output",
+            "-o",
+            "--output",
+        ),
+    ],
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Show losses as they arrive, until the end of the run.", rich_help_panel="Run"),
+    ] = False,
     model: DeviceModel = None,
     baud: Baud = 115200,
     timeout: Timeout = 10.0,
@@ -85,10 +83,4 @@ def collect(
     if not as_json:
         say_line(link)
     loss = f", the last loss is {last[0]:.5g}" if last else ""
-    show(
-        result,
-        as_json=as_json,
-        render=lambda console: console.print(
-            f"{output}: {log.step:,} of the run's {log.steps:,} steps{loss}", markup=False
-        ),
-    )
+    show(result, as_json=as_json, render=f"{output}: {log.step:,} of the run's {log.steps:,} steps{loss}")

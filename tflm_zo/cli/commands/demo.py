@@ -26,8 +26,7 @@ def demo(
         ),
     ] = "digits",
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Output folder.", rich_help_panel="Output"),
+        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Output folder.", rich_help_panel="Output")
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(help="Seed of pre-training and adaptation.", rich_help_panel="Run")] = 0,
     budget: Annotated[
@@ -55,7 +54,7 @@ def demo(
         dataset=dataset,
         seed=seed,
         budget=budget,
-        say=lambda text: told.print(f"• {text}", markup=False),
+        say=lambda text: told.print(f"• {text}"),
         callbacks=(ProgressBar(told),),
     )
     show(dataclasses.asdict(result), as_json=as_json, render=lambda console: print_report(result, console))

@@ -13,19 +13,16 @@ from ..results import counting_bar, show
 
 EXAMPLE = "tflm-zo deploy /dev/ttyUSB0 trained.tflite --model trained.zo.tflite"
 
-File = Annotated[
-    Path | None, argument("[FILE]", "A log, a trained plain model, or weights that a device has exported.")
-]
-Revert = Annotated[
-    bool, typer.Option("--revert", help="Restore the previous run of the device.", rich_help_panel="Run")
-]
-
 
 def deploy(
     port: Port,
-    file: File = None,
+    file: Annotated[
+        Path | None, argument("[FILE]", "A log, a trained plain model, or weights that a device has exported.")
+    ] = None,
     model: DeviceModel = None,
-    revert: Revert = False,
+    revert: Annotated[
+        bool, typer.Option("--revert", help="Restore the previous run of the device.", rich_help_panel="Run")
+    ] = False,
     baud: Baud = 115200,
     timeout: Timeout = 10.0,
     as_json: Json = False,
@@ -69,10 +66,4 @@ def deploy(
     if not as_json:
         say_line(link)
     before = "" if done.changed else "; it had that already, nothing was sent"
-    show(
-        result,
-        as_json=as_json,
-        render=lambda console: console.print(
-            f"the device goes on with {what}, in place {done.place}{before}", markup=False
-        ),
-    )
+    show(result, as_json=as_json, render=f"the device goes on with {what}, in place {done.place}{before}")

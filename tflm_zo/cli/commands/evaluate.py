@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from rich.console import Console
-
 from ...adaptation import evaluate as evaluate_model
 from ...adaptation import with_loss
 from ...converters import load_model, read_metadata
 from ...converters.settings import LOSS_KINDS, LossKind
-from ..injection import parse_loss_output, say_loss_output
 from ..options import (
     DataFile,
     Force,
@@ -26,6 +23,7 @@ from ..options import (
 )
 from ..output_file import check_output
 from ..results import progress, show, write_report
+from ..set_option import parse_loss_output, say_loss_output
 
 EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert"
 
@@ -83,12 +81,7 @@ def evaluate(
         "accuracy": found.accuracy,
     }
     write_report(output, result, force=force)
-    show(result, as_json=as_json, render=lambda console: _render(console, result))
-
-
-def _render(console: Console, result: dict[str, Any]) -> None:
-    accuracy = "" if result["accuracy"] is None else f"accuracy {result['accuracy']:.2%}, "
-    console.print(
-        f"{accuracy}{result['loss_kind']} {result['loss']:.5g} "
-        f"({result['labelled']:,} labelled of {result['samples']:,} samples, {result['runtime']})"
-    )
+    accuracy = "" if found.accuracy is None else f"accuracy {found.accuracy:.2%}, "
+    samples = f"{found.labelled:,} labelled of {found.samples:,} samples"
+    told = f"{accuracy}{metadata.loss.kind} {found.loss:.5g} ({samples}, {runtime})"
+    show(result, as_json=as_json, render=told)

@@ -37,12 +37,6 @@ def export(
     data = export_model(model, given, batch=batch, fractions=rest, re_range=re_range).to_bytes()
     write_output(output, data, force=force)
     result = {"output": str(output), "bytes": len(data), "weights": sorted(given), "re_range": re_range}
-    show(
-        result,
-        as_json=as_json,
-        render=lambda console: console.print(
-            f"{output}: {len(data):,} bytes, {len(given)} filter(s) from {weights or 'the model alone'}"
-            + (", scales from the range of the weights" if re_range else ""),
-            markup=False,
-        ),
-    )
+    told = f"{output}: {len(data):,} bytes, {len(given)} filter(s) from {weights or 'the model alone'}"
+    scales = ", scales from the range of the weights" if re_range else ""
+    show(result, as_json=as_json, render=told + scales)

@@ -12,20 +12,10 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from rich.console import Console
 
-from ...adaptation import ModelOfRun, model_of_run, recalibrates
+from ...adaptation import model_of_run, recalibrates
 from ...converters import Model, load_model, read_metadata
 from ...data import Data, DataError, Inputs, prepare
-from ...firmware import (
-    PLATFORMS,
-    BlockSearch,
-    Firmware,
-    Fitted,
-    check_folder,
-    check_names,
-    fit,
-    generate_firmware,
-    name_of,
-)
+from ...firmware import PLATFORMS, BlockSearch, check_folder, check_names, fit, generate_firmware, name_of
 from ...io.table import table
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
 from ...training.algorithms import algorithm_of
@@ -59,85 +49,73 @@ _SAMPLES = 100
 _UNRECORDED = ("force", "as_json")
 
 
-AnyModel = Annotated[
-    Path,
-    argument(
-        "MODEL",
-        "A plain int8 model, of which a ZO model is made and written beside FOLDER, or a ZO model, as "
-        "inject or train writes it.",
-    ),
-]
-RamOption = Annotated[
-    str | None,
-    optional(
-        "BYTES",
-        "Largest RAM of the program, like 256K. A larger run is reduced: 8-bit updates, then smaller "
-        "minibatches, then fewer layers or smaller blocks.",
-        "Algorithm",
-        "--ram",
-    ),
-]
-Output = Annotated[Path, optional("FOLDER", "Output folder of the sources.", "Output", "-o", "--output")]
-Platform = Annotated[
-    str,
-    typer.Option(help="Build system of the folder.", rich_help_panel="Output", **choice(PLATFORMS)),
-]
-DataOption = Annotated[
-    Path | None,
-    optional(
-        "FILE",
-        "An .npz file with x and y, the samples of the example (default: random samples, to replace by your own).",
-        "Data",
-    ),
-]
-Samples = Annotated[
-    int | None,
-    optional("N", f"Number of training samples on the device (default: all of --data, else {_SAMPLES}).", "Data"),
-]
-Algorithm = Annotated[
-    str | None,
-    optional(
-        None,
-        "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was made for).",
-        "Algorithm",
-        **choice(ALGORITHMS, listed=False),
-    ),
-]
-Name = Annotated[
-    str | None,
-    optional(
-        None,
-        "Name of the model in the sources, of letters, digits and underscores (default: the file's name "
-        "up to the first dot).",
-        "Output",
-    ),
-]
-ForceOption = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        help="Replace a folder of generated firmware. Your own files and your changes of the example are kept.",
-        rich_help_panel="Output",
-    ),
-]
-
-
 def firmware(
     context: typer.Context,
-    model: AnyModel,
-    output: Output,
-    platform: Platform = "cmake",
-    data: DataOption = None,
-    samples: Samples = None,
+    model: Annotated[
+        Path,
+        argument(
+            "MODEL",
+            "A plain int8 model, of which a ZO model is made and written beside FOLDER, or a ZO model, as "
+            "inject or train writes it.",
+        ),
+    ],
+    output: Annotated[Path, optional("FOLDER", "Output folder of the sources.", "Output", "-o", "--output")],
+    platform: Annotated[
+        str, typer.Option(help="Build system of the folder.", rich_help_panel="Output", **choice(PLATFORMS))
+    ] = "cmake",
+    data: Annotated[
+        Path | None,
+        optional(
+            "FILE",
+            "An .npz file with x and y, the samples of the example (default: random samples, to replace by your own).",
+            "Data",
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        optional("N", f"Number of training samples on the device (default: all of --data, else {_SAMPLES}).", "Data"),
+    ] = None,
     epochs: Epochs = None,
     steps: Steps = None,
-    algorithm: Algorithm = None,
+    algorithm: Annotated[
+        str | None,
+        optional(
+            None,
+            "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was made for).",
+            "Algorithm",
+            **choice(ALGORITHMS, listed=False),
+        ),
+    ] = None,
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
     held_out: BlockHeldOut = None,
-    ram: RamOption = None,
-    name: Name = None,
-    force: ForceOption = False,
+    ram: Annotated[
+        str | None,
+        optional(
+            "BYTES",
+            "Largest RAM of the program, like 256K. A larger run is reduced: 8-bit updates, then smaller "
+            "minibatches, then fewer layers or smaller blocks.",
+            "Algorithm",
+            "--ram",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        optional(
+            None,
+            "Name of the model in the sources, of letters, digits and underscores (default: the file's name "
+            "up to the first dot).",
+            "Output",
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace a folder of generated firmware. Your own files and your changes of the example are kept.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write the C and C++ that train a model on a microcontroller, for a build of TensorFlow Lite Micro.
@@ -155,7 +133,6 @@ def firmware(
     most = None if ram is None else parse_bytes("--ram", ram)
     given = load_model(model)
     texts, injection_texts = split_set(settings)
-    beside: Path | None = output.with_name(f"{output.name}.zo.tflite")
     recorded = dict[str, str]()
     if is_zo(given):
         metadata = read_metadata(given)
@@ -171,18 +148,19 @@ def firmware(
     metadata = read_metadata(source.zo)
     if metadata.run and metadata.batch != 1:
         note(f"an operator ties {model} to its batch of {metadata.batch}")
-    if source.zo is given:
-        beside = None
-    else:
+    beside = None if source.zo is given else output.with_name(f"{output.name}.zo.tflite")
+    if beside is not None:
         check_different({"MODEL": model}, {"the ZO model of -o": beside})
-        check_output(output.with_name(f"{output.name}.zo.tflite"), force=force)
+        check_output(beside, force=force)
     arrays, count = _device_samples(source.zo, data, samples)
     loaded, run, given_up = source.zo, source.settings, tuple[str, ...]()
     if most is not None:
         fixed = {*found, *texts, *injection_texts}
         if is_zo(given):  # part of the model
             fixed |= {"update_bits"} if source.settings.is_layerwise else {"update_bits", "layers"}
-        fitted = _fit(source, most, search, arrays, platform, fixed)
+        with waiting_for("finding what fits"):
+            make = source.make
+            fitted = fit(make, run, most, search=search, data=arrays, fixed=fixed, platform=platform)
         loaded, run, search, given_up = fitted.model, fitted.settings, fitted.search, fitted.given_up
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
@@ -217,49 +195,6 @@ def firmware(
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,
         "kept": kept,
-        **_described(made),
-    }
-    show(result, as_json=as_json, render=lambda console: _render(console, result))
-
-
-def _found(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | None) -> dict[str, Any]:
-    """Returns the settings that train found for the run of a ZO model, without the given ones. With data, the
-    rate is measured on them.
-    """
-    found: dict[str, Any] = {}
-    if "block" in recorded and "layers" not in told:
-        found["layers"] = tuple(recorded["block"].split(","))
-        note(
-            f"trains the block that train chose, {', '.join(found['layers'])}; with --choose-block "
-            f"{recorded['choose-block']} and --data the device chooses"
-        )
-    if data is None and recorded.get("measured-rate", "none") != "none" and "learning_rate" not in told:
-        rate = found["learning_rate"] = float(recorded["measured-rate"])
-        note(f"takes the learning rate that train measured, {rate:g} LSB; --data measures it")
-    return found
-
-
-def _fit(
-    source: ModelOfRun, most: int, search: BlockSearch | None, arrays: Data | None, platform: str, fixed: set[str]
-) -> Fitted:
-    waiting = waiting_for("finding what fits")
-    waiting.start()
-    try:
-        return fit(source.make, source.settings, most, search=search, data=arrays, fixed=fixed, platform=platform)
-    finally:
-        waiting.stop()
-
-
-def _step_forwards(model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int) -> float:
-    """Returns the forward equivalents of a step, of the most expensive block."""
-    metadata = read_metadata(model)
-    blocks = [run.layers] if search is None else search.split(run, metadata)
-    own = (dataclasses.replace(run, layers=layers) for layers in blocks)
-    return max(run_costs(r, model, metadata).until(steps, samples) / steps for r in own)
-
-
-def _described(made: Firmware) -> dict[str, Any]:
-    return {
         "files": sorted(made.files),
         "ram_bytes": made.ram.bytes,
         "arena_bytes": made.ram.arena.bytes,
@@ -273,6 +208,30 @@ def _described(made: Firmware) -> dict[str, Any]:
         "model_bytes": made.model_bytes,
         "no_self_test": made.no_self_test,
     }
+    show(result, as_json=as_json, render=lambda console: _render(console, result))
+
+
+def _found(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | None) -> dict[str, Any]:
+    """Returns the settings that train found for the run of a ZO model, if not given; with data no rate."""
+    found: dict[str, Any] = {}
+    if "block" in recorded and "layers" not in told:
+        found["layers"] = tuple(recorded["block"].split(","))
+        note(
+            f"trains the block that train chose, {', '.join(found['layers'])}; with --choose-block "
+            f"{recorded['choose-block']} and --data the device chooses"
+        )
+    if data is None and recorded.get("measured-rate", "none") != "none" and "learning_rate" not in told:
+        rate = found["learning_rate"] = float(recorded["measured-rate"])
+        note(f"takes the learning rate that train measured, {rate:g} LSB; --data measures it")
+    return found
+
+
+def _step_forwards(model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int) -> float:
+    """Returns the forward equivalents of a step, of the most expensive block."""
+    metadata = read_metadata(model)
+    blocks = [run.layers] if search is None else search.split(run, metadata)
+    own = (dataclasses.replace(run, layers=layers) for layers in blocks)
+    return max(run_costs(r, model, metadata).until(steps, samples) / steps for r in own)
 
 
 def _device_samples(model: Model, data: Path | None, samples: int | None) -> tuple[Data | None, int]:
@@ -306,11 +265,9 @@ def _command(context: typer.Context) -> str:
 
 
 def _relative(path: Path) -> str:
-    """Returns a path relative to the working directory, or only the name of a path elsewhere."""
-    if not path.is_absolute():
-        return str(path)
-    here = os.path.relpath(path)
-    return path.name if here.startswith("..") else here
+    """Returns a path relative to the working directory, or only the name of an absolute path elsewhere."""
+    here = os.path.relpath(path) if path.is_absolute() else str(path)
+    return path.name if path.is_absolute() and here.startswith("..") else here
 
 
 def _render(console: Console, result: dict[str, Any]) -> None:
@@ -328,34 +285,30 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     }
     row["RAM"] = sum(row[part] for part in ("arena", "workspace", "objects", "stack", "libraries"))
     if result["blocks"] is None:
-        console.print(result["trains"]["sentence"], markup=False)
+        console.print(result["trains"]["sentence"])
     else:
         blocks = "; ".join(", ".join(block) for block in result["blocks"])
-        console.print(f"tries {len(result['blocks'])} blocks of layers and trains the best: {blocks}", markup=False)
+        console.print(f"tries {len(result['blocks'])} blocks of layers and trains the best: {blocks}")
     if result["given_up"]:
-        console.print(f"fits by doing without {'; '.join(result['given_up'])}", markup=False)
+        console.print(f"fits by doing without {'; '.join(result['given_up'])}")
     if result["samples_assumed"]:
-        console.print(
-            f"takes it that the device has {result['samples']} samples: --samples or --data says how many", markup=False
-        )
+        console.print(f"takes it that the device has {result['samples']} samples: --samples or --data says how many")
     if result["rate_assumed"]:
         console.print(
             "takes the highest learning rate, which deep networks do not bear: --data measures one, "
-            "--set learning-rate gives it",
-            markup=False,
+            "--set learning-rate gives it"
         )
     console.print(table("Firmware (bytes)", list(row), [list(row.values())]))
     console.print(
         f"weights that are trained take {result['trainable_bytes']:,} bytes of the arena; with CMSIS-NN's "
         f"kernels for vectors (MVE) it is {result['arena_bytes_mve']:,} bytes, and RAM "
-        f"{row['RAM'] - result['arena_bytes'] + result['arena_bytes_mve']:,}",
-        markup=False,
+        f"{row['RAM'] - result['arena_bytes'] + result['arena_bytes_mve']:,}"
     )
     if result["no_self_test"]:
-        console.print(f"without a self-test: {result['no_self_test']}", markup=False)
+        console.print(f"without a self-test: {result['no_self_test']}")
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:
-        console.print(f"kept, yours: {', '.join(result['kept'])}", markup=False)
-    console.print(f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}", markup=False)
+        console.print(f"kept, yours: {', '.join(result['kept'])}")
+    console.print(f"{result['output']}: {len(result['files'])} files, {result['platform']}{how}")
     if result["zo_model"] is not None:
-        console.print(f"{result['zo_model']}: the ZO model, for replay", markup=False)
+        console.print(f"{result['zo_model']}: the ZO model, for replay")

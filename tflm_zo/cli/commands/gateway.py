@@ -24,46 +24,35 @@ EXAMPLE = (
     "--superlink localhost:9092 -- --insecure"
 )
 
-ModelFile = Annotated[Path, argument("MODEL", "The ZO model that the devices' firmware was made from.")]
-Supernode = Annotated[list[str] | None, argument("[-- OPTIONS]", "More options of flower-supernode, after --.")]
-Ports = Annotated[
-    list[str] | None,
-    optional("[NAME=]PORT", "Device at a serial port or a URL of pyserial; repeatable.", "Line", "--port"),
-]
-Broker = Annotated[
-    str | None, optional("URL", "MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt")
-]
-Devices = Annotated[str | None, optional("A,B,…", "Names of the devices at the broker.", "Line")]
-Superlink = Annotated[
-    str | None,
-    optional(
-        "HOST:PORT",
-        "Flower SuperLink of the fleet. Without it, the gateway only checks the devices.",
-        "Run",
-    ),
-]
-Log = Annotated[
-    Path,
-    typer.Option(
-        metavar="FILE",
-        help="File of the run's records, for devices that lack them. Keep it.",
-        rich_help_panel="Run",
-    ),
-]
-Deadline = Annotated[
-    float, typer.Option(min=0.1, help="Time limit of the devices for a step, seconds.", rich_help_panel="Run")
-]
-
 
 def gateway(
-    model: ModelFile,
-    supernode: Supernode = None,
-    port: Ports = None,
-    mqtt: Broker = None,
-    devices: Devices = None,
-    superlink: Superlink = None,
-    log: Log = Path("gateway.zolog"),
-    deadline: Deadline = 60.0,
+    model: Annotated[Path, argument("MODEL", "The ZO model that the devices' firmware was made from.")],
+    supernode: Annotated[
+        list[str] | None, argument("[-- OPTIONS]", "More options of flower-supernode, after --.")
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        optional("[NAME=]PORT", "Device at a serial port or a URL of pyserial; repeatable.", "Line", "--port"),
+    ] = None,
+    mqtt: Annotated[
+        str | None, optional("URL", "MQTT broker: mqtt://[USER@]HOST[:PORT]/PREFIX, or mqtts://.", "Line", "--mqtt")
+    ] = None,
+    devices: Annotated[str | None, optional("A,B,…", "Names of the devices at the broker.", "Line")] = None,
+    superlink: Annotated[
+        str | None,
+        optional("HOST:PORT", "Flower SuperLink of the fleet. Without it, the gateway only checks the devices.", "Run"),
+    ] = None,
+    log: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="File of the run's records, for devices that lack them. Keep it.",
+            rich_help_panel="Run",
+        ),
+    ] = Path("gateway.zolog"),
+    deadline: Annotated[
+        float, typer.Option(min=0.1, help="Time limit of the devices for a step, seconds.", rich_help_panel="Run")
+    ] = 60.0,
     baud: Baud = 115200,
     as_json: Json = False,
 ) -> None:
@@ -89,11 +78,8 @@ def gateway(
     with kept_ports(Lines(serial, baud).open) as kept:
         lines = Lines({**lines.ports, **kept}, baud, lines.broker, lines.devices)
         found = _look(lines, mark, min(deadline, 5.0))
-        show(
-            {"model": str(model), "devices": found},
-            as_json=as_json,
-            render=lambda console: console.print(_table(found)),
-        )
+        result = {"model": str(model), "devices": found}
+        show(result, as_json=as_json, render=lambda console: console.print(_table(found)))
         if superlink is None:
             return
         config = {

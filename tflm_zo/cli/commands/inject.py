@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
@@ -14,16 +16,16 @@ from ...converters.selections import Last
 from ...converters.settings import KERNEL_NORM, LOSS_KINDS, PARAMETERS, QUANTIZATION_AWARE
 from ...converters.summary import trained_by
 from ...io.table import table
-from ...training import ALGORITHMS, Settings, inject_settings, trained_layers
+from ...training import ALGORITHMS, algorithm_for, inject_settings, trained_layers
 from ...training import algorithm as algorithm_of_name
 from ...training.algorithms import DEFAULT
+from ...training.costs import SampleCosts
+from ...training.plan import node_layer, plan_tasks
 from ...training.setting_texts import parse_tail
-from ..injection import parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
-from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice, optional
 from ..output_file import check_output, write_output
 from ..results import show
-from ..set_option import ALGORITHM_HELP
+from ..set_option import ALGORITHM_HELP, parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
 
 EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --algorithm node --batch 32"
 
@@ -31,139 +33,119 @@ _RUN, _LAYERS, _MEMORY, _DATA = "Run", "Layers", "Memory", "Data"
 _LOSSES = tuple(kind.replace("_", "-") for kind in LOSS_KINDS)
 
 
-Algorithm = Annotated[
-    str,
-    typer.Option(
-        **choice(ALGORITHMS, listed=False),
-        help=f"Training algorithm: {ALGORITHM_HELP}.",
-        rich_help_panel=_RUN,
-    ),
-]
-Nodes = Annotated[
-    list[str] | None,
-    optional(
-        "LAYER,…",
-        "Layers that carry nodes: names or glob patterns, or auto, the layers with fewer nodes than "
-        "weights (default of node); repeatable. inspect --nodes lists them.",
-        _LAYERS,
-    ),
-]
-Tail = Annotated[
-    str | None,
-    optional(
-        "N|BLOCKS",
-        "Layers with exact gradients: a number of last layers, block (the last residual block and the layers "
-        "after it), or a number of blocks, as in '2 blocks'.",
-        _LAYERS,
-    ),
-]
-Trainable = Annotated[
-    list[str] | None,
-    optional(
-        "WHICH",
-        "Trainable layers: all (default of weight), nodes (layers that carry nodes; default of node), last:N,"
-        " none, or names or glob patterns; repeatable.",
-        _LAYERS,
-        "--trainable",
-    ),
-]
-Block = Annotated[
-    list[str] | None,
-    optional("NAME=PATTERN,…", "Layers that form one block of perturbations and updates; repeatable.", _LAYERS),
-]
-Headroom = Annotated[
-    int | None, optional(None, "Largest perturbation of a weight, LSB (default: node 0, weight 2).", _MEMORY)
-]
-UpdateBits = Annotated[
-    int | None, optional(None, "Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", _MEMORY)
-]
-MaxQueries = Annotated[int | None, optional(None, "Seeds in one update (default: 8).", _MEMORY)]
-Loss = Annotated[
-    str,
-    typer.Option(
-        help=f"Loss that training minimizes: {', '.join(_LOSSES)}.",
-        rich_help_panel=_DATA,
-        **choice(_LOSSES, listed=False),
-    ),
-]
-Cut = Annotated[
-    list[str] | None,
-    optional(
-        "TENSOR",
-        "Tensor where the graph is cut (inspect --cuts lists them), or layers to cut before each layer; repeatable.",
-        _LAYERS,
-    ),
-]
-CommandWords = Annotated[
-    int | None, optional(None, "Capacity of a command, int32 words; more for long replays.", _MEMORY)
-]
-Replay = Annotated[
-    bool | None, optional(None, "Include the operator that replays a seed log (default: not for node).", _MEMORY)
-]
-Multipliers = Annotated[
-    str | None,
-    optional(
-        "KIND",
-        f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s, or "
-        f"{KERNEL_NORM}, the root mean square of the layer's weights.",
-        _LAYERS,
-    ),
-]
-Sparse = Annotated[
-    str | None,
-    optional(
-        "RULE",
-        "Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
-        "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
-        _LAYERS,
-    ),
-]
-Int16 = Annotated[
-    list[str] | None,
-    optional(
-        "LAYER,…",
-        "Dense layers with 16-bit weights in the forward pass: names or glob patterns, or last; repeatable "
-        "(default of qzo-ff-probe: last).",
-        _LAYERS,
-    ),
-]
-
-
-Signature = Annotated[str | None, optional("NAME", "Signature or subgraph to train, of a model with several.", _LAYERS)]
-Parameters = Annotated[
-    str | None,
-    optional(
-        None,
-        "Trainable parameters of the layers: weights, biases or all.",
-        _LAYERS,
-        **choice(PARAMETERS, listed=False),
-    ),
-]
-
-
 def inject(
     model: ModelFile,
     output: OutputModel,
-    algorithm: Algorithm = DEFAULT,
-    nodes: Nodes = None,
-    tail: Tail = None,
-    parameters: Parameters = None,
-    trainable: Trainable = None,
-    block: Block = None,
-    headroom: Headroom = None,
-    update_bits: UpdateBits = None,
-    max_queries: MaxQueries = None,
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            **choice(ALGORITHMS, listed=False), help=f"Training algorithm: {ALGORITHM_HELP}.", rich_help_panel=_RUN
+        ),
+    ] = DEFAULT,
+    nodes: Annotated[
+        list[str] | None,
+        optional(
+            "LAYER,…",
+            "Layers that carry nodes: names or glob patterns, or auto, the layers with fewer nodes than "
+            "weights (default of node); repeatable. inspect --nodes lists them.",
+            _LAYERS,
+        ),
+    ] = None,
+    tail: Annotated[
+        str | None,
+        optional(
+            "N|BLOCKS",
+            "Layers with exact gradients: a number of last layers, block (the last residual block and the layers "
+            "after it), or a number of blocks, as in '2 blocks'.",
+            _LAYERS,
+        ),
+    ] = None,
+    parameters: Annotated[
+        str | None,
+        optional(
+            None,
+            "Trainable parameters of the layers: weights, biases or all.",
+            _LAYERS,
+            **choice(PARAMETERS, listed=False),
+        ),
+    ] = None,
+    trainable: Annotated[
+        list[str] | None,
+        optional(
+            "WHICH",
+            "Trainable layers: all (default of weight), nodes (layers that carry nodes; default of node), last:N,"
+            " none, or names or glob patterns; repeatable.",
+            _LAYERS,
+            "--trainable",
+        ),
+    ] = None,
+    block: Annotated[
+        list[str] | None,
+        optional("NAME=PATTERN,…", "Layers that form one block of perturbations and updates; repeatable.", _LAYERS),
+    ] = None,
+    headroom: Annotated[
+        int | None, optional(None, "Largest perturbation of a weight, LSB (default: node 0, weight 2).", _MEMORY)
+    ] = None,
+    update_bits: Annotated[
+        int | None, optional(None, "Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", _MEMORY)
+    ] = None,
+    max_queries: Annotated[int | None, optional(None, "Seeds in one update (default: 8).", _MEMORY)] = None,
     batch: Annotated[int, typer.Option(help="Samples per invoke.", rich_help_panel=_RUN)] = 1,
-    signature: Signature = None,
-    loss: Loss = "auto",
+    signature: Annotated[
+        str | None, optional("NAME", "Signature or subgraph to train, of a model with several.", _LAYERS)
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(
+            help=f"Loss that training minimizes: {', '.join(_LOSSES)}.",
+            rich_help_panel=_DATA,
+            **choice(_LOSSES, listed=False),
+        ),
+    ] = "auto",
     loss_output: LossOutput = None,
-    cut: Cut = None,
-    command_words: CommandWords = None,
-    replay: Replay = None,
-    multipliers: Multipliers = None,
-    sparse: Sparse = None,
+    cut: Annotated[
+        list[str] | None,
+        optional(
+            "TENSOR",
+            "Tensor where the graph is cut (inspect --cuts lists them), or layers to cut before each layer; "
+            "repeatable.",
+            _LAYERS,
+        ),
+    ] = None,
+    command_words: Annotated[
+        int | None, optional(None, "Capacity of a command, int32 words; more for long replays.", _MEMORY)
+    ] = None,
+    replay: Annotated[
+        bool | None, optional(None, "Include the operator that replays a seed log (default: not for node).", _MEMORY)
+    ] = None,
+    multipliers: Annotated[
+        str | None,
+        optional(
+            "KIND",
+            f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s, or "
+            f"{KERNEL_NORM}, the root mean square of the layer's weights.",
+            _LAYERS,
+        ),
+    ] = None,
+    sparse: Annotated[
+        str | None,
+        optional(
+            "RULE",
+            "Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
+            "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
+            _LAYERS,
+        ),
+    ] = None,
     sparse_seed: Annotated[int, typer.Option(help="Seed of --sparse random.", rich_help_panel=_LAYERS)] = 0,
-    int16: Int16 = None,
+    int16: Annotated[
+        list[str] | None,
+        optional(
+            "LAYER,…",
+            "Dense layers with 16-bit weights in the forward pass: names or glob patterns, or last; repeatable "
+            "(default of qzo-ff-probe: last).",
+            _LAYERS,
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -197,16 +179,10 @@ def inject(
     settings = inject_settings(run, **{name: value for name, value in given.items() if value is not None})
     zo = inject_model(load_model(model), settings)
     data, metadata = zo.to_bytes(), read_metadata(zo)
-    result = {"output": str(output), "bytes": len(data), "original_bytes": model.stat().st_size, **_described(zo, run)}
-    # A refused model leaves no file, because all steps that can fail were done before.
-    write_output(output, data, force=force)
-    say_loss_output(zo, given["loss_output"])
-    show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
-
-
-def _described(zo: Model, run: Settings) -> dict[str, Any]:
-    metadata = read_metadata(zo)
-    return {
+    result = {
+        "output": str(output),
+        "bytes": len(data),
+        "original_bytes": model.stat().st_size,
         "algorithm": run.algorithm,
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
@@ -217,6 +193,10 @@ def _described(zo: Model, run: Settings) -> dict[str, Any]:
         "segments": len(metadata.segments),
         "nodes": node_rows(zo),
     }
+    # A refused model leaves no file, because all steps that can fail were done before.
+    write_output(output, data, force=force)
+    say_loss_output(zo, given["loss_output"])
+    show(result, as_json=as_json, render=lambda console: _render(console, metadata, result))
 
 
 def _blocks(given: list[str]) -> dict[str, list[str]] | None:
@@ -245,13 +225,8 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
         ]
         for t, way in zip(metadata.trainable, trained_by(metadata), strict=True)
     ]
-    console.print(
-        table(
-            "Trainable tensors" if any(t.bias for t in metadata.trainable) else "Trainable filters",
-            ["layer", "operator", "shape", "weights", "block", "segment", "trained by"],
-            rows,
-        )
-    )
+    title = "Trainable tensors" if any(t.bias for t in metadata.trainable) else "Trainable filters"
+    console.print(table(title, ["layer", "operator", "shape", "weights", "block", "segment", "trained by"], rows))
     if result["nodes"]:
         console.print(node_table(result["nodes"]))
     loss = "no loss" if metadata.loss is None else f"{metadata.loss.kind} over {metadata.loss.elements}"
@@ -259,5 +234,42 @@ def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> N
         f"{result['trainable_weights']:,} weights, {len(metadata.blocks)} block(s), "
         f"{result['segments']} segment(s), batch {metadata.batch}, {loss}"
     )
-    console.print(result["trains"]["sentence"], markup=False)
-    console.print(f"{result['output']}: {result['bytes']:,} bytes (was {result['original_bytes']:,})", markup=False)
+    console.print(result["trains"]["sentence"])
+    console.print(f"{result['output']}: {result['bytes']:,} bytes (was {result['original_bytes']:,})")
+
+
+def node_rows(zo: Model) -> list[dict[str, Any]]:
+    """Returns a row for each layer of a ZO model that carries nodes, in execution order.
+
+    Each row has layer, form, nodes and weights (numbers, per sample), segment (the first one that queries
+    re-run), suffix (the cost of that, in forward equivalents), queries (per sample and step, by default),
+    pair_bytes (bytes that are kept of a sample until the update) and head (True if the loss reads it).
+    """
+    metadata = read_metadata(zo)
+    if not metadata.nodes:
+        return []
+    costs = SampleCosts(zo, metadata)
+    tasks = plan_tasks(algorithm_for(metadata, "node"), metadata, costs.suffix)
+    trained = [(n, metadata.trainable[n.trainable], node_layer(n)) for n in metadata.nodes]
+    return [
+        {
+            "layer": trainable.layer,
+            "form": n.form,
+            "nodes": n.count,
+            "weights": trainable.size,
+            "segment": n.node_segment,
+            "suffix": round(costs.suffix(n.node_segment), 6),
+            "queries": next(t.queries for t in tasks if t.nodes == n),
+            "pair_bytes": (0 if trainable.bias else layer.input_bytes) + layer.route_bytes,
+            "head": n.head,
+        }
+        for n, trainable, layer in trained
+    ]
+
+
+def node_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Returns the rows of `node_rows` as a table."""
+    columns = ["layer", "form", "nodes", "weights", "segment", "suffix", "queries", "pair bytes"]
+    written = [{**r, "layer": r["layer"] + " (head)" * r["head"], "suffix": f"{r['suffix']:.2%}"} for r in rows]
+    cells = [[row[column.replace(" ", "_")] for column in columns] for row in written]
+    return table("Layers that carry nodes", columns, cells)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,13 +17,11 @@ from ...converters.passes.select_trainable import UNREAD
 from ...converters.summary import render_summary, summarize
 from ...io.errors import printable
 from ...io.table import table
-from ..injection import parse_loss_output
-from ..node_table import node_rows, node_table
 from ..options import Force, Json, LossOutput, ModelExplorer, ModelFile, OutputReport, optional
 from ..output_file import check_different, check_output, write_files, write_output
 from ..results import show, write_report
-
-_NOT_ASKED_FOR: Final = "was not asked for"
+from ..set_option import parse_loss_output
+from .inject import node_rows, node_table
 
 EXAMPLE = "tflm-zo inspect model.tflite --cuts"
 
@@ -88,13 +86,11 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     if result["cuts"] is not None:
         console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
         for name in result["cuts"]:
-            console.print(f"  {printable(name)}", markup=False)
+            console.print(f"  {printable(name)}")
 
 
 def untrained_layers(zo: Model) -> list[dict[str, Any]]:
-    """Returns layer, operator, weights and reason of each layer that a ZO model does not train; of a model
-    without a loss none.
-    """
+    """Returns the layers that a ZO model with a loss does not train, and the reasons."""
     metadata = read_metadata(zo)
     if metadata.loss is None:
         return []
@@ -105,7 +101,7 @@ def untrained_layers(zo: Model) -> list[dict[str, Any]]:
             "layer": c.layer,
             "operator": c.operator,
             "weights": c.weights,
-            "reason": c.reason if c.reason == UNREAD or c.reason and metadata.nodes else _NOT_ASKED_FOR,
+            "reason": c.reason if c.reason == UNREAD or c.reason and metadata.nodes else "was not asked for",
         }
         for c in others
     ]

@@ -45,55 +45,48 @@ def _list_boards(wanted: bool) -> None:
         raise typer.Exit()
 
 
-BoardOption = Annotated[
-    str | None,
-    optional(
-        "NAME",
-        "Board, which sets the defaults of core, clock, RAM and flash: nano-33-ble, pico, "
-        "nucleo-f746zg, … (--boards lists them).",
-        _DEVICE,
-        "--board",
-        autocompletion=lambda: list(boards()),
-    ),
-]
-Boards = Annotated[
-    bool,
-    typer.Option(
-        "--boards", callback=_list_boards, is_eager=True, help="List the boards and exit.", rich_help_panel=_DEVICE
-    ),
-]
-CoreOption = Annotated[
-    str | None,
-    optional(
-        None,
-        "Core of the device (default: the board's, else cortex-m4).",
-        _DEVICE,
-        "--core",
-        **choice(cores(), listed=False),
-    ),
-]
-Clock = Annotated[str | None, optional("HERTZ", "Clock of the core, like 80M, for estimates of time.", _DEVICE)]
-Ram = Annotated[str | None, optional("BYTES", "RAM of the device, like 256K.", _DEVICE)]
-Flash = Annotated[str | None, optional("BYTES", "Flash of the device, like 1M.", _DEVICE)]
-Power = Annotated[
-    str | None,
-    optional("WATTS", "Power of the computing device, like 30m, for estimates of energy; needs a clock.", _DEVICE),
-]
-Cycles = Annotated[
-    float | None, optional("NUMBER", "Average cycles per instruction (default: an assumption for the core).", _DEVICE)
-]
-
-
 def plan(
     model: ModelFile,
-    board: BoardOption = None,
-    core: CoreOption = None,
-    clock: Clock = None,
-    ram: Ram = None,
-    flash: Flash = None,
-    power: Power = None,
-    cycles: Cycles = None,
-    list_boards: Boards = False,
+    board: Annotated[
+        str | None,
+        optional(
+            "NAME",
+            "Board, which sets the defaults of core, clock, RAM and flash: nano-33-ble, pico, "
+            "nucleo-f746zg, … (--boards lists them).",
+            _DEVICE,
+            "--board",
+            autocompletion=lambda: list(boards()),
+        ),
+    ] = None,
+    core: Annotated[
+        str | None,
+        optional(
+            None,
+            "Core of the device (default: the board's, else cortex-m4).",
+            _DEVICE,
+            "--core",
+            **choice(cores(), listed=False),
+        ),
+    ] = None,
+    clock: Annotated[
+        str | None, optional("HERTZ", "Clock of the core, like 80M, for estimates of time.", _DEVICE)
+    ] = None,
+    ram: Annotated[str | None, optional("BYTES", "RAM of the device, like 256K.", _DEVICE)] = None,
+    flash: Annotated[str | None, optional("BYTES", "Flash of the device, like 1M.", _DEVICE)] = None,
+    power: Annotated[
+        str | None,
+        optional("WATTS", "Power of the computing device, like 30m, for estimates of energy; needs a clock.", _DEVICE),
+    ] = None,
+    cycles: Annotated[
+        float | None,
+        optional("NUMBER", "Average cycles per instruction (default: an assumption for the core).", _DEVICE),
+    ] = None,
+    list_boards: Annotated[
+        bool,
+        typer.Option(
+            "--boards", callback=_list_boards, is_eager=True, help="List the boards and exit.", rich_help_panel=_DEVICE
+        ),
+    ] = False,
     choose_block: BlockSearchOption = None,
     held_out: BlockHeldOut = None,
     output: OutputReport = None,
@@ -108,9 +101,7 @@ def plan(
     emulated cores; cycles per instruction are an assumption.
     """
     check_output(output, force=force)
-    waiting = waiting_for("planning")
-    waiting.start()
-    try:
+    with waiting_for("planning"):
         made = make_plan(
             model,
             board=board,
@@ -122,19 +113,13 @@ def plan(
             cycles=cycles,
             search=block_search(choose_block, held_out),
         )
-    finally:
-        waiting.stop()
     result = made.as_dict()
     write_report(output, result, force=force)
     show(result, as_json=as_json, render=lambda console: _render(console, made))
 
 
 def _number(option: str, text: str, unit: str) -> float:
-    """Returns the number of a text like 80M, 80MHz or 30mW.
-
-    Raises:
-        SettingsError: the text is none.
-    """
+    """Returns the number of a text like 80M, 80MHz or 30mW."""
     found = re.fullmatch(rf"(\d+(?:\.\d+)?(?:e\d+)?) ?([kKmMGu]?)(?:{unit})?", text.strip(), re.ASCII)
     if found is None or not float(found[1]):
         raise SettingsError(option, "be a number like 80M or 30m", text)
@@ -144,18 +129,15 @@ def _number(option: str, text: str, unit: str) -> float:
 
 def _render(console: Console, made: Plan) -> None:
     target = made.target
-    what = target.core.name if target.board is None else f"{target.board.label} ({target.board.chip})"
-    told = [
-        what,
-        *([] if target.clock is None else [f"{target.clock / 1e6:g} MHz"]),
-        *([] if target.ram is None else [f"{target.ram:,} bytes of RAM"]),
-        *([] if target.flash is None else [f"{target.flash:,} bytes of flash"]),
-    ]
-    console.print(f"{made.model} on {', '.join(told)}", markup=False)
+    told = [target.core.name if target.board is None else f"{target.board.label} ({target.board.chip})"]
+    told += [] if target.clock is None else [f"{target.clock / 1e6:g} MHz"]
+    told += [] if target.ram is None else [f"{target.ram:,} bytes of RAM"]
+    told += [] if target.flash is None else [f"{target.flash:,} bytes of flash"]
+    console.print(f"{made.model} on {', '.join(told)}")
     seconds = "" if target.clock is None else f", {_time(made.inference * target.cycles / target.clock)}"
-    console.print(f"an inference takes {_count(made.inference)} instructions{seconds}", markup=False)
+    console.print(f"an inference takes {_count(made.inference)} instructions{seconds}")
     if target.core.note:
-        console.print(target.core.note, markup=False)
+        console.print(target.core.note)
     shown = made.shown()
     columns = ["trains by", "layers", "bits", "batch", "arena", "work", "RAM", "flash", "log", "fits"]
     title = "Ways to train, the one first that is likely to learn most, and their bytes"
@@ -165,13 +147,10 @@ def _render(console: Console, made: Plan) -> None:
     columns += [] if target.clock is None or target.power is None else ["energy"]
     columns += ["backprop\nint8", "\nfloat32"]
     _print_narrow(console, "What a step and a run take", columns, [_costs_of(made, cost) for cost in shown])
-    for sentence in _legend(target):
-        console.print(sentence, markup=False)
-    for cost in shown:
-        if cost.choice is not None:
-            console.print(_choice(made, cost), markup=False)
+    for sentence in (*_legend(target), *(_choice(made, cost) for cost in shown if cost.choice is not None)):
+        console.print(sentence)
     if not made.costs[0].measured:
-        console.print("RAM is an upper bound: pip install 'tflm_zo[tflm]' measures arenas", markup=False)
+        console.print("RAM is an upper bound: pip install 'tflm_zo[tflm]' measures arenas")
     _verdict(console, made)
 
 
@@ -235,13 +214,10 @@ def _verdict(console: Console, made: Plan) -> None:
         console.print(
             f"does not fit: the least, {least.way.name} with {least.way.update_bits}-bit updates and "
             f"minibatches of {least.way.settings.batch_size}, takes {least.ram:,} bytes of RAM and "
-            f"{least.flash:,} of flash",
-            markup=False,
+            f"{least.flash:,} of flash"
         )
-        fitting = made.fitting_boards()
-        if fitting:
-            names = ", ".join(board.name for board in fitting[:5])
-            console.print(f"it would fit on {names}", markup=False)
+        if fitting := made.fitting_boards():
+            console.print(f"it would fit on {', '.join(board.name for board in fitting[:5])}")
         return
     joules = best.joules(target, 100_000)
     energy = "" if joules is None else f", {_energy(joules)} for 10⁵ forwards"
@@ -249,33 +225,30 @@ def _verdict(console: Console, made: Plan) -> None:
     limit = "" if target.ram is None and target.flash is None else "fits: "
     console.print(
         f"{limit}{best.way.name}, {best.way.update_bits}-bit updates, minibatches of "
-        f"{best.way.settings.batch_size}{energy}",
-        markup=False,
+        f"{best.way.settings.batch_size}{energy}"
     )
-    console.print(best.way.trained.sentence, markup=False)
-    console.print(f"  {train}", markup=False)
-    console.print(f"  {firmware}", markup=False)
+    console.print(best.way.trained.sentence)
+    console.print(f"  {train}")
+    console.print(f"  {firmware}")
+
+
+def _in_units(value: float, **units: float) -> str:
+    """Returns a value in the first unit that it reaches, or in the last one."""
+    unit, size = next((found for found in units.items() if value >= found[1]), list(units.items())[-1])
+    return f"{value / size:.3g} {unit}"
 
 
 def _size(count: int) -> str:
-    return f"{count / 1e6:.3g} M" if count >= 1e6 else f"{count / 1e3:.3g} k"
+    return _in_units(count, M=1e6, k=1e3)
 
 
 def _count(number: float) -> str:
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.0f}"
+    return f"{number:.0f}" if number < 1e3 else _in_units(number, G=1e9, M=1e6, k=1e3)
 
 
 def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    return "" if seconds is None else _in_units(seconds, d=86400.0, h=3600.0, min=60.0, s=1.0, ms=1e-3, µs=1e-6)
 
 
 def _energy(joules: float) -> str:
-    return f"{joules / 1000:.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"
+    return _in_units(joules, kJ=1e3, J=1.0)

@@ -27,11 +27,7 @@ def recalibrate(
     output: OutputModel,
     source: Annotated[
         Path | None,
-        optional(
-            "FILE",
-            "Samples of the data that MODEL was made for (default: the statistics in MODEL).",
-            "Data",
-        ),
+        optional("FILE", "Samples of the data that MODEL was made for (default: the statistics in MODEL).", "Data"),
     ] = None,
     runtime: RuntimeName = "litert",
     threads: Threads = 1,
@@ -85,4 +81,4 @@ def _render(console: Console, result: dict[str, Any], said: str) -> None:
     ]
     columns = ["layer", "operator", "corrected", "mean's shift", "undone", "log deviation's shift", "undone"]
     console.print(table("Layers", columns, rows))
-    console.print(f"{result['output']}: {result['bytes']:,} bytes; {said}", markup=False)
+    console.print(f"{result['output']}: {result['bytes']:,} bytes; {said}")

@@ -19,21 +19,19 @@ from ..results import show
 
 EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
 
-LogFile = Annotated[Path, argument("LOG", "A log, as train writes it.")]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        help="Number of the run's steps to replay (default: up to the best measured state, which train keeps, or all).",
-        show_default=False,
-    ),
-]
-
 
 def replay(
     model: ZoModelFile,
-    log: LogFile,
+    log: Annotated[Path, argument("LOG", "A log, as train writes it.")],
     output: OutputModel,
-    steps: Steps = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of the run's steps to replay (default: up to the best measured state, which train keeps, "
+            "or all).",
+            show_default=False,
+        ),
+    ] = None,
     batch: ExportBatch = None,
     re_range: ReRange = False,
     force: Force = False,
@@ -60,13 +58,8 @@ def replay(
             f"{log}: {result['steps_beyond']:,} steps after its last snapshot ({result['whole_steps']}) are "
             "not in the model: they need the data; train --resume repeats them"
         )
-    show(
-        result,
-        as_json=as_json,
-        render=lambda console: console.print(
-            f"{output}: after {result['steps']:,} of the run's {result['steps_of_run']:,} steps", markup=False
-        ),
-    )
+    told = f"{output}: after {result['steps']:,} of the run's {result['steps_of_run']:,} steps"
+    show(result, as_json=as_json, render=told)
 
 
 def _steps_of(parts: Iterator[Log], steps: int | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,37 +14,32 @@ from ..results import progress, show
 
 EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
 
-Logs = Annotated[list[Path], argument("LOG", "Logs of up to 8 runs, which are laid over each other.")]
-Output = Annotated[Path, optional("FILE", "Output file of the page.", "Output", "-o", "--output")]
-Models = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--model",
-        metavar="FILE",
-        help="ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for RUN.zolog).",
-        show_default=False,
-    ),
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="FILE",
-        help="An .npz file with x and y, to evaluate the model before and after.",
-        show_default=False,
-    ),
-]
-LandscapeOption = Annotated[
-    bool, typer.Option("--landscape", help="Add the loss around the trained weights, measured on --data at 169 points.")
-]
-
 
 def report(
-    logs: Logs,
-    output: Output,
-    model: Models = None,
-    data: DataOption = None,
-    landscape: LandscapeOption = False,
+    logs: Annotated[list[Path], argument("LOG", "Logs of up to 8 runs, which are laid over each other.")],
+    output: Annotated[Path, optional("FILE", "Output file of the page.", "Output", "-o", "--output")],
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            metavar="FILE",
+            help="ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for RUN.zolog).",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="FILE",
+            help="An .npz file with x and y, to evaluate the model before and after.",
+            show_default=False,
+        ),
+    ] = None,
+    landscape: Annotated[
+        bool,
+        typer.Option("--landscape", help="Add the loss around the trained weights, measured on --data at 169 points."),
+    ] = False,
     model_explorer: ModelExplorer = None,
     runtime: RuntimeName = "litert",
     force: Force = False,
@@ -66,12 +60,15 @@ def report(
     if landscape and data is None:
         raise ValueError("--landscape: losses are measured on data; give --data, too")
 
-    def rows(offsets: Sequence[int]) -> Iterable[int]:
-        return progress(offsets, len(offsets), "landscape")
-
     given = [ZoFile.read(path) for path in model or ()]
     runs = [read_run(path, given) for path in logs]
-    on = None if data is None else TestData(data, runtime=runtime, landscape=landscape, watch=rows)
+    on = (
+        None
+        if data is None
+        else TestData(
+            data, runtime=runtime, landscape=landscape, watch=lambda rows: progress(rows, len(rows), "landscape")
+        )
+    )
     found = report_runs(runs, on)
     html = page(found).encode()
     if model_explorer is not None:
@@ -82,8 +79,5 @@ def report(
         for note in run.notes:
             warn(f"{run.log}: {note[0].lower()}{note[1:]}")
     names = ", ".join(run.name for run in found.runs)
-    show(
-        {"output": str(output), "bytes": len(html), **as_data(found)},
-        as_json=as_json,
-        render=lambda console: console.print(f"{output}: report of {names}, {len(html):,} bytes", markup=False),
-    )
+    result = {"output": str(output), "bytes": len(html), **as_data(found)}
+    show(result, as_json=as_json, render=f"{output}: report of {names}, {len(html):,} bytes")

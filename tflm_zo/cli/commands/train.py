@@ -43,72 +43,6 @@ EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --
 _RUN, _ALGORITHM, _DATA, _FILES = "Run", "Algorithm", "Data", "Files"
 
 
-Budget = Annotated[
-    float | None,
-    optional(
-        "N",
-        "Largest cost of the run in forward equivalents; the run ends earlier if it no longer improves.",
-        _RUN,
-    ),
-]
-Kept = Annotated[
-    str,
-    typer.Option(
-        help="Weights of the output: the best on --validation or held-out samples, or the last.",
-        rich_help_panel=_RUN,
-        **choice(KEEPS),
-    ),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Resume the run of the log, if it exists.", rich_help_panel=_RUN)
-]
-Algorithm = Annotated[
-    str | None,
-    optional(
-        None,
-        f"Algorithm of the run: {ALGORITHM_HELP} (default: node, or the one that a ZO model was made for).",
-        _ALGORITHM,
-        **choice(ALGORITHMS, listed=False),
-    ),
-]
-BatchSize = Annotated[
-    int | None,
-    optional(
-        None, "Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).", _ALGORITHM
-    ),
-]
-LearningRate = Annotated[
-    float | None,
-    optional(None, "Learning rate at the first step, LSB (default: measured on model and data).", _ALGORITHM),
-]
-Validation = Annotated[
-    Path | None, optional("FILE", "An .npz file with validation samples, evaluated after each epoch.", _DATA)
-]
-HeldOut = Annotated[
-    float | None,
-    optional(
-        "SHARE",
-        "Share of the samples for validation, which are not trained on (default: 0.2, but 0 with --validation"
-        " or --keep last); with --choose-block they score the blocks (default: 0.2).",
-        _DATA,
-    ),
-]
-Recalibrate = Annotated[
-    bool | None,
-    optional(
-        None, "Recalibrate a plain MODEL first (default: a classifier with statistics).", _DATA, "--recalibrate/--as-is"
-    ),
-]
-Rehearsal = Annotated[
-    Path | None, optional("FILE", "An .npz file of the model's original data, mixed in against forgetting.", _DATA)
-]
-Log = Annotated[Path | None, optional("FILE", "Log of the run (default: the output with .zolog).", _FILES)]
-ZoModel = Annotated[
-    Path | None, optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES)
-]
-Csv = Annotated[Path | None, optional("FILE", "CSV file with a line for each epoch.", _FILES)]
-
-
 def train(
     context: typer.Context,
     model: ModelFile,
@@ -121,22 +55,74 @@ def train(
     ray: RayAddress = None,
     epochs: Epochs = None,
     steps: Steps = None,
-    budget: Budget = None,
-    keep: Kept = "best",
-    resume: Resume = False,
-    algorithm: Algorithm = None,
-    batch_size: BatchSize = None,
-    learning_rate: LearningRate = None,
+    budget: Annotated[
+        float | None,
+        optional(
+            "N", "Largest cost of the run in forward equivalents; the run ends earlier if it no longer improves.", _RUN
+        ),
+    ] = None,
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="Weights of the output: the best on --validation or held-out samples, or the last.",
+            rich_help_panel=_RUN,
+            **choice(KEEPS),
+        ),
+    ] = "best",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume the run of the log, if it exists.", rich_help_panel=_RUN)
+    ] = False,
+    algorithm: Annotated[
+        str | None,
+        optional(
+            None,
+            f"Algorithm of the run: {ALGORITHM_HELP} (default: node, or the one that a ZO model was made for).",
+            _ALGORITHM,
+            **choice(ALGORITHMS, listed=False),
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        optional(
+            None, "Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).", _ALGORITHM
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        optional(None, "Learning rate at the first step, LSB (default: measured on model and data).", _ALGORITHM),
+    ] = None,
     settings: SetOption = None,
     choose_block: BlockSearchOption = None,
-    validation: Validation = None,
-    held_out: HeldOut = None,
-    recalibrate: Recalibrate = None,
-    rehearsal: Rehearsal = None,
+    validation: Annotated[
+        Path | None, optional("FILE", "An .npz file with validation samples, evaluated after each epoch.", _DATA)
+    ] = None,
+    held_out: Annotated[
+        float | None,
+        optional(
+            "SHARE",
+            "Share of the samples for validation, which are not trained on (default: 0.2, but 0 with --validation"
+            " or --keep last); with --choose-block they score the blocks (default: 0.2).",
+            _DATA,
+        ),
+    ] = None,
+    recalibrate: Annotated[
+        bool | None,
+        optional(
+            None,
+            "Recalibrate a plain MODEL first (default: a classifier with statistics).",
+            _DATA,
+            "--recalibrate/--as-is",
+        ),
+    ] = None,
+    rehearsal: Annotated[
+        Path | None, optional("FILE", "An .npz file of the model's original data, mixed in against forgetting.", _DATA)
+    ] = None,
     loss_output: LossOutput = None,
-    log: Log = None,
-    zo_model: ZoModel = None,
-    csv: Csv = None,
+    log: Annotated[Path | None, optional("FILE", "Log of the run (default: the output with .zolog).", _FILES)] = None,
+    zo_model: Annotated[
+        Path | None, optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES)
+    ] = None,
+    csv: Annotated[Path | None, optional("FILE", "CSV file with a line for each epoch.", _FILES)] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
