@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -47,19 +46,15 @@ def _global_options(
     show_tracebacks(debug)
 
 
-def _command_modules() -> Iterator[tuple[str, ModuleType]]:
-    names = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
-    for name in sorted(names, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER)):
-        yield name, importlib.import_module(f"{commands.__name__}.{name}")
-
-
 def _paragraphs(function: Callable[..., None]) -> str:
     """Wraps a docstring at the width of the terminal."""
     text = inspect.getdoc(function) or ""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-for _name, _module in _command_modules():
+_names = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+for _name in sorted(_names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
+    _module = importlib.import_module(f"{commands.__name__}.{_name}")
     _function = getattr(_module, _name)
     app.command(_name.replace("_", "-"), help=_paragraphs(_function), epilog=f"Example: {_module.EXAMPLE}")(
         one_line_errors(_function)

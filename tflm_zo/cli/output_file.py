@@ -10,7 +10,7 @@ import typer
 
 from ..io.files import check_output, claim_name, write_output
 
-__all__ = ["check_different", "check_output", "claim_outputs", "write_files", "write_output"]
+__all__ = ["check_output", "check_outputs", "claim_outputs", "write_files", "write_output"]
 
 
 def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
@@ -20,8 +20,10 @@ def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
             context.with_resource(claim_name(path))
 
 
-def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path | None]) -> None:
-    """Raises ValueError where a file would be written that is read, or by two options, given by these names."""
+def check_outputs(reads: Mapping[str, Path | None], writes: Mapping[str, Path | None], *, force: bool) -> None:
+    """Raises an error where a file would be written that is read, or by two options, given by these names, or that
+    exists and `force` is not set.
+    """
     taken = {os.path.realpath(path): name for name, path in reads.items() if path is not None}
     for name, path in writes.items():
         if path is None:
@@ -29,6 +31,8 @@ def check_different(reads: Mapping[str, Path | None], writes: Mapping[str, Path 
         other = taken.setdefault(os.path.realpath(path), name)
         if other != name:
             raise ValueError(f"{name} and {other} are the same file, {path}; choose another name")
+    for path in writes.values():
+        check_output(path, force=force)
 
 
 def write_files(folder: Path, files: Mapping[str, str], *, force: bool) -> None:

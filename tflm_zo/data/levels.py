@@ -10,6 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..io.errors import DataError
 
+_Array = NDArray[Any]
+
 # Units that pixels of 0..255 may have: the factor, and the largest value that it makes of them.
 _PIXEL_UNITS = ((1 / 255, 1.0), (1.0, 255.0))
 
@@ -18,9 +20,7 @@ class DataWarning(UserWarning):
     """The data can be used, but probably differ from the model's training data."""
 
 
-def quantize(
-    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
-) -> NDArray[Any]:
+def quantize(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x") -> _Array:
     """Quantizes samples for a model's input, real value = scale * (level - zero_point).
 
     Args:
@@ -57,13 +57,10 @@ def quantize(
     return fed
 
 
-def real_samples(
-    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
-) -> NDArray[Any]:
+def real_samples(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x") -> _Array:
     """Returns the real values of samples. For arguments and errors see `quantize`.
 
-    Pixels (uint8) keep their values 0..255 if the input covers that range, and are divided by 255 if it
-    covers 0..1.
+    Pixels (uint8) keep their values 0..255 if the input covers that range, and are divided by 255 if it covers 0..1.
     """
     dtype = np.dtype(dtype)
     if x.dtype.kind == "f":
@@ -98,7 +95,7 @@ def _bounds(scale: float, zero_point: int, dtype: np.dtype[Any]) -> tuple[float,
     return (levels.min - zero_point) * scale, (levels.max - zero_point) * scale
 
 
-def to_levels(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> NDArray[Any]:
+def to_levels(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.int8) -> _Array:
     """Returns round(x / scale) + zero point, half to even, clipped to the type's range, from float64.
 
     Args:
@@ -119,14 +116,12 @@ def to_levels(x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike =
     return levels
 
 
-def to_real(x: NDArray[Any], scale: float, zero_point: int) -> NDArray[Any]:
+def to_real(x: _Array, scale: float, zero_point: int) -> _Array:
     """Returns real values: scale * (level - zero point) for int8 or uint8 levels, floating point as it is."""
     return x if x.dtype.kind == "f" else (x.astype(np.float64) - zero_point) * scale
 
 
-def warn_implausible(
-    x: NDArray[Any], scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x"
-) -> None:
+def warn_implausible(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.int8, name: str = "x") -> None:
     """Warns (`DataWarning`) if the range of samples does not fit the input. For arguments see `quantize`."""
     dtype = np.dtype(dtype)
     smallest, largest = float(x.min()), float(x.max())

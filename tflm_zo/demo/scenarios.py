@@ -105,11 +105,10 @@ def mnist() -> Scenario:
 
 
 def fsdd(speaker: str | None = None) -> Scenario:
-    """Returns spoken digits of five speakers and of a new sixth one, from fsdd.npz in the folder
-    TFLM_ZO_DATA.
+    """Returns spoken digits of five speakers and of a new sixth one, from fsdd.npz in the folder TFLM_ZO_DATA.
 
-    Five speakers: takes 5 and up to pre-train, takes 0-4 to test. The sixth: 128 utterances from takes 0-19
-    to adapt, takes 20 and up to test.
+    Five speakers: takes 5 and up to pre-train, takes 0-4 to test. The sixth: 128 utterances from takes 0-19 to adapt,
+    takes 20 and up to test.
 
     Args:
         speaker: name of the sixth; default: the file's last one.

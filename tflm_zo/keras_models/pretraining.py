@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 def pretrain(
     model: Any, x: NDArray[np.floating[Any]], y: NDArray[np.integer[Any]], epochs: int = 20, seed: int = 0
 ) -> None:
-    """Trains a classifier that ends in softmax with Adam, in place. The result is repeatable on the same
-    machine.
+    """Trains a classifier that ends in softmax with Adam, in place. The result is repeatable on the same machine.
 
     Args:
         model: a compiled or uncompiled Keras model; its initial weights are the caller's
@@ -41,16 +40,15 @@ _UNBOUNDED_LAYERS: Final = ("ELU", "LeakyReLU", "PReLU", "ReLU")
 def narrow_activations(model: Any, weight: float = 0.01, layers: Sequence[str] | None = None) -> Iterator[list[str]]:
     """Adds a penalty on the largest activation of each hidden layer to ``model.fit`` within the block.
 
-    The loss grows by ``weight`` * max |activation| of the batch, summed over the layers. Such networks adapt
-    better by forward passes: by 2.3 ± 0.8 points (LeNet-5, rotated MNIST) and 4.2 ± 0.8 points (the demo's
-    digits), ``benchmarks/pretraining``.
-    Try ``CategoricalCrossentropy(label_smoothing=0.1)`` first, which gained 4.4 ± 0.6 and 2.9 ± 1.4 there.
+    The loss grows by ``weight`` * max |activation| of the batch, summed over the layers. Such networks adapt better by
+    forward passes: by 2.3 ± 0.8 points (LeNet-5, rotated MNIST) and 4.2 ± 0.8 points (the demo's digits),
+    ``benchmarks/pretraining``. Try ``CategoricalCrossentropy(label_smoothing=0.1)`` first, which gained 4.4 ± 0.6 and
+    2.9 ± 1.4 there.
 
     Args:
         model: a Keras model, compiled or not. After the block only its weights have changed.
         weight: weight of the penalty, > 0, in units of the loss per unit of activation.
-        layers: names of the penalized layers; None: all layers with an unbounded activation function, such as
-            ReLU.
+        layers: names of the penalized layers; None: all layers with an unbounded activation function, such as ReLU.
 
     Yields:
         The names of the layers.

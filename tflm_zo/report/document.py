@@ -10,7 +10,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .._version import __version__
+
 VERSION: Final = 1
+MADE_BY: Final = f"tflm-zo {__version__}"
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class RunsReport:
     """A report of several runs, which share pictures where possible."""
 
     runs: tuple[RunReport, ...]
-    made_by: str
+    made_by: str = MADE_BY
     version: int = VERSION
     kind: str = "runs"
 
@@ -232,7 +235,7 @@ class ModelReport:
     ports: tuple[ModelPort, ...]  #: its inputs and outputs
     operators: tuple[Operator, ...]  #: its operators, in execution order
     layers: tuple[TrainableLayer, ...]  #: trainable and untrained layers; empty for a plain model
-    made_by: str  #: program that created the report
+    made_by: str = MADE_BY  #: program that created the report
     version: int = VERSION
     kind: str = "model"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..converters.passes.layer_names import shown_name
 from .document import Fact, ModelPort, ModelReport, Operator, TrainableLayer
-from .run_report import made_by
 
 
 def report_model(summary: Mapping[str, Any]) -> ModelReport:
@@ -46,7 +45,6 @@ def report_model(summary: Mapping[str, Any]) -> ModelReport:
         ),
         tuple(_operator(op) for op in summary["operators"]),
         tuple(_layers(summary)),
-        made_by(),
     )
 
 

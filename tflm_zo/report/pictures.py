@@ -8,7 +8,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from .document import Curve, Evaluation, Landscape, Memory, ModelReport, RunReport, RunsReport, TensorChange
-from .plots import Bar, Line, bar_chart, dumbbells, histogram, landscape, line_chart, matrix, signed
+from .plots import Line, bar_chart, dumbbells, histogram, landscape, line_chart, matrix, signed
 from .svg import Cell, Picture, drawing, percent
 
 _COST: Final = "forward equivalents"
@@ -115,21 +115,21 @@ def _unit(report: RunsReport) -> str:
 
 def moved_picture(run: RunReport, name: str) -> Picture:
     """Draws the share of changed weights of each layer as bars."""
-    bars = [Bar(_label(c), c.moved / c.size, percent(c.moved / c.size, 1)) for c in run.layers]
-    said = "; ".join(f"{bar.label} {bar.value}" for bar in bars[:_MOST_ROWS])
+    bars = [(_label(c), c.moved / c.size, percent(c.moved / c.size, 1)) for c in run.layers]
+    said = "; ".join(f"{label} {share}" for label, _, share in bars[:_MOST_ROWS])
     rows = [
         {
-            "layer": bar.label,
+            "layer": label,
             "trained by": c.trained_by or "not trained",
             "values": f"{c.size:,}",
             "moved": f"{c.moved:,}",
-            "share moved": bar.value,
+            "share moved": share,
             "mean move, LSB": f"{c.mean_move:.3g}",
             "largest move, LSB": f"{c.largest_move:,}",
             "at the limit before": "" if c.bound is None else percent(c.at_bound_before / c.size, 2),
             "at the limit after": "" if c.bound is None else percent(c.at_bound / c.size, 2),
         }
-        for c, bar in zip(run.layers, bars, strict=True)
+        for c, (label, _, share) in zip(run.layers, bars, strict=True)
     ]
     description = f"Share of each layer's values that differ from those before the first step: {said}."
     return _picture(name, "Values that moved, by layer", description, bar_chart(bars), rows)
@@ -249,7 +249,7 @@ def memory_picture(found: Memory, name: str) -> Picture:
         name,
         f"RAM on a device: {found.ram_bytes:,} bytes",
         f"Bytes of RAM by part; most are of {most.name}, {percent(most.bytes / found.ram_bytes, 1)}.",
-        bar_chart([Bar(part.name, part.bytes / most.bytes, f"{part.bytes:,} B") for part in found.parts]),
+        bar_chart([(part.name, part.bytes / most.bytes, f"{part.bytes:,} B") for part in found.parts]),
         [
             {"part": part.name, "bytes": f"{part.bytes:,}", "share": share, "what it is": part.about}
             for part, share in zip(found.parts, shares, strict=True)
@@ -273,7 +273,7 @@ def model_pictures(report: ModelReport) -> list[Picture]:
                 unit,
                 f"{unit.capitalize()} by operator",
                 f"{total:,} {unit} altogether; most are of {most.output}, {percent(largest / total, 1)}.",
-                bar_chart([Bar(op.output, v / largest, f"{v:,}") for op, v in found]),
+                bar_chart([(op.output, v / largest, f"{v:,}") for op, v in found]),
                 [
                     {"output": op.output, "operator": op.name, unit: f"{v:,}", "share": percent(v / total, 1)}
                     for op, v in found

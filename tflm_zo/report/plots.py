@@ -30,22 +30,13 @@ def _tick(words: str, x: float, y: float, anchor: str = "end") -> Element:
     return text(words, x, y, text_anchor=anchor, class_="tick")
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A bar."""
-
-    label: str
-    share: float  # length, as a share of the longest possible one
-    value: str  # formatted value
-
-
-def bar_chart(bars: Sequence[Bar]) -> _Drawn:
-    """Draws bars with labels and values."""
+def bar_chart(bars: Sequence[tuple[str, float, str]]) -> _Drawn:
+    """Draws a bar for each label, length as a share of the longest possible one, and formatted value."""
     room = WIDTH - _LABEL - _VALUE
     words, tracks, lengths = [], [], []
-    for i, bar in enumerate(bars):
-        y, length = i * _ROW, number(room * bar.share)
-        words += [text(shortened(bar.label, _LABEL_LENGTH), 0, y + 17, class_="name"), _tick(bar.value, WIDTH, y + 17)]
+    for i, (label, share, value) in enumerate(bars):
+        y, length = i * _ROW, number(room * share)
+        words += [text(shortened(label, _LABEL_LENGTH), 0, y + 17, class_="name"), _tick(value, WIDTH, y + 17)]
         tracks.append(f"M{_LABEL} {y + 4}h{room}v{_ROW - 8}h-{room}z")
         lengths.append(f"M{_LABEL} {y + 4}h{length}v{_ROW - 8}h-{length}z")
     # One path for all: an element for each would be a third of a page of many layers.

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import runtime as runtimes
-from .._version import __version__
 from ..converters import export_model
 from ..core import Distribution
 from ..data import Labels, Samples, prepare
@@ -81,11 +80,6 @@ class TestData:
         return os.fspath(self.x) if isinstance(self.x, str | os.PathLike) else "the data given"
 
 
-def made_by() -> str:
-    """Returns the name and version of this program."""
-    return f"tflm-zo {__version__}"
-
-
 def report_runs(runs: Sequence[RecordedRun], data: TestData | None = None) -> RunsReport:
     """Returns the report of runs.
 
@@ -99,7 +93,7 @@ def report_runs(runs: Sequence[RecordedRun], data: TestData | None = None) -> Ru
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise ValueError(f"a report has room for 1 to {MOST_RUNS} runs, got {len(runs)}")
-    return RunsReport(tuple(_report(run, data) for run in runs), made_by())
+    return RunsReport(tuple(_report(run, data) for run in runs))
 
 
 def _report(run: RecordedRun, data: TestData | None) -> RunReport:

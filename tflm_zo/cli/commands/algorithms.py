@@ -63,10 +63,6 @@ def _render(console: Console, result: dict[str, Any], name: str | None) -> None:
     (one,) = found
     console.print(table("Settings (train --set NAME=VALUE)", ["name", "value"], list(one["settings"].items())))
     if one["injection"]:
-        asked = [_asked(name, value) for name, value in one["injection"].items()]
+        options = {options_of(inject)[name]: value for name, value in one["injection"].items()}
+        asked = [[f"--no-{o[2:]}", ""] if value is False else [o, written(value)] for o, value in options.items()]
         console.print(table("What it asks of inject", ["option", "value"], asked))
-
-
-def _asked(name: str, value: Any) -> list[str]:
-    option = options_of(inject)[name]
-    return ["--no-" + option[2:], ""] if value is False else [option, written(value)]

@@ -54,7 +54,7 @@ def demo(
         dataset=dataset,
         seed=seed,
         budget=budget,
-        say=lambda text: told.print(f"• {text}"),
+        say=lambda text: told.print(f"• {text}", markup=False),
         callbacks=(ProgressBar(told),),
     )
     show(dataclasses.asdict(result), as_json=as_json, render=lambda console: print_report(result, console))

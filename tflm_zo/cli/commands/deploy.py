@@ -27,13 +27,12 @@ def deploy(
     timeout: Timeout = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Send a run to a device, which activates it after the complete transfer and can revert to the earlier
-    run.
+    """Send a run to a device, which activates it after the complete transfer and can revert to the earlier run.
 
-    Weights start a new run. A log of weight perturbation is sent unchanged, a few bytes per step; the device
-    replays it and resumes after its end. With --model, the replayed weights are sent instead. The device
-    keeps its earlier run, log included, until the next deployment: --revert reactivates it, and a second
-    --revert returns. The same command resumes an interrupted deployment.
+    Weights start a new run. A log of weight perturbation is sent unchanged, a few bytes per step; the device replays it
+    and resumes after its end. With --model, the replayed weights are sent instead. The device keeps its earlier run,
+    log included, until the next deployment: --revert reactivates it, and a second --revert returns. The same command
+    resumes an interrupted deployment.
     """
     from ...link import deploy as send
     from ...link import load_of
@@ -41,19 +40,15 @@ def deploy(
 
     if revert == (file is not None):
         raise typer.BadParameter("give a FILE or --revert, one of both")
-    bar = counting_bar()
     with connect(port, baud, timeout, model) as (link, hello):
         if file is None:
             done = go_back(link, hello)
             what = "the run before"
         else:
             load = load_of(file, link, hello, model)
-            task = bar.add_task("sending", total=len(load.data))
-            bar.start()
-            try:
+            with counting_bar() as bar:
+                task = bar.add_task("sending", total=len(load.data))
                 done = send(link, hello, load, lambda count: bar.update(task, completed=count))
-            finally:
-                bar.stop()
             what = f"{len(load.data):,} bytes of {'a log' if load.kind.name == 'LOG' else 'weights'}"
         result: dict[str, Any] = {
             "place": done.place,

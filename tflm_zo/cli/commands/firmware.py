@@ -36,7 +36,7 @@ from ..options import (
     optional,
     parse_bytes,
 )
-from ..output_file import check_different, check_output, write_output
+from ..output_file import check_outputs, write_output
 from ..results import show
 from ..set_option import SetOption, parse_injection, run_options, split_set
 
@@ -149,9 +149,7 @@ def firmware(
     if metadata.run and metadata.batch != 1:
         note(f"an operator ties {model} to its batch of {metadata.batch}")
     beside = None if source.zo is given else output.with_name(f"{output.name}.zo.tflite")
-    if beside is not None:
-        check_different({"MODEL": model}, {"the ZO model of -o": beside})
-        check_output(beside, force=force)
+    check_outputs({"MODEL": model}, {"the ZO model of -o": beside}, force=force)
     arrays, count = _device_samples(source.zo, data, samples)
     loaded, run, given_up = source.zo, source.settings, tuple[str, ...]()
     if most is not None:

@@ -213,17 +213,10 @@ def _blocks(given: list[str]) -> dict[str, list[str]] | None:
 
 
 def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> None:
+    kinds = [", 16 bit" if t.int16 else ", bias" if t.bias else "" for t in metadata.trainable]
     rows = [
-        [
-            t.layer,
-            t.operator + (", 16 bit" if t.int16 else ", bias" if t.bias else ""),
-            "x".join(map(str, t.shape)),
-            t.trained,
-            metadata.blocks[t.block],
-            t.segment,
-            way,
-        ]
-        for t, way in zip(metadata.trainable, trained_by(metadata), strict=True)
+        [t.layer, t.operator + kind, "x".join(map(str, t.shape)), t.trained, metadata.blocks[t.block], t.segment, way]
+        for t, kind, way in zip(metadata.trainable, kinds, trained_by(metadata), strict=True)
     ]
     title = "Trainable tensors" if any(t.bias for t in metadata.trainable) else "Trainable filters"
     console.print(table(title, ["layer", "operator", "shape", "weights", "block", "segment", "trained by"], rows))

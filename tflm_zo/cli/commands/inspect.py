@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from ...converters import ConversionError, Model, export_model, load_model, possible_cuts, read_metadata
 from ...converters.constants import METADATA_NAME
@@ -18,7 +17,7 @@ from ...converters.summary import render_summary, summarize
 from ...io.errors import printable
 from ...io.table import table
 from ..options import Force, Json, LossOutput, ModelExplorer, ModelFile, OutputReport, optional
-from ..output_file import check_different, check_output, write_files, write_output
+from ..output_file import check_outputs, write_files, write_output
 from ..results import show, write_report
 from ..set_option import parse_loss_output
 from .inject import node_rows, node_table
@@ -40,9 +39,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show a model's inputs, operators and outputs, and the training of a ZO model."""
-    check_different({"MODEL": model}, {"-o": output, "--report": report})
-    for path in (output, report):
-        check_output(path, force=force)
+    check_outputs({"MODEL": model}, {"-o": output, "--report": report}, force=force)
     loaded = load_model(model)
     zo = loaded.find_metadata(METADATA_NAME) is not None
     if cuts and zo:
@@ -82,7 +79,18 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     if result["nodes"]:
         console.print(node_table(result["nodes"]))
     if result["node_choices"] is not None:
-        console.print(_choices(result["node_choices"]))
+        rows = [
+            [
+                *(c[name] for name in ("layer", "operator", "weights")),
+                c["form"] or "",
+                "" if c["count"] is None else f"{c['count']:,}",
+                "yes" if c["auto"] else "no" if c["form"] is None else "by name",
+                c["reason"],
+            ]
+            for c in result["node_choices"]
+        ]
+        columns = ["layer", "operator", "weights", "form", "nodes", "carries them", "because it"]
+        console.print(table("Nodes", columns, rows))
     if result["cuts"] is not None:
         console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
         for name in result["cuts"]:
@@ -105,19 +113,3 @@ def untrained_layers(zo: Model) -> list[dict[str, Any]]:
         }
         for c in others
     ]
-
-
-def _choices(choices: list[dict[str, Any]]) -> Table:
-    rows = [
-        [
-            c["layer"],
-            c["operator"],
-            c["weights"],
-            c["form"] or "",
-            "" if c["count"] is None else f"{c['count']:,}",
-            "yes" if c["auto"] else "no" if c["form"] is None else "by name",
-            c["reason"],
-        ]
-        for c in choices
-    ]
-    return table("Nodes", ["layer", "operator", "weights", "form", "nodes", "carries them", "because it"], rows)

@@ -139,14 +139,9 @@ def _render(console: Console, made: Plan) -> None:
     if target.core.note:
         console.print(target.core.note)
     shown = made.shown()
-    columns = ["trains by", "layers", "bits", "batch", "arena", "work", "RAM", "flash", "log", "fits"]
     title = "Ways to train, the one first that is likely to learn most, and their bytes"
-    _print_narrow(console, title, columns, [_bytes_of(made, cost) for cost in shown])
-    columns = ["trains by", "instructions"]
-    columns += [] if target.clock is None else ["step", "10⁴", "10⁵"]
-    columns += [] if target.clock is None or target.power is None else ["energy"]
-    columns += ["backprop\nint8", "\nfloat32"]
-    _print_narrow(console, "What a step and a run take", columns, [_costs_of(made, cost) for cost in shown])
+    _print_narrow(console, title, [_bytes_of(target, cost) for cost in shown])
+    _print_narrow(console, "What a step and a run take", [_costs_of(target, cost) for cost in shown])
     for sentence in (*_legend(target), *(_choice(made, cost) for cost in shown if cost.choice is not None)):
         console.print(sentence)
     if not made.costs[0].measured:
@@ -154,9 +149,9 @@ def _render(console: Console, made: Plan) -> None:
     _verdict(console, made)
 
 
-def _print_narrow(console: Console, title: str, columns: list[str], rows: list[list[object]]) -> None:
-    """Prints a table without lines between its columns, for a terminal of 80 columns."""
-    result = table(title, columns, rows)
+def _print_narrow(console: Console, title: str, rows: list[dict[str, object]]) -> None:
+    """Prints rows by column as a table without lines between its columns, for a terminal of 80 columns."""
+    result = table(title, list(rows[0]), [list(row.values()) for row in rows])
     result.box, result.padding = box.SIMPLE_HEAD, 0
     result.show_edge = result.pad_edge = False
     for column in result.columns[1:]:
@@ -164,22 +159,22 @@ def _print_narrow(console: Console, title: str, columns: list[str], rows: list[l
     console.print(result, width=min(console.width, _WIDTH))
 
 
-def _bytes_of(made: Plan, cost: Cost) -> list[object]:
-    way, ram = cost.way, cost.sizes.ram
-    return [
-        *(way.name, len(way.trained.layers), way.update_bits, way.settings.batch_size),
-        *(cost.arena, ram.workspace, cost.ram, cost.flash, cost.log, "yes" if cost.fits(made.target) else "no"),
-    ]
+def _bytes_of(target: Target, cost: Cost) -> dict[str, object]:
+    way, fits = cost.way, "yes" if cost.fits(target) else "no"
+    ways = {"trains by": way.name, "layers": len(way.trained.layers), "bits": way.update_bits}
+    run = {"batch": way.settings.batch_size, "arena": cost.arena, "work": cost.sizes.ram.workspace}
+    return {**ways, **run, "RAM": cost.ram, "flash": cost.flash, "log": cost.log, "fits": fits}
 
 
-def _costs_of(made: Plan, cost: Cost) -> list[object]:
-    target, back = made.target, cost.backpropagation
-    times, energy = list[object](), list[object]()
+def _costs_of(target: Target, cost: Cost) -> dict[str, object]:
+    found: dict[str, object] = {"trains by": cost.way.name, "instructions": _count(cost.instructions)}
     if target.clock is not None:
-        times = [_time(cost.seconds(target, budget)) for budget in (None, 10_000, 100_000)]
+        budgets = {"step": None, "10⁴": 10_000, "10⁵": 100_000}
+        found |= {name: _time(cost.seconds(target, budget)) for name, budget in budgets.items()}
         joules = cost.joules(target, 100_000)
-        energy = [] if joules is None else [_energy(joules)]
-    return [cost.way.name, _count(cost.instructions), *times, *energy, _size(back.int8), _size(back.float32)]
+        found |= {} if joules is None else {"energy": _energy(joules)}
+    back = cost.backpropagation
+    return {**found, "backprop\nint8": _size(back.int8), "\nfloat32": _size(back.float32)}
 
 
 def _legend(target: Target) -> list[str]:

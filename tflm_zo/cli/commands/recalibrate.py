@@ -10,10 +10,11 @@ from rich.console import Console
 
 from ...converters import load_model
 from ...io.table import table
+from ...recalibration import Recalibration
 from ...recalibration import recalibrate as recalibrate_model
 from ..failures import warn
 from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads, argument, optional
-from ..output_file import check_different, check_output, write_output
+from ..output_file import check_outputs, write_output
 from ..results import progress, show
 
 EXAMPLE = "tflm-zo recalibrate model.tflite new.npz -o recalibrated.tflite"
@@ -40,8 +41,7 @@ def recalibrate(
     correct the shift; weights, operators and arena do not change. 16 samples are enough. A MODEL of convert or
     recalibrate has the statistics of its old data.
     """
-    check_different({"MODEL": model, "DATA": data, "--source": source}, {"-o": output})
-    check_output(output, force=force)
+    check_outputs({"MODEL": model, "DATA": data, "--source": source}, {"-o": output}, force=force)
     found = recalibrate_model(
         load_model(model),
         data,
@@ -63,22 +63,17 @@ def recalibrate(
         "uneven": found.uneven,
         "layers": [dataclasses.asdict(layer) for layer in found.layers],
     }
-    show(result, as_json=as_json, render=lambda console: _render(console, result, found.sentence))
+    show(result, as_json=as_json, render=lambda console: _render(console, found, f"{output}: {len(written):,} bytes"))
 
 
-def _render(console: Console, result: dict[str, Any], said: str) -> None:
+def _render(console: Console, found: Recalibration, file: str) -> None:
     rows = [
         [
-            change["layer"],
-            change["operator"],
-            change["left_alone"] or f"{change['corrected']} of {change['channels']} channels",
-            f"{change['mean_shift']:.2f}",
-            f"{change['mean_share']:.0%}",
-            f"{change['deviation_shift']:.2f}",
-            f"{change['deviation_share']:.0%}",
+            *(c.layer, c.operator, c.left_alone or f"{c.corrected} of {c.channels} channels"),
+            *(f"{c.mean_shift:.2f}", f"{c.mean_share:.0%}", f"{c.deviation_shift:.2f}", f"{c.deviation_share:.0%}"),
         ]
-        for change in result["layers"]
+        for c in found.layers
     ]
     columns = ["layer", "operator", "corrected", "mean's shift", "undone", "log deviation's shift", "undone"]
     console.print(table("Layers", columns, rows))
-    console.print(f"{result['output']}: {result['bytes']:,} bytes; {said}")
+    console.print(f"{file}; {found.sentence}")

@@ -14,7 +14,7 @@ from ...io.errors import SettingsError
 from ...logs import Log, replay_log
 from ..failures import warn
 from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile, argument
-from ..output_file import check_different, check_output, write_output
+from ..output_file import check_outputs, write_output
 from ..results import show
 
 EXAMPLE = "tflm-zo replay model.zo.tflite run.zolog -o trained.tflite"
@@ -43,8 +43,7 @@ def replay(
     snapshots of the weights, from which replay takes the best or the last; train --resume repeats the steps
     after the last snapshot, with the data.
     """
-    check_different({"MODEL": model, "LOG": log}, {"-o": output})
-    check_output(output, force=force)
+    check_outputs({"MODEL": model, "LOG": log}, {"-o": output}, force=force)
     base, result = load_model(model), _steps_of(Log.parts(log), steps)
     weights, fractions = replay_log(base, log, result["steps"])
     rest = fractions if re_range else None

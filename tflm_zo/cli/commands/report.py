@@ -9,7 +9,7 @@ import typer
 
 from ..failures import warn
 from ..options import Force, Json, ModelExplorer, RuntimeName, argument, optional
-from ..output_file import check_different, check_output, write_files, write_output
+from ..output_file import check_outputs, write_files, write_output
 from ..results import progress, show
 
 EXAMPLE = "tflm-zo report run.zolog -o report.html --data test.npz"
@@ -47,28 +47,22 @@ def report(
 ) -> None:
     """Write an HTML page about training runs.
 
-    The page shows settings, losses over forward equivalents, changes of each layer, accuracy before and after
-    (with --data), and the command that reproduces the model. It is one file without scripts and needs no
-    network.
+    The page shows settings, losses over forward equivalents, changes of each layer, accuracy before and after (with
+    --data), and the command that reproduces the model. It is one file without scripts and needs no network.
     """
     # Not at the top: templates take as long to import as other commands to run.
     from ...report import TestData, ZoFile, as_data, node_data_of_run, page, read_run, report_runs
 
     reads = {str(path): path for path in (*logs, *(model or ()), *([data] if data else ()))}
-    check_different(reads, {"-o": output})
-    check_output(output, force=force)
+    check_outputs(reads, {"-o": output}, force=force)
     if landscape and data is None:
         raise ValueError("--landscape: losses are measured on data; give --data, too")
 
     given = [ZoFile.read(path) for path in model or ()]
     runs = [read_run(path, given) for path in logs]
-    on = (
-        None
-        if data is None
-        else TestData(
-            data, runtime=runtime, landscape=landscape, watch=lambda rows: progress(rows, len(rows), "landscape")
-        )
-    )
+    on = None
+    if data is not None:
+        on = TestData(data, None, runtime, landscape, lambda rows: progress(rows, len(rows), "landscape"))
     found = report_runs(runs, on)
     html = page(found).encode()
     if model_explorer is not None:

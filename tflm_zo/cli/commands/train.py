@@ -33,7 +33,7 @@ from ..options import (
     choice,
     optional,
 )
-from ..output_file import check_different, check_output, claim_outputs
+from ..output_file import check_outputs, claim_outputs
 from ..results import show
 from ..set_option import ALGORITHM_HELP, SetOption, run_options
 from ..training_report import Files, ToldRun, described, render, say_what_is_doubtful
@@ -146,9 +146,7 @@ def train(
     log = log or output.with_suffix(".zolog")
     reads = {"MODEL": model, "DATA": data, "LABELS": labels, "--rehearsal": rehearsal, "--validation": validation}
     writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--csv": csv}
-    check_different(reads, writes)
-    for path in writes.values():
-        check_output(path, force=force or resume)
+    check_outputs(reads, writes, force=force or resume)
     claim_outputs(context, writes.values())
     if held_out and validation is not None and choose_block is None:
         raise SettingsError("--held-out", "be left out with --validation")

@@ -65,10 +65,8 @@ def verify(
     }
     write_report(output, result, force=force)
     columns = ("runtime", "weight checksum", "last loss", f"as in {runs[0].runtime}")
-    cells = [
-        (r["runtime"], r["checksum"], f"{r['final_loss']:.6f}", "identical" if r["identical"] else "DIFFERENT")
-        for r in rows
-    ]
+    said = {True: "identical", False: "DIFFERENT"}
+    cells = [(r["runtime"], r["checksum"], f"{r['final_loss']:.6f}", said[r["identical"]]) for r in rows]
     title = f"{steps} training steps, algorithm {result['algorithm']}"
     show(result, as_json=as_json, render=lambda console: console.print(table(title, columns, cells)))
     if not result["identical"]:
