@@ -96,7 +96,7 @@ def _tiles(run: RunReport) -> list[tuple[str, str, str]]:
 
 
 def _result(run: RunReport) -> list[tuple[str, str, str]]:
-    """Returns the loss or accuracy before and after, measured on the given data, else by the run, else from its steps."""
+    """Returns loss or accuracy before and after, measured on the given data, else by the run, else from its steps."""
     if (found := run.evaluation) is not None:
         return [_values(found.before, found.after, f"on {found.data}")]
     kept = next((m for m in run.measurements if m.kept), None)
