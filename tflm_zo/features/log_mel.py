@@ -79,12 +79,8 @@ def mel_filters(
 ) -> NDArray[np.float64]:
     """Triangles of height 1, evenly spaced on the mel scale, m = 2595 log10(1 + f / 700 Hz).
 
-    Args:
-        sample_rate: samples a second, Hz.
-        fft_size: points of the FFT.
-        n_mels: number of triangles, >= 1; each begins at the peak of the one before.
-        low_hz: frequency at which the first band begins, Hz.
-        high_hz: frequency at which the last band ends, Hz; None stands for half of the sample rate.
+    Each triangle begins at the peak of the one before. `fft_size` is the number of points of the FFT; for the other
+    arguments see `log_mel`.
 
     Returns:
         [fft_size // 2 + 1, n_mels], to multiply power spectra with from the right.
