@@ -56,7 +56,7 @@ myst_heading_anchors = 4
 nitpicky = True
 # Names that other projects document: their inventories would have to be downloaded.
 nitpick_ignore_regex = [
-    ("py:.*", r"(numpy|np|os|array|pathlib|collections|_?ctypes|enum|abc|flwr|rich|types|xml)\..*"),
+    ("py:.*", r"(numpy|np|os|array|pathlib|collections|_?ctypes|enum|abc|threading|flwr|rich|types|xml)\..*"),
     ("c:identifier", r"u?int\d+_t|size_t"),
     # The domain of C++ does not know that of C, nor TFLM.
     ("cpp:identifier", r"u?int\d+_t|size_t|(zo|ZO)_\w+|tflite(::\w+)?|TfLite\w+|TFLM\w+"),
