@@ -118,6 +118,20 @@ def test_settling_and_going_on_change_nothing(s, seed, kind, settle, data):
     assert drive(s, resumed, losses, model=oracle.Control(s, at)) == plain[at:]
 
 
+def instructions(words):
+    """Yields block, queries of an update, terms of a perturbation or restoration, and momentum."""
+    at, end = 2, 2 + words[1]
+    while at < end:
+        head, count, _, argument = (int(w) for w in words[at : at + 4])
+        is_update = head >> 24 == 3
+        items = count if is_update else 0
+        terms, rho = (argument & 0xFFFF, argument >> 16 & 0xFFFF) if is_update else (count, argument >> 16 & 0xFFFF)
+        numbers = words[at + 4 : at + 4 + 2 * (items + terms)].reshape(-1, 2)
+        pairs = [(int(a) % 2**32, int(b)) for a, b in numbers]
+        yield head & 0xFFFFFF, pairs[:items], pairs[items:], rho
+        at += 4 + 2 * (items + terms)
+
+
 small = st.one_of(
     st.builds(Dist, st.just(0), st.integers(1, 6)),
     st.builds(Dist, st.just(1), st.integers(1, 6), st.integers(0, 255)),
@@ -128,8 +142,7 @@ small = st.one_of(
 @settings(max_examples=40)
 @given(any_settings(small), st.integers(0, 2**32), st.sets(st.integers(1, 5)), st.booleans())
 def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
-    """Compares after every command with initial weights + updates + the one perturbation in force, within
-    -127..127."""
+    """Compares after every command with initial weights + updates + the one perturbation in force, within -127..127."""
     rng, size = np.random.default_rng(seed), 70
     limit = 127 - s.dist.reach * (2 if s.sharpness else 1)
     tensors = max(1, len(s.segments))
@@ -141,22 +154,16 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
     z = native(s.dist)
 
     def execute(words):
-        at, end = 2, 2 + words[1]
-        while at < end:
-            opcode, block, n = words[at] >> 24, words[at] & 0xFFFFFF, int(words[at + 1])
-            items = n + (int(words[at + 3]) & 0xFFFF if opcode == 3 else 0)
-            rho = int(words[at + 3]) >> 16 & 0xFFFF
-            pairs = [(int(a) % 2**32, int(b)) for a, b in words[at + 4 : at + 4 + 2 * items].reshape(-1, 2)]
+        for block, step, terms, rho in instructions(words):
             for t in range(tensors):
-                if block in (0, t + 1):
-                    if opcode == 3:
-                        step, undo = pairs[:n], pairs[n:]
-                        at_t = (None, 1, 1, t, limit, z, step)
-                        core.update(real[t], fractions[t], *at_t, restore=undo, momentum=rho)
-                        core.update(clean[t], clean_fractions[t], *at_t)
-                    else:
-                        core.perturb(real[t], pairs, z, t, momentum=rho)
-            at += 4 + 2 * items
+                if block not in (0, t + 1):
+                    continue
+                if step:
+                    at_t = (None, 1, 1, t, limit, z, step)
+                    core.update(real[t], fractions[t], *at_t, restore=terms, momentum=rho)
+                    core.update(clean[t], clean_fractions[t], *at_t)
+                else:
+                    core.perturb(real[t], terms, z, t, momentum=rho)
 
     def each(invoke, words):
         execute(words)
@@ -181,43 +188,29 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
 
 # --- errors -----------------------------------------------------------------------------------------------
 
-BAD = {
-    "steps": 0,
-    "samples": 0,
-    "batch": 0,
-    "parts": 0,
-    "queries": 0,
-    "estimator": 2,
-    "rule": 3,
-    "schedule": 4,
-    "rate": 0,
-    "final_rate": ONE + 1,
-}
+BAD = [
+    *(({name: 0}, Status.ARGUMENT) for name in ("steps", "samples", "batch", "parts", "rate")),
+    *(({"queries": count}, Status.QUERIES) for count in (0, 33)),
+    *(({name: value}, Status.ARGUMENT) for name, value in (("estimator", 2), ("rule", 3), ("schedule", 4))),
+    ({"final_rate": ONE + 1}, Status.ARGUMENT),
+    ({"rate": 2**31}, Status.ARGUMENT),
+    ({"schedule": oracle.STEP, "decay_steps": 0}, Status.ARGUMENT),
+    ({"schedule": oracle.STEP, "decay": ONE + 1}, Status.ARGUMENT),
+    ({"steps": 2**16, "batch": 2**16}, Status.ARGUMENT),  # positions no longer fit
+]
 
 
-@pytest.mark.parametrize("field", BAD)
-def test_bad_settings(field):
+@pytest.mark.parametrize(("change", "status"), BAD, ids=str)
+def test_bad_settings(change, status):
     s = integers(Settings())
-    setattr(s, field, BAD[field])
+    for name, value in change.items():
+        setattr(s, name, value)
     with pytest.raises(NativeError) as error:
         Control(s, 100, [])
-    assert error.value.status is (Status.QUERIES if field == "queries" else Status.ARGUMENT)
+    assert error.value.status is status
 
 
-def test_more_bad_settings():
-    for change, status in (
-        ({"queries": 33}, Status.QUERIES),
-        ({"rate": 2**31}, Status.ARGUMENT),
-        ({"schedule": oracle.STEP, "decay_steps": 0}, Status.ARGUMENT),
-        ({"schedule": oracle.STEP, "decay": ONE + 1}, Status.ARGUMENT),
-        ({"steps": 2**16, "batch": 2**16}, Status.ARGUMENT),  # positions no longer fit
-    ):
-        s = integers(Settings())
-        for name, value in change.items():
-            setattr(s, name, value)
-        with pytest.raises(NativeError) as error:
-            Control(s, 100, [])
-        assert error.value.status is status
+def test_bad_directions():
     gaussian = Settings(dist=Dist(2, 300), queries=5, chain=6, memory=30000)
     for change in (
         {"dist": Dist(0, 2)},
@@ -282,33 +275,25 @@ class Ledger:
         self.updates: list[tuple[int, ...]] = []
 
     def execute(self, words: np.ndarray) -> None:
-        body = [int(w) & 0xFFFFFFFF for w in words[2 : 2 + int(words[1])]]
-        while body:
-            head, count, _, argument = body[:4]
-            is_update = head >> 24 == 3
-            items = count if is_update else 0
-            terms = argument & 0xFFFF if is_update else count
-            pairs = [(body[4 + 2 * i], body[5 + 2 * i]) for i in range(items + terms)]
+        for block, step, terms, _ in instructions(words):
             chains: list[tuple[list[int], int]] = []
-            for word, k in pairs[items:]:
+            for seed, k in terms:
                 if k == 0:
-                    chains[-1][0].append(word)
+                    chains[-1][0].append(seed)
                 else:
-                    chains.append(([word], k - 2**32 if k >= 2**31 else k))
+                    chains.append(([seed], k))
             for chain, k in chains:
                 self.in_force[tuple(chain)] += k
-            if is_update:  # its restoration comes first
+            if step:  # its restoration comes first
                 assert not any(self.in_force.values())
-                self.updates.append((head & 0xFFFFFF, *(n for pair in pairs[:items] for n in pair)))
-            body = body[4 + 2 * len(pairs) :]
+                self.updates.append((block, *(n for pair in step for n in pair)))
 
 
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 8), st.floats(0.01, 0.6))
 def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
-    """Aborts steps anywhere: weights are those of the last complete step, and the run goes on to the same
-    end."""
+    """Aborts steps anywhere: weights are those of the last complete step, and the run goes on to the same end."""
 
     def train(times):
         rng, control, ledger, whole = np.random.default_rng(seed), make(s), Ledger(), []

@@ -84,8 +84,7 @@ def integers(s: Settings) -> CSettings:
 
 
 def layer_of(s: Settings, task: int) -> int:
-    """Returns the number of a task's layer: a dense one for exact heads, without and with a clamp; else
-    any."""
+    """Returns the number of a task's layer: a dense one for exact heads, without and with a clamp; else any."""
     return 4 * (task % 2) if s.tasks[task].queries == 0 else task % len(LAYERS)
 
 
@@ -193,11 +192,9 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
     )
     mean = oracle.Scale(state.mantissa, state.exponent)
     steps, mean = oracle.steps(g, shift, mean, s.task_rate(step, task), s.clip)
-    weights, fraction = world.weights[task], world.fractions[task]
-    if steps is not None and fraction is not None:
-        oracle.move_16(weights, fraction, steps, LIMIT)
-    elif steps is not None:
-        oracle.move_8(weights, steps, LIMIT, s.rounding_seed(step, task), task, layer.outputs[2])
+    if steps is not None:
+        own = world.weights[task], world.fractions[task], steps, LIMIT
+        oracle.move(*own, s.rounding_seed(step, task), task, layer.outputs[2])
     return NodeState(mean.mantissa, mean.exponent)
 
 

@@ -30,12 +30,7 @@ def chosen(data: int) -> BlockChoice:
 
 
 class BlockWalk(Walk):
-    """See `Walk`.
-
-    Attributes:
-        probed: blocks.
-        is_lost: a choice could not be resumed: nothing else can be done before one is.
-    """
+    """A walk with a choice; `is_lost`: it could not be resumed, and nothing else can be done before one is."""
 
     def __init__(self, seed: int) -> None:
         super().__init__("choice of a block", seed)

@@ -256,8 +256,6 @@ void device_use_c(int own) { in_c = own != 0; }
 void device_source(Samples* samples, tflm_zo::SampleSource* source) { *source = SourceOf(samples); }
 void device_store(Store* store, tflm_zo::LogStore* log) { *log = StoreOf(store); }
 
-size_t device_arena_used() { return trainer.network().arena_used_bytes(); }
-
 int device_set_log(Store* store) {
   if (store == nullptr) return in_c ? zo_trainer_set_log(nullptr) : trainer.SetLog(nullptr);
   const tflm_zo::LogStore before = log_store;

@@ -92,7 +92,6 @@ class _Address:
 
 
 def _model_arrays(firmware: Firmware) -> list[bytes]:
-    """Reads the arrays of segments in a generated folder."""
     (text,) = (text for name, text in firmware.files.items() if name.endswith("_zo_model.cc"))
     found = re.findall(r"const unsigned char g_\w+\[\] = \{([^}]*)\}", text)
     return [bytes(int(b, 0) for b in re.findall(r"0x\w\w", one)) for one in found]
@@ -110,17 +109,8 @@ def _model_at(address: int, arrays: list[bytes]) -> bytes:
 class Device:
     """A device with a generated folder's firmware.
 
-    Args:
-        firmware: the folder.
-        model: the ZO model that it was generated from.
-        data: the samples.
-        own: a folder for its memory, if there are several devices with the same firmware.
-        path: the library that was built of the folder; None: it is built as all are.
-        in_c: the trainer's functions in C are called instead of its methods.
-
-    Attributes:
-        samples: of the run.
-        failing_invoke: number of the invoke that fails, counted from 1 from the last `fail_at` on.
+    `own`: a folder for its memory, if there are several with the same firmware; `path`: the library that was built;
+    `in_c`: the trainer's functions in C are called instead of its methods.
     """
 
     def __init__(
@@ -136,9 +126,7 @@ class Device:
         # A library that is loaded twice is the same, and has its globals once.
         path = path if own is None else shutil.copy(path, own / "device.so")
         self.library = ctypes.CDLL(str(path))
-        for name in ("device_segment_model",):
-            getattr(self.library, name).restype = ctypes.c_void_p
-        self.library.device_arena_used.restype = ctypes.c_size_t
+        self.library.device_segment_model.restype = ctypes.c_void_p
         for name in ("device_step", "device_checksum", "device_log_bytes"):
             getattr(self.library, name).restype = u32
         sizes = (u32 * 4)()
@@ -224,12 +212,7 @@ class Device:
             return 0
 
     def fail_invokes(self, *numbers: int, before: bool = False) -> None:
-        """Invokes of segments that fail from now on, counted from 1.
-
-        Args:
-            numbers: which.
-            before: nothing of the segment has run then; else all of it has, and only its results are lost.
-        """
+        """Lets invokes of these numbers from now on fail, before anything has run or else losing their results."""
         self.invokes, self._failing, self._before = 0, numbers, before
 
     # --- state of the trainer -------------------------------------------------------------------------
@@ -262,41 +245,27 @@ class Device:
         )
 
     def reset(self) -> int:
-        """Resets the trainer before it goes over to another place."""
         return self.init()
 
     @property
     def step(self) -> int:
-        """Whole steps done."""
         return int(self.library.device_step())
 
     def call_c(self, name: str, *arguments: Any) -> int:
-        """Calls a function of the trainer in C.
-
-        Args:
-            name: without the common prefix.
-            arguments: for ctypes.
-        """
+        """Calls a function of the trainer in C, by its name without the common prefix."""
         function = getattr(self.library, f"small_zo_trainer_{name}")
         function.restype = ctypes.c_size_t if name == "least_arena_bytes" else u32
         return self._call(f"small_zo_trainer_{name}", *arguments)
 
     def source_of(self, samples: Samples) -> Source:
-        """Samples as C takes them."""
         source = Source()
         self.library.device_source(ctypes.byref(samples.c), ctypes.byref(source))
         return source
 
     def log_of(self, store: Store) -> LogStore:
-        """Converts a store to C's form."""
         log = LogStore()
         self.library.device_store(ctypes.byref(store.c), ctypes.byref(log))
         return log
-
-    @property
-    def arena_used(self) -> int:
-        """As the network says it."""
-        return int(self.library.device_arena_used())
 
     def set_log(self, store: Store | None) -> int:
         """Sets the log of all further steps, if the status is OK."""
@@ -306,12 +275,10 @@ class Device:
         return status
 
     def train_step(self) -> tuple[int, Report]:
-        """Returns status and report of a step."""
         report = Report()
         return self._call("device_train_step", ctypes.byref(report)), report
 
     def train_slice(self) -> tuple[int, Report]:
-        """Returns status and report of a part of a step."""
         report = Report()
         return self._call("device_train_slice", ctypes.byref(report)), report
 
@@ -322,22 +289,18 @@ class Device:
         return self._call("device_import_log", ctypes.byref(store.c), kept, u32(step), u32(mark))
 
     def keep_best(self, yardstick: Samples, every: int) -> int:
-        """Measures by other samples."""
         self.yardstick = yardstick  # kept alive
         return self._call("device_keep_best", ctypes.byref(yardstick.c), u32(every))
 
     def restore_best(self) -> tuple[int, Any]:
-        """Returns the status and the measurement of the best state."""
         best = structs.zo_measurement()
         return self._call("device_restore_best", ctypes.byref(best)), best
 
     def import_weights(self, store: Store) -> int:
-        """Begins with other weights."""
         self._weights = store  # kept alive
         return self._call("device_import_weights", ctypes.byref(store.c))
 
     def snapshot_mark(self) -> tuple[int, int]:
-        """Returns the status and the mark that binds weights to the log."""
         mark = u32()
         return self._call("device_snapshot_mark", ctypes.byref(mark)), mark.value
 
@@ -347,7 +310,6 @@ class Device:
         return int(self.library.device_log_bytes())
 
     def export_log(self, store: Store) -> int:
-        """Writes the missing part of the log."""
         return self._call("device_export_log", ctypes.byref(store.c))
 
     # --- a log in memory whose power fails -----------------------------------------------------------
@@ -370,7 +332,6 @@ class Device:
         self.library.device_memory_fail(u32(after), u32(operations))
 
     def power_on(self) -> None:
-        """Ends all failures."""
         self.library.device_memory_power_on()
 
     def fail_memory_read(self, read: int) -> None:
@@ -385,7 +346,6 @@ class Device:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that the store in memory has."""
         return int(self.library.device_memory_bytes())
 
     def record_operations(self) -> None:
@@ -394,7 +354,6 @@ class Device:
 
     @property
     def operations(self) -> int:
-        """How many there were."""
         return int(self.library.device_memory_operations())
 
     def cut_power_at(self, operation: int) -> None:
@@ -402,16 +361,13 @@ class Device:
         self.library.device_memory_cut_at(u32(operation))
 
     def mount(self) -> int:
-        """Reads the state of the memory."""
         return self._call("device_memory_mount")
 
     def clear(self) -> int:
-        """Clears the store, if it can."""
         return self._call("device_memory_clear")
 
     @property
     def memory_faults(self) -> int:
-        """The forbidden operations on the memory."""
         return int(self.library.device_memory_faults())
 
     def stored_log(self, plain_bytes: int) -> bytes:
@@ -425,15 +381,12 @@ class Device:
         return unpadded(found.tobytes())[:plain_bytes]
 
     def set_stored_log(self) -> int:
-        """Sets the store in memory as the log of all further steps."""
         return self._call("device_memory_set_log")
 
     def export_stored_log(self) -> int:
-        """Writes the missing part of the log in memory."""
         return self._call("device_memory_export_log")
 
     def import_stored_log(self) -> int:
-        """Goes on from the log in memory."""
         return self._call("device_memory_import_log")
 
     # --- a link to a host ----------------------------------------------------------------------------
@@ -441,9 +394,7 @@ class Device:
     def begin_link(
         self, store: Store | None, send: Callable[[bytes], None], *, places: bool, buffer_bytes: int = 256
     ) -> int:
-        """Resumes from a store, its log or two places; answers go to `send` from now on. None: the store in
-        memory.
-        """
+        """Resumes from a store, its log or two places; answers go to `send` from now on. None: the store in memory."""
         self._linked = store  # kept alive
         self._reset = Reset(self.reset)
 
@@ -462,7 +413,6 @@ class Device:
         return self._call("device_link_serve", received, u32(len(received)))
 
     def join_fleet(self) -> int:
-        """Lets the link serve a fleet, too."""
         return self._call("device_fleet_begin")
 
     def take_record(self, record: bytes) -> int:
@@ -476,28 +426,22 @@ class Device:
 
     @property
     def is_evaluating(self) -> bool:
-        """Whether there is work for the fleet."""
         return bool(self.library.device_is_evaluating())
 
     def work(self) -> None:
-        """Does a part of it."""
         self._call("device_work")
 
     @property
     def adoptions(self) -> int:
-        """How often a place was gone over to."""
         return int(self.library.device_adoptions())
 
     def settle(self) -> int:
-        """Applies the pending update."""
         return self._call("device_settle")
 
     def checksum(self) -> int:
-        """Computes the checksum of the present weights."""
         return int(self.library.device_checksum())
 
     def evaluate(self, first: int = 0, count: int | None = None, of: Samples | None = None) -> tuple[int, Evaluation]:
-        """Returns the status and the evaluation."""
         found, samples = Evaluation(), of or self.samples
         count = int(samples.c.count) - first if count is None else count
         return self._call("device_evaluate", ctypes.byref(samples.c), first, count, ctypes.byref(found)), found
@@ -510,35 +454,29 @@ class Device:
         return status, room[: sink.at].tobytes()
 
     def predict(self, sample: int) -> tuple[int, bytes]:
-        """Returns status and output of a sample of the only input."""
         output = ctypes.create_string_buffer(int(np.prod(self.output_shape[1:])))
         return self._call("device_predict", self.samples.arrays[0][sample].tobytes(), output), output.raw
 
     def infer(self, first: int) -> tuple[int, NDArray[np.int8]]:
-        """Returns status and output of a batch of samples."""
         outputs = np.zeros(self.output_shape, np.int8)
         return self._call(
             "device_infer", ctypes.byref(self.samples.c), first, outputs.ctypes.data_as(ctypes.c_void_p)
         ), outputs
 
     def probe(self) -> tuple[int, Probe]:
-        """Does the next probe of a choice of blocks."""
         probe = Probe()
         return self._call("device_probe", ctypes.byref(probe)), probe
 
     @property
     def chosen(self) -> bool:
-        """Whether the block is chosen."""
         return bool(self.library.device_chosen())
 
     def choice(self) -> bytes:
-        """Returns the choice's state."""
         state = ctypes.create_string_buffer(64)
         self.library.device_choice(state)
         return state.raw
 
     def resume(self, choice: bytes) -> int:
-        """Goes on with a choice."""
         return self._call("device_resume", choice)
 
 

@@ -1,6 +1,5 @@
-"""A random walk over a device with two places for runs: a host sends it others, has it go back, reads its
-store and writes into places, while everything fails as it does in `device.walk`.
-"""
+"""A random walk over a device with two places for runs: a host sends it others, has it go back, reads its store and
+writes into places, while everything fails as it does in `device.walk`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -60,35 +59,18 @@ class Line(MemoryLine):
 
 @dataclass
 class Place:
-    """The possible contents of a place.
+    """The possible contents of a place."""
 
-    Attributes:
-        kept: the log in it.
-        kinds: of the written bytes.
-    """
-
-    kept: Kept
-    kinds: set[PlaceKind]
+    kept: Kept  # the log in it
+    kinds: set[PlaceKind]  # of the written bytes
 
 
 class PlacesWalk(Walk):
-    """See `Walk`.
-
-    Args:
-        memory: that both places are in: "bytes", "units of 8" or "flash".
-
-    Attributes:
-        whole: the store with both places.
-        active: number, from 0, of the place that is active after a reset,
-        is_active_sure: or else of the other one.
-        now: number of the active place; None: there is no link.
-        measures: whether the program keeps its best state in each run.
-        in_fleet: whether the link serves a fleet.
-        answers: to a fleet, after a step of a run.
-    """
+    """A walk whose places are both in one memory, `whole`: "bytes", "units of 8" or "flash"."""
 
     def __init__(self, name: str, seed: int, memory: str, in_c: bool = False) -> None:
         self.memory = memory
+        # Number, from 0, of the place that is active after a reset, or else of the other one.
         self.active, self.is_active_sure = 0, True
         self.measures, self.adoptions, self.may_fail_twice, self.may_stay = False, 0, False, False
         self.weights = [Load(PlaceKind.WEIGHTS, given_weights(name, None, number)) for number in (1, 2)]
@@ -113,7 +95,7 @@ class PlacesWalk(Walk):
 
     def forget(self) -> None:
         super().forget()
-        self.now: int | None = None
+        self.now: int | None = None  # number of the active place; None: there is no link
         self.in_fleet = False
 
     def reset(self) -> int:

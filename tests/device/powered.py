@@ -68,13 +68,7 @@ def interval(run: Kind) -> int:
 
 
 def boot(made: Device, run: Kind, *, clears: bool = False) -> int:
-    """Boots after a reset; returns the step from which the run resumes.
-
-    Args:
-        made: the device.
-        run: its run.
-        clears: the store is cleared at the beginning of the run; otherwise remains of another run stay there.
-    """
+    """Boots after a reset; returns the step from which the run resumes. If it begins, it may clear the store."""
     assert made.init() == OK
     if run[2]:
         assert made.keep_best(Samples(yardstick()), run[2]) == OK

@@ -115,22 +115,19 @@ EACH_WEIGHT_RUN = slow_but([name for name in _SOME if name in WEIGHT_RUNS], WEIG
 
 @cache
 def samples(seed: int = 1, count: int = SAMPLES) -> Data:
-    """Draws noise."""
     rng = np.random.default_rng(seed)
     x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
     return Data([x], rng.integers(0, CLASSES, count).astype(np.int32))
 
 
 def yardstick() -> Data:
-    """Returns the samples that select the best state. In some runs, a state has a smaller loss than the best
-    one and fewer right outputs than the first one.
-    """
+    """Returns the samples that select the best state. In some runs, a state has a smaller loss than the best one and
+    fewer right outputs than the first one."""
     return samples(60, 7)
 
 
 @cache
 def zo_model(name: str) -> Model:
-    """Builds the network of a run."""
     network = residual(channels=1, classes=CLASSES) if name.startswith("residual") else MODELS["small_cnn"]()
     return load_model(inject_all(network, **{**RUNS[name][0], "batch": 2}).to_bytes())
 
@@ -151,29 +148,18 @@ class State:
 
 @dataclass(frozen=True)
 class Desktop:
-    """A run on this machine.
+    """A run on this machine."""
 
-    Attributes:
-        losses: of the steps, unit 2^-16.
-        log: of the run.
-        states: before the first step and after each.
-        before: the evaluation.
-        after: the evaluation.
-        outputs: of the trained model, int8 [samples, outputs].
-        kept: of the trained model: the last state, or the best.
-    """
-
-    losses: list[int]
+    losses: list[int]  # of the steps, unit 2^-16
     log: bytes
-    states: list[State]
-    before: dict[str, float]
+    states: list[State]  # before the first step and after each
+    before: dict[str, float]  # evaluations
     after: dict[str, float]
-    outputs: NDArray[np.int8]
-    kept: State
+    outputs: NDArray[np.int8]  # of the trained model, [samples, outputs]
+    kept: State  # of the trained model: the last state, or the best
 
 
 def state_of(trainer: Trainer) -> State:
-    """Returns the trainer's state."""
     runtime = trainer.runtime
     names = [t.name for t in runtime.metadata.trainable]
     parts = [runtime.read_weights(), runtime.read_fractions()]
@@ -183,8 +169,6 @@ def state_of(trainer: Trainer) -> State:
 
 
 class _States(Callback):
-    """Before the first step and after each."""
-
     def __init__(self, trainer: Trainer) -> None:
         self._trainer, self.found = trainer, [state_of(trainer)]
 
@@ -232,13 +216,11 @@ def run_on_desktop(model: Model, settings: Any, data: Data, *, steps: int = STEP
 
 @cache
 def desktop(name: str, data_seed: int = 1, measure_every: int = 0) -> Desktop:
-    """Runs one of `RUNS` on the samples of a seed."""
     data = samples(data_seed)
     return run_on_desktop(zo_model(name), RUNS[name][1], data, measure_every=measure_every)
 
 
 def device(name: str, data_seed: int = 1) -> Device:
-    """Starts the same run's device."""
     model, data = zo_model(name), samples(data_seed)
     made = Device(generated(model, RUNS[name][1], samples()), model, data)
     status = made.init()

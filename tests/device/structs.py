@@ -67,32 +67,22 @@ class WeightSink(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """``zo_report``."""
-
     _fields_ = [("step_done", u32), ("step", u32), ("mean_loss", ctypes.c_int32), ("rate", u32)]
 
 
 class Evaluation(ctypes.Structure):
-    """``tflm_zo::Evaluation``."""
-
     _fields_ = [("samples", u32), ("correct", u32), ("loss", ctypes.c_int64)]
 
 
 class Probe(ctypes.Structure):
-    """``tflm_zo::BlockProbe``."""
-
     _fields_ = [("block", u32), ("score", ctypes.c_int64)]
 
 
 class Source(ctypes.Structure):
-    """``zo_sample_source``."""
-
     _fields_ = [("read", ctypes.c_void_p), ("context", ctypes.c_void_p)]
 
 
 class LogStore(ctypes.Structure):
-    """``zo_log_store``."""
-
     _fields_ = [
         ("write", ctypes.c_void_p),
         ("read", ctypes.c_void_p),
@@ -104,14 +94,10 @@ class LogStore(ctypes.Structure):
 
 
 class Yardstick(ctypes.Structure):
-    """``zo_yardstick``."""
-
     _fields_ = [("source", Source), ("count", u32), ("every", u32)]
 
 
 class WeightSnapshot(ctypes.Structure):
-    """``zo_weight_snapshot``."""
-
     _fields_ = [("weights", LogStore), ("step", u32), ("mark", u32)]
 
 
@@ -145,9 +131,8 @@ class Store:
         self.c = _Store(self.bytes.ctypes.data, size, size, unit, tell=self._tell)
 
     def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:
-        """Lets the write of this number from now on fail, counted from 1, after so many bytes; 0: none. So do
-        those behind it, of so many in all, of which nothing arrives.
-        """
+        """Lets the write of this number from now on fail, counted from 1, after so many bytes; 0: none. So do those
+        behind it, of so many in all, of which nothing arrives."""
         self.c.writes, self.c.failing_write, self.c.failing_writes = 0, write, writes
         self.c.arrives = arrives
 
@@ -156,7 +141,6 @@ class Store:
         self.c.reads, self.c.failing_read = 0, read
 
     def content(self, count: int) -> bytes:
-        """Returns its first bytes."""
         return self.bytes[:count].tobytes()
 
 
@@ -183,7 +167,6 @@ class GuardedMemory:
 
     @property
     def address(self) -> int:
-        """Of the first byte that may be touched."""
         return int(self.own.ctypes.data)
 
     def is_whole(self) -> bool:

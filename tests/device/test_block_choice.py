@@ -1,5 +1,4 @@
-"""The choice of a block of layers on a device: equal to the desktop's, with any failure on the way and after
-it."""
+"""The choice of a block of layers on a device: equal to the desktop's, with any failure on the way and after it."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -63,8 +63,7 @@ def test_a_run_that_begins_in_the_place_of_a_log_stays_there(unit: int, torn: in
 
 
 def test_a_place_that_could_not_be_gone_over_to_is_not_found_after_a_reset() -> None:
-    """Finds the old place, even if the failed write has arrived, at any write, and its content has changed
-    since."""
+    """Finds the old place, even if the failed write has arrived, at any write, and its content has changed since."""
     made, whole, line = begun("weight")
     log, failed = desktop("weight").log, 0
     with Link(lambda: line, timeout=2) as link:

@@ -54,21 +54,13 @@ ROOM = 1 << 16
 
 @dataclass(frozen=True)
 class Run:
-    """The settings that determine a run's bits.
+    """The settings that determine a run's bits."""
 
-    Attributes:
-        name: of `device.runs`.
-        data: which samples it has.
-        measures: whether it keeps its best state.
-        given: number of the weights that it was given to begin with; 0: the model's own.
-        block: that is trained alone; None: there is no choice of one.
-    """
-
-    name: str
-    data: int = 0
-    measures: bool = False
-    given: int = 0
-    block: int | None = None
+    name: str  # of `device.runs`
+    data: int = 0  # which samples it has
+    measures: bool = False  # whether it keeps its best state
+    given: int = 0  # number of the weights that it was given to begin with; 0: the model's own
+    block: int | None = None  # that is trained alone; None: there is no choice of one
 
     @property
     def by_weights(self) -> bool:
@@ -90,8 +82,7 @@ class Run:
         return 1 if self.by_weights else int(self.settings.snapshot_every)
 
     def has_header_of(self, other: Run) -> bool:
-        """Returns True if one's log is accepted by the other: of weight perturbation, no header knows the
-        samples."""
+        """Returns True if one's log is accepted by the other: of weight perturbation, no header knows the samples."""
         same = (self.measures, self.given, self.block) == (other.measures, other.given, other.block)
         return same and (self.by_weights or self.data == other.data)
 
@@ -143,15 +134,11 @@ class Log:
 
 @dataclass
 class Kept:
-    """A store, and its possible contents; None: nothing from which a device resumes.
-
-    Attributes:
-        is_damaged: something else has changed its bytes, since when no run has begun in it.
-    """
+    """A store, and its possible contents; None: nothing from which a device resumes."""
 
     store: Store
     logs: set[Log | None] = field(default_factory=lambda: {None})
-    is_damaged: bool = False
+    is_damaged: bool = False  # something else has changed its bytes, since when no run has begun in it
 
 
 class FlashStore(Store):
@@ -173,25 +160,14 @@ class FlashStore(Store):
             self.made.fail_memory(write - 1, writes * (1 + arrives % 3))
 
     def fail_read_at(self, read: int) -> None:
-        """Lets a read of the part fail."""
         self.made.fail_memory_read(read)
 
     def content(self, count: int) -> bytes:
-        """Returns the content that a mount would find."""
         return self.made.memory_content(min(count, self.made.memory_bytes))
 
 
 class Walk:
-    """A device, its stores, and the model of both.
-
-    Args:
-        name: of `device.runs`.
-        seed: of the walk.
-        in_c: the trainer's functions in C are called.
-
-    Attributes:
-        calls: how often each call was made with each status.
-    """
+    """A device, its stores, and the model of both; `calls` counts each call with each status."""
 
     def __init__(self, name: str, seed: int, in_c: bool = False) -> None:
         self.rng = random.Random(f"{name} {seed}")
@@ -270,7 +246,6 @@ class Walk:
             self.trace.append(f"[{kind} {number}]")
 
     def parts(self) -> list[Store]:
-        """Lists the parts that can fail."""
         return [*(kept.store for kept in self.stores), self.given, *(weights for _, weights, *_ in self.snapshots)]
 
     def reachable(self) -> list[Kept]:
@@ -329,7 +304,6 @@ class Walk:
             self.told("init narrow", self.made.init(workspace_bytes=narrow), *allowed)
 
     def boot(self) -> None:
-        """Boots like a usual program: it resumes from a store, or begins anew in it."""
         kept = self.rng.choice(self.stores)
         self.disarm()
         logs = sorted((log for log in kept.logs if log is not None), key=repr)
@@ -359,7 +333,6 @@ class Walk:
         """Chooses the block that is trained, if there is a choice."""
 
     def finish(self) -> None:
-        """Steps up to the last one, as a rule."""
         for _ in range(STEPS):
             self.train(whole=True)
 
@@ -738,7 +711,6 @@ class Walk:
             self.in_step = False
 
     def give_record(self, record: bytes) -> int:
-        """Returns its status."""
         return self.made.take_record(record)
 
     def evaluate_slice(self) -> tuple[int, int]:
@@ -746,7 +718,6 @@ class Walk:
         return self.made.answer_slice()
 
     def damage(self) -> None:
-        """Changes a store that does not belong to the run."""
         kept = self.rng.choice(self.stores)
         self.disarm()
         if kept in (self.log, self.at):
@@ -762,7 +733,6 @@ class Walk:
     # --- the walk ----------------------------------------------------------------------------------
 
     def choices(self) -> list[tuple[int, Callable[[], object]]]:
-        """Calls, and how often each is made."""
         return [
             (30, lambda: self.train(False)),
             (30, lambda: self.train(True)),
@@ -786,12 +756,7 @@ class Walk:
         ]
 
     def go(self, calls: int) -> None:
-        """Makes so many calls.
-
-        Raises:
-            AssertionError: a call does something that the model does not allow; the message has the last
-                calls.
-        """
+        """Makes so many calls; the error of one that the model does not allow has the last calls."""
         try:
             for _ in range(calls):
                 if self.is_mixed:

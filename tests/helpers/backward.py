@@ -57,8 +57,7 @@ def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int1
 
 
 def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) -> Errors:
-    """Computes errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16
-    bits."""
+    """Computes errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16 bits."""
     values = errors[0]
     data = address("errors", values, np.int16)
     factors = _factors(mantissas, exponent)

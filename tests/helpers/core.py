@@ -115,8 +115,7 @@ def binary_cross_entropy(
 def binary_cross_entropy_error(
     logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float, zero_point: int
 ) -> NDArray[np.int16]:
-    """Computes the derivative of `binary_cross_entropy` by the scaled logits, int16 [samples, outputs], unit
-    2^-15."""
+    """Computes the derivative of `binary_cross_entropy` by the scaled logits, int16 [samples, outputs], unit 2^-15."""
     return _losses("zo_binary_cross_entropy_error_s8", logits, labels, scale, zero_point, errors=True)
 
 

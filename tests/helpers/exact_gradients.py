@@ -114,8 +114,7 @@ _SLOPES = {
 
 
 def _spread(kernel, dilations):
-    """Dilates the filter with zeros between its elements: TensorFlow has no gradient of the dilation
-    itself."""
+    """Dilates the filter with zeros between its elements: TensorFlow has no gradient of the dilation itself."""
     sizes = [(n - 1) * d + 1 for n, d in zip(kernel.shape, dilations, strict=False)]
     result = np.zeros((*sizes, *kernel.shape[2:]))
     result[:: dilations[0], :: dilations[1]] = kernel
@@ -133,8 +132,7 @@ def _first_largest(x, axes: list[int], shape):
 
 
 def _compute(op: Operator, read, levels):
-    """Computes the operator in real numbers; `read` gives the real value of an input, `levels` a tensor's
-    integers."""
+    """Computes the operator in real numbers; `read` gives the real value of an input, `levels` a tensor's integers."""
     import tensorflow as tf
 
     name, output = op.code.name, op.outputs[0]
@@ -186,9 +184,8 @@ def _compute(op: Operator, read, levels):
 
 
 def layer_gradients(model: Model, x: NDArray[np.int8], errors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Computes dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by
-    the name of its filter, by errors dL/dz of the logits z, [samples, classes].
-    """
+    """Computes dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by the name of
+    its filter, by errors dL/dz of the logits z, [samples, classes]."""
     import tensorflow as tf
 
     graph, found = model.subgraphs[0], {}

@@ -151,11 +151,6 @@ class Browser:
         events = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
-    def screenshot(self, path: Path) -> None:
-        """Writes a picture of the whole page."""
-        found = self.do("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
-
     def printed(self) -> bytes:
         """Prints the page as a PDF."""
         self.do("Emulation.setEmulatedMedia", media="print")

@@ -34,11 +34,7 @@ def interrupt(*_: Any) -> None:
 def interrupt_at_call(
     patch: pytest.MonkeyPatch, owner: type, name: str, call: int, when: Literal["before", "after"]
 ) -> list[int]:
-    """Lets a method raise KeyboardInterrupt before or after its given call.
-
-    Returns:
-        How many calls are left until then, which each call changes.
-    """
+    """Lets a method raise KeyboardInterrupt before or after a call. Returns how many are left until then."""
     original, left = getattr(owner, name), [call]
 
     def counted(*args: Any, **kwargs: Any) -> Any:
@@ -55,10 +51,9 @@ def interrupt_at_call(
 
 
 def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: tuple[str, ...]) -> list[int]:
-    """Lets a method raise KeyboardInterrupt before a line of Python that it comes to in files with such ends.
+    """Lets a method raise KeyboardInterrupt before a line that it comes to in files with such ends.
 
-    Returns:
-        How many lines are left until then, which each line changes; at first so many that none is reached.
+    Returns how many lines are left until then; at first so many that none is reached.
     """
     original, left = getattr(owner, name), [2**62]
 
@@ -85,9 +80,8 @@ def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: 
 
 
 class Disk:
-    """A disk on which a log may grow to `size` bytes; a write takes as many as fit, as write(2), and
-    `at_once` bytes at most.
-    """
+    """A disk on which a log may grow to `size` bytes; a write takes as many as fit, as write(2), and `at_once` bytes at
+    most."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int, at_once: int | None = None) -> None:
         disk = self

@@ -30,8 +30,7 @@ class NodeRule(IntEnum):
 
 
 def route_nodes(layer: NodeLayer, outputs: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """Computes uint8 [samples, route_bytes]: the target of each node's credit, from outputs before any
-    pooling."""
+    """Computes uint8 [samples, route_bytes]: the target of each node's credit, from outputs before any pooling."""
     routes = np.empty((len(outputs), layer.route_bytes), np.uint8)
     read = address("outputs", outputs, np.int8)
     call("zo_route_nodes_s8", layer.struct, len(outputs), read, routes.ctypes.data)

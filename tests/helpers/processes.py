@@ -102,15 +102,8 @@ def kill_and_resume(
     header: int,
     record: int,
 ) -> int:
-    """Log and exported model of a run that is killed at random moments are those of one that is not.
-
-    Args:
-        header: bytes of the log in front of its records.
-        record: bytes of a step's record.
-
-    Returns:
-        How often the run was killed before it had ended.
-    """
+    """Checks that log and model of a run that is killed at random moments are those of one that is not; `header` and
+    `record` are sizes in its log. Returns how often it was killed before it had ended."""
     model.save(folder / "model.tflite")
     (folder / "run.pickle").write_bytes(pickle.dumps((settings, *data, steps)))
     # A log with snapshots is cut back to the last one as its run is resumed.

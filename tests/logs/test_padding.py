@@ -131,8 +131,7 @@ def test_a_live_log(log_of: tuple[str, int], unit: int, sizes: list[int]) -> Non
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("name", "every"), LOGS[:4])
 def test_replay_and_resume(name: str, every: int, unit: int, tmp_path: Path) -> None:
-    """Makes the model of a padded log; a run that resumes from one ends with the log of an undisturbed
-    run."""
+    """Makes the model of a padded log; a run that resumes from one ends with the log of an undisturbed run."""
     expected, path = desktop(name, measure_every=every), tmp_path / "run.zolog"
     path.write_bytes(padded(expected.log, unit))
     weights, fractions = replay_log(zo_model(name), path)

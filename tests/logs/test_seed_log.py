@@ -96,6 +96,9 @@ def test_bytes(path):
     assert log.steps["coefficient"].tolist() == [list(r[3:]) for r in records]
     assert log.steps["seed"].tolist() == [[query_seed(0xFFFFFFFE, t, q) for q in range(3)] for t in range(9)]
     assert (log.whole_bytes, log.torn_bytes) == (132 + 9 * 32, 0)
+    for steps in (-1, 10):
+        with pytest.raises(LogError, match=f"Steps of the log must be in 0..9. Received: {steps}"):
+            log.first(steps)
 
 
 @pytest.mark.parametrize("queries", [1, 32])
@@ -277,8 +280,7 @@ def measured(step, loss):
 
 @pytest.mark.parametrize("every", [1, 2, 4, 5, 9, 100])
 def test_measurements_stand_among_the_steps(path, every):
-    """Checks bytes and offsets against zo_measurement.h; of a log cut anywhere, the complete entries are
-    read."""
+    """Checks bytes and offsets against zo_measurement.h; of a log cut anywhere, the complete entries are read."""
     control = Control(integers(steps=9), 100, [])
     writer = log_writer(path, control, every)
     expected, sizes = header_bytes(measure_every=every), []
@@ -311,6 +313,11 @@ def test_measurements_stand_among_the_steps(path, every):
         there = [entry for entry in sizes if entry[1] <= steps]
         assert log.first(steps).whole_bytes == there[-1][0]
         assert len(log.first(steps).measurements) == sum(is_one for _, _, is_one in there)
+        path.write_bytes(expected[: there[-1][0]])
+        cut, first = Log.read(path), log.first(steps)
+        assert (bytes(first.settings), first.fingerprint) == (bytes(cut.settings), cut.fingerprint)
+        for name in ("steps", "losses", "mean_squares"):
+            np.testing.assert_array_equal(getattr(first, name), getattr(cut, name))
     for cut in range(132, len(expected)):
         path.write_bytes(expected[:cut])
         log = Log.read(path)

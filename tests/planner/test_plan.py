@@ -180,8 +180,7 @@ def test_what_a_block_takes_is_what_firmware_says(blocks: int) -> None:
 
 
 def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
-    """Compares instructions, forward equivalents and log of each block's own run, of which the largest
-    count."""
+    """Compares instructions, forward equivalents and log of each block's own run, of which the largest count."""
     model = MODELS["lenet5"]()
     blocks = zo.plan(model, search=BlockSearch(blocks=4))
     cost = next(c for c in blocks.costs if c.way.search is not None)

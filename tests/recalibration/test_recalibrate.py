@@ -30,8 +30,7 @@ def unclamped(seed: int = 1) -> bytes:
 
 
 def samples(model: bytes, count: int, seed: int, *, gain: float = 1.0, offset: float = 0.0) -> Any:
-    """Draws smooth random levels of every input, which differ from sample to sample, int8 [count, ...]
-    each."""
+    """Draws smooth random levels of every input, which differ from sample to sample, int8 [count, ...] each."""
     rng, found = np.random.default_rng(seed), []
     for tensor in load_model(model).subgraphs[0].inputs:
         own = rng.normal(0, 12, (count, *[1] * (len(tensor.shape) - 1)))
@@ -44,8 +43,7 @@ def samples(model: bytes, count: int, seed: int, *, gain: float = 1.0, offset: f
 
 
 def layer_values(model: Model, x: Any) -> list[Any]:
-    """Computes outputs of the corrected layers by LiteRT itself, float64 [samples * positions, channels]
-    each."""
+    """Computes outputs of the corrected layers by LiteRT itself, float64 [samples * positions, channels] each."""
     graph = model.subgraphs[0]
     outputs = [op.outputs[0] for op in corrected_layers(model)]
     last = max(graph.operators.index(op) for op in corrected_layers(model))
@@ -75,8 +73,7 @@ def test_channels_get_back_their_means_and_deviations() -> None:
 
 
 def test_the_first_layer_is_mapped_as_float64_says() -> None:
-    """Compares the filter's scales with their products with old deviation / new deviation, if nothing
-    clamps."""
+    """Compares the filter's scales with their products with old deviation / new deviation, if nothing clamps."""
     plain = unclamped()
     old, new = samples(plain, OLD, 1), samples(plain, NEW, 2, gain=0.5)
     result = recalibrate(plain, new, source=old, runtime="litert")

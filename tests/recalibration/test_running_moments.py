@@ -42,8 +42,7 @@ def test_statistics_are_numpys(values: np.ndarray, zero_point: int) -> None:
 
 
 def test_spreads_foretell_the_scatter_of_a_few_samples() -> None:
-    """Compares standard errors from the old data with the scatter of moments over many draws of 16
-    samples."""
+    """Compares standard errors from the old data with the scatter of moments over many draws of 16 samples."""
     rng = np.random.default_rng(0)
 
     def draw(count: int) -> np.ndarray:

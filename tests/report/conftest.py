@@ -18,9 +18,8 @@ X, Y = random_samples(5, 40)
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes a folder with the logs and models of two runs, node.zolog and weight.zolog, test data, and a log
-    of 10⁵ steps, long.zolog.
-    """
+    """Makes a folder with the logs and models of two runs, node.zolog and weight.zolog, test data, and a log of 10⁵
+    steps, long.zolog."""
     folder = tmp_path_factory.mktemp("runs")
     for name, settings in (
         ("node", layerwise_settings(batch_size=8, learning_rate=1.0)),

@@ -1,6 +1,5 @@
 """Layers with weights of 16 bits in the runtimes: their outputs, and whole runs."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,10 @@ import pytest
 from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
-from helpers.moments import At, stop
 from helpers.oracle import int16 as oracle
-from helpers.runs import weight_settings
-from tflm_zo.converters import Last, Model, Random, initial_weights, load_model, read_metadata, set_batch
+from tflm_zo.converters import Last, Model, initial_weights, load_model, read_metadata, set_batch
 from tflm_zo.converters.passes.int16_layers import quantize_multiplier
-from tflm_zo.core import Gaussian, Rademacher
-from tflm_zo.logs import Log, replay_log
+from tflm_zo.core import Gaussian
 from tflm_zo.runtime import Runtime, load
 from tflm_zo.training import Settings, SettingsError, Trainer, Weights
 
@@ -84,29 +80,17 @@ def test_fractions_count_as_the_oracle_says(model: str, name: str) -> None:
     assert len(scales) == 1
     real = float(np.float32(data.quantization.scale) * scales[0]) / float(y.quantization.scale)
     zero = int(y.quantization.zero_points[0])
-    expected = oracle.fully_connected(
-        x,
-        weights[filter_.name],
-        fractions[filter_.name],
+    rest = (
         None if bias is None else bias.numpy(),
         [quantize_multiplier(real)] * filter_.shape[0],
         int(data.quantization.zero_points[0]),
-        zero,
-        zero,  # RELU
-        127,
+        *(zero, zero, 127),  # RELU
+    )
+    found = fractions[filter_.name]
+    expected, whole = (
+        oracle.fully_connected(x, weights[filter_.name], own, *rest) for own in (found, np.zeros_like(found))
     )
     np.testing.assert_array_equal(runtime.boundary(1), expected)
-    whole = oracle.fully_connected(
-        x,
-        weights[filter_.name],
-        np.zeros_like(fractions[filter_.name]),
-        None if bias is None else bias.numpy(),
-        [quantize_multiplier(real)] * filter_.shape[0],
-        int(data.quantization.zero_points[0]),
-        zero,
-        zero,
-        127,
-    )
     assert not np.array_equal(whole, expected), "fractions that change nothing prove nothing"
 
 
@@ -130,73 +114,6 @@ def test_fractions_count_alike_in_every_runtime(layers: str) -> None:
 RNG = np.random.default_rng(4)
 X = RNG.integers(-128, 128, (24, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, 24)
-STEPS = 23
-GAUSSIAN = Gaussian(0.2)
-
-VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "last": ({"trainable": Last(1)}, {}),
-    "beside a plain one": ({}, {"queries": 2}),
-    "cut": ({"cuts": ("pool",)}, {"scope": "blocks"}),
-    "sparse": ({"sparse": Random(0.5)}, {}),
-    "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
-    "sharpness": ({"headroom": 4}, {"sharpness": True}),
-    "rademacher": ({}, {"perturbation": Rademacher(2)}),
-    "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "learning_rate": 0.5}),
-}
-
-
-def variant(name: str) -> tuple[Model, Settings]:
-    injection, changes = VARIANTS[name]
-    model = inject_all(MODELS["small_cnn"](), **{"batch": 4, "command_words": 1000, "int16": Last(1), **injection})
-    return model, weight_settings(**{"batch_size": 4, "perturbation": GAUSSIAN, **changes})
-
-
-def state(trainer: Trainer) -> list[bytes]:
-    runtime = trainer.runtime
-    return [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_run_is_the_same_in_tflm_resumed_and_replayed(name: str, tmp_path: Path) -> None:
-    require("tflm")
-    model, settings = variant(name)
-    path = tmp_path / "run.zolog"
-    trainer = Trainer(model, settings, runtime="litert")
-    trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
-    expected = state(trainer)
-    assert expected != state(Trainer(model, settings)), "a run that moves nothing proves nothing"
-
-    exact = Trainer(model, settings, runtime="tflm")
-    exact.fit(X, Y, steps=STEPS, log=tmp_path / "tflm.zolog", keep="last")
-    assert state(exact) == expected
-    assert (tmp_path / "tflm.zolog").read_bytes() == path.read_bytes()
-
-    cut = tmp_path / "cut.zolog"
-    Trainer(model, settings, runtime="litert").fit(X, Y, steps=STEPS, log=cut, callbacks=[At(9, stop)], keep="last")
-    resumed = Trainer(model, settings, runtime="litert")
-    resumed.fit(X, Y, steps=STEPS, log=cut, resume=True, keep="last")
-    assert state(resumed) == expected
-
-    log, runtime = Log.read(path), load(model, "litert")
-    for block in range(len(read_metadata(model).blocks)):
-        for distribution, steps in log.steps_of_block(block):
-            runtime.invoke(runtime.command(loss=False).replay(steps, distribution, block))
-    own = [v.tobytes() for a in (runtime.read_weights(), runtime.read_fractions()) for v in a.values()]
-    weights, fractions = replay_log(model, log)
-    assert own == expected == [v.tobytes() for a in (weights, fractions) for v in a.values()]
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_perturbations_leave_no_trace(name: str) -> None:
-    """Sets a rate too small for any step."""
-    model, settings = variant(name)
-    injection, changes = VARIANTS[name]
-    small = {"batch_size": 4, "perturbation": GAUSSIAN, **changes, "learning_rate": 2.0**-16}
-    trainer = Trainer(model, weight_settings(**small))
-    trainer.fit(X, Y, steps=STEPS, keep="last")
-    for k, v in initial_weights(model).items():
-        np.testing.assert_array_equal(trainer.runtime.read_weights()[k], v)
-        assert not trainer.runtime.read_fractions()[k].any()
 
 
 def test_perturbations_below_half_an_lsb_are_seen_by_an_int16_layer_alone() -> None:

@@ -146,8 +146,7 @@ def test_a_command_without_results(nodes: Any) -> None:
 
 @pytest.mark.parametrize("make", ALL_MODELS)
 def test_inputs_survive_an_invoke(make: Any) -> None:
-    """Keeps inputs, which lanes rely on if they feed nothing anew: with any number of samples and of
-    threads."""
+    """Keeps inputs, which lanes rely on if they feed nothing anew: with any number of samples and of threads."""
     model = inject_all(make(), nodes="auto", batch=2)
     for threads, samples in ((1, 2), (2, 6)):
         runtime = _fed(model, 5, threads)

@@ -78,8 +78,7 @@ def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
 @pytest.mark.parametrize("make", ALL_MODELS)
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_litert_computes_what_tflm_computes(make: Any, kernels: str) -> None:
-    """Compares every int8 activation of the model, on many samples, in LiteRT with each kernel set and in
-    TFLM."""
+    """Compares every int8 activation of the model, on many samples, in LiteRT with each kernel set and in TFLM."""
     require("tflm")
     model = set_batch(load_model(make()), 16)
     graph = model.subgraphs[0]

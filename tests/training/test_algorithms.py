@@ -1,8 +1,5 @@
 """Algorithms by name, and the weights of a snapshot log."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,7 +8,6 @@ from helpers.models import MODELS
 from helpers.runs import settings_of
 from tflm_zo import inject
 from tflm_zo.converters import InjectSettings, read_metadata
-from tflm_zo.logs import Log, LogError, replay_log
 from tflm_zo.training import (
     ALGORITHMS,
     Nodes,
@@ -66,29 +62,3 @@ def test_a_model_injected_for_an_algorithm_is_trained_by_it(name: str) -> None:
     settings = settings_of(name, batch_size=8)
     history = Trainer(model, settings).fit(X, Y, steps=2, keep="last")
     assert len(history.steps) == 2
-
-
-@pytest.mark.parametrize("bits", [8, 16])
-@pytest.mark.parametrize("trainable", ["nodes", "all"])
-def test_snapshot_weights(bits: int, trainable: str, tmp_path: Path) -> None:
-    """Keeps the trainer's weights; layers without nodes are unchanged."""
-    log = tmp_path / "log"
-    more: dict[str, Any] = {"trainable": trainable, "update_bits": bits, "nodes": ["conv2", "fc3"]}
-    model = inject(MODELS["lenet5"](), inject_settings(algorithm("node"), batch=8, **more))
-    trainer = Trainer(model, Settings(batch_size=8, snapshot_every=2))
-    before = trainer.runtime
-    before.invoke(before.command(loss=False).restore())
-    initial = before.read_weights()
-    trainer.fit(X, Y, steps=5, log=log, keep="last")
-    weights, fractions = replay_log(model, Log.read(log))
-    for found, expected in ((weights, trainer.runtime.read_weights()), (fractions, trainer.runtime.read_fractions())):
-        assert found.keys() == expected.keys()
-        assert all(np.array_equal(found[name], expected[name]) for name in expected)
-        assert all(found[name].shape == expected[name].shape for name in expected)
-    changed = {name for name in weights if not np.array_equal(weights[name], initial[name])}
-    assert changed == {"conv2/filter", "fc3/filter"}
-    assert bool(fractions) == (bits == 16)
-
-    other = inject(MODELS["lenet5"](7), inject_settings(algorithm("node"), batch=8, **more))
-    with pytest.raises(LogError, match="another model"):
-        replay_log(other, Log.read(log))

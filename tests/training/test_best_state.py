@@ -97,7 +97,7 @@ def test_the_best_measured_state_is_kept(kind: str, runtime: str, tmp_path: Path
         last.fit(X, Y, steps=STEPS, keep="last", callbacks=[At(history.kept_step - 1, stop)])
         assert state(last) == state(trainer)
     assert of_log(kind, tmp_path / "log") == state(trainer)
-    log: Any = Log.read(tmp_path / "log") if kind == "weight" else Log.read(tmp_path / "log")
+    log = Log.read(tmp_path / "log")
     assert log.best is not None and log.best.step == history.kept_step and log.best.loss == best["loss"]
     assert [m.loss for m in log.measurements] == losses
 

@@ -71,9 +71,8 @@ EPOCHS = {"conv2": 40}
 
 @pytest.mark.parametrize("lost", ["conv2", "fc1", "fc2", "fc3"])
 def test_the_block_that_a_task_needs(lost: str) -> None:
-    """Finds a layer whose weights are lost. It passes nothing on: layers before it cannot change the output
-    at all, layers behind it can only change the same output for every sample.
-    """
+    """Finds a layer whose weights are lost. It passes nothing on: layers before it cannot change the output at all,
+    layers behind it can only change the same output for every sample."""
     plain = load_model(lenet5())
     (filters,) = (t for t in plain.subgraphs[0].tensors if t.name == f"{lost}/filter")
     filters.set_data(np.zeros(filters.shape, np.int8))
@@ -160,21 +159,9 @@ def test_unlabelled_samples_are_not_judged_by() -> None:
         ({"blocks": 6}, r"`blocks` must be in 1\.\.5, the number of trained layers \(conv1, conv2, fc1, fc2, fc3\)"),
         ({"blocks": 2.0}, r"`blocks` must be an integer in 1\.\.2147483648"),
         ({"epochs": 0}, r"`epochs` must be an integer in 1\.\.2147483648"),
-        (
-            {"held_out": 0.0},
-            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
-        ),
-        (
-            {"held_out": 0.01},
-            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
-        ),
-        (
-            {"held_out": 1.0},
-            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
-        ),
-        (
-            {"held_out": 0.99},
-            r"`held_out` must divide the 40 labelled samples into two parts that are not empty\. Received",
+        *(
+            ({"held_out": share}, "`held_out` must divide the 40 labelled samples into two parts that are not empty")
+            for share in (0.0, 0.01, 0.99, 1.0)
         ),
         ({"held_out": float("nan")}, r"`held_out` must be in 0\.\.1\. Received: nan"),
         ({"held_out": -0.5}, r"`held_out` must be in 0\.\.1"),

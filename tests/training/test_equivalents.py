@@ -48,8 +48,9 @@ def test_budget(name):
         assert trainer.step == steps + 1
     with pytest.raises(ValueError, match="`budget` must be at least"):
         trainer.fit(X, Y, budget=1, keep="last")
-    with pytest.raises(ValueError, match="must be the only length of the run"):
-        trainer.fit(X, Y, budget=100, steps=3, keep="last")
+    for given in ({"budget": 100, "steps": 3}, {"epochs": 1, "steps": 5}, {"epochs": 2, "budget": 100}):
+        with pytest.raises(ValueError, match="must be the only length of the run"):
+            trainer.fit(X, Y, **given, keep="last")
     for budget in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="`budget` must be forward equivalents above 0"):
             trainer.fit(X, Y, budget=budget, keep="last")
@@ -94,8 +95,7 @@ CONV, FC = 8 * 8 * 4 * 9, 4 * 4 * 4 * 4
 def test_what_measuring_the_rate_takes_is_counted(
     task: Any, model: Any, length: dict[str, int], forgets_half_after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counts every segment that runs, for measuring and for steps, and every update of fc: to the last
-    product."""
+    """Counts every segment that runs, for measuring and for steps, and every update of fc: to the last product."""
     trainer = Trainer(zo_model(**model), Settings(tasks=(task,), batch_size=8))
     # fc's input, its output and the loss are where segments begin, or pool's output.
     macs = [CONV, FC, 0][: trainer.runtime.segment_count]

@@ -99,8 +99,7 @@ def test_the_same_bits_in_tflm(name, tmp_path):
 
 
 def test_the_batch_of_the_model_changes_nothing(tmp_path):
-    """Splits a minibatch into parts: samples are led back one by one, and kept errors lie one behind the
-    other."""
+    """Splits a minibatch into parts: samples are led back one by one, and kept errors lie one behind the other."""
     settings = Settings(tasks=(Exact(last=ResidualBlocks()),), batch_size=8, seed=1)
     x, y = samples_of(load_model(SOURCES["residual"]()))
     weights = []

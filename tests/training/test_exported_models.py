@@ -1,6 +1,5 @@
-"""A run's export: a plain int8 model for any interpreter, with the outputs of the trained ZO model, except
-for the rounding of an interpreter's own kernels.
-"""
+"""A run's export: a plain int8 model for any interpreter, with the outputs of the trained ZO model, except for the
+rounding of an interpreter's own kernels."""
 
 import subprocess
 import sys

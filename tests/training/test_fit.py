@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.node_runs import X, Y, make
+from helpers.interrupted_runs import X, Y, make
 from tflm_zo.training import Callback, History, RunProgress, trainer
 
 LOSSES = [4.0, 2.0, 3.0, 1.0, 8.0, 5.0, 7.0]
@@ -97,14 +97,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def trained(*callbacks: Callback, log: Path, own: Any = None, **more: Any) -> tuple[Any, Any]:
     """Returns trainer and history of a run."""
-    own = own or make()
+    own = own or make("nodes")
     given = {"steps": len(LOSSES), "keep": "last", "log": log, "callbacks": callbacks, **more}
     return own, own.fit(X, Y, **given)
 
 
 def test_epochs_have_the_mean_of_their_steps(events: list[Any], tmp_path: Path) -> None:
-    """Averages the last one, too, which has a single step; a new log is opened when nobody has refused the
-    run."""
+    """Averages the last one, too, which has a single step; a new log is opened when nobody has refused the run."""
     own, history = trained(Tell(events), log=tmp_path / "log")
     epochs = [(0, 3.0, 24.0), (1, 14 / 3, 48.0), (2, 7.0, 56.0)]
     assert events == [
@@ -134,7 +133,7 @@ def test_an_epoch_that_was_cut_short_has_the_mean_of_all_its_steps(
 def test_what_ends_a_run_early_rolls_it_back(error: BaseException, events: list[Any], tmp_path: Path) -> None:
     """Ctrl-C leaves a history; any other error goes to the caller. Either way the log is closed."""
     tell = Tell(events, at=2, error=error)
-    own = make()
+    own = make("nodes")
     if isinstance(error, RuntimeError):
         with pytest.raises(RuntimeError, match="out of paper"):
             trained(tell, log=tmp_path / "log", own=own)
@@ -167,7 +166,7 @@ def test_a_callback_may_stop_the_run(
 def test_logs_that_are_refused_before_anything_has_changed(events: list[Any], tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"another run's")
     with pytest.raises(ValueError, match="`resume` must have a log to resume from"):
-        make().fit(X, Y, resume=True)
+        make("nodes").fit(X, Y, resume=True)
     with pytest.raises(FileExistsError):
         trained(log=tmp_path / "log")
     assert events == []

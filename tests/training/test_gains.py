@@ -64,8 +64,7 @@ def entering_and_leaving(trainable: int) -> tuple[float, float]:
 @pytest.mark.parametrize("aware", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 def test_nodes(estimator: str, sides: int, aware: bool, norm: bool) -> None:
-    """Compares dL/dw = dL/dy s s_a / s_y, a mean over samples, queries and sides of perturbations of mu
-    LSB."""
+    """Compares dL/dw = dL/dy s s_a / s_y, a mean over samples, queries and sides of perturbations of mu LSB."""
     given = settings(estimator=estimator, quantization_aware=aware, gradient_norm=norm)
     for number, nodes in enumerate(METADATA.nodes):
         task = node_task(number, 3)

@@ -141,8 +141,7 @@ def in_other_units(factor: float) -> bytes:
 
 @pytest.mark.parametrize("settings", UNITLESS, ids=["weight", "weight, gradient", "node", "exact"])
 def test_the_unit_of_a_regression_changes_nothing(settings: Settings) -> None:
-    """Trains in volts or microvolts: the same steps to the same weights, and losses in the square of the
-    unit."""
+    """Trains in volts or microvolts: the same steps to the same weights, and losses in the square of the unit."""
     found = {}
     rng = np.random.default_rng(9)
     x = rng.integers(-128, 128, (SAMPLES, INPUTS)).astype(np.int8)

@@ -21,8 +21,7 @@ def plan(model: Model, *tasks: Any, **given: Any) -> LoweredRun:
 
 
 def test_tasks_of_nodes_and_weights() -> None:
-    """Trains LeNet-5's dense layers by nodes, its convolutions together by weights, which start from the
-    image."""
+    """Trains LeNet-5's dense layers by nodes, its convolutions together by weights, which start from the image."""
     model = inject_all(lenet5(), nodes=("fc*",), batch=4)
     found = plan(model, Nodes(queries=3, perturbation=5), Weights(queries=2))
     names = [[read_metadata(model).trainable[i].layer for i in task.tensors] for task in found.tasks]
@@ -99,8 +98,7 @@ def test_logs_have_the_perturbation_of_nodes_for_exact_layers() -> None:
 
 
 def test_layers_of_a_residual_block_share_queries_and_their_gain() -> None:
-    """Computes dL/dw = dL/dy s s_a / s_y of each summand, by the queries of the sum: 3 of 8 samples, twice 5
-    LSB."""
+    """Computes dL/dw = dL/dy s s_a / s_y of each summand, by the queries of the sum: 3 of 8 samples, twice 5 LSB."""
     plain = load_model(MODELS["residual"]()).subgraphs[0]
     scales = {t.name: np.asarray(t.quantization.scales, float) for t in plain.tensors if t.quantization}
     model = inject_all(MODELS["residual"](), nodes=("block1/conv1", "projection"), batch=4)

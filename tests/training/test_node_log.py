@@ -4,15 +4,13 @@ import hashlib
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.moments import At, stop
-from helpers.node_runs import (
-    KINDS,
-    RECORD,
-    SETTINGS,
+from helpers.interrupted_runs import (
+    NODE_SETTINGS,
     SETTINGS_OF,
     STEPS,
     X,
@@ -25,15 +23,14 @@ from helpers.node_runs import (
     train,
     uninterrupted,
 )
-from tflm_zo.logs import LogError
-from tflm_zo.training import Exact, Settings, Trainer, Weights
+from helpers.moments import At, stop
+from tflm_zo.logs import Log, LogError, replay_log
+from tflm_zo.training import Exact, Trainer
 from tflm_zo.training.lowering import layerwise_integers
 from tflm_zo.training.setting_texts import changed
 
-BY_WEIGHTS = Settings(tasks=(Weights(),), batch_size=8)
 
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NODE_SETTINGS)
 def test_bytes_are_as_specified(kind: str) -> None:
     """Compares field by field with the text of zo_snapshot_log.h."""
     whole, settings = uninterrupted(kind), SETTINGS_OF[kind]
@@ -41,7 +38,7 @@ def test_bytes_are_as_specified(kind: str) -> None:
     trainer = make(kind)
     metadata, weights = trainer.runtime.metadata, len(whole.weights)
     tasks = len(metadata.nodes)
-    header, records = layout(kind)
+    header, records, size = layout(kind)
     assert data[:16] == b"ZOLOG\r\n\x1a" + struct.pack("<4H", 4, 164 + 32 * tasks, 12, tasks)
     assert data[16:32] == hashlib.sha256(model_of(kind).to_bytes()).digest()[:16]
     integers = layerwise_integers(settings, steps=STEPS, samples=24, batch=metadata.batch)
@@ -66,7 +63,7 @@ def test_bytes_are_as_specified(kind: str) -> None:
         step = min(number * settings.snapshot_every, STEPS)
         part = make(kind)
         fit(part, callbacks=[At(step - 1, stop)])
-        largest = max(struct.unpack_from("<i", data, records + RECORD * i + 4)[0] for i in range(step))
+        largest = max(struct.unpack_from("<i", data, records + size * i + 4)[0] for i in range(step))
         assert at[:16] == struct.pack("<4I", owner, number, step, largest)
         assert at[16 + 8 * tasks : -4] == snapshot(part)
         for t in range(tasks):
@@ -75,10 +72,10 @@ def test_bytes_are_as_specified(kind: str) -> None:
         assert at[-4:] == zlib.crc32(at[:-4]).to_bytes(4, "little")
 
     history = fit(make(kind))
-    assert len(data) == records + RECORD * STEPS
+    assert len(data) == records + size * STEPS
     for step, loss in enumerate(history.steps):
         body = struct.pack("<Ii", step, round(loss * 65536))
-        assert data[records + RECORD * step :][:RECORD] == body + struct.pack("<I", zlib.crc32(body, owner))
+        assert data[records + size * step :][:size] == body + struct.pack("<I", zlib.crc32(body, owner))
 
 
 # --- another run --------------------------------------------------------------------------------------------
@@ -86,56 +83,43 @@ def test_bytes_are_as_specified(kind: str) -> None:
 
 def test_other_data_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    train(log, callbacks=[At(5, stop)])
+    train(log, "nodes", callbacks=[At(5, stop)])
     data, other_x, other_y = log.read_bytes(), X.copy(), Y.copy()
     other_x[7, 3, 3, 0] ^= 1
     other_y[20] = (other_y[20] + 1) % 4
     order = np.roll(np.arange(24), 1)
     for x, y in ((other_x, Y), (X, other_y), (X[order], Y[order]), (X, Y[order])):
         with pytest.raises(LogError, match="of a run on other data: node perturbation is repeated from"):
-            fit(make(), x, y, log=log, resume=True)
+            fit(make("nodes"), x, y, log=log, resume=True)
     assert log.read_bytes() == data
     # The same data in another form.
-    again = make()
+    again = make("nodes")
     fit(again, X.copy(order="F"), Y.astype(np.uint8), log=log, resume=True)
     assert again.step == STEPS
 
 
-def test_what_is_not_this_run_is_refused(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    trainer = make()
+OTHERS: dict[str, Any] = {"seed": 10, "queries": 3, "learning_rate": 3.0, "batch_size": 4}
+OF_NODES: dict[str, Any] = {"perturbation": 3, "step_clip": 1.0, "exact.last": 1, "snapshot_every": 5}
+
+
+@pytest.mark.parametrize(("kind", "others"), [("nodes", OTHERS | OF_NODES), ("weights", OTHERS)])
+def test_what_is_not_this_run_is_refused(kind: str, others: dict[str, Any], tmp_path: Path) -> None:
+    log, trainer = tmp_path / "log", make(kind)
     with pytest.raises(ValueError, match="`resume` must have a log to resume from"):
         fit(trainer, resume=True)
     fit(trainer, log=log, callbacks=[At(5, stop)])
     data = log.read_bytes()
-    for changes in ({"seed": 10}, {"queries": 3}, {"perturbation": 3}, {"learning_rate": 2.0},
-                    {"step_clip": 1.0}, {"exact.last": 1}, {"snapshot_every": 5},
-                    {"batch_size": 4}):  # fmt: skip
-        other = Trainer(model_of(), changed(SETTINGS, changes))
+    for name, value in others.items():
+        other = Trainer(model_of(kind), changed(SETTINGS_OF[kind], {name: value}))
         with pytest.raises(LogError, match="other settings, data or number of steps"):
             fit(other, log=log, resume=True)
     with pytest.raises(LogError, match="other settings, data or number of steps"):
-        fit(make(), steps=STEPS + 1, log=log, resume=True)
+        fit(make(kind), steps=STEPS + 1, log=log, resume=True)
     with pytest.raises(LogError, match="other settings, data or number of steps"):
-        fit(make(), X[1:], Y[1:], log=log, resume=True)
+        fit(make(kind), X[1:], Y[1:], log=log, resume=True)
+    model = model_of({"nodes": "head", "weights": "8"}[kind])
     with pytest.raises(LogError, match="another model"):
-        fit(Trainer(model_of("head"), SETTINGS), log=log, resume=True)
-    with pytest.raises(FileExistsError, match="exists. Choose another name, or use `resume=True` or `replace=True`"):
-        fit(make(), log=log)
-    by_weights = Trainer(model_of(), BY_WEIGHTS)
-    with pytest.raises(LogError, match="no seed log of this version"):
-        fit(by_weights, log=log, resume=True)
+        fit(Trainer(model, SETTINGS_OF[kind]), log=log, resume=True)
+    with pytest.raises(LogError, match="another model"):
+        replay_log(model, Log.read(log))
     assert log.read_bytes() == data
-
-
-@pytest.mark.parametrize("steps", [1, 2, 9])
-def test_a_seed_log_is_not_overwritten(steps: int, tmp_path: Path) -> None:
-    """Refuses a seed log of any length."""
-    log = tmp_path / "log"
-    fit(Trainer(model_of(), BY_WEIGHTS), steps=steps, log=log)
-    data = log.read_bytes()
-    for length in (16, 100, len(data)):
-        log.write_bytes(data[:length])
-        with pytest.raises(LogError, match="is no snapshot log of this version"):
-            train(log, resume=True)
-        assert log.read_bytes() == data[:length]

@@ -1,5 +1,4 @@
-"""Settings of node perturbation: values that are out of range or do not fit the model are refused before a
-run."""
+"""Settings of node perturbation: values that are out of range or do not fit the model are refused before a run."""
 
 import dataclasses
 from typing import Any

@@ -1,6 +1,5 @@
-"""Every operator that may lie between two layers of an exact tail: the errors that pass are the gradients,
-and an operator that none pass is refused by its name.
-"""
+"""Every operator that may lie between two layers of an exact tail: the errors that pass are the gradients, and an
+operator that none pass is refused by its name."""
 
 import math
 
@@ -16,8 +15,7 @@ from tflm_zo.converters.model.schema import OPERATOR_NAMES, TensorType
 
 
 def between_layers(name: str) -> Model:
-    """Builds dense layers that make the inputs of the operator, and a convolution that reads its first
-    output."""
+    """Builds dense layers that make the inputs of the operator, and a convolution that reads its first output."""
     single = load_model(SINGLE_OPERATORS[name]).subgraphs[0]
     (op,) = single.operators
     read, written = list(dict.fromkeys(single.inputs)), op.outputs[0]

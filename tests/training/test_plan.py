@@ -3,13 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import read_metadata
-from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Weights
-from tflm_zo.training.plan import credited, exact_tail, plan_tasks, trained_tensors
+from tflm_zo.training import Exact, Nodes, Settings, Weights
+from tflm_zo.training.plan import credited, exact_tail, plan_tasks
 from tflm_zo.training.rules import Bits, Sign
 
 METADATA = read_metadata(inject_all(MODELS["lenet5"](), nodes="fc3"))
@@ -40,16 +38,6 @@ def test_what_makes_a_run_layer_wise() -> None:
     assert Settings(tasks=(Nodes(), Weights())).is_layerwise
 
 
-def test_layers_with_nodes_come_first_then_the_others() -> None:
-    nodes = [n.trainable for n in METADATA.nodes]
-    rest = [i for i in range(len(LAYERS)) if i not in nodes]
-    tasks = plan(others="layers")
-    assert [t.tensors for t in tasks] == [(i,) for i in nodes + rest]
-    assert [t.setting for t in tasks] == [Nodes] * len(nodes) + [Weights] * len(rest)
-    assert [t.queries for t in tasks] == [3] * len(nodes) + [11 + i for i in rest]
-    assert [t.dimensions for t in tasks[len(nodes) :]] == [METADATA.trainable[i].trained for i in rest]
-
-
 def test_others_together_are_runs_of_consecutive_tensors() -> None:
     nodes = {n.trainable for n in METADATA.nodes}
     groups = [t.tensors for t in plan() if t.setting is Weights]
@@ -73,18 +61,6 @@ def test_an_exact_head_takes_no_queries() -> None:
     assert head.queries == 0 and head.following is None and head.nodes is not None and head.nodes.head
     assert head.first_segment == head.nodes.input_segment
     assert exact_tail(settings(), METADATA.nodes) == []
-
-
-def test_only_takes_names_and_patterns() -> None:
-    assert trained_tensors(settings(layers=(LAYERS[0],)), METADATA) == [0]
-    assert trained_tensors(settings(layers=("*",)), METADATA) == list(range(len(LAYERS)))
-    assert trained_tensors(settings(layers=(LAYERS[-1], LAYERS[0])), METADATA) == sorted({0, len(LAYERS) - 1})
-    with pytest.raises(SettingsError, match=r"`layers` must name trained layers \(conv1, conv2, fc1, fc2, fc3\)"):
-        trained_tensors(settings(layers=("nothing",)), METADATA)
-    with_nodes = {n.trainable for n in METADATA.nodes}
-    first = next(i for i in range(len(LAYERS)) if i not in with_nodes)
-    with pytest.raises(SettingsError, match=r"`layers` must name trained layers \(fc3\)"):
-        trained_tensors(settings(layers=(LAYERS[first],), others=None), METADATA)
 
 
 def test_credited_outputs() -> None:

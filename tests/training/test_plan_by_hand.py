@@ -55,9 +55,8 @@ def with_nodes() -> Model:
 
 
 def test_segments() -> None:
-    """Plans segments by hand: conv's nodes are the outputs of the pooling, 8 of them for 18 weights. So its
-    output and the pooled one are boundaries, and so are the outputs of fc1 and fc2; the loss reads the last.
-    """
+    """Plans segments by hand: conv's nodes are the outputs of the pooling, 8 of them for 18 weights. So its output and
+    the pooled one are boundaries, and so are the outputs of fc1 and fc2; the loss reads the last."""
     model = with_nodes()
     metadata = read_metadata(model)
     entering = [
@@ -133,8 +132,7 @@ def eight(size: int) -> int:
 
 
 def test_workspace() -> None:
-    """Computes the workspace of 4 samples each: input, route, and the results of queries, 4 bytes for each of
-    2."""
+    """Computes the workspace of 4 samples each: input, route, and the results of queries, 4 bytes for each of 2."""
     model = with_nodes()
     metadata = read_metadata(model)
     conv = eight(4 * 36) + eight(4 * 8) + eight(4 * 2 * 4)  # 144 + 32 + 32

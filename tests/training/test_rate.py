@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from helpers.models import MODELS
+from helpers.moments import At, stop
 from tflm_zo.core import Coordinate, Gaussian, Rademacher
 from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import available
 from tflm_zo.training import (
-    Callback,
     Exact,
     Linear,
     Nodes,
-    RunProgress,
     Settings,
     SettingsError,
     Trainer,
@@ -207,15 +206,8 @@ def test_a_measured_run_is_the_run_of_that_rate(tmp_path: Path) -> None:
 def test_a_resumed_run_measures_the_same(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole.zolog", tmp_path / "parts.zolog"
     trainer().fit(*data(), steps=12, log=whole, keep="last")
-    for resume in (False, True):
-        own = trainer()
-
-        class Halfway(Callback):
-            def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-                if not resume and progress.step == 6:  # noqa: B023
-                    progress.stop()
-
-        own.fit(*data(), steps=12, log=parts, resume=resume, callbacks=[Halfway()], keep="last")
+    trainer().fit(*data(), steps=12, log=parts, callbacks=[At(5, stop)], keep="last")
+    trainer().fit(*data(), steps=12, log=parts, resume=True, keep="last")
     assert parts.read_bytes() == whole.read_bytes()
 
 
@@ -224,16 +216,9 @@ def test_runtimes_of_the_same_bits_measure_the_same() -> None:
     found = []
     for runtime in ("litert", "tflm"):
         own = trainer(runtime)
-        own.fit(*data(), steps=300, callbacks=[Once()], keep="last")
+        own.fit(*data(), steps=300, callbacks=[At(0, stop)], keep="last")
         found.append(own.measured_rate)
     assert found[0] == found[1] is not None
-
-
-class Once(Callback):
-    """Ends a run after its first step."""
-
-    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-        progress.stop()
 
 
 def test_the_rate_is_a_sixteenth_of_the_square_of_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,15 +248,6 @@ def test_a_budget_that_would_hardly_pay_for_the_measurement_is_for_steps_alone()
     assert own.measured_rate is None
     assert histories[0].equivalents == histories[1].equivalents
     assert all(np.array_equal(w, told.runtime.read_weights()[n]) for n, w in weights_of(own).items())
-
-
-def test_a_run_of_a_few_steps_measures_its_rate_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the highest rate, which some networks do not bear, a few steps do harm enough."""
-    monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.5 * (found / 0.6) ** 2)
-    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
-    own = trainer()
-    own.fit(*data(), steps=2, keep="last")
-    assert own.measured_rate == 0.022
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,7 @@ def test_time_is_a_side_of_the_image():
 @pytest.mark.parametrize("side", [1, 2])
 @pytest.mark.parametrize("reduction", ["MEAN", "REDUCE_MAX", "AVERAGE_POOL_2D"])
 def test_other_converters_forms(reshape, side, reduction):
-    """Places time along either side of an image, reshaped in any of three ways; an axis that counts from the
-    end."""
+    """Places time along either side of an image, reshaped in any of three ways; an axis that counts from the end."""
     g = GraphBuilder(6)
     image = [1, TIME, 1, 3] if side == 1 else [1, 1, TIME, 3]
     x = g.conv(g.input("window", image), "conv", 6, kernel=(3, 1) if side == 1 else (1, 3))

@@ -69,21 +69,8 @@ def test_a_trained_layer_is_estimated_as_beside_others() -> None:
         assert difference.max() <= 1 and difference.mean() < 0.05
 
 
-def test_what_is_not_trained_costs_nothing() -> None:
-    """Computes by hand: fc2's input is kept of the 16 samples that two steps use; fc2's queries run fc3, its
-    update is its products.
-    """
-    trainer = Trainer(mixed(), poor_mans(layers=("fc2",)))
-    trainer.fit(X, Y, steps=2, keep="last")
-    conv1, conv2, fc1, fc2, fc3 = 117_600, 240_000, 48_000, 10_080, 840
-    whole = conv1 + conv2 + fc1 + fc2 + fc3
-    macs = 16 * (conv1 + conv2 + fc1) + 2 * 8 * (fc2 + fc3 + 2 * fc3 + fc2)
-    assert trainer.equivalents == pytest.approx(macs / whole)
-
-
 def test_weights_together_around_a_layer_with_nodes(tmp_path: Path) -> None:
-    """Splits tensors that are not consecutive into tasks of their own: the log stores a first tensor and a
-    number."""
+    """Splits tensors that are not consecutive into tasks of their own: the log stores a first tensor and a number."""
     model = inject_all(lenet5(), nodes=("fc1",), batch=8)
     settings = Settings(tasks=(Nodes(), Weights()), batch_size=8, snapshot_every=1)
     for only, expected in (

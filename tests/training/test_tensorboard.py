@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from helpers.models import MODELS
+from helpers.moments import At, stop
 from helpers.runs import layerwise_settings, random_samples
-from tflm_zo.training import Callback, RunProgress, TensorBoard, Trainer
+from tflm_zo.training import Callback, TensorBoard, Trainer
 
 X, Y = random_samples(5, 40)
 
@@ -80,20 +81,12 @@ def test_a_resumed_run_takes_the_place_of_its_steps(tmp_path: Path) -> None:
     settings = layerwise_settings(batch_size=8, learning_rate=1.0, snapshot_every=5)
     for resume in (False, True):
         trainer = Trainer(MODELS["small_cnn"](), settings)
-        callbacks: list[Callback] = [TensorBoard(tmp_path / "events"), *([] if resume else [Stop()])]
+        callbacks: list[Callback] = [TensorBoard(tmp_path / "events"), *([] if resume else [At(5, stop)])]
         trainer.fit(X, Y, epochs=3, keep="last", log=log, resume=resume, callbacks=callbacks)
     events = [Event.FromString(r) for p in sorted((tmp_path / "events").glob("events.*")) for r in records(p)]
     starts = [e.step for e in events if e.session_log.status == SessionLog.START]
     assert starts == [6]
     assert list(scalars(tmp_path / "events")["loss"]) == list(range(1, 16))
-
-
-class Stop(Callback):
-    """Stops after six steps."""
-
-    def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-        if progress.step == 6:
-            progress.stop()
 
 
 def test_without_its_package_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.examples import REAL_MODELS
 from helpers.models import MODELS
+from helpers.moments import At, stop
 from tflm_zo import recalibrate
 from tflm_zo.converters import load_model
 from tflm_zo.data import Inputs
@@ -84,17 +85,10 @@ def test_recalibration_is_the_same(make: Any) -> None:
 def test_an_interrupted_run_goes_on_with_other_threads(tmp_path: Path) -> None:
     settings = changed(algorithm("node"), {"batch_size": 8, "snapshot_every": 2})
     whole = _run(MODELS["residual"](), settings, tmp_path / "whole.zolog", 1, 6)
-    from tflm_zo.training import Callback, RunProgress
-
-    class Stop(Callback):
-        def on_step_end(self, progress: RunProgress, *_: Any) -> None:
-            if progress.step == 4:
-                progress.stop()
-
     log = tmp_path / "parts.zolog"
     first = Trainer(MODELS["residual"](), settings, threads=3)
     x, y = _data(first)
-    first.fit(x, y, steps=6, log=log, callbacks=[Stop()])
+    first.fit(x, y, steps=6, log=log, callbacks=[At(3, stop)])
     assert first.step == 4
     second = Trainer(MODELS["residual"](), settings, threads=2)
     second.fit(x, y, steps=6, log=log, resume=True)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.interrupted_runs import fit, make
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.runs import state, weight_settings
@@ -21,8 +22,6 @@ from tflm_zo.training import (
     algorithms,
     trained_layers,
 )
-
-STEPS = 17
 
 
 def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
@@ -77,40 +76,29 @@ def test_forwards_are_counted():
     assert trainer.forwards == 2 * 5 * 4 * 8
 
 
-def test_validation_and_evaluation_do_not_change_the_run():
-    model = zo_model()
-    plain = Trainer(model, SETTINGS)
-    expected = plain.fit(X, Y, steps=STEPS, keep="last")
-    watched = Trainer(model, SETTINGS)
-    actual = watched.fit(X, Y, steps=STEPS, validation_data=(X[:7], Y[:7]), keep="last")
-    assert actual.steps == expected.steps and state(watched) == state(plain)
-    assert actual.forwards == expected.forwards
-    assert len(actual.history["val_loss"]) == len(actual.history["loss"]) == 6
-    final = watched.evaluate(X[:7], Y[:7])
-    assert final == {"loss": actual.history["val_loss"][-1], "accuracy": actual.history["val_accuracy"][-1]}
-
-    # A callback may look at the model after any step, and sees that step's weights.
-    seen: list[Any] = []
+@pytest.mark.parametrize("kind", ["nodes", "head", "weights"])
+def test_looking_does_not_change_the_run(kind):
+    """Evaluates, predicts and exports between steps, on other data and with the weights of that step."""
+    plain, watched = make(kind), make(kind)
+    expected, seen = fit(plain), []
 
     class Look(Callback):
         def on_step_end(self, progress: RunProgress, logs: dict[str, float]) -> None:
-            seen.append((looked.evaluate(X, Y), looked.predict(X).tolist(), state(looked)))
-            looked.export()
+            evaluated = progress.evaluate(X[:7], Y[:7])
+            assert watched.evaluate(X[:7], Y[:7]) == evaluated
+            seen.append((evaluated, watched.predict(X).tobytes(), state(watched), watched.export().to_bytes()))
 
-    looked = Trainer(model, SETTINGS)
-    assert looked.fit(X, Y, steps=STEPS, callbacks=[Look()], keep="last").steps == expected.steps
-    assert state(looked) == state(plain)
-    for t in (0, 4, STEPS - 1):
-        part = Trainer(model, SETTINGS)
-        part.fit(X, Y, steps=STEPS, callbacks=[At(t, stop)], keep="last")
-        assert seen[t][:2] == (part.evaluate(X, Y), part.predict(X).tolist())
-        assert seen[t][2] == state(part)
-
-
-def test_models_that_cannot_be_trained():
-    for changes in ({"trainable": "none"}, {"loss": "none"}):
-        with pytest.raises(SettingsError, match="`model` must have trainable tensors and a loss"):
-            Trainer(zo_model(**changes), SETTINGS)
+    actual = fit(watched, validation_data=(X[:9], Y[:9]), callbacks=[Look()])
+    assert actual.steps == expected.steps and state(watched) == state(plain)
+    assert actual.forwards == expected.forwards
+    assert len(actual.history["val_loss"]) == len(actual.history["loss"]) == 5
+    final = watched.evaluate(X[:9], Y[:9])
+    assert final == {"loss": actual.history["val_loss"][-1], "accuracy": actual.history["val_accuracy"][-1]}
+    for t in (0, 4, len(expected.steps) - 1):
+        part = make(kind)
+        fit(part, callbacks=[At(t, stop)])
+        found = part.evaluate(X[:7], Y[:7]), part.predict(X).tobytes(), state(part), part.export().to_bytes()
+        assert seen[t] == found
 
 
 @pytest.mark.parametrize("given", ["node", algorithms.node])

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from helpers.examples import slow_but
 from helpers.injection import inject_all
+from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.runs import packed, random_samples, state, weight_settings
-from tflm_zo.converters import Model, Random, Threshold, TopK, initial_weights, read_metadata, update_masks
-from tflm_zo.core import Coordinate, Gaussian
+from tflm_zo.converters import Last, Model, Random, Threshold, TopK, initial_weights, read_metadata, update_masks
+from tflm_zo.core import Coordinate, Gaussian, Rademacher
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.runtime import load
 from tflm_zo.training import Settings, Trainer, Weights
@@ -39,6 +40,21 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"sparse": Random(0.3), "update_bits": 8},
         {"perturbation": Coordinate(2), "learning_rate": 9.0},
     ),
+}
+# Of a layer with words of 16 bits, alone or beside a plain one.
+WORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "last": ({"trainable": Last(1)}, {}),
+    "beside a plain one": ({}, {"queries": 2}),
+    "cut": ({"cuts": ("pool",)}, {"scope": "blocks"}),
+    "sparse": ({"sparse": Random(0.5)}, {}),
+    "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
+    "sharpness": ({"headroom": 4}, {"sharpness": True}),
+    "rademacher": ({}, {"perturbation": Rademacher(2)}),
+    "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "learning_rate": 0.5}),
+}
+VARIANTS |= {
+    f"16-bit words, {name}": ({"int16": Last(1), **injection}, {"perturbation": Gaussian(0.2), **changes})
+    for name, (injection, changes) in WORDS.items()
 }
 
 
@@ -65,7 +81,7 @@ def test_resumed_at_any_step(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
-    """Makes the trained weights of the initial ones by SEED_REPLAY, and so does `replay_log`."""
+    """Makes the trained weights of the initial ones by SEED_REPLAY, and so do `replay_log` and TFLM's run."""
     model, changes = made(name)
     trainer, path = Trainer(model, changes), tmp_path / "run.zolog"
     trainer.fit(X, Y, steps=STEPS, log=path, keep="last")
@@ -76,6 +92,10 @@ def test_replayed_by_the_model_itself(name: str, tmp_path: Path) -> None:
     weights, fractions = replay_log(model, log)
     own = packed(runtime.read_weights(), runtime.read_fractions())
     assert own == packed(weights, fractions) == state(trainer)
+    require("tflm")
+    exact = Trainer(model, changes, "tflm")
+    exact.fit(X, Y, steps=STEPS, log=tmp_path / "tflm.zolog", keep="last")
+    assert state(exact) == own and (tmp_path / "tflm.zolog").read_bytes() == path.read_bytes()
     assert any(not np.array_equal(weights[k], v) for k, v in initial_weights(model).items())
 
 
@@ -127,3 +147,4 @@ def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
     for k, v in initial_weights(model).items():
         moved = np.abs(trainer.runtime.read_weights()[k].astype(int) - v)
         assert moved.max() <= (1 if injection.get("update_bits") == 8 else 0)
+    assert "int16" not in injection or not any(f.any() for f in trainer.runtime.read_fractions().values())

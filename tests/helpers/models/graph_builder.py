@@ -145,8 +145,7 @@ class GraphFile:
         metadata: dict[str, bytes] | None = None,
         description: str = "tflm_zo test model",
     ) -> bytes:
-        """Returns the model's bytes; `signature`: key of one over all inputs ``in_<i>``, and outputs,
-        ``out_<i>``."""
+        """Returns the model's bytes; `signature`: key of one over all inputs ``in_<i>``, and outputs, ``out_<i>``."""
         indices = [o.index if isinstance(o, Value) else o for o in outputs]
         graph = schema.SubGraphT()
         graph.name = "main"

@@ -18,8 +18,7 @@ def network(build: Callable[..., bytes]) -> Callable[..., bytes]:
 
 @network
 def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
-    """Builds LeNet-5 on 28 x 28 x 1: two convolutions with max pooling, three dense layers, softmax over
-    10."""
+    """Builds LeNet-5 on 28 x 28 x 1: two convolutions with max pooling, three dense layers, softmax over 10."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 28, 28, 1])
     x = g.conv(x, "conv1", 6, (5, 5), padding=Padding.SAME)
@@ -62,8 +61,7 @@ def depthwise_separable(seed: int = 3) -> bytes:
 
 @network
 def depth_multiplier(seed: int = 4) -> bytes:
-    """Builds a depthwise convolution with a multiplier of 3, valid padding and stride 2; MEAN over the
-    image."""
+    """Builds a depthwise convolution with a multiplier of 3, valid padding and stride 2; MEAN over the image."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 9, 9, 2])
     x = g.depthwise(x, "depthwise", stride=2, padding=Padding.VALID, multiplier=3)
@@ -102,8 +100,7 @@ def dense_per_tensor(seed: int = 6) -> bytes:
 
 @network
 def two_inputs(seed: int = 7) -> bytes:
-    """Builds a network of an image and a feature vector, the latter read late in the graph; softmax over
-    4."""
+    """Builds a network of an image and a feature vector, the latter read late in the graph; softmax over 4."""
     g = GraphBuilder(seed)
     image = g.input("image", [1, 8, 8, 1])
     features = g.input("features", [1, 10], 1 / 32, -5)
@@ -162,8 +159,7 @@ def float_edges(seed: int = 11) -> bytes:
 @network
 def uint8_edges(seed: int = 13) -> bytes:
     """Builds uint8 image and uint8 scores around an int8 network, as TensorFlow's converter makes them for
-    ``inference_input_type=tf.uint8``: QUANTIZE first and last.
-    """
+    ``inference_input_type=tf.uint8``: QUANTIZE first and last."""
     g = GraphBuilder(seed)
     pixels = g.tensor("image", [1, 8, 8, 1], TensorType.UINT8, scales=[1 / 255], zero_points=[0])
     g.inputs.append(pixels)

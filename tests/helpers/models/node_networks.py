@@ -116,9 +116,8 @@ def sequence(merged: bool = False) -> bytes:
 
 
 def mixer(channels: int = 8) -> bytes:
-    """Builds a network that adds its own input to the outputs of a layer along time, on [6, channels]: behind
-    a cut at that layer, a second segment reads the input.
-    """
+    """Builds a network that adds its own input to the outputs of a layer along time, on [6, channels]: behind a cut at
+    that layer, a second segment reads the input."""
     g = GraphBuilder(29)
     x = g.input("sequence", [1, 6, channels])
     y = transpose(g, x, "across")
@@ -138,9 +137,8 @@ def transpose(g: GraphBuilder, x: Value, name: str) -> Value:
 
 
 def other_operators() -> bytes:
-    """Builds a tensor with three readers, MUL by factors of channels, SUB, a separate RELU6, QUANTIZE,
-    CONCATENATION, PAD, MAX_POOL with overlaps, MEAN, a sum of a tensor with itself.
-    """
+    """Builds a tensor with three readers, MUL by factors of channels, SUB, a separate RELU6, QUANTIZE, CONCATENATION,
+    PAD, MAX_POOL with overlaps, MEAN, a sum of a tensor with itself."""
     g = GraphBuilder(21)
     x = g.input("image", [1, 8, 8, 2])
     x = g.conv(x, "stem", 6)
@@ -168,9 +166,8 @@ def other_operators() -> bytes:
 
 
 def parts() -> bytes:
-    """Builds a tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION
-    join; one part is read by two operators, another one by none.
-    """
+    """Builds a tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION join; one
+    part is read by two operators, another one by none."""
     g = GraphBuilder(22)
     x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
 
@@ -203,9 +200,8 @@ def parts() -> bytes:
 
 
 def attention() -> bytes:
-    """Builds products of activations: channels by a gate of them, the image by a map, a tensor by itself;
-    sums with a map and with channels, functions of single values, a maximum over channels.
-    """
+    """Builds products of activations: channels by a gate of them, the image by a map, a tensor by itself; sums with a
+    map and with channels, functions of single values, a maximum over channels."""
     g = GraphBuilder(23)
     x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
     gate = g.dense(g.mean(x, "squeezed", [1, 2]), "squeeze", 4)

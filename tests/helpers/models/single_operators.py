@@ -25,8 +25,7 @@ class _Specimen:
         self.code = code
 
     def x(self, *shape: int, scale: float = _SCALE, zero_point: int = -128) -> int:
-        """Adds an input; with this zero point its real values are not negative, as RSQRT and others
-        require."""
+        """Adds an input; with this zero point its real values are not negative, as RSQRT and others require."""
         return self.g.input("x", shape, scale, zero_point).index
 
     def c(

@@ -190,9 +190,8 @@ class Control:
                 yield [(z, -1), *uphill]
 
     def moves(self, wanted: Directions) -> Directions:
-        """Computes the moves from the directions in force to the wanted ones: unwanted ones are undone, then
-        common ones changed, then new ones added.
-        """
+        """Computes the moves from the directions in force to the wanted ones: unwanted ones are undone, then common
+        ones changed, then new ones added."""
         before, after = dict(self.in_force), dict(wanted)
         changes = [(seeds, -k) for seeds, k in before.items() if seeds not in after]
         for seeds, k in sorted(after.items(), key=lambda term: term[0] not in before):

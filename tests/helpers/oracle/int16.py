@@ -1,6 +1,5 @@
-"""Weights of 16 bits: their perturbation (zo_perturb.h) and FULLY_CONNECTED (zo_int16_fully_connected.h), in
-Python's integers.
-"""
+"""Weights of 16 bits: their perturbation (zo_perturb.h) and FULLY_CONNECTED (zo_int16_fully_connected.h), in Python's
+integers."""
 
 from fractions import Fraction
 
@@ -68,8 +67,7 @@ def requantize(total: int, value: int, shift: int) -> int:
 def fully_connected(
     x: Int8, whole: Int8, fraction: Int8, bias, multipliers, in_zero: int, out_zero: int, low: int, high: int
 ) -> Int8:
-    """Computes x [samples, depth], whole and fraction [units, depth], multipliers: (value, shift) of each
-    unit."""
+    """Computes x [samples, depth], whole and fraction [units, depth], multipliers: (value, shift) of each unit."""
     result = np.empty((len(x), len(whole)), np.int8)
     for s, sample in enumerate(x):
         for u in range(len(whole)):

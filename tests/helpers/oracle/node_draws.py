@@ -10,8 +10,7 @@ from .nodes import MAX_POOL, MEAN, PLAIN, Layer, errors
 
 @st.composite
 def layers(draw):
-    """Draws any small convolution, with padding, strides, dilation, depthwise or not, and any form of
-    nodes."""
+    """Draws any small convolution, with padding, strides, dilation, depthwise or not, and any form of nodes."""
     small = st.integers(1, 3)
     kernel = draw(st.tuples(small, small))
     stride, dilation = draw(st.tuples(small, small)), draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
@@ -115,8 +114,7 @@ def outputs_of(layer: Layer, samples: int, rng: np.random.Generator) -> np.ndarr
 def random_evidence(
     layer: Layer, samples: int, queries: int, bits: int, rng: np.random.Generator
 ) -> tuple[dict[str, np.ndarray], np.ndarray, int]:
-    """Draws arguments of an update, of errors if there are no queries; and e before clamping, with its
-    shift."""
+    """Draws arguments of an update, of errors if there are no queries; and e before clamping, with its shift."""
     if queries:
         differences = rng.integers(-(2**bits), 2**bits + 1, (queries, samples)).astype(np.int32)
         seeds = rng.integers(0, 2**32, queries, dtype=np.uint32)

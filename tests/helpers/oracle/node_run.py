@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import nodes
+from . import node_rules
 from .scalar import query_seed
 
 ONE = 65536
@@ -158,17 +158,15 @@ def steps(g: Array, shift: int, mean: Scale, rate: int, clip: int) -> tuple[list
     return found, mean.blend(now, 5)
 
 
-def move_16(weights: Array, fraction: Array, found: list[int], limit: int) -> None:
-    """Moves flat weights and their fractions, in place."""
-    for i, v in enumerate(found):
-        moved = 256 * int(weights[i]) + int(fraction[i]) + ((v + 128) >> 8)
-        moved = max(-256 * limit, min(256 * limit, moved))
-        weights[i] = (moved + 128) >> 8
-        fraction[i] = moved - 256 * int(weights[i])
-
-
-def move_8(weights: Array, found: list[int], limit: int, seed: int, stream: int, channels: int) -> None:
-    """Moves flat weights, rounding at random, in place."""
-    r = nodes.rounding_terms(seed, stream, len(weights) // channels, channels).reshape(-1)
-    for i, v in enumerate(found):
-        weights[i] = max(-limit, min(limit, int(weights[i]) + ((v + int(r[i])) >> 16)))
+def move(
+    weights: Array, fraction: Array | None, found: list[int], limit: int, seed: int, stream: int, channels: int
+) -> None:
+    """Moves flat weights, with their fractions or rounding at random, in place."""
+    moves, old = np.array(found, np.int64).reshape(channels, -1), weights.astype(np.int64).reshape(channels, -1)
+    if fraction is None:
+        new, _ = node_rules.apply_8(old, moves, limit, seed, stream, list(range(channels)), channels)
+        weights[:] = new.ravel()
+        return
+    whole, _ = node_rules.apply_16(old, fraction.astype(np.int64).reshape(channels, -1), moves, limit)
+    weights[:] = ((whole + 128) >> 8).ravel()
+    fraction[:] = whole.ravel() - 256 * weights.astype(np.int64)

@@ -50,19 +50,8 @@ def layer_of(n: ZoNodes) -> nodes.Layer:
 
 
 class NodeTraining:
-    """A whole run.
-
-    Args:
-        model: injected with nodes.
-        settings: with queries given as one number and the linear schedule.
-        steps: of the run.
-        x, y: all samples and labels, int8 and int32.
-
-    Attributes:
-        weights: by tensor name, flat.
-        fractions: likewise; empty with the 8-bit update.
-        losses: mean unperturbed loss of each step, unit 2^-16.
-    """
+    """A whole run, with queries given as one number and the linear schedule: flat weights and fractions by tensor name,
+    and the mean unperturbed loss of each step, unit 2^-16."""
 
     def __init__(self, model: Model, settings: RunSettings, steps: int, x: Array, y: Array) -> None:
         self.runtime = load(model, "litert")
@@ -186,11 +175,9 @@ class NodeTraining:
             steps = [(v * int(factors[i // row]) + 2**30) >> 31 for i, v in enumerate(steps)]
         layer = self.layers[t]
         rows = rows_of(layer, weights).ravel()
-        if tensor.name in self.fractions:
-            fractions = rows_of(layer, self.fractions[tensor.name]).ravel()
-            node_run.move_16(rows, fractions, steps, limit)
+        stored_fractions = self.fractions.get(tensor.name)
+        fractions = None if stored_fractions is None else rows_of(layer, stored_fractions).ravel()
+        node_run.move(rows, fractions, steps, limit, self.s.rounding_seed(step, t), tensor.stream, tensor.channels)
+        if fractions is not None:
             self.fractions[tensor.name] = stored(layer, fractions)
-        else:
-            seed = self.s.rounding_seed(step, t)
-            node_run.move_8(rows, steps, limit, seed, tensor.stream, tensor.channels)
         self.weights[tensor.name] = stored(layer, rows)

@@ -191,11 +191,6 @@ def mean_square(g: Array, shift: int) -> float:
     return float((coarse**2).mean()) * 4.0 ** (8 + shift)
 
 
-def step(g: Array, shift: int, mean: float, rate: int, clip: int) -> NDArray[np.float64]:
-    """Computes the step before any rounding, unit 2^-16 LSB, of the shape of `g`."""
-    return np.clip(-g * 2.0**shift * rate / np.sqrt(mean), -clip, clip)
-
-
 def rounding_terms(seed: int, stream: int, row: int, channels: int) -> Array:
     """Draws r of the 8-bit update, [channels, row]: tile c of the rounding stream for channel c."""
     padded = -(-row // 32) * 32

@@ -18,8 +18,7 @@ Pairs: TypeAlias = Sequence[tuple[int, int]]
 
 
 def grouped(terms: Pairs) -> list[tuple[int, list[int]]]:
-    """Groups terms to (k, seeds) of each direction: the seeds of terms with k = 0 belong to the one
-    before."""
+    """Groups terms to (k, seeds) of each direction: the seeds of terms with k = 0 belong to the one before."""
     groups: list[tuple[int, list[int]]] = []
     for seed, k in terms:
         if k:

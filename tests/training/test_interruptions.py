@@ -1,4 +1,4 @@
-"""Node perturbation that is interrupted or killed anywhere: the same bits as if it had not been."""
+"""Runs that are interrupted or killed anywhere: the same bits as if they had not been."""
 
 import sys
 from pathlib import Path
@@ -9,13 +9,11 @@ import pytest
 
 from helpers.examples import slow_but
 from helpers.interpreters import require
-from helpers.moments import At, interrupt, interrupt_at_call, interrupt_at_line, stop
-from helpers.node_runs import (
-    KINDS,
-    RECORD,
-    SETTINGS,
+from helpers.interrupted_runs import (
+    NODE_SETTINGS,
     SETTINGS_OF,
     STEPS,
+    WEIGHT_SETTINGS,
     X,
     Y,
     check_interrupted,
@@ -28,35 +26,34 @@ from helpers.node_runs import (
     snapshot,
     train,
 )
+from helpers.moments import At, interrupt, interrupt_at_call, interrupt_at_line, stop
 from helpers.processes import kill_and_resume
-from tflm_zo.core import NodeControl
-from tflm_zo.logs import Log, LogWriter
-from tflm_zo.training import EarlyStopping, Trainer
+from tflm_zo.converters import export_model
+from tflm_zo.core import Control, NodeControl
+from tflm_zo.logs import Log, LogWriter, replay_log
+from tflm_zo.training import Callback, EarlyStopping, RunProgress, Trainer
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.setting_texts import changed
 
+NODE_PLACES = {"invoke": 60, "capture": 12, "report": 60, "update": 14, "append": STEPS}
+NODE_PLACES |= {"snapshot": 3, "_write_at": 17, "_sync": 6}
+WEIGHT_PLACES = {"invoke": 3 * STEPS, "report": 3 * STEPS, "append": STEPS, "settle": 3}
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("step", slow_but((0, 3, 8), (0, 2, 3, 4, 8, STEPS - 2, STEPS - 1)))
+
+@pytest.mark.parametrize("kind", SETTINGS_OF)
+@pytest.mark.parametrize("step", slow_but((0, 3), (0, 2, 3, 4, 8, STEPS - 2, STEPS - 1)))
 @pytest.mark.parametrize("action", [stop, interrupt])
 def test_stopped_by_a_callback(kind: str, step: int, action: Any, tmp_path: Path) -> None:
     trainer = train(tmp_path / "log", kind, callbacks=[At(step, action)])
     assert check_interrupted(trainer, tmp_path / "log", kind) == step + 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("when", slow_but(["before"], ["before", "after"]))
+@pytest.mark.parametrize("when", slow_but(["after"], ["before", "after"]))
 @pytest.mark.parametrize(
-    "place, calls",
+    ("kind", "place", "calls"),
     [
-        ("invoke", 60),
-        ("capture", 12),
-        ("report", 60),
-        ("update", 14),
-        ("append", STEPS),
-        ("snapshot", 3),
-        ("_write_at", 17),
-        ("_sync", 6),
+        *((kind, *place) for kind in NODE_SETTINGS for place in NODE_PLACES.items()),
+        *((kind, *place) for kind in WEIGHT_SETTINGS for place in WEIGHT_PLACES.items()),
     ],
 )
 def test_interrupted_around_any_call(
@@ -64,27 +61,27 @@ def test_interrupted_around_any_call(
 ) -> None:
     """Interrupts random calls of a run with Ctrl-C."""
     rng = np.random.default_rng([len(place), when == "after", len(kind)])
-    for round_ in range(2):
+    control: Any = NodeControl if kind in NODE_SETTINGS else Control
+    for round_ in range(3):
         trainer, log = make(kind), tmp_path / f"log{round_}"
-        if place == "invoke":
-            owner: Any = type(trainer.runtime)
-        else:
-            owner = NodeControl if hasattr(NodeControl, place) else LogWriter
+        owner = control if hasattr(control, place) else LogWriter
+        owner = type(trainer.runtime) if place == "invoke" else owner
         name = "capture_head" if place == "capture" and kind == "head" else place
         with monkeypatch.context() as patch:
-            interrupt_at_call(patch, owner, name, int(rng.integers(1, calls + 1)), when)
+            left = interrupt_at_call(patch, owner, name, int(rng.integers(1, calls + 1)), when)
             try:
                 fit(trainer, log=log)
             except KeyboardInterrupt:
                 assert place == "invoke"  # before the first step
                 continue
+        assert left[0] <= 0
         if log.exists():
             check_interrupted(trainer, log, kind)
         else:
             assert trainer.step == 0  # while the log was made
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NODE_SETTINGS)
 def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupts with Ctrl-C before random lines of Python of a step."""
     files = ("node_run.py", "writer.py", "node_control.py")
@@ -108,9 +105,9 @@ def test_interrupted_at_any_line(kind: str, tmp_path: Path, monkeypatch: pytest.
 def test_interrupted_again_and_again(tmp_path: Path) -> None:
     """Interrupts after every single step."""
     for step in range(STEPS):
-        trainer = train(tmp_path / "log", callbacks=[At(step, interrupt)], resume=step > 0)
+        trainer = train(tmp_path / "log", "nodes", callbacks=[At(step, interrupt)], resume=step > 0)
         assert trainer.step == step + 1
-    check_resumed(tmp_path / "log")
+    check_resumed(tmp_path / "log", "nodes")
 
 
 @pytest.mark.parametrize("owner, name", [(NodeControl, "resume"), (LogWriter, "keep")])
@@ -127,14 +124,14 @@ def test_interrupted_while_going_back(owner: Any, name: str, tmp_path: Path, mon
 
         patch.setattr(owner, name, again)
         with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "log")
+            train(tmp_path / "log", "nodes")
     read = Log.read(tmp_path / "log")
     assert read.snapshot is not None and read.snapshot.step == 4
-    check_resumed(tmp_path / "log")
+    check_resumed(tmp_path / "log", "nodes")
 
 
 def test_an_interruption_without_a_log_leaves_the_last_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = make(), make()
+    a, b = make("nodes"), make("nodes")
     fit(a, callbacks=[At(5, stop)])
     with monkeypatch.context() as patch:
         left = interrupt_at_call(patch, NodeControl, "update", 2 * 6 + 1, "after")  # the first of two tasks
@@ -143,7 +140,7 @@ def test_an_interruption_without_a_log_leaves_the_last_whole_step(monkeypatch: p
     assert snapshot(a) == snapshot(b)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NODE_SETTINGS)
 @pytest.mark.parametrize("runtimes", [("litert", "tflm"), ("tflm", "litert"), ("tflm", "tflm")])
 def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], tmp_path: Path) -> None:
     """Resumes in the exact ones, with the same bits."""
@@ -156,36 +153,45 @@ def test_a_run_goes_on_in_another_runtime(kind: str, runtimes: tuple[str, str], 
     assert ended(second, tmp_path / "log") == ended(once, tmp_path / "once")
 
 
-def test_an_error_of_a_callback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["nodes", "weights"])
+def test_an_error_of_a_callback(kind: str, tmp_path: Path) -> None:
+    """Leaves the weights of the last step, and reports the end to the others."""
+    ended_at: list[int] = []
+
     def fail(_: Any) -> None:
         raise RuntimeError("out of paper")
 
-    trainer = make()
+    class End(Callback):
+        def on_train_end(self, progress: RunProgress) -> None:
+            ended_at.append(progress.step)
+
+    trainer = make(kind)
     with pytest.raises(RuntimeError, match="out of paper"):
-        fit(trainer, log=tmp_path / "log", callbacks=[At(6, fail)])
-    assert check_interrupted(trainer, tmp_path / "log") == 7
+        fit(trainer, log=tmp_path / "log", callbacks=[At(6, fail), End()])
+    assert ended_at == [7] and check_interrupted(trainer, tmp_path / "log", kind) == 7
 
 
 def test_early_stopping(tmp_path: Path) -> None:
     """Leaves a log with the weights at the end of training."""
     stopping = EarlyStopping("loss", patience=2, min_delta=100.0)
-    trainer = train(tmp_path / "log", callbacks=[stopping])
-    assert check_interrupted(trainer, tmp_path / "log") == 9
-
-
-def killed(folder: Path, kills: int, steps: int, every: int) -> int:
-    settings = changed(SETTINGS, {"snapshot_every": every})
-    header = layout()[1]
-    return kill_and_resume(folder, model_of(), settings, (X, Y), kills=kills, steps=steps, header=header, record=RECORD)
+    trainer = train(tmp_path / "log", "nodes", callbacks=[stopping])
+    assert check_interrupted(trainer, tmp_path / "log", "nodes") == 9
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_killed(tmp_path: Path) -> None:
-    assert killed(tmp_path, 3, 1500, 20) >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_killed_20_times(tmp_path: Path) -> None:
-    assert killed(tmp_path, 20, 10000, 7) >= 15
+@pytest.mark.parametrize(
+    ("kind", "kills", "steps", "changes"),
+    [
+        ("nodes", 3, 1500, {"snapshot_every": 20}),
+        ("nodes", 20, 10000, {"snapshot_every": 7}),
+        ("weights", 3, 2000, {}),
+        ("weights", 20, 20000, {}),
+    ],
+)
+def test_killed(kind: str, kills: int, steps: int, changes: dict[str, Any], tmp_path: Path) -> None:
+    model, settings, (_, header, record) = model_of(kind), changed(SETTINGS_OF[kind], changes), layout(kind)
+    more = {"kills": kills, "steps": steps, "header": header, "record": record}
+    assert kill_and_resume(tmp_path, model, settings, (X, Y), **more) >= 3 * kills // 4
+    weights, _ = replay_log(model, Log.read(tmp_path / "log"))
+    assert export_model(model, weights).to_bytes() == (tmp_path / "final.tflite").read_bytes()
