@@ -2,7 +2,6 @@
 
 import struct
 import zlib
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,25 +155,6 @@ def test_a_slot_of_another_run_is_none(other: int, number: int, tmp_path: Path) 
     (tmp_path / "log").write_bytes(data)
     found = Log.read(tmp_path / "log").snapshot
     assert found is not None and found.number == number
-
-
-@pytest.mark.parametrize("steps", [2, 4, 6])
-def test_a_resumed_log_ends_with_the_same_bytes(steps: int, tmp_path: Path) -> None:
-    write(tmp_path / "whole", STEPS)
-    write(tmp_path / "log", min(steps + 1, STEPS))
-    run = Run()
-    run.at(steps)
-    writer = run.writer(tmp_path / "log", keep=(steps, 0))
-    assert len(Log.read(tmp_path / "log").losses) == steps
-    assert writer.snapshot_step == steps
-    for before, step in pairwise(range(steps, STEPS + 1)):
-        append(writer, before, step / 4)
-        weights = run.at(step)
-        if writer.is_due(step):
-            writer.snapshot(run.control, [weights])
-    assert writer.whole(3, 0) == (tmp_path / "whole").read_bytes()[: HEADER + 2 * SLOT + 36]
-    writer.close()
-    assert (tmp_path / "log").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 def test_a_log_belongs_to_its_model(tmp_path: Path) -> None:

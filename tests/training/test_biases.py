@@ -163,24 +163,16 @@ def test_exact_gradients_come_back_through_a_filter_that_stays() -> None:
     assert found[0] == found[1]
 
 
+OF_MODEL = r"`nodes\.parameters` must be '{}', the trainable parameters of the model\. Received"
+THROUGH = "`last` must not lead errors through the filter of layer fc3, a constant of the model"
+
+
 @pytest.mark.parametrize(
     ("model", "settings", "words"),
     [
-        (
-            "weights",
-            of("all"),
-            r"`nodes\.parameters` must be 'weights', the trainable parameters of the model\. Received",
-        ),
-        (
-            "biases",
-            of("weights"),
-            r"`nodes\.parameters` must be 'biases', the trainable parameters of the model\. Received",
-        ),
-        (
-            "biases",
-            of("", Exact(last=2, parameters="biases")),
-            "`last` must not lead errors through the filter of layer fc3, a constant of the model",
-        ),
+        ("weights", of("all"), OF_MODEL.format("weights")),
+        ("biases", of("weights"), OF_MODEL.format("biases")),
+        ("biases", of("", Exact(last=2, parameters="biases")), THROUGH),
     ],
 )
 def test_what_the_model_lacks_is_named(model: str, settings: Settings, words: str) -> None:
@@ -197,26 +189,26 @@ def by_weights(parameters: str, **given: Any) -> Settings:
 
 
 @pytest.mark.parametrize("update_bits", [8, 16])
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ("all", {"moved": {False, True}, "still": set()}),
-        ("biases", {"moved": {True}, "still": set()}),
-        ("weights", {"moved": {False}, "still": set()}),
-    ],
-)
+@pytest.mark.parametrize("scope", ["model", "layers"])
+@pytest.mark.parametrize(("parameters", "kinds"), [("all", {False, True}), ("biases", {True}), ("weights", {False})])
 def test_weight_perturbation_moves_what_it_is_asked_to(
-    parameters: str, expected: Any, update_bits: int, tmp_path: Path
+    parameters: str, kinds: set[bool], scope: str, update_bits: int, tmp_path: Path
 ) -> None:
-    settings, log = by_weights(parameters), tmp_path / "run.zolog"
+    """Perturbs the bias of a layer along with its filter if layers take turns."""
+    settings, log = by_weights(parameters, scope=scope), tmp_path / "run.zolog"
     zo = load_model(inject_for(residual_model(), settings, update_bits=update_bits).to_bytes())
     trainer = Trainer(zo, settings, runtime="litert")
     trainer.fit(X, Y, steps=3, log=log, keep="last")
-    assert moved(trainer, initial_weights(zo)) == expected
+    assert moved(trainer, initial_weights(zo)) == {"moved": kinds, "still": set()}
     check_replay(zo, log, trainer, 3)
     again = Trainer(zo, settings, runtime="litert")
     again.fit(X, Y, steps=3, log=log, resume=True, keep="last")
     check_replay(zo, log, again, 3)
+    if scope == "layers":
+        metadata, tasks = trainer.runtime.metadata, Log.read(log).tasks
+        assert len(tasks) == len({t.layer for t in metadata.trainable})
+        assert all(len({metadata.trainable[i].layer for i in task.tensors}) == 1 for task in tasks)
+        assert sum(len(task.tensors) for task in tasks) == len(metadata.trainable)
 
 
 def test_biases_that_are_perturbed_alone_leave_filters_as_they_are() -> None:
@@ -226,20 +218,6 @@ def test_biases_that_are_perturbed_alone_leave_filters_as_they_are() -> None:
     for tensor in plain.subgraphs[0].tensors:
         if tensor.is_constant:
             np.testing.assert_array_equal(exported[tensor.name].numpy(), tensor.numpy())
-
-
-@pytest.mark.parametrize("parameters", ["all", "biases"])
-def test_layerwise_weight_perturbation_perturbs_the_bias_along_with_the_filter(parameters: str, tmp_path: Path) -> None:
-    settings, log = by_weights(parameters, scope="layers"), tmp_path / "run.zolog"
-    zo = load_model(inject_for(residual_model(), settings).to_bytes())
-    trainer = Trainer(zo, settings, runtime="litert")
-    trainer.fit(X, Y, steps=3, log=log, keep="last")
-    wanted = {"all": {False, True}, "biases": {True}}[parameters]
-    assert moved(trainer, initial_weights(zo)) == {"moved": wanted, "still": set()}
-    metadata, tasks = trainer.runtime.metadata, Log.read(log).tasks
-    assert len(tasks) == len({t.layer for t in metadata.trainable})
-    assert all(len({metadata.trainable[i].layer for i in task.tensors}) == 1 for task in tasks)
-    assert sum(len(task.tensors) for task in tasks) == len(metadata.trainable)
 
 
 def test_weight_perturbation_alone_moves_all_that_is_trainable() -> None:

@@ -153,19 +153,14 @@ def test_fields_that_last_together_share_no_memory(name):
                 assert a.at + a.count <= b.at or b.at + b.count <= a.at
 
 
+BLOCKS = r"`tail` must be a number of layers in a model with {} residual blocks \(an ADD that joins two"
+
+
 @pytest.mark.parametrize(
     ("name", "last", "said"),
     [
-        (
-            "lenet5",
-            ResidualBlocks(),
-            r"`tail` must be a number of layers in a model with 0 residual blocks \(an ADD that joins two",
-        ),
-        (
-            "residual",
-            ResidualBlocks(3),
-            r"`tail` must be a number of layers in a model with 2 residual blocks \(an ADD that joins two",
-        ),
+        ("lenet5", ResidualBlocks(), BLOCKS.format(0)),
+        ("residual", ResidualBlocks(3), BLOCKS.format(2)),
         ("residual", 8, "`tail` must be at most 7, the number of trainable layers"),
         ("residual", "block", r"`tail` must be an integer in 1\.\.64\. Received: 'block'"),
     ],

@@ -101,22 +101,11 @@ def test_costs():
         assert history.equivalents == pytest.approx((prefix + 5 * step) / whole)
 
 
-def test_tails_that_are_too_long():
-    with pytest.raises(
-        SettingsError,
-        match=r"`last` must be at most 2, the FULLY_CONNECTED layers with nodes at the end that feed each",
-    ):
-        Trainer(lenet(("fc2", "fc3")), exact(3))
-    with pytest.raises(
-        SettingsError,
-        match=r"`last` must be at most 1, the FULLY_CONNECTED layers with nodes at the end that feed each",
-    ):
-        Trainer(lenet(("fc1", "fc3")), exact(2))
-    with pytest.raises(
-        SettingsError,
-        match=r"`last` must be at most 3, the FULLY_CONNECTED layers with nodes at the end that feed each",
-    ):
-        Trainer(lenet(("conv2", *FC)), exact(4))
+@pytest.mark.parametrize(("nodes", "most"), [(("fc2", "fc3"), 2), (("fc1", "fc3"), 1), (("conv2", *FC), 3)])
+def test_tails_that_are_too_long(nodes, most):
+    said = rf"`last` must be at most {most}, the FULLY_CONNECTED layers with nodes at the end that feed each"
+    with pytest.raises(SettingsError, match=said):
+        Trainer(lenet(nodes), exact(most + 1))
 
 
 def test_layers_of_a_tail_may_be_injected_alone():

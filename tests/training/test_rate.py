@@ -47,24 +47,20 @@ def weights_of(own: Trainer) -> dict[str, Any]:
     return {name: w.copy() for name, w in own.runtime.read_weights().items()}
 
 
-@pytest.mark.parametrize(("walk", "power"), [(0.7, 1.0), (0.26, 2.0), (0.04, 0.5), (0.9, 3.0)])
-def test_the_walk_is_where_half_is_forgotten(walk: float, power: float) -> None:
-    """A share that is a power of the walk is interpolated without error."""
-    assert _bearable(lambda found: 0.5 * (found / walk) ** power, 1.0) == pytest.approx(walk)
-
-
-def test_a_network_that_bears_noise_is_walked_once() -> None:
+@pytest.mark.parametrize(
+    ("share", "walk"),
+    [
+        # One that is a power of the walk is interpolated without error.
+        *((lambda found, w=w, p=p: 0.5 * (found / w) ** p, w) for w, p in ((0.7, 1), (0.26, 2), (0.04, 0.5), (0.9, 3))),
+        (lambda _: 0.4, 1.0),
+        (lambda _: 7.0, 2.0**-6),  # forgets all at once
+    ],
+)
+def test_the_walk_is_where_half_is_forgotten(share: Any, walk: float) -> None:
+    """Walks a network that bears noise once."""
     asked: list[float] = []
-
-    def forgotten(found: float) -> float:
-        asked.append(found)
-        return 0.4
-
-    assert (_bearable(forgotten, 1.0), asked) == (1.0, [1.0])
-
-
-def test_a_network_that_forgets_all_at_once_walks_least() -> None:
-    assert _bearable(lambda _: 7.0, 1.0) == 2.0**-6
+    found = _bearable(lambda tried: asked.append(tried) or share(tried), 1.0)
+    assert found == pytest.approx(walk) and (walk < 1 or asked == [1.0])
 
 
 def test_a_share_that_jumps_is_crossed_between_the_walks_that_were_tried() -> None:
