@@ -145,14 +145,3 @@ def test_checksums_never_change(weights, fraction, stream, expected):
     """A device's is compared with a desktop's of another version."""
     assert checksum(weights, fraction, stream) == expected
     assert oracle.checksum(weights, fraction, stream) == expected
-
-
-def test_checksum_tells_differences():
-    weights = np.zeros(1000, np.int8)
-    seen = {checksum(weights), checksum(weights, stream=1000)}
-    seen.add(checksum(weights, fraction=np.zeros(1000, np.int8)))
-    for i in range(1000):
-        weights[i] = 1
-        seen.add(checksum(weights))
-        weights[i] = 0
-    assert len(seen) == 1003

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from device.emulation import OK, RUNTIME, Device
+from device.emulation import OK, RUNTIME, Device, Store
 from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
@@ -226,3 +226,19 @@ def device(name: str, data_seed: int = 1) -> Device:
     status = made.init()
     assert status == OK
     return made
+
+
+def train(made: Device, until: int = STEPS) -> None:
+    while made.step < until:
+        assert made.train_step()[0] == OK
+
+
+def check_run(made: Device, expected: Desktop) -> Store:
+    """Trains from the first step: losses, checksums and log are the desktop's. Returns its store."""
+    store = Store()
+    assert (made.init(), made.set_log(store), made.checksum()) == (OK, OK, expected.states[0].checksum)
+    for loss, state in zip(expected.losses, expected.states[1:], strict=True):
+        status, report = made.train_step()
+        assert (status, report.mean_loss, made.checksum()) == (OK, loss, state.checksum)
+    assert store.content(len(expected.log)) == expected.log
+    return store

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, SAMPLE, Device, Samples, Store, needs_compiler
-from device.runs import EACH_RUN, RUNS, STEPS, WEIGHT_RUNS, desktop, device, yardstick
+from device.runs import EACH_RUN, RUNS, STEPS, WEIGHT_RUNS, desktop, device, train, yardstick
 from tflm_zo.logs import Log
 
 pytestmark = needs_compiler
@@ -18,11 +18,6 @@ def measuring(made: Device, every: int) -> Device:
     assert made.init() == OK
     assert made.keep_best(Samples(yardstick()), every) == OK
     return made
-
-
-def train(made: Device) -> None:
-    while made.step < STEPS:
-        assert made.train_step()[0] == OK
 
 
 @pytest.mark.parametrize("every", EVERY)
@@ -83,8 +78,7 @@ def test_a_measurement_that_fails_is_done_by_the_next_call(name: str) -> None:
         assert made.init() == OK
         assert made.keep_best(measured, 2) == OK
         made.set_log(store)
-        while made.step < max(0, step - 1):
-            assert made.train_step()[0] == OK
+        train(made, step - 1)
         measured.fail_at(read)
         status, report = made.train_step()
         measured.fail_at(0)

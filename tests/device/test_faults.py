@@ -31,6 +31,7 @@ from device.runs import (
     WEIGHT_RUNS,
     desktop,
     device,
+    train,
     yardstick,
 )
 from helpers.examples import slow_but
@@ -212,8 +213,7 @@ def test_each_read_of_a_log_that_fails(run: tuple[str, int]) -> None:
         assert made.export_weights() == (OK, wanted.states[steps].weights)
 
     assert boot() == LOG
-    for _ in range(STEPS - 1):
-        assert made.train_step()[0] == OK
+    train(made, STEPS - 1)
     assert boot() == OK
     reached = made.step
     check_reads(made, store, boot, lambda: check_step(reached))
@@ -255,31 +255,3 @@ def test_flash_that_fails_loses_nothing(run: Kind, store: str) -> None:
             assert made.memory_faults == 0
         assert boot(made, run) // interval(run) == STEPS // interval(run)
     assert failed[1] == 0 and failed[3000] > 5
-
-
-def torn(name: str, made: Device) -> Store:
-    """Returns a store whose last write was cut."""
-    store = Store()
-    made.set_log(store)
-    train_to(made, name, 4)
-    store.fail_at(1, arrives=7)
-    assert made.train_step()[0] != OK
-    return store
-
-
-@pytest.mark.parametrize("name", EACH_RUN)
-def test_a_torn_tail_is_a_success(name: str) -> None:
-    made = device(name)
-    store = torn(name, made)
-    assert made.init() == OK
-    assert made.import_log(store) == OK
-    assert 3 <= made.step <= 4
-    made.set_log(store)
-    store.fail_at(0)
-    check(made, name, made.step)
-    expected = desktop(name).log
-    assert store.content(len(expected)) == expected
-    # Nothing there, and the log of another run: those are none, and change nothing.
-    started(made, name, 2)
-    assert made.import_log(Store()) == 17
-    check(made, name, 2)

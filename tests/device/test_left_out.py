@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from device.emulation import OK, Device, Store, needs_compiler
-from device.runs import RUNS, STEPS, generated, run_on_desktop, samples, zo_model
+from device.emulation import OK, Device, needs_compiler
+from device.runs import RUNS, check_run, generated, run_on_desktop, samples, zo_model
 from helpers import exact_gradients
 from helpers.examples import slow_but
 from helpers.models import MODELS
@@ -39,14 +39,7 @@ def test_the_run_is_the_desktops(name: str) -> None:
     settings = dataclasses.replace(RUNS[name][1], layers=SOME[name])
     expected = run_on_desktop(zo_model(name), settings, samples())
     made = Device(firmware(name, SOME[name]), zo_model(name), samples())
-    assert made.init() == OK
-    made.set_log(store := Store())
-    assert made.checksum() == expected.states[0].checksum
-    while made.step < STEPS:
-        status, report = made.train_step()
-        assert (status, report.mean_loss) == (OK, expected.losses[report.step])
-        assert made.checksum() == expected.states[report.step + 1].checksum
-    assert store.content(len(expected.log)) == expected.log
+    store = check_run(made, expected)
     # A reset in the middle of a run: the log leads back to where it was.
     assert made.init() == OK and made.import_log(store) == OK
     assert made.checksum() == expected.states[made.step].checksum
@@ -83,11 +76,5 @@ def test_each_tail_is_the_desktops(name: str) -> None:
     x, y = exact_gradients.samples(plain, 10, 2, loss)
     data = Data([x], y)
     expected = run_on_desktop(zo, settings, data)
-    made = Device(generated(zo, settings, data), zo, data)
-    assert made.init() == OK
-    made.set_log(store := Store())
-    for step in range(STEPS):
-        status, report = made.train_step()
-        assert (status, report.mean_loss) == (OK, expected.losses[step])
-    assert store.content(len(expected.log)) == expected.log
-    assert made.checksum() == expected.states[-1].checksum != expected.states[0].checksum
+    check_run(Device(generated(zo, settings, data), zo, data), expected)
+    assert expected.states[-1].checksum != expected.states[0].checksum

@@ -7,7 +7,7 @@ import pytest
 
 from device.emulation import CACHED, DIRECT, OK, ORDER, RING, STORE, Device, Memory, needs_compiler
 from device.places_walk import Line, MemoryLine
-from device.runs import STEPS, desktop, device
+from device.runs import STEPS, desktop, device, train
 from device.structs import ActiveLog, Store
 from device.test_weights import run_from
 from helpers.examples import slow_but
@@ -156,11 +156,6 @@ def weights_of(made: Device) -> bytes:
     return found
 
 
-def train(made: Device, steps: int) -> None:
-    while made.step < steps:
-        assert made.train_step()[0] == OK
-
-
 @pytest.mark.parametrize("memory", slow_but(("flash of doublewords", "words"), MEMORIES))
 @pytest.mark.parametrize("name", NAMES)
 def test_one_of_two_runs(name: str, memory: str) -> None:
@@ -195,11 +190,11 @@ def test_one_of_two_runs(name: str, memory: str) -> None:
             # Of the last operation perhaps not all has arrived.
             if weights_of(made) == runs[0]:
                 action(link)
-    train(made, STEPS)
+    train(made)
     assert weights_of(made) == wanted.states[-1].weights
     with Link(lambda: line, timeout=2) as link:
         assert revert(link, link.hello()).place == 2
-    train(made, STEPS)
+    train(made)
     assert weights_of(made) == run_from(name, given).states[-1].weights
     assert made.memory_faults == 0
     print(name, memory, dict(outcomes))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from device.emulation import LOG, OK, Device, Samples, Store, needs_compiler
-from device.runs import STEPS, desktop, device, yardstick
+from device.runs import STEPS, desktop, device, train, yardstick
 from helpers.examples import slow_but
 
 pytestmark = needs_compiler
@@ -51,8 +51,7 @@ def go_on(made: Device, run: Run, content: np.ndarray) -> None:
     keep_best(made, run)
     assert made.import_log(store) in (OK, LOG)
     made.set_log(store)
-    while made.step < STEPS:
-        assert made.train_step()[0] == OK
+    train(made)
     expected = desktop(*run)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     assert store.content(len(expected.log)) == expected.log
@@ -70,8 +69,7 @@ def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
         made, writer = device(*run[:2]), Store(content=content.tobytes())
         keep_best(made, run)
         made.set_log(writer)
-        for _ in range(STEPS):
-            assert made.train_step()[0] == OK
+        train(made)
         made.set_log(None)
 
         store = Store(content=content.tobytes())

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE, Device, Store, needs_compiler
+from device.emulation import ARGUMENT, LOG, OK, ORDER, STORE, Store, needs_compiler
 from device.runs import (
     EACH_RUN,
     EACH_WEIGHT_RUN,
@@ -19,6 +19,7 @@ from device.runs import (
     device,
     run_on_desktop,
     samples,
+    train,
     zo_model,
 )
 from tflm_zo import Model
@@ -60,11 +61,6 @@ def run_from(
         )
 
 
-def train(made: Device, steps: int) -> None:
-    for _ in range(steps):
-        assert made.train_step()[0] == OK
-
-
 @pytest.mark.parametrize("name", EACH_RUN)
 def test_a_run_that_begins_with_weights_it_was_given(name: str) -> None:
     given = desktop(name).states[-1].weights
@@ -89,7 +85,7 @@ def test_a_run_that_begins_with_weights_it_was_given(name: str) -> None:
     assert made.import_log(store) == OK
     assert made.export_weights() == (OK, expected.states[made.step].weights)
     made.set_log(store)
-    train(made, STEPS - made.step)
+    train(made)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     # The log is the desktop's except for the fingerprint of its initial weights, and the checksums that
     # depend on it.
@@ -118,7 +114,7 @@ def test_weights_that_are_none(name: str) -> None:
     assert made.import_weights(Store(size=len(wrong) - 1, content=bytes(wrong[:40]))) in (ARGUMENT, STORE)
     assert made.export_weights() == own
     made.set_log(store := Store())
-    train(made, STEPS)
+    train(made)
     assert store.content(len(desktop(name).log)) == desktop(name).log
 
 
@@ -132,7 +128,7 @@ def test_a_snapshot_bounds_what_is_replayed(name: str) -> None:
         assert (status, made.export_weights()) == (OK, (OK, expected.states[step].weights))
         snapshots.append((Store(content=expected.states[step].weights), step, mark))
         if step < STEPS:
-            train(made, 1)
+            train(made, step + 1)
 
     def boot(snapshot: tuple[Store, int, int], *, used: bool) -> None:
         """Boots to the same state with it or without: if it is used, the model's own weights are not set."""
@@ -165,7 +161,7 @@ def test_a_snapshot_bounds_what_is_replayed(name: str) -> None:
     assert made.init() == OK
     assert made.import_log(short, snapshots[3]) == OK
     made.set_log(short)
-    train(made, 1)
+    train(made)
     assert made.export_weights() == (OK, expected.states[-1].weights)
     assert short.content(len(expected.log)) == expected.log
 

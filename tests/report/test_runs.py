@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from helpers.oracle.scalar import direction
+from helpers.oracle.stream import Dist, direction
 from helpers.runs import layerwise_settings, random_samples, settings_of, weight_settings
 from tflm_zo import algorithms
 from tflm_zo.converters import Model, export_model
-from tflm_zo.core import Rademacher
 from tflm_zo.firmware import generate_firmware, plan_run
 from tflm_zo.firmware.sizes import flash_of_training
 from tflm_zo.logs import LogError
@@ -195,9 +194,7 @@ def test_landscape(tmp_path: Path) -> None:
     for i, j in ((6, 6), (0, 6), (9, 2), (12, 12)):
         moved = {}
         for t in run.metadata.trainable:
-            signs = [
-                np.reshape(direction(Rademacher.kind, 1, 0, seed, t.stream, t.size), t.shape) for seed in found.seeds
-            ]
+            signs = [direction(Dist(0, 1), seed, t.stream, t.size).reshape(t.shape) for seed in found.seeds]
             wanted = kept[t.name].astype(int) + found.offsets[j] * signs[0] + found.offsets[i] * signs[1]
             moved[t.name] = np.clip(wanted, -bound, bound).astype(np.int8)
         trainer.runtime.write_weights(moved, run.fractions)

@@ -1,4 +1,4 @@
-"""Every activation of every model on 1,100 samples: LiteRT with each kernel set, and TFLM.
+"""Every activation of every model on 40 samples, or 1,100: LiteRT with each kernel set, and TFLM.
 
 Kernels take filters that may change between invokes in another way than constant ones, so both are compared.
 """
@@ -17,9 +17,7 @@ from tflm_zo import exact_delegate, load_model
 from tflm_zo.converters import Model, set_batch
 from tflm_zo.converters.model.schema import DTYPES, TensorType
 
-pytestmark = pytest.mark.slow
-
-BATCH, RANDOM, EXTREME = 20, 1000, 100
+BATCH = 20
 ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS
 
 
@@ -72,33 +70,30 @@ def extreme_inputs(graph: Any, number: int) -> list[NDArray[Any]]:
     return result
 
 
-def assert_same(model: Model, inputs: list[NDArray[Any]]) -> None:
-    data = model.to_bytes()
-    expected = run_plain(data, "tflm", inputs)
+def check(model: Model, random: int, extreme: int) -> None:
+    """Compares all outputs for so many batches of each kind."""
+    data, graph = model.to_bytes(), model.subgraphs[0]
+    shapes = [(t.shape, DTYPES[t.type]) for t in graph.inputs]
+    batches = [random_inputs(shapes, i) for i in range(random)] + [extreme_inputs(graph, i) for i in range(extreme)]
     changeable, filters = with_filters_as_inputs(model)
-    for kernels in possible_kernels():
-        for kind, own, given in (("constant", data, inputs), ("changeable", changeable.to_bytes(), inputs + filters)):
-            found = run_plain(own, "litert", given, kernels)
-            for tensor, a, b in zip(model.subgraphs[0].outputs, found, expected, strict=True):
-                np.testing.assert_array_equal(a, b, err_msg=f"{kernels}, {kind} filters: {tensor.name}")
+    for inputs in batches:
+        expected = run_plain(data, "tflm", inputs)
+        for kernels in possible_kernels():
+            for own, given in ((data, inputs), (changeable.to_bytes(), inputs + filters)):
+                found = run_plain(own, "litert", given, kernels)
+                for tensor, a, b in zip(graph.outputs, found, expected, strict=True):
+                    np.testing.assert_array_equal(a, b, err_msg=f"{kernels}, {len(given)} inputs: {tensor.name}")
 
 
+@pytest.mark.parametrize(("random", "extreme"), [(1, 1), pytest.param(50, 5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", ALL_MODELS)
-def test_every_activation(make: Any) -> None:
+def test_every_activation(make: Any, random: int, extreme: int) -> None:
     require("tflm")
-    model = with_every_output(make())
-    graph = model.subgraphs[0]
-    for i in range(RANDOM // BATCH):
-        assert_same(model, random_inputs([(t.shape, DTYPES[t.type]) for t in graph.inputs], i))
-    for i in range(EXTREME // BATCH):
-        assert_same(model, extreme_inputs(graph, i))
+    check(with_every_output(make()), random, extreme)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ALL_MODELS)
 def test_saturating_biases(make: Any) -> None:
     require("tflm")
-    model = with_saturating_biases(with_every_output(make()))
-    for i in range(2):
-        inputs = [(t.shape, DTYPES[t.type]) for t in model.subgraphs[0].inputs]
-        assert_same(model, random_inputs(inputs, i))
-        assert_same(model, extreme_inputs(model.subgraphs[0], i))
+    check(with_saturating_biases(with_every_output(make())), 2, 2)

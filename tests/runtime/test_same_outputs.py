@@ -9,11 +9,10 @@ import pytest
 
 from helpers.examples import REAL_MODELS
 from helpers.injection import inject_all
-from helpers.interpreters import KERNELS, RUNTIMES, random_inputs, require, run_plain
+from helpers.interpreters import RUNTIMES, random_inputs, require, run_plain
 from helpers.models import MODELS
 from tflm_zo import Model, core, load_model
 from tflm_zo.converters import possible_cuts, read_metadata, set_batch
-from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.runtime import Runtime, load
 
 ALL_MODELS = [pytest.param(make, id=name) for name, make in MODELS.items()] + REAL_MODELS
@@ -75,22 +74,6 @@ def test_whole_model_with_bare_reference_kernels(make: Any) -> None:
     _assert_equal([interpreter.get_tensor(d["index"]) for d in details], expected)
 
 
-@pytest.mark.parametrize("make", ALL_MODELS)
-@pytest.mark.parametrize("kernels", KERNELS)
-def test_litert_computes_what_tflm_computes(make: Any, kernels: str) -> None:
-    """Compares every int8 activation of the model, on many samples, in LiteRT with each kernel set and in TFLM."""
-    require("tflm")
-    model = set_batch(load_model(make()), 16)
-    graph = model.subgraphs[0]
-    graph.outputs = [tensor for op in graph.operators for tensor in op.outputs]
-    model.signatures = None
-    inputs = random_inputs([(t.shape, DTYPES[t.type]) for t in graph.inputs], 5)
-    exact = run_plain(model.to_bytes(), "litert", inputs, kernels)
-    tflm = run_plain(model.to_bytes(), "tflm", inputs)
-    for tensor, a, b in zip(graph.outputs, exact, tflm, strict=True):
-        np.testing.assert_array_equal(a, b, err_msg=tensor.name)
-
-
 def _cuts(model: bytes, segments: int, limit: int) -> list[tuple[str, ...]]:
     """Yields all ways to cut into so many segments, thinned out evenly if there are more than the limit."""
     ways = list(combinations(possible_cuts(load_model(model)), segments - 1))
@@ -103,7 +86,11 @@ def _cut(make: Any, cuts: tuple[str, ...]) -> Model:
     return inject_all(make(), headroom=0, cuts=cuts)
 
 
-def _check_cuts(make: Any, name: str, limit: int) -> None:
+@pytest.mark.parametrize("limit", [8, pytest.param(10**9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("make", ALL_MODELS)
+def test_cut_into_segments(make: Any, name: str, limit: int) -> None:
+    require(name)
     original = make()
     whole = load(inject_all(original, headroom=0), name)
     inputs = _inputs(whole, 0)
@@ -132,21 +119,6 @@ def _check_cuts(make: Any, name: str, limit: int) -> None:
             checked += 1
     if checked == 0:
         pytest.skip("the model has no single-tensor boundary")
-
-
-@pytest.mark.parametrize("name", RUNTIMES)
-@pytest.mark.parametrize("make", ALL_MODELS)
-def test_cut_into_segments(make: Any, name: str) -> None:
-    require(name)
-    _check_cuts(make, name, limit=8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUNTIMES)
-@pytest.mark.parametrize("make", ALL_MODELS)
-def test_cut_in_every_way(make: Any, name: str) -> None:
-    require(name)
-    _check_cuts(make, name, limit=10**9)
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MODELS.items()])

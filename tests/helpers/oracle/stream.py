@@ -1,4 +1,4 @@
-"""The random stream for whole tensors: oracle.scalar, vectorized over tiles."""
+"""The random stream for whole tensors (zo_stream.h), vectorized over tiles."""
 
 from dataclasses import dataclass
 
