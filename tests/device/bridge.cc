@@ -5,9 +5,6 @@
  */
 #include <string.h>
 
-#include <type_traits>
-#include <utility>
-
 #include "stores.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "zo_trainer.h"
@@ -151,37 +148,6 @@ zo_status Settle(T*, long) {
   return ZO_OK;
 }
 
-template <typename T>
-auto SnapshotMark(T* of, uint32_t* mark, int) -> decltype(of->SnapshotMark(mark)) {
-  return of->SnapshotMark(mark);
-}
-
-template <typename T>
-zo_status SnapshotMark(T*, uint32_t*, long) {
-  return ZO_ERROR_ARGUMENT;
-}
-
-template <typename T>
-auto ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapshot* snapshot, int)
-    -> decltype(of->ImportLog(log, snapshot)) {
-  return of->ImportLog(log, snapshot);
-}
-
-template <typename T>
-zo_status ImportLog(T* of, const tflm_zo::LogStore& log, const tflm_zo::WeightSnapshot*, long) {
-  return of->ImportLog(log);
-}
-
-template <typename T>
-auto LogBytes(const T& of, int) -> decltype(of.LogBytes()) {
-  return of.LogBytes();
-}
-
-template <typename T>
-uint32_t LogBytes(const T&, long) {
-  return 0;
-}
-
 // ZO_WORKSPACE_BYTES is for 32-bit targets: a run's own structs are larger here.
 uint32_t WorkspaceBytes() {
   size_t bytes = 0;
@@ -297,7 +263,7 @@ int device_memory_read(uint8_t* bytes, uint32_t count) {
 }
 int device_memory_set_log() { return trainer.SetLog(&stores::Log()); }
 int device_memory_export_log() { return trainer.ExportLog(stores::Log()); }
-int device_memory_import_log() { return ImportLog(&trainer, stores::Log(), nullptr, 0); }
+int device_memory_import_log() { return trainer.ImportLog(stores::Log()); }
 
 // --- A link to a host. `whole`: the store has two places; else it is the log. `reset` sets the
 // trainer up anew.
@@ -386,23 +352,26 @@ uint32_t device_checksum() { return in_c ? zo_trainer_checksum() : trainer.netwo
 
 // `weights`: of a snapshot, or null.
 int device_import_log(Store* store, Store* weights, uint32_t step, uint32_t mark) {
-  tflm_zo::WeightSnapshot snapshot = {{}, step, mark};
+  [[maybe_unused]] tflm_zo::WeightSnapshot snapshot = {{}, step, mark};
   if (weights != nullptr) snapshot.weights = StoreOf(weights);
   const tflm_zo::LogStore log = StoreOf(store);
 #if HAS_SNAPSHOTS
-  if (in_c && weights != nullptr) return zo_trainer_import_log_from(&log, &snapshot);
+  if (weights != nullptr) {
+    return in_c ? zo_trainer_import_log_from(&log, &snapshot) : trainer.ImportLog(log, &snapshot);
+  }
 #endif
-  if (in_c) return zo_trainer_import_log(&log);
-  return ImportLog(&trainer, log, weights == nullptr ? nullptr : &snapshot, 0);
+  return in_c ? zo_trainer_import_log(&log) : trainer.ImportLog(log);
 }
 
-int device_snapshot_mark(uint32_t* mark) {
 #if HAS_SNAPSHOTS
-  if (in_c) return zo_trainer_snapshot_mark(mark);
-#endif
-  return SnapshotMark(&trainer, mark, 0);
+int device_snapshot_mark(uint32_t* mark) {
+  return in_c ? zo_trainer_snapshot_mark(mark) : trainer.SnapshotMark(mark);
 }
-uint32_t device_log_bytes() { return LogBytes(trainer, 0); }
+uint32_t device_log_bytes() { return trainer.LogBytes(); }
+#else
+int device_snapshot_mark(uint32_t*) { return ZO_ERROR_ARGUMENT; }
+uint32_t device_log_bytes() { return 0; }
+#endif
 
 int device_keep_best(Samples* samples, uint32_t every) {
   const tflm_zo::Yardstick yardstick = {SourceOf(samples), samples->count, every};
