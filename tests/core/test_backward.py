@@ -239,8 +239,7 @@ WIDE = Layer(PLAIN, (3, 3, 5), (3, 3), (1, 1), (1, 1), (1, 1), (3, 3, 200), (3, 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_largest_sums_that_there_are(sign):
-    """Sets all weights and errors to their ends: f gives up bits, so that sums of 1,800 products fit, and the
-    bound is met to within its roundings."""
+    """Sets all weights and errors to their ends: f gives up bits, and the bound is met to within its roundings."""
     weights = np.full((200, 3, 3, 5), -127, np.int8)
     errors = np.full(WIDE.outputs, sign * 32767, np.int16), 0
     found = backward.conv(native(WIDE), stored(WIDE, weights), None, errors)

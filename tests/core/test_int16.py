@@ -56,8 +56,7 @@ def test_no_allowed_perturbation_wraps(mu, seed, sign, spare):
 
 @pytest.mark.parametrize("std", [0.1, 0.25, 0.5])
 def test_deviation_of_small_perturbations(std):
-    """Keeps the deviation of perturbations that whole LSB would round to nothing or too much, at a resolution
-    of 2^-8."""
+    """Keeps the deviation of perturbations that whole LSB would round to nothing or too much."""
     weights, fraction = np.zeros(100_000, np.int8), np.zeros(100_000, np.int8)
     distribution = Gaussian(std)
     core.perturb(weights, [(5, 1)], distribution, fraction=fraction, limit=120)

@@ -208,10 +208,7 @@ def check_perturbed(world: World, r: oracle.Request, captured: Any, moved: Any) 
 
 
 def drive(world: World, control: NodeControl, first_step: int = 0, together: int = 1) -> list[tuple[Any, Any, Any]]:
-    """Runs the core beside the oracle; returns (weights, states, World) after every step.
-
-    So many evaluations of a task are done `together`, if as many are left.
-    """
+    """Runs the core beside the oracle, evaluations `together`; returns (weights, states, World) after every step."""
     s = world.s
     mine, states = world.copy(), control.states
     results, total = [], 0

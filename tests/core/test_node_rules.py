@@ -85,8 +85,7 @@ class Parameters:
 
 
 def gradient_of(case, e, inputs, outputs, channels):
-    """Computes the gradient of the updated channels' parameters. A bias is a weight whose input is 32; it comes last of
-    its channel."""
+    """Computes the gradient of the updated channels' parameters; a bias, of input 32, comes last of its channel."""
     gradient = nodes.gradient(case.layer, e, inputs.astype(np.int64), outputs.astype(np.int64))
     of_weights = gradient.reshape(len(gradient), -1)
     of_biases = 32 * np.array(oracle.sums_of_errors(case.layer, e, outputs), np.int64)[:, None]

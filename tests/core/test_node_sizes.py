@@ -1,9 +1,4 @@
-"""Updates from nodes at the sizes where the core goes about them differently, against the oracle.
-
-Errors are held for as many channels as fit, outputs are credited a few dozen at a time, channels of equal
-errors share their gradient, and rows of weights move in words: each of these has an edge that the small
-random layers of test_nodes.py and test_node_rules.py do not reach.
-"""
+"""Updates from nodes at sizes at which the core takes another way, against the oracle."""
 
 import numpy as np
 import pytest

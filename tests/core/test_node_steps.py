@@ -78,8 +78,7 @@ def test_a_large_mean_of_gradients_that_hardly_differ(sign):
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_shift_begins_at_the_largest_exponent(first):
-    """800 positions leave errors 13 bits. The sample of the smaller exponent, which comes first or last, is
-    shifted into them on its way to the larger exponent; that of the larger one keeps all of its bits."""
+    """800 positions leave errors 13 bits, into which the sample of the smaller exponent is shifted."""
     layer = NodeLayer(in_c=1, out_c=1, in_h=20, in_w=20, out_h=20, out_w=20)
     weights, fraction = np.zeros(1, np.int8), np.zeros(1, np.int8)
     inputs, errors = np.zeros((2, 400), np.int8), np.zeros((2, 400), np.int16)

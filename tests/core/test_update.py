@@ -47,8 +47,7 @@ def test_is_the_oracles(step):
 @pytest.mark.parametrize("k", [-2, -1, 1])
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_step_along_what_is_restored(limit, k, twice):
-    """The core does both in one pass, unless restored weights wrap around on their way; and it restores once if two
-    queries have the direction."""
+    """Does both in one pass, unless restored weights wrap; restores once if two queries have the direction."""
     queries = random_queries(np.random.default_rng(limit), 3, 2**18)
     if twice:
         queries[2] = queries[1]

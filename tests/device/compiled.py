@@ -71,10 +71,7 @@ def _littlefs(folder: str) -> Path:
 
 
 def build(firmware: Firmware, flags: Sequence[str] = _SANITIZED, tools: Tools = (GCC, GXX)) -> Path:
-    """Compiles a generated folder, with the stand-in for TFLM, to a library that Python loads.
-
-    The op pack is compiled once for folders that have the same.
-    """
+    """Compiles a generated folder, with the stand-in for TFLM, to a library that Python loads."""
     command = {"command.txt": str((tools, flags))}
     sources = {
         name: text

@@ -1,9 +1,4 @@
-"""The trainers of `ops/device`, as they are generated, on this machine and without a checkout of TFLM.
-
-A generated folder is compiled as it is, tables, trainer and op pack, against headers that stand in for
-TFLM's (`tflm/`). Its interpreters are the runtimes of this package, one for each segment. So a device's run
-can be held against the desktop's, and everything around it can be made to fail.
-"""
+"""The generated trainers of `ops/device` on this machine, with stand-ins for TFLM's headers and interpreters."""
 
 from __future__ import annotations
 
@@ -107,11 +102,7 @@ def _model_at(address: int, arrays: list[bytes]) -> bytes:
 
 
 class Device:
-    """A device with a generated folder's firmware.
-
-    `own`: a folder for its memory, if there are several with the same firmware; `path`: the library that was built;
-    `in_c`: the trainer's functions in C are called instead of its methods.
-    """
+    """A device with a generated folder's firmware, in a library at `path`; `own`: a folder for its memory."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""A random walk over a device with two places for runs: a host sends it others, has it go back, reads its store and
-writes into places, while everything fails as it does in `device.walk`."""
+"""A random walk over a device with two places for runs, while everything fails as it does in `device.walk`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -131,8 +131,7 @@ class Store:
         self.c = _Store(self.bytes.ctypes.data, size, size, unit, tell=self._tell)
 
     def fail_at(self, write: int, arrives: int = 0, writes: int = 1) -> None:
-        """Lets the write of this number from now on fail, counted from 1, after so many bytes; 0: none. So do those
-        behind it, of so many in all, of which nothing arrives."""
+        """Lets the write of this number, from 1, fail after so many bytes, and so many in all; 0: none."""
         self.c.writes, self.c.failing_write, self.c.failing_writes = 0, write, writes
         self.c.arrives = arrives
 

@@ -128,8 +128,7 @@ def test_choice_and_run_are_the_desktops() -> None:
 def failing(
     made: Device, fail: Callable[[int], Any], count: Callable[[], int], block: int
 ) -> Iterator[tuple[int, int]]:
-    """Yields probes of a block in which one thing fails, until none does: its number, and the status. The
-    block must be probed again then."""
+    """Yields probes of a block in which one thing fails, until none does: its number, and the status."""
     number, gap = 1, 1
     while True:
         assert made.init() == OK

@@ -1,5 +1,4 @@
-"""Calls in another order than the guide's: state that a call reports as kept is kept, and an impossible call
-is refused before anything has changed."""
+"""Calls in another order than the guide's: what is reported as kept is kept, an impossible call changes nothing."""
 
 import pytest
 

@@ -1,10 +1,5 @@
-"""Power is cut at every operation of a store's memory, in three runs that follow one another in it.
-
-The operations of a run are recorded once. A device after a power cut finds the operations up to one that is
-torn, so each cut is tried without training again. Some of the runs then go on to the end. Others are cut
-again and again, at random: TFLM_ZO_POWER_CUTS is the number of cuts for each store. `LITTLEFS_DIR`, a
-checkout of littlefs, adds its stores.
-"""
+"""Power is cut at every operation of a store's memory, in three runs that follow one another in it, or at random:
+TFLM_ZO_POWER_CUTS is the number of cuts for each store. `LITTLEFS_DIR`, a checkout of littlefs, adds its stores."""
 
 import os
 from collections.abc import Iterator
@@ -24,8 +19,7 @@ SAMPLED = 37
 
 
 def cuts(memory: Memory) -> Iterator[tuple[Device, Kind, int, int]]:
-    """Yields each cut of three runs: the device that has started again, its run, complete steps before the
-    cut, and the step found."""
+    """Yields each cut of three runs: the started device, its run, complete steps before the cut, the step found."""
     previous = None
     for run in RUNS_IN_A_ROW:
         made, ends = powered(run), list[int]()  # operations up to the end of each step

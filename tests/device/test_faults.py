@@ -1,5 +1,4 @@
-"""Samples that cannot be read, invokes that fail, memory that is too small: each gives a status and leaves
-the weights of a complete step, from which the run goes on with the bits of one that nothing has disturbed."""
+"""Samples, invokes, memory that fail: a status, and the weights of a complete step, from which the run goes on."""
 
 import itertools
 from collections.abc import Callable
@@ -66,11 +65,7 @@ def check(made: Device, name: str, step: int) -> None:
 
 
 def check_each(name: str, made: Device, fail: Callable[[int], None], expected: int) -> None:
-    """Lets each thing in a step fail, one after the other, until there is nothing left to fail.
-
-    Each failure meets another step than the last one, which has been repeated and is the desktop's: effects
-    of a failure would show in the rest of the run.
-    """
+    """Lets each thing in a step fail, one after the other: each failure meets another step than the last one."""
     states = desktop(name).states
     for number in itertools.count(1):
         if number == 1 or made.step == STEPS:

@@ -1,8 +1,4 @@
-"""Power cuts at every byte that three successive runs write to one store.
-
-A run's writes are recorded once; a cut is a store that has them up to a byte. So each of them is tried
-without training again: the state that the device reports must equal the run's after that step.
-"""
+"""Power cuts at every byte that three successive runs write to one store."""
 
 import numpy as np
 import pytest

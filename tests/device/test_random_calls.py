@@ -1,8 +1,5 @@
-"""Calls of a device's trainer in any order, while anything fails, see `device.walk`.
-
-TFLM_ZO_CALLS says how many calls there are for each run, TFLM_ZO_SEED which: 44000 make a million,
-16000 two minutes on two cores.
-"""
+"""Calls of a device's trainer in any order, while anything fails, see `device.walk`. TFLM_ZO_CALLS says how many
+there are for each run, TFLM_ZO_SEED which: 44000 make a million, 16000 two minutes on two cores."""
 
 import os
 from collections import Counter

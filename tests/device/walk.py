@@ -1,9 +1,5 @@
-"""A random walk over the API of a device's trainer: any call at any time, while samples, invokes, reads and
-writes fail and power is cut. After each call the device is in a state that a model of its run allows.
-
-The model knows no bytes: it has the allowed statuses of a call, the step of the device, and the steps from
-which a log continues. The desktop has the weights after a step.
-"""
+"""A random walk over the API of a device's trainer while anything fails and power is cut. A model of its run has the
+allowed statuses of a call, the step of the device, and the steps from which a log continues."""
 
 from __future__ import annotations
 
@@ -124,8 +120,7 @@ def wanted(run: Run) -> Desktop:
 
 @dataclass(frozen=True)
 class Log:
-    """The possible contents of a store: the log of a run, of which steps up to `least` were reported as kept,
-    and at most `most` are there."""
+    """The possible log of a run in a store: steps up to `least` were reported as kept, at most `most` are there."""
 
     run: Run
     least: int

@@ -1,7 +1,4 @@
-"""The C core's functions that take errors back through operators (``ops/core/backward``), on NumPy arrays.
-
-An error tensor is a pair: int16 values and an exponent; dL/dy is values * 2^exponent.
-"""
+"""The C core's `ops/core/backward` on arrays. Errors: int16 values and an exponent, dL/dy = values * 2^exponent."""
 
 import ctypes
 from dataclasses import dataclass

@@ -49,10 +49,7 @@ def initial_export(model: str) -> bytes:
 
 
 def refused(folder: Path, *arguments: Any, said: str, last: bool = False) -> str:
-    """Runs a command that fails and leaves the folder unchanged. Returns its last line.
-
-    `last`: a progress bar was on the screen before.
-    """
+    """Runs a command that fails and leaves the folder unchanged. Returns its last line; `last`: behind a bar."""
     done = _without_a_trace(folder, arguments)
     assert done.exit_code == 1, done.output
     lines = done.stderr.splitlines()

@@ -1,8 +1,4 @@
-"""Functions of the C core on arrays that the package itself does not use: those of a graph's ops.
-
-The weights of a tensor are an int8 array of any shape in the order in which TFLite stores them. `stream` is
-the number of the tensor in the model, `limit` is 127 minus the headroom.
-"""
+"""Functions of the C core on arrays, those of a graph's ops; `limit` is 127 minus the headroom."""
 
 import ctypes
 import math
@@ -35,8 +31,7 @@ def perturb(
     fraction: NDArray[np.int8] | None = None,
     limit: int = 127,
 ) -> None:
-    """Adds perturbations to the weights, in place, in one pass. Pairs (seed, 0) are earlier seeds of the pair
-    before (``zo_chain.h``); with a `fraction` the tensor is int16."""
+    """Adds perturbations in place; pairs (seed, 0) are earlier seeds of the pair before. `fraction`: of int16."""
     tensor = make_tensor(weights, fraction, None, 1, 1, stream, limit, mask=mask, int16=fraction is not None)
     table = pairs("seed_k_pairs", seed_k_pairs, "k")
     terms = make_terms(table, momentum)
@@ -60,10 +55,7 @@ def update(
     mask: NDArray[np.uint8] | None = None,
     int16: bool = False,
 ) -> int:
-    """Applies one optimization step, in place (``zo_update.h``). Returns the number of clipped weights.
-
-    `restore_k` and `restore` are perturbations that are added before the step.
-    """
+    """Applies a step, in place, after `restore_k` and `restore`. Returns the number of clipped weights."""
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, int16=int16)
     table = pairs("queries", queries, "coefficient")
     before = restoration(table, restore_k, restore)

@@ -184,8 +184,7 @@ def _compute(op: Operator, read, levels):
 
 
 def layer_gradients(model: Model, x: NDArray[np.int8], errors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Computes dL/dy of each layer's real outputs y, before its activation function, [samples, outputs] by the name of
-    its filter, by errors dL/dz of the logits z, [samples, classes]."""
+    """Computes dL/dy of each layer's real outputs y, [samples, outputs], by the name of its filter."""
     import tensorflow as tf
 
     graph, found = model.subgraphs[0], {}

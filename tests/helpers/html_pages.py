@@ -114,11 +114,7 @@ def _luminance(colour: str) -> float:
 
 
 class Browser:
-    """A browser that records pages' requests to the network and their output on the console.
-
-    Args:
-        driver: driver of the browser.
-    """
+    """A browser that records pages' requests to the network and their output on the console."""
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver

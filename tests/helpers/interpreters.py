@@ -35,11 +35,7 @@ def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[N
 
 
 def run_plain(model: bytes, name: str, inputs: list[NDArray[Any]], kernels: str | None = None) -> list[NDArray[Any]]:
-    """Runs a model without custom ops, in the interpreter of the runtime `name`.
-
-    "litert-builtin-ref" is LiteRT's reference kernels and nothing else. Kernels, one of `KERNELS`, are those
-    of the delegate; the test is skipped if the machine cannot run them.
-    """
+    """Runs a model without custom ops in a runtime's interpreter, or in LiteRT's own kernels, "litert-builtin-ref"."""
     if name == "tflm":
         return _tflm(model, inputs)
     imported = importlib.import_module(_MODULES[name])

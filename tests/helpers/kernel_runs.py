@@ -1,8 +1,5 @@
-"""Models in TFLM's and LiteRT's interpreters, in a process of their own, which kernels may end.
-
-Run as a program, it is that process: it reads a runtime's number, the inputs' value, a model's size and the
-model from its standard input, and answers with how far it came and the outputs in hexadecimal.
-"""
+"""Models in TFLM's and LiteRT's interpreters, in a process of their own, which kernels may end: as a program it reads
+a runtime's number, the inputs' value, a model's size and the model, and answers with its progress and the outputs."""
 
 import os
 import struct

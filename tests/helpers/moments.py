@@ -51,10 +51,7 @@ def interrupt_at_call(
 
 
 def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: tuple[str, ...]) -> list[int]:
-    """Lets a method raise KeyboardInterrupt before a line that it comes to in files with such ends.
-
-    Returns how many lines are left until then; at first so many that none is reached.
-    """
+    """Lets a method raise KeyboardInterrupt before a line of such files. Returns how many lines are left until then."""
     original, left = getattr(owner, name), [2**62]
 
     def trace_line(frame: FrameType, event: str, _: Any) -> Any:
@@ -80,8 +77,7 @@ def interrupt_at_line(patch: pytest.MonkeyPatch, owner: type, name: str, files: 
 
 
 class Disk:
-    """A disk on which a log may grow to `size` bytes; a write takes as many as fit, as write(2), and `at_once` bytes at
-    most."""
+    """A disk on which a log may grow to `size` bytes; a write takes as many as fit, and `at_once` at most."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int, at_once: int | None = None) -> None:
         disk = self

@@ -72,12 +72,8 @@ def update_from_nodes(
     biases: NDArray[np.int32] | None = None,
     alone: bool = False,
 ) -> int:
-    """Makes one step of a layer from the node evidence of a minibatch (``zo_node_update_s8``), in place.
-    Returns the number of clipped weights.
-
-    Evidence is differences int32 [queries, samples] of losses with their seeds, or errors [samples, ...] with
-    exponents. Biases are tensor number stream + 1; `alone`: weights are not trained, and no input is read.
-    """
+    """Makes one step of a layer from differences [queries, samples] with seeds, or errors with exponents, in place.
+    Returns the number of clipped weights. `alone`: weights are not trained, and no input is read."""
 
     def at(array: NDArray[Any] | None, dtype: type[np.generic]) -> int | None:
         return None if array is None else address("evidence", array, dtype)

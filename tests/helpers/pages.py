@@ -57,8 +57,7 @@ _clusters: list[subprocess.Popen[bytes]] = []
 
 
 def start_or_stop_ray(command: str, *arguments: str) -> None:
-    """Runs ``ray start``. ``ray stop`` would stop every cluster of the machine, those of other tests and users
-    included: instead of it, ends the clusters that were started here."""
+    """Runs ``ray start``, and ends the clusters that were started here; ``ray stop`` would stop others, too."""
     if command == "stop":
         while _clusters:
             cluster = _clusters.pop()

@@ -41,11 +41,7 @@ class Ended(NamedTuple):
 
 
 def run(*arguments: Any) -> Ended:
-    """Runs ``tflm-zo ARGUMENTS`` to its end in a process of its own, which corrupted memory would end by a
-    signal.
-
-    It is forked off one that has imported the package already.
-    """
+    """Runs ``tflm-zo ARGUMENTS`` in a process of its own, forked off one that has imported the package already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tflm_zo.cli"])
     with tempfile.NamedTemporaryFile("r") as errors:
@@ -102,8 +98,7 @@ def kill_and_resume(
     header: int,
     record: int,
 ) -> int:
-    """Checks that log and model of a run that is killed at random moments are those of one that is not; `header` and
-    `record` are sizes in its log. Returns how often it was killed before it had ended."""
+    """Checks log and model of a run that is killed at random moments. Returns how often it was killed."""
     model.save(folder / "model.tflite")
     (folder / "run.pickle").write_bytes(pickle.dumps((settings, *data, steps)))
     # A log with snapshots is cut back to the last one as its run is resumed.

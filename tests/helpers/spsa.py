@@ -20,15 +20,7 @@ def spsa_commands(
     distribution: Distribution | None = None,
     record: list[list[tuple[int, int]]] | None = None,
 ) -> Iterator[NDArray[np.int32]]:
-    """Yields antithetic SPSA on the set inputs and labels, after every invoke, with its command.
-
-    Two invokes per query and nothing else: restoring one query and perturbing for the next share a pass, and
-    the update of a step rides on the first invoke of the next one. The last invoke only updates.
-
-        c_q = -learning_rate * (L(w + z) - L(w - z)) / 2 / queries      in LSB per unit of z
-
-    `learning_rate` in LSB per nat; the (seed, coefficient) pairs of each step are appended to `record`.
-    """
+    """Yields antithetic SPSA after every invoke, two a query; rates are LSB per nat, `record` each step's pairs."""
     z = distribution or Rademacher(runtime.metadata.headroom)
     pending: list[tuple[int, int]] = []
     for step in range(steps):

@@ -50,8 +50,7 @@ def write(path, steps, **changes):
 
 
 def record_bytes(records, before):
-    """Returns the bytes of records, each with a checksum that continues the one before it, the first one's
-    the last of these bytes."""
+    """Returns the bytes of records, each with a checksum that continues that of the one before it."""
     data = b""
     for record in records:
         body = struct.pack(f"<Iiq{len(record) - 3}i", *record)

@@ -96,8 +96,7 @@ def test_resnet_8_gains_from_16_images_or_is_left_as_it_was(resnet: Any, name: s
 def test_statistics_of_the_training_data_are_worth_more_than_those_of_images_at_hand(
     resnet: Any, name: str, gain: float
 ) -> None:
-    """Gains more than images at hand: ResNet-8 was not trained on JPEG's version of CIFAR-10, and its batch
-    norm knows that."""
+    """Gains more than images at hand: the batch norm of ResNet-8 knows that it was not trained on JPEG's CIFAR-10."""
     pytest.importorskip("tensorflow")
     path = Path(os.environ["TFLM_ZO_MODELS"]) / "pretrainedResnet.h5"
     if not path.exists():

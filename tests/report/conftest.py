@@ -18,8 +18,7 @@ X, Y = random_samples(5, 40)
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes a folder with the logs and models of two runs, node.zolog and weight.zolog, test data, and a log of 10⁵
-    steps, long.zolog."""
+    """Makes a folder with logs and models of two runs, test data, and a log of 10⁵ steps, long.zolog."""
     folder = tmp_path_factory.mktemp("runs")
     for name, settings in (
         ("node", layerwise_settings(batch_size=8, learning_rate=1.0)),
@@ -37,8 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(runs: Path) -> dict[str, str]:
-    """Renders pages by name: of a run with all parts, of several runs, of as many as possible, of a long one,
-    and of a model."""
+    """Renders pages by name: of a run with all parts, of several runs, of many, of a long one, and of a model."""
     data = TestData(runs / "test.npz", landscape=True)
     several = [read_run(runs / f"{name}.zolog", []) for name in ("node", "weight", "long")]
     # Their lines end at the same places, and their names are too long to be shown whole.

@@ -1,7 +1,4 @@
-"""Every activation of every model on 40 samples, or 1,100: LiteRT with each kernel set, and TFLM.
-
-Kernels take filters that may change between invokes in another way than constant ones, so both are compared.
-"""
+"""Every activation of every model: LiteRT, with each kernel set, and constant or changeable filters, and TFLM."""
 
 from typing import Any
 

@@ -71,8 +71,7 @@ EPOCHS = {"conv2": 40}
 
 @pytest.mark.parametrize("lost", ["conv2", "fc1", "fc2", "fc3"])
 def test_the_block_that_a_task_needs(lost: str) -> None:
-    """Finds a layer whose weights are lost. It passes nothing on: layers before it cannot change the output at all,
-    layers behind it can only change the same output for every sample."""
+    """Finds a layer whose weights are lost: those before it change nothing, those behind it every output alike."""
     plain = load_model(lenet5())
     (filters,) = (t for t in plain.subgraphs[0].tensors if t.name == f"{lost}/filter")
     filters.set_data(np.zeros(filters.shape, np.int8))

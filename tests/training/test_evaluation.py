@@ -19,8 +19,7 @@ SAMPLES = 11  # of batches of 4: the last one is not full
 
 
 def requantized_logits(seed: int = 20) -> bytes:
-    """Makes three binary logits, requantized before they leave the model: neither probabilities nor the
-    loss's input."""
+    """Makes three binary logits, requantized: neither probabilities nor the loss's input."""
     g = GraphBuilder(seed)
     x = g.dense(g.input("features", [1, 8]), "fc", 3, Activation.NONE)
     return g.build([g.requantize(x, "logits", 1 / 16, 7)])

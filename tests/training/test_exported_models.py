@@ -1,5 +1,4 @@
-"""A run's export: a plain int8 model for any interpreter, with the outputs of the trained ZO model, except for the
-rounding of an interpreter's own kernels."""
+"""A run's export: a plain int8 model with the outputs of the trained ZO model, but for an interpreter's rounding."""
 
 import subprocess
 import sys

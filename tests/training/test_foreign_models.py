@@ -1,5 +1,4 @@
-"""Models of other people, in the folder `wild` of TFLM_ZO_MODELS: each trains with the same bits in LiteRT
-and TFLM, or is refused with a reason and advice."""
+"""Models in the folder `wild` of TFLM_ZO_MODELS: each trains with the same bits in LiteRT and TFLM, or is refused."""
 
 import os
 from pathlib import Path

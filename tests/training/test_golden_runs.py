@@ -1,9 +1,6 @@
-"""Whole short runs, to the bit: the ZO model, the log and the exported model, as files that are stored.
+"""Whole short runs in the exact mode, to the bit: the ZO model, the log and the exported model, as stored files.
 
-Oracles check that a run is right. The stored files check that it is unchanged: they detect any change of a
-random stream, a rounding, a field of a log or the output of `inject`, on any machine. They are of six steps
-in the exact mode. `cd tests && python -m training.test_golden_runs` writes them, which is right only if
-formats or bits change on purpose.
+`cd tests && python -m training.test_golden_runs` writes them, which is right only if formats or bits change on purpose.
 """
 
 import io

@@ -132,13 +132,7 @@ def test_costs() -> None:
 
 
 def gradient_of_the_paper(fresh: Runtime, zero_point: int) -> NDArray[np.float64]:
-    """Computes equation 11 in float64, in LSB, for fc3 and the first step of a run with seed 3: of the run's
-    eight samples, along the directions of its four queries.
-
-    Args:
-        fresh: has the initial weights.
-        zero_point: of the inputs of fc3.
-    """
+    """Computes equation 11 in float64, in LSB, for fc3 and the first step of a run with seed 3."""
     nodes = fresh.metadata.nodes[0]
     layer = node_layer(nodes)
     fresh.invoke(fresh.command(loss=False).restore())

@@ -41,10 +41,7 @@ class Dense:
 
 
 def float_errors(trainer, tail):
-    """Computes dL/dy of each layer of the tail, [samples, nodes], and the layers' inputs, [samples, inputs].
-
-    From the int8 activations that the runtime computes, with real weights and in float64.
-    """
+    """Computes dL/dy of each layer of the tail, [samples, nodes], and the layers' inputs, in float64."""
     runtime, metadata = trainer.runtime, trainer.runtime.metadata
     plain = load_model(MODELS["lenet5"]())
     numbers = range(len(metadata.nodes))

@@ -164,8 +164,7 @@ def test_is_the_oracle(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["conv, max pool", "global mean, 8 bit, exact head", "dense, 8 bit, parts"])
 def test_the_models_batch_does_not_matter(name: str) -> None:
-    """In an exact runtime a sample's forward pass does not depend on its neighbours, and directions go by its
-    number in the minibatch."""
+    """Forwards a sample apart from its neighbours; directions go by its number in the minibatch."""
     case = CASES[name]
     results = []
     for batch in (1, 2, 3, 6, 12):

@@ -1,5 +1,4 @@
-"""Every operator that may lie between two layers of an exact tail: the errors that pass are the gradients, and an
-operator that none pass is refused by its name."""
+"""Every operator between two layers of an exact tail: the errors that pass are the gradients, or it is refused."""
 
 import math
 

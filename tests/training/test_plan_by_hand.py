@@ -55,8 +55,7 @@ def with_nodes() -> Model:
 
 
 def test_segments() -> None:
-    """Plans segments by hand: conv's nodes are the outputs of the pooling, 8 of them for 18 weights. So its output and
-    the pooled one are boundaries, and so are the outputs of fc1 and fc2; the loss reads the last."""
+    """Plans segments by hand: conv's nodes are the pooled outputs; the loss reads the last boundary."""
     model = with_nodes()
     metadata = read_metadata(model)
     entering = [

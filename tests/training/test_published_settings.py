@@ -1,8 +1,4 @@
-"""Published settings of the papers' algorithms, one by one, against the defaults here.
-
-One row a setting: its value here, the published one, the source, and the reason for a difference; the
-registry (tflm_zo/training/algorithms.py) gives the same reasons.
-"""
+"""Published settings of the papers' algorithms, one row each: value here, published value, source, reason."""
 
 import re
 from typing import Any, NamedTuple

@@ -1,5 +1,4 @@
-"""The samples of a run: `fit` holds out, mixes in and counts as the command line does; held-out samples have the
-requested share of every class, in any order of the samples."""
+"""The samples of a run: `fit` holds out, mixes in and counts as the command line does, in any order of the samples."""
 
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,4 @@
-"""A run of weight perturbation does not depend on the number of workers that share its invokes, or on failures of
-them."""
+"""A run of weight perturbation does not depend on the number of workers, or on failures of them."""
 
 import contextlib
 import os
@@ -153,8 +152,7 @@ def test_the_run_goes_on_from_its_log(before: int, after: int, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_interrupted_at_any_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupts with Ctrl-C before random lines of Python of a step. The workers, which may have got half a message or
-    have answers that nobody wants any more, then evaluate the weights of the last complete step."""
+    """Interrupts before random lines of a step: workers then evaluate the weights of the last complete step."""
     files = ("executors.py", "training/workers.py", "weight_run.py")
     ended: list[tuple[int, Any, Any]] = []
 
@@ -311,8 +309,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", slow_but([signal.SIGINT], [signal.SIGINT, signal.SIGTERM]), ids=lambda s: s.name)
 def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None:
-    """Resumes like a run without workers: the last complete step is on the disk, and the same command continues. SIGINT
-    goes to all processes of a terminal."""
+    """Resumes like a run without workers. SIGINT goes to all processes of a terminal."""
     (tmp_path / "model.tflite").write_bytes(MODELS["small_cnn"]())
     x, y = samples(Trainer(MODELS["small_cnn"](), algorithms.weight(batch_size=8)))
     np.savez(tmp_path / "data.npz", x=x, y=y)

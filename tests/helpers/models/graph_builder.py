@@ -1,8 +1,4 @@
-"""Tensors and operators become a .tflite file by nothing but the generated flatbuffers schema.
-
-Written apart from ``tflm_zo.converters`` on purpose: the models that test the editable model must not be made
-by it.
-"""
+"""Tensors and operators become a .tflite file by the flatbuffers schema, apart from ``tflm_zo.converters``."""
 
 import dataclasses
 import math
@@ -94,10 +90,7 @@ class GraphFile:
         zero_points: Sequence[int] | None = None,
         axis: int = 0,
     ) -> int:
-        """Adds a tensor and returns its index.
-
-        ``buffer`` names an existing buffer (to share it) instead of ``data``.
-        """
+        """Adds a tensor and returns its index. ``buffer`` names an existing buffer instead of ``data``."""
         t = schema.TensorT()
         t.name = self._unique(name)
         t.shape = np.asarray(shape, np.int32)
@@ -202,13 +195,7 @@ Activation = schema.ActivationFunctionType
 
 
 class GraphBuilder(GraphFile):
-    """Adds layers one after the other; ``build`` returns the bytes of the model.
-
-    Args:
-        seed: seed of the random weights; equal seeds give equal models.
-        bias_axis: the quantized dimension that biases name; some converters write that of the filter, which
-            a bias does not have.
-    """
+    """Adds layers one after the other; ``build`` returns the model. `bias_axis`: the quantized dimension of biases."""
 
     def __init__(self, seed: int = 0, *, bias_axis: int = 0) -> None:
         super().__init__()
@@ -241,11 +228,7 @@ class GraphBuilder(GraphFile):
     def weights(
         self, name: str, shape: Sequence[int], *, channels_axis: int, per_channel: bool, scale: float
     ) -> tuple[int, np.ndarray, float]:
-        """Adds an int8 filter; returns its index, scales per channel (or one) and rms of its real values.
-
-        Channels differ in their largest value: every third reaches 127, others 126, 125 or less, so that
-        headroom needs some of them requantized and others not.
-        """
+        """Adds an int8 filter whose channels differ in their largest value; returns index, scales and real rms."""
         channels = shape[channels_axis]
         peaks = np.array([(127, 125, 60)[c % 3] if c % 5 else 126 for c in range(channels)])
         q = self.rng.uniform(-1, 1, tuple(shape))

@@ -34,8 +34,7 @@ def lenet5(seed: int = 1, signature: str | None = "serving_default") -> bytes:
 
 @network
 def small_cnn(seed: int = 2) -> bytes:
-    """Builds one convolution, pooling and one dense layer on 8 x 8 x 1, logits of 4 classes, no softmax, no
-    signature: small enough for exhaustive tests."""
+    """Builds one convolution, pooling and one dense layer on 8 x 8 x 1, logits of 4 classes, no signature."""
     g = GraphBuilder(seed)
     x = g.input("image", [1, 8, 8, 1])
     x = g.conv(x, "conv", 4)
@@ -158,8 +157,7 @@ def float_edges(seed: int = 11) -> bytes:
 
 @network
 def uint8_edges(seed: int = 13) -> bytes:
-    """Builds uint8 image and uint8 scores around an int8 network, as TensorFlow's converter makes them for
-    ``inference_input_type=tf.uint8``: QUANTIZE first and last."""
+    """Builds uint8 image and scores around an int8 network, as TensorFlow's converter does: QUANTIZE first and last."""
     g = GraphBuilder(seed)
     pixels = g.tensor("image", [1, 8, 8, 1], TensorType.UINT8, scales=[1 / 255], zero_points=[0])
     g.inputs.append(pixels)

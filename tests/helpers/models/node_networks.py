@@ -116,8 +116,7 @@ def sequence(merged: bool = False) -> bytes:
 
 
 def mixer(channels: int = 8) -> bytes:
-    """Builds a network that adds its own input to the outputs of a layer along time, on [6, channels]: behind a cut at
-    that layer, a second segment reads the input."""
+    """Builds a network that adds its own input to the outputs of a layer along time, on [6, channels]."""
     g = GraphBuilder(29)
     x = g.input("sequence", [1, 6, channels])
     y = transpose(g, x, "across")
@@ -137,8 +136,7 @@ def transpose(g: GraphBuilder, x: Value, name: str) -> Value:
 
 
 def other_operators() -> bytes:
-    """Builds a tensor with three readers, MUL by factors of channels, SUB, a separate RELU6, QUANTIZE, CONCATENATION,
-    PAD, MAX_POOL with overlaps, MEAN, a sum of a tensor with itself."""
+    """Builds a tensor with three readers, MUL, SUB, RELU6, QUANTIZE, CONCATENATION, PAD, MAX_POOL, MEAN."""
     g = GraphBuilder(21)
     x = g.input("image", [1, 8, 8, 2])
     x = g.conv(x, "stem", 6)
@@ -166,8 +164,7 @@ def other_operators() -> bytes:
 
 
 def parts() -> bytes:
-    """Builds a tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION join; one
-    part is read by two operators, another one by none."""
+    """Builds a tensor that SPLIT, SPLIT_V, UNPACK, SLICE and STRIDED_SLICE part, and PACK and CONCATENATION join."""
     g = GraphBuilder(22)
     x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
 
@@ -200,8 +197,7 @@ def parts() -> bytes:
 
 
 def attention() -> bytes:
-    """Builds products of activations: channels by a gate of them, the image by a map, a tensor by itself; sums with a
-    map and with channels, functions of single values, a maximum over channels."""
+    """Builds products and sums of activations, of channels and maps, functions of single values, a maximum."""
     g = GraphBuilder(23)
     x = g.conv(g.input("image", [1, 6, 5, 2]), "stem", 8)
     gate = g.dense(g.mean(x, "squeezed", [1, 2]), "squeeze", 4)

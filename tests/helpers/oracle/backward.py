@@ -1,8 +1,4 @@
-"""Errors on their way back through operators, by the equations of ``ops/core/backward``.
-
-Each operator is its Jacobian, a dense matrix that the operator's forward definition makes: errors of the
-inputs are the transposed matrix times errors of the outputs. Numbers are Python's integers and fractions.
-"""
+"""Errors on their way back through operators: the transposed Jacobian, a dense matrix, in exact numbers."""
 
 import itertools
 import math

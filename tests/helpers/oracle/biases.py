@@ -1,7 +1,4 @@
-"""Weight perturbation of biases (zo_biases.h): a bias is 32 v, and v takes a weight's moves.
-
-Functions return new arrays; biases are int32 arrays of one dimension.
-"""
+"""Weight perturbation of biases (zo_biases.h): a bias is 32 v, and v takes a weight's moves."""
 
 import numpy as np
 from numpy.typing import NDArray

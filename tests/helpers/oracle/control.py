@@ -1,8 +1,4 @@
-"""The control unit (zo_control.h): order and words of the commands exactly, real-valued formulas in float64.
-
-The specification leaves the rounding of coefficients to the core, so coefficients are checked against the
-formulas within the error of rounding, and those of the core go into the next command.
-"""
+"""The control unit (zo_control.h): order and words of the commands exactly, real-valued formulas in float64."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -190,8 +186,7 @@ class Control:
                 yield [(z, -1), *uphill]
 
     def moves(self, wanted: Directions) -> Directions:
-        """Computes the moves from the directions in force to the wanted ones: unwanted ones are undone, then common
-        ones changed, then new ones added."""
+        """Computes the moves from the directions in force to the wanted ones: undone, changed, then added."""
         before, after = dict(self.in_force), dict(wanted)
         changes = [(seeds, -k) for seeds, k in before.items() if seeds not in after]
         for seeds, k in sorted(after.items(), key=lambda term: term[0] not in before):
@@ -200,8 +195,7 @@ class Control:
         return changes
 
     def invokes(self) -> Iterator[Invoke]:
-        """Yields invokes of the complete step, in order; the losses of each are appended to `losses` before the
-        next."""
+        """Yields invokes of the complete step; the losses of each are appended to `losses` before the next."""
         s, block = self.settings, self.block(self.step)
         self.losses = []
         for e, wanted in enumerate(self.wanted()):

@@ -1,5 +1,4 @@
-"""Weights of 16 bits: their perturbation (zo_perturb.h) and FULLY_CONNECTED (zo_int16_fully_connected.h), in Python's
-integers."""
+"""Weights of 16 bits: their perturbation and FULLY_CONNECTED (zo_int16_fully_connected.h), in Python's integers."""
 
 from fractions import Fraction
 

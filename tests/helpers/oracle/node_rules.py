@@ -1,7 +1,4 @@
-"""Rules of a step and the choice of channels (zo_node_update.h), in exact fractions.
-
-A step that the core computes from numbers of 32 significant bits is an interval here: its two ends, rounded.
-"""
+"""Rules of a step (zo_node_update.h), in exact fractions; a step from 32 significant bits is an interval."""
 
 from collections.abc import Callable
 from fractions import Fraction

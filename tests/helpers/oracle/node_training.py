@@ -1,7 +1,4 @@
-"""Training by node perturbation, sample by sample and node by node.
-
-A runtime does the forward passes, nothing else.
-"""
+"""Training by node perturbation, sample by sample and node by node; a runtime does the forward passes."""
 
 from typing import Any
 
@@ -50,8 +47,7 @@ def layer_of(n: ZoNodes) -> nodes.Layer:
 
 
 class NodeTraining:
-    """A whole run, with queries given as one number and the linear schedule: flat weights and fractions by tensor name,
-    and the mean unperturbed loss of each step, unit 2^-16."""
+    """A whole run: flat weights and fractions by tensor name, and the mean loss of each step, unit 2^-16."""
 
     def __init__(self, model: Model, settings: RunSettings, steps: int, x: Array, y: Array) -> None:
         self.runtime = load(model, "litert")

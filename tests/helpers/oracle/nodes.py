@@ -1,7 +1,4 @@
-"""Node perturbation (zo_node_layer.h, zo_node_update.h), one node and one weight at a time.
-
-Integers are exact; the running RMS, which the core holds in 32 significant bits, is a float64.
-"""
+"""Node perturbation (zo_node_layer.h, zo_node_update.h), one node and one weight at a time, in exact integers."""
 
 from dataclasses import dataclass
 from fractions import Fraction

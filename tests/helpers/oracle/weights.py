@@ -1,7 +1,4 @@
-"""Operations on weights: perturb, update, replay, checksum (zo_perturb.h, zo_update.h, zo_checksum.h).
-
-Functions return new arrays; weights are int8 arrays of one dimension.
-"""
+"""Operations on weights: perturb, update, replay, checksum (zo_perturb.h, zo_update.h, zo_checksum.h)."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
