@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .nodes import MEAN, PLAIN, Array, Layer, rounding_terms, window
-from .scalar import direction
-from .stream import Dist
+from .stream import Dist, direction
 
 HALF = Fraction(1, 2)
 
@@ -153,6 +152,6 @@ def update_bits(
     weights: list[int], dist: Dist, seed: int, stream: int, sign: int, bits: int, limit: int
 ) -> tuple[list[int], int]:
     """Computes zo_update_bits_s8."""
-    z = direction(dist.kind, dist.mu, dist.p_zero, seed, stream, len(weights))
+    z = direction(dist, seed, stream, len(weights)).tolist()
     shift = max(0, dist.z_max.bit_length() - bits)
     return subtract(weights, [sign * v for v in z], shift, limit)
