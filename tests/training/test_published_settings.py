@@ -135,9 +135,7 @@ REASONS: dict[str, dict[str, str]] = {
         "weights.perturbation": f"{NO_INTEGERS}, and in the forward pass weights have whole LSB",
         "inject.headroom": "the reach of the Gaussian directions",
     },
-    "qzo-ff-probe": {
-        "weights.perturbation": NO_INTEGERS,
-    },
+    "qzo-ff-probe": {"weights.perturbation": NO_INTEGERS},
     "elastic-zo": {
         "weights.perturbation": NO_INTEGERS,
         "weights.rule": "clipped at three times the differences' running RMS, which takes one rate for all models",

@@ -14,17 +14,7 @@ from tflm_zo.core import Coordinate, Gaussian, Rademacher
 from tflm_zo.data import prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.runtime import available
-from tflm_zo.training import (
-    Exact,
-    Linear,
-    Nodes,
-    Settings,
-    SettingsError,
-    Trainer,
-    Weights,
-    algorithms,
-    random_walks,
-)
+from tflm_zo.training import Exact, Linear, Nodes, Settings, SettingsError, Trainer, Weights, algorithms, random_walks
 from tflm_zo.training.node_run import NodeRun
 from tflm_zo.training.random_walks import NodeWalks, RandomWalks, WeightWalks
 from tflm_zo.training.rate import _bearable
