@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include <initializer_list>
+
 #include "stores.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "zo_trainer.h"
