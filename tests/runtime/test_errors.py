@@ -12,7 +12,7 @@ import tflm_zo
 from helpers.injection import inject_all
 from helpers.interpreters import RUNTIMES, require
 from helpers.models import MODELS
-from tflm_zo import ConversionError, NativeError, Rademacher
+from tflm_zo import NativeError, Rademacher
 from tflm_zo.core import Status
 from tflm_zo.data import ModelError
 from tflm_zo.runtime import InvokeError, Runtime, RuntimeUnavailableError, load
@@ -300,11 +300,6 @@ def test_runtime_that_is_not_installed(name: str, module: str, hint: str, monkey
     assert name not in tflm_zo.runtime.available()
     with pytest.raises(RuntimeUnavailableError, match=hint):
         load(inject_all(MODELS["small_cnn"]()), name)
-
-
-def test_already_injected() -> None:
-    with pytest.raises(ConversionError, match="already"):
-        inject_all(inject_all(MODELS["small_cnn"]()))
 
 
 def test_unknown_delegate_option() -> None:
