@@ -208,7 +208,7 @@ def test_tiles_are_uncorrelated(rademacher):
     ids=["seeds", "tensors", "seeds that differ in one bit"],
 )
 def test_directions_are_uncorrelated(directions):
-    rows = [core.direction(Rademacher(), *one, 50_000) for one in directions]
+    rows = [core.direction(Rademacher(), seed, tensor, 50_000) for seed, tensor in directions]
     assert off_diagonal(np.stack(rows).astype(np.float32)) < 6 / 50_000**0.5
 
 

@@ -49,7 +49,12 @@ def weights_of(own: Trainer) -> dict[str, Any]:
 def test_the_walk_is_where_half_is_forgotten(share: Any, walk: float) -> None:
     """Walks a network that bears noise once."""
     asked: list[float] = []
-    found = _bearable(lambda tried: asked.append(tried) or share(tried), 1.0)
+
+    def counted(tried: float) -> float:
+        asked.append(tried)
+        return float(share(tried))
+
+    found = _bearable(counted, 1.0)
     assert found == pytest.approx(walk) and (walk < 1 or asked == [1.0])
 
 
