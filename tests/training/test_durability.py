@@ -277,9 +277,12 @@ def test_what_is_no_log_is_refused(kind: str, tmp_path: Path) -> None:
     log, whole, other = tmp_path / "log", uninterrupted(kind).log, {"nodes": "weights"}.get(kind, "nodes")
     strangers = [b"x", b"ZOLOG\n", bytes(8), b"a letter that is dear to somebody", bytes(132), b"\xff" * 500]
     headers = [damaged(whole, at) for at in (0, 8, 10, 14, 40, 110, layout(kind)[0] - 1)]
-    for content in (*strangers, *headers, *(uninterrupted(other).log[:length] for length in (16, 100, None))):
+    cases = [(content, "or its header is damaged") for content in (*strangers, *headers)]
+    said = f"but a {FORMATS[other]} log, of another kind of run"
+    cases += [(uninterrupted(other).log[:length], said) for length in (16, 100, None)]
+    for content, why in cases:
         log.write_bytes(content)
-        with pytest.raises(LogError, match=f"is no {FORMATS[kind]} log of this version, or its header is damaged"):
+        with pytest.raises(LogError, match=f"is no {FORMATS[kind]} log of this version, {why}"):
             train(log, kind, resume=True)
         assert log.read_bytes() == content
 

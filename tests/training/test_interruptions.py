@@ -74,7 +74,7 @@ def test_interrupted_around_any_call(
             except KeyboardInterrupt:
                 assert place == "invoke"  # before the first step
                 continue
-        assert left[0] <= 0
+        assert left[0] <= 0 or kind == "head"  # which has fewer calls
         if log.exists():
             check_interrupted(trainer, log, kind)
         else:
