@@ -18,7 +18,7 @@ from tflm_zo.firmware import tables
 from tflm_zo.training import Nodes, Settings
 
 STEPS, SAMPLES = 4, 10
-SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=3)
+SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=2, seed=3, snapshot_every=2)
 
 
 @cache
