@@ -31,15 +31,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def zo_folder(folder: Path) -> Path:
-    """Adds the ZO model of all weights, m.zo.tflite, of batch 8."""
     inject_all(MODELS["small_cnn"](), batch=8).save(folder / "m.zo.tflite")
     return folder
 
 
 @pytest.fixture
 def model_file(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a model of ``MODELS`` to a file."""
-
     def write(name: str = "small_cnn") -> Path:
         path = tmp_path / f"{name}.tflite"
         path.write_bytes(MODELS[name]())
@@ -50,8 +47,6 @@ def model_file(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def data_file(tmp_path: Path) -> Callable[..., Path]:
-    """Writes arrays to an .npz file."""
-
     def write(name: str = "data.npz", **arrays: Any) -> Path:
         path = tmp_path / name
         np.savez(path, **arrays)

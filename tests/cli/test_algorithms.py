@@ -1,13 +1,12 @@
 """Algorithms by name on the command line: listed, trained with, and their requirements of a plain model."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.examples import slow_but
+from helpers.commands import result_of, run
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import ALGORITHMS
 
@@ -22,7 +21,6 @@ def data() -> Path:
 
 
 def constants(path: str) -> dict[str, bytes]:
-    """Returns the constants of a plain model, independent of its batch."""
     return {
         t.name: t.numpy().tobytes()
         for t in load_model(path).subgraphs[0].tensors
@@ -31,9 +29,9 @@ def constants(path: str) -> dict[str, bytes]:
 
 
 def test_list(cli: Any) -> None:
-    listed = json.loads(cli("algorithms", "--json").stdout)["algorithms"]
+    listed = result_of("algorithms")["algorithms"]
     assert [a["name"] for a in listed] == list(ALGORITHMS)
-    one = json.loads(cli("algorithms", "elastic-zo-int8", "--json").stdout)["algorithms"]
+    one = result_of("algorithms", "elastic-zo-int8")["algorithms"]
     assert len(one) == 1
     assert one[0]["settings"]["perturbation"] == "sparse-uniform:15:0.33"
     assert one[0]["settings"]["exact.bits"] == "5,4,3"
@@ -44,24 +42,6 @@ def test_list(cli: Any) -> None:
     refused = cli("algorithms", "adam")
     assert refused.exit_code == 1
     assert f"must be one of {', '.join(ALGORITHMS)}. Received: 'adam'" in refused.stderr
-
-
-@pytest.mark.parametrize("name", slow_but(("node", "weight", "elastic-zo", "fqt"), ALGORITHMS))
-def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -> None:
-    """Trains by each algorithm, with nothing but its name; the model names its algorithm, and its defaults
-    fit it again."""
-    command = ["train", model_file("lenet5"), data, "-o", "a.tflite", "--algorithm", name, "--json"]
-    done = cli(*command, "--steps", 2, "--batch-size", 32)
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["algorithm"] == name
-    assert read_metadata(load_model("a.zo.tflite")).algorithm == name
-    again = cli("train", "a.zo.tflite", data, "-o", "b.tflite", "--steps", 2, "--batch-size", 32, "--json")
-    assert again.exit_code == 0, again.output
-    assert json.loads(again.stdout)["algorithm"] == name
-    assert constants("a.tflite") == constants("b.tflite")
-    replayed = cli("replay", "a.zo.tflite", "a.zolog", "-o", "c.tflite")
-    assert replayed.exit_code == 0, replayed.output
-    assert constants("c.tflite") == constants("a.tflite")
 
 
 @pytest.mark.parametrize(
@@ -82,8 +62,7 @@ def test_train_a_plain_model(name: str, cli: Any, model_file: Any, data: Path) -
 def test_what_settings_ask_of_a_plain_model(
     options: tuple[str, ...], expected: dict[str, Any], cli: Any, model_file: Any, data: Path
 ) -> None:
-    done = cli("train", model_file("lenet5"), data, "-o", "a.tflite", "--steps", 1, *options)
-    assert done.exit_code == 0, done.output
+    run("train", model_file("lenet5"), data, "-o", "a.tflite", "--steps", 1, *options)
     metadata = read_metadata(load_model("a.zo.tflite"))
     found = {
         "headroom": metadata.headroom,
@@ -114,18 +93,12 @@ def test_refusals(options: tuple[str, ...], said: str, cli: Any, model_file: Any
     assert not Path("a.tflite").exists() and not Path("a.zo.tflite").exists()
 
 
-def test_options_of_a_zo_model(cli: Any, model_file: Any, data: Path) -> None:
-    assert cli("inject", model_file("lenet5"), "-o", "z.tflite", "--algorithm", "node").exit_code == 0
-    done = cli("train", "z.tflite", data, "-o", "a.tflite", "--steps", 1, "--set", "update-bits=8")
-    assert done.exit_code == 1 and "`--set update-bits` must be left out, since the model is a ZO" in done.stderr
-
-
 def test_re_range(cli: Any, model_file: Any, data: Path) -> None:
     """Filters of the output have other scales."""
     steps = ("--steps", 3, "--batch-size", 32, "--runtime", "litert")
-    assert cli("train", model_file("lenet5"), data, "-o", "plain.tflite", *steps).exit_code == 0
+    run("train", model_file("lenet5"), data, "-o", "plain.tflite", *steps)
     ranged = ("replay", "plain.zo.tflite", "plain.zolog", "-o", "ranged.tflite", "--re-range")
-    assert cli(*ranged).exit_code == 0
+    run(*ranged)
     scales = [
         {
             t.name: t.quantization.scales

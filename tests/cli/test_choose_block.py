@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke, refused
+from helpers import commands
+from helpers.commands import refused
 from helpers.examples import REAL_MODELS, slow_but
 from helpers.interpreters import require
 from helpers.models import MODELS
 from tflm_zo import inject
 from tflm_zo.cli.commands import train
-from tflm_zo.cli.commands import train as train_command
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.logs import Log
 from tflm_zo.training import (
@@ -51,10 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: Any, code: int = 0, runtime: str = "litert", model: str = "p.tflite") -> Any:
-    given = ["train", model, "d.npz", "--runtime", runtime, *GIVEN, *arguments]
-    done = invoke(*given)
-    assert done.exit_code == code, done.output
-    return done
+    return commands.run("train", model, "d.npz", "--runtime", runtime, *GIVEN, *arguments, code=code)
 
 
 def result_of(*arguments: Any, **more: Any) -> Any:
@@ -63,12 +60,10 @@ def result_of(*arguments: Any, **more: Any) -> Any:
 
 def outputs(name: str, zo: str | None = None) -> list[bytes]:
     """Reads the files of a run; `zo`: the ZO model if it is another run's."""
-    paths = f"{name}.tflite", f"{name}.zolog", f"{zo or name}.zo.tflite"
-    return [Path(path).read_bytes() for path in paths]
+    return [Path(path).read_bytes() for path in (f"{name}.tflite", f"{name}.zolog", f"{zo or name}.zo.tflite")]
 
 
 def layers_of(name: str) -> list[str]:
-    """Reads the trained layers from the run's log."""
     trainable = read_metadata(load_model(f"{name}.zo.tflite")).trainable
     log = Log.read(f"{name}.zolog")
     return [trainable[i].layer for i in sorted(i for task in log.tasks for i in task.tensors)]
@@ -84,7 +79,6 @@ def test_only(folder: Path) -> None:
 
 
 def test_the_block_is_chosen_and_trained(folder: Path) -> None:
-    """Compares with a run by hand: choose_block, then its layers alone."""
     result = result_of("-o", "a.tflite", "--epochs", 2, "--choose-block", 3, "--held-out", 0.25)
     choice = result["block_choice"]
     with np.load("d.npz") as arrays:
@@ -172,20 +166,12 @@ def test_a_resumed_run_does_not_probe_again(
         assert choice[key] == whole["block_choice"][key]
     assert resumed["steps"] == whole["steps"]
     assert "Block, as the log has it" in said and "trained" in said
-    # Without a log there is nothing to read it off.
-    again = result_of("-o", "new.tflite", *given, "--resume")
-    assert again["block_choice"] == whole["block_choice"]
-    assert outputs("new") == outputs("whole")
-
-
-def test_a_log_that_was_cut_within_its_header(folder: Path) -> None:
-    given = ("--steps", 2, "--choose-block", 3)
-    run("-o", "whole.tflite", *given)
-    run("-o", "cut.tflite", *given)
+    # Without a log, or with a part of its header, there is nothing to read it off.
     Path("cut.zolog").write_bytes(Path("whole.zolog").read_bytes()[:40])
-    result = result_of("-o", "cut.tflite", *given, "--resume")
-    assert result["block_choice"]["probed"] is True
-    assert outputs("cut") == outputs("whole")
+    for name in ("new", "cut"):
+        again = result_of("-o", f"{name}.tflite", *given, "--resume")
+        assert again["block_choice"] == whole["block_choice"] and again["block_choice"]["probed"] is True
+        assert outputs(name) == outputs("whole")
 
 
 def test_ctrl_c_in_a_probe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,57 +192,31 @@ def test_losses_of_an_autoencoder(folder: Path) -> None:
     shape = Trainer("z.tflite").runtime.input_details()[0][1:]
     np.savez("d.npz", x=np.random.default_rng(0).uniform(-1, 1, (20, *shape)).astype(np.float32))
     given = ["train", "z.tflite", "d.npz", "-o", "a.tflite", "--steps", "1", "--choose-block", "2"]
-    done = invoke(*given, "--batch-size", "8", "--json")
-    assert done.exit_code == 0, done.output
-    choice = json.loads(done.stdout)["block_choice"]
+    choice = commands.result_of(*given, "--batch-size", "8")["block_choice"]
     assert choice["measure"] == "loss"
     assert choice["best"] == int(np.argmin(choice["values"]))
     assert choice["gains"] == pytest.approx([choice["before"] - value for value in choice["values"]])
-    done = invoke(*given, "--batch-size", "8", "--force")
-    assert "held-out loss" in done.stdout
+    assert "held-out loss" in commands.run(*given, "--batch-size", "8", "--force").stdout
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--choose-block", 0), "`--choose-block` must be N or N:EPOCHS. Received: '0'"),
-        (("--choose-block", "2:0"), "`--choose-block` must be N or N:EPOCHS. Received: '2:0'"),
-        (("--choose-block", "2:"), "`--choose-block` must be N or N:EPOCHS. Received: '2:'"),
-        (("--choose-block", "2:1:1"), "`--choose-block` must be N or N:EPOCHS. Received: '2:1:1'"),
-        (("--choose-block", "two"), "`--choose-block` must be N or N:EPOCHS. Received: 'two'"),
-        (("--choose-block", 6), "`--choose-block` must be in 1..5, the number of trained layers (conv1"),
-        (("--choose-block", 2, "--held-out", 0), "`--held-out` must divide the 40 labelled samples into"),
-        (("--choose-block", 2, "--held-out", 2), "`--held-out` must be in 0..1"),
-        (("--choose-block", 2, "--epochs", 0), "`--epochs` must be at least 1. Received: 0"),
-        (
-            ("--choose-block", 2, "--steps", 1, "--budget", 1000),
-            "`--steps` must be the only length of the run. Remove `--budget`",
-        ),
-        (("--choose-block", 2, "--budget", 100), "`--budget` must be at least 441 forward equivalents: 364"),
-        (
-            ("--choose-block", 2, "--budget", "nan"),
-            "`--budget` must be forward equivalents above 0 and below 2^63. Received: nan",
-        ),
-        (
-            ("--choose-block", 2, "--budget", "inf"),
-            "`--budget` must be forward equivalents above 0 and below 2^63. Received: inf",
-        ),
-        (("--choose-block", 2, "--set", "layers=fc3"), "`--choose-block` must be in 1..1, the number of"),
-        (("--set", "layers=fc9"), "`--set layers` must name trained layers (conv1, conv2, fc1, fc2, fc3)"),
-        (("--set", "layers=fc1,,fc2"), "`--set layers` must be names of layers separated by commas"),
-        (("--set", "layers=,"), "`--set layers` must be names of layers separated by commas"),
-        (("--set", "layers="), "`--set` must be NAME=VALUE. Received: 'layers='"),
+        *((v, f"`--choose-block` must be N or N:EPOCHS. Received: '{v}'") for v in ("0", "2:0", "2:", "2:1:1", "two")),
+        ("6", "`--choose-block` must be in 1..5, the number of trained layers (conv1"),
+        ("2 --held-out 0", "`--held-out` must divide the 40 labelled samples into"),
+        ("2 --held-out 2", "`--held-out` must be in 0..1"),
+        ("2 --epochs 0", "`--epochs` must be at least 1. Received: 0"),
+        ("2 --steps 1 --budget 1000", "`--steps` must be the only length of the run. Remove `--budget`"),
+        ("2 --budget 100", "`--budget` must be at least 441 forward equivalents: 364"),
+        ("2 --budget nan", "`--budget` must be forward equivalents above 0 and below 2^63. Received: nan"),
+        ("2 --set layers=fc3", "`--choose-block` must be in 1..1, the number of"),
     ],
 )
-def test_refused(options: tuple[Any, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuses before anything is trained or written."""
+def test_refused(options: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlockProbes, "run", None)
-    refused(folder, "train", "p.tflite", "d.npz", "-o", "a.tflite", *GIVEN, *options, said=message)
-
-
-def test_refused_for_weight_perturbation(folder: Path) -> None:
-    given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", "--algorithm", "weight", "--choose-block", 2)
-    refused(folder, *given, said="`--choose-block` must be left out in runs of weight")
+    given = ("train", "p.tflite", "d.npz", "-o", "a.tflite", *GIVEN, "--choose-block", *options.split())
+    refused(folder, *given, said=message)
 
 
 def test_a_log_of_other_layers(folder: Path) -> None:
@@ -269,16 +229,10 @@ def test_a_log_of_other_layers(folder: Path) -> None:
     assert outputs("a", zo="z") == before
 
 
-def test_help() -> None:
-    said = " ".join(invoke("train", "--help").stdout.replace("│", " ").split())
-    assert "--choose-block 4 --held-out 0.2 --budget 100000" in said
-    assert "with --choose-block they score the blocks (default: 0.2)" in said
-
-
 @pytest.mark.parametrize("model", [MODELS["lenet5"], *REAL_MODELS])
 def test_the_example_of_the_help(model: Any) -> None:
     """Its algorithm, blocks and budget suit real networks and 300 samples: probes leave most of it."""
-    words = (train_command.train.__doc__ or "").split()
+    words = (train.train.__doc__ or "").split()
     begin = words.index("tflm-zo", words.index("Tasks"))
     given = {w: words[begin + i + 1] for i, w in enumerate(words[begin:-1]) if w in EXAMPLE_OPTIONS}
     assert set(given) == EXAMPLE_OPTIONS

@@ -1,6 +1,6 @@
 """The output of each command, as text and as JSON."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -9,12 +9,24 @@ import numpy as np
 import pytest
 
 import tflm_zo
-from helpers.commands import parsed, wrong_usage
+from helpers.commands import parsed, result_of, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS
-from tflm_zo.converters import ConversionError, export_model, load_model, read_metadata
+from tflm_zo.converters import (
+    ConversionError,
+    InjectSettings,
+    Last,
+    Random,
+    TopK,
+    export_model,
+    inject,
+    load_model,
+    read_metadata,
+)
+from tflm_zo.converters.passes.layer_names import shown_name
+from tflm_zo.training import algorithms, inject_settings
 
 INJECT = ("inject", "--algorithm", "weight")
 
@@ -24,9 +36,9 @@ INJECT = ("inject", "--algorithm", "weight")
 
 def test_inject(cli: Any, model_file: Any, tmp_path: Path) -> None:
     model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
-    result = cli(*INJECT, model, "-o", output)
-    assert result.exit_code == 0
-    for said in ("conv1", "48,000", "61,470 weights, 5 block(s), 1 segment(s), batch 1", str(output)):
+    result = run(*INJECT, model, "-o", output)
+    weights = "61,470 weights, 5 block(s), 1 segment(s), batch 1"
+    for said in ("conv1", "48,000", weights, "cross_entropy over 10", str(output)):
         assert said in result.stdout
     assert output.read_bytes() == inject_all(model, algorithm="weight").to_bytes()
 
@@ -38,7 +50,7 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
         *("--update-bits", 8, "--max-queries", 3, "--batch", 2, "--loss", "cross_entropy"),
         *("--loss-output", "softmax", "--cut", "pool1", "--cut", "fc1", "--command-words", 99, "--no-replay"),
     ]
-    result = parsed(cli(*INJECT, model_file("lenet5"), "-o", output, *options, "--json"))
+    result = result_of(*INJECT, model_file("lenet5"), "-o", output, *options)
     metadata = read_metadata(load_model(output))
     assert metadata.blocks == ("body", "fc3") == tuple(result["blocks"])
     assert (metadata.headroom, metadata.update_bits, metadata.max_queries) == (4, 8, 3)
@@ -54,11 +66,11 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
     for given, expected in ((["fc1,fc3"], ["fc1", "fc3"]), (["last"], ["fc3"]), (["fc2", "fc3"], ["fc2", "fc3"])):
         options = [part for item in given for part in ("--int16", item)]
-        result = parsed(cli(*INJECT, model, "-o", output, *options, "--force", "--json"))
+        result = result_of(*INJECT, model, "-o", output, *options, "--force")
         assert [t["layer"] for t in result["trainable"] if t["int16"]] == expected
     shown = cli(*INJECT, model, "-o", output, "--int16", "last", "--force").stdout
     assert shown.count("FULLY_CONNECTED, 16 bit") == 1
-    result = parsed(cli("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force", "--json"))
+    result = result_of("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force")
     assert [(t["layer"], t["int16"]) for t in result["trainable"]] == [("fc3", True)]
     for given, said in (
         (["--int16", "last,fc1"], "`--int16` must have last or last:N alone. Received: 'last,fc1'"),
@@ -68,14 +80,6 @@ def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
     ):
         failed = cli(*INJECT, model, "-o", output, *given, "--force")
         assert failed.exit_code == 1 and said in failed.stderr
-
-
-@pytest.mark.parametrize("spelled", ["floor_log2", "floor-log2"])
-def test_inject_with_the_floor_log2_loss(cli: Any, model_file: Any, tmp_path: Path, spelled: str) -> None:
-    output = tmp_path / "out.zo.tflite"
-    result = cli(*INJECT, model_file("lenet5"), "-o", output, "--loss", spelled)
-    assert "floor_log2 over 10" in result.stdout
-    assert output.read_bytes() == inject_all(model_file("lenet5"), loss="floor_log2", algorithm="weight").to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -121,11 +125,10 @@ def test_inject_that_fails_at_its_end_leaves_no_file(
 
 def test_inspect_plain(cli: Any, model_file: Any) -> None:
     model = model_file("lenet5")
-    result = cli("inspect", model, "--cuts")
-    assert result.exit_code == 0
+    result = run("inspect", model, "--cuts")
     for said in ("plain model", "61,470 weights", "416,520 MACs", "CONV_2D", "pool2", "Possible cuts"):
         assert said in result.stdout
-    content = parsed(cli("inspect", model, "--cuts", "--json"))
+    content = result_of("inspect", model, "--cuts")
     assert content["kind"] == "plain"
     assert content["inputs"][0]["shape"] == [1, 28, 28, 1]
     assert (content["inputs"][0]["scale"], content["inputs"][0]["zero_point"]) == (1 / 64, 3)
@@ -137,10 +140,10 @@ def test_inspect_plain(cli: Any, model_file: Any) -> None:
 
 @pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "two_inputs", "float_edges"), list(MODELS)))
 def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str) -> None:
-    plain = parsed(cli("inspect", model_file(name), "--json"))
-    assert cli(*INJECT, model_file(name), "-o", "out.zo.tflite", "--batch", 3).exit_code == 0
-    zo = parsed(cli("inspect", "out.zo.tflite", "--json"))
-    assert cli("inspect", "out.zo.tflite").exit_code == 0
+    plain = result_of("inspect", model_file(name))
+    run(*INJECT, model_file(name), "-o", "out.zo.tflite", "--batch", 3)
+    zo = result_of("inspect", "out.zo.tflite")
+    run("inspect", "out.zo.tflite")
     assert zo["macs"] == 3 * plain["macs"] > 0
     assert zo["weights"] == plain["weights"] > 0
     assert not any(op["trainable"] for op in plain["operators"])
@@ -150,18 +153,13 @@ def test_inspect_any_model(cli: Any, model_file: Any, tmp_path: Path, name: str)
 
 
 def test_inspect_depthwise_macs(cli: Any, model_file: Any) -> None:
-    content = parsed(cli("inspect", model_file("depth_multiplier"), "--json"))
+    content = result_of("inspect", model_file("depth_multiplier"))
     (op,) = [op for op in content["operators"] if op["operator"] == "DEPTHWISE_CONV_2D"]
     assert op["macs"] == 4 * 4 * 6 * 9  # 9 x 9 x 2, valid, stride 2, multiplier 3
 
 
-def test_inspect_writes_the_json(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    result = cli("inspect", model_file(), "-o", tmp_path / "report.json", "--json")
-    assert json.loads((tmp_path / "report.json").read_text()) == parsed(result)
-
-
 def test_inspect_cuts_of_a_zo_model(cli: Any, model_file: Any) -> None:
-    assert cli(*INJECT, model_file(), "-o", "out.zo.tflite").exit_code == 0
+    run(*INJECT, model_file(), "-o", "out.zo.tflite")
     result = cli("inspect", "out.zo.tflite", "--cuts")
     assert result.exit_code == 1
     assert "--cuts takes a plain model" in result.stderr
@@ -171,9 +169,8 @@ def test_inspect_cuts_of_a_zo_model(cli: Any, model_file: Any) -> None:
 
 
 def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 4, "--headroom", 0).exit_code == 0
-    result = cli("export", "o.zo.tflite", "-o", "plain.tflite", "--batch", 1)
-    assert result.exit_code == 0
+    run(*INJECT, model_file(), "-o", "o.zo.tflite", "--batch", 4, "--headroom", 0)
+    result = run("export", "o.zo.tflite", "-o", "plain.tflite", "--batch", 1)
     assert "plain.tflite: " in result.stdout
     x = np.random.default_rng(0).integers(-128, 128, (1, 8, 8, 1)).astype(np.int8)
     (before,) = run_plain(MODELS["small_cnn"](), "litert", [x])
@@ -182,9 +179,8 @@ def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
 
     weights = {name: w // 2 for name, w in tflm_zo.converters.initial_weights(load_model("o.zo.tflite")).items()}
     np.savez("weights.npz", **weights)
-    content = parsed(
-        cli("export", "o.zo.tflite", "-o", "half.tflite", "--weights", "weights.npz", "--batch", 1, "--json")
-    )
+    given = ("export", "o.zo.tflite", "-o", "half.tflite", "--weights", "weights.npz", "--batch", 1)
+    content = result_of(*given)
     assert content["weights"] == sorted(weights)
     assert content["bytes"] == Path("half.tflite").stat().st_size
     constants = {t.name: t for t in load_model("half.tflite").subgraphs[0].tensors if t.is_constant}
@@ -193,26 +189,24 @@ def test_export(cli: Any, model_file: Any, tmp_path: Path) -> None:
 
 
 def test_export_with_the_range_of_the_weights(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite").exit_code == 0
+    run(*INJECT, model_file(), "-o", "o.zo.tflite")
     initial = tflm_zo.converters.initial_weights(load_model("o.zo.tflite"))
     weights = {name: w // 2 for name, w in initial.items()}
     fractions = {name: np.full_like(w, 100) for name, w in initial.items()}
     np.savez("weights.npz", **weights)
     np.savez("fractions.npz", **fractions)
     arguments = ["export", "o.zo.tflite", "-o", "plain.tflite", "--weights", "weights.npz", "--re-range"]
-    result = cli(*arguments, "--fractions", "fractions.npz")
-    assert result.exit_code == 0
+    result = run(*arguments, "--fractions", "fractions.npz")
     assert "scales from the range of the weights" in result.stdout
-    expected = export_model(load_model("o.zo.tflite"), weights, fractions=fractions, re_range=True)
+    expected = export_model("o.zo.tflite", weights, fractions=fractions, re_range=True)
     assert Path("plain.tflite").read_bytes() == expected.to_bytes()
-    assert parsed(cli(*arguments, "--force", "--json"))["re_range"] is True
-    assert (
-        Path("plain.tflite").read_bytes() == export_model(load_model("o.zo.tflite"), weights, re_range=True).to_bytes()
-    )
+    assert result_of(*arguments, "--force")["re_range"] is True
+    expected = export_model("o.zo.tflite", weights, re_range=True)
+    assert Path("plain.tflite").read_bytes() == expected.to_bytes()
 
 
 def test_export_refuses(cli: Any, model_file: Any, data_file: Any, tmp_path: Path) -> None:
-    assert cli(*INJECT, model_file(), "-o", "o.zo.tflite").exit_code == 0
+    run(*INJECT, model_file(), "-o", "o.zo.tflite")
     (tmp_path / "text.npz").write_text("no archive")
     np.save("one.npy", np.zeros(3))
     for arguments, said in [
@@ -260,14 +254,8 @@ def test_convert(cli: Any, converter: dict[str, Any], tmp_path: Path) -> None:
     options = ["--batch", 2, "--no-per-channel-dense", "--activation-headroom", 0.25, "--classes", 9]
     result = cli("convert", "model.keras", "train.npz", "-o", "model.tflite", *options, "--json")
     content = parsed(result)
-    assert converter == {
-        "model": "model.keras",
-        "representative": "train.npz",
-        "batch": 2,
-        "per_channel_dense": False,
-        "activation_headroom": 0.25,
-        "classes": 9,
-    }
+    options = {"batch": 2, "per_channel_dense": False, "activation_headroom": 0.25, "classes": 9}
+    assert converter == {"model": "model.keras", "representative": "train.npz", **options}
     assert load_model("model.tflite").subgraphs
     assert (content["float_accuracy"], content["int8_accuracy"]) == (0.75, 0.5)
     assert content["warnings"] == ["few samples"]
@@ -285,17 +273,6 @@ def test_convert_refuses(cli: Any, converter: dict[str, Any], tmp_path: Path) ->
     assert converter == {}
 
 
-def test_convert_with_tensorflow(cli: Any, data_file: Any) -> None:
-    keras = pytest.importorskip("keras", reason="TensorFlow is not installed")
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, activation="softmax")])
-    model.save("model.keras")
-    rng = np.random.default_rng(0)
-    data = data_file(x=rng.normal(size=(60, 6)).astype(np.float32), y=rng.integers(0, 3, 60))
-    content = parsed(cli("convert", "model.keras", data, "-o", "model.tflite", "--json"))
-    assert content["int8_accuracy"] is not None
-    assert parsed(cli("evaluate", "model.tflite", data, "--json"))["samples"] == 60
-
-
 @pytest.mark.parametrize("zo", [False, True], ids=["plain", "zo"])
 def test_summary_is_what_inspect_shows(zo: bool, cli: Any, tmp_path: Path, capsys: Any) -> None:
     model = load_model(MODELS["lenet5"]())
@@ -310,3 +287,91 @@ def test_summary_is_what_inspect_shows(zo: bool, cli: Any, tmp_path: Path, capsy
     assert shown[0] == first.replace("model:", f"{path}:", 1)
     assert rest == shown[1 : 1 + len(rest)]
     assert any("FULLY_CONNECTED" in line for line in rest)
+
+
+WEIGHT = {"settings": inject_settings(algorithms.weight())}
+# Options of the command line, and the same in Python.
+SAME: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+    ((), {}),
+    (("--batch", "4"), {"batch": 4}),
+    (("--trainable", "last:1"), {"trainable": Last(1)}),
+    (("--trainable", "all"), {"trainable": "all"}),
+    (("--trainable", "none"), {"trainable": "none"}),
+    (("--nodes", "fc1", "--nodes", "fc2"), {"nodes": ["fc1", "fc2"]}),
+    (("--headroom", "1", "--update-bits", "8"), {"headroom": 1, "update_bits": 8}),
+    (("--loss", "floor-log2", "--max-queries", "4"), {"loss": "floor_log2", "max_queries": 4}),
+    (("--loss", "floor_log2"), {"loss": "floor_log2"}),
+    (("--cut", "layers", "--replay"), {"cuts": "layers", "replay": True}),
+    (("--multipliers", "kernel-norm"), {"multipliers": "kernel-norm"}),
+    (("--multipliers", "quantization-aware"), {"multipliers": "quantization-aware"}),
+    (("--algorithm", "weight"), WEIGHT),
+    (("--algorithm", "weight", "--sparse", "random:0.5", "--sparse-seed", "3"), {**WEIGHT, "sparse": Random(0.5, 3)}),
+    (("--algorithm", "weight", "--sparse", "top-k:0.5"), {**WEIGHT, "sparse": TopK(0.5)}),
+]
+
+
+@pytest.mark.parametrize(("options", "given"), SAME, ids=[" ".join(o) or "defaults" for o, _ in SAME])
+def test_the_same_bytes(
+    options: tuple[str, ...], given: dict[str, Any], tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    plain, output = tmp_path / "plain.tflite", tmp_path / "zo.tflite"
+    plain.write_bytes(MODELS["lenet5"]())
+    run("inject", plain, "-o", output, *options)
+    assert output.read_bytes() == inject(plain, **given).to_bytes()
+
+
+def test_the_defaults_are_those_of_node_perturbation() -> None:
+    model, usual = MODELS["lenet5"](), inject_settings(algorithms.node())
+    assert inject(model).to_bytes() == inject(model, InjectSettings()).to_bytes()
+    assert inject(model).to_bytes() == inject(model, usual).to_bytes()
+    metadata = read_metadata(inject(model))
+    assert metadata.algorithm == "node" and metadata.nodes and metadata.headroom == 0
+
+
+# Of MLPerf Tiny's keyword spotter and person detector, and of TFLM's.
+CONV = (
+    "functional_1/activation_2/Relu;functional_1/batch_normalization_2/FusedBatchNormV3;functional_1/conv2d_1"
+    "/BiasAdd/ReadVariableOp/resource;functional_1/conv2d_1/BiasAdd;functional_1/conv2d_4/Conv2D;functional_1"
+    "/conv2d_1/Conv2D1"
+)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "shown"),
+    [
+        (CONV, "conv2d_1"),
+        (
+            "model/activation_1/Relu;model/batch_normalization_1/FusedBatchNormV3;model/depthwise_conv2d/depthwise;"
+            "model/depthwise_conv2d/BiasAdd;model/depthwise_conv2d/BiasAdd/ReadVariableOp/resource1",
+            "depthwise_conv2d",
+        ),
+        ("sequential/re_lu/Relu;sequential/bn/FusedBatchNormV3;sequential/conv/Conv2D", "conv"),
+        ("model/dense/MatMul;model/dense/BiasAdd", "dense"),
+        ("model/activation_2/Relu;model/add/add", "activation_2"),
+        ("MobilenetV1/MobilenetV1/Conv2d_10_pointwise/Relu6", "Conv2d_10_pointwise"),
+        ("Identity_int8", "Identity_int8"),
+        ("conv/filter", "conv/filter"),
+        ("", ""),
+        (";", ";"),
+        ("x" * 150, "x" * 39 + "…"),
+    ],
+)
+def test_shown_name(tensor: str, shown: str) -> None:
+    assert shown_name(tensor) == shown
+
+
+def test_tables_and_errors_show_the_layer_and_json_the_name(cli: Any, model_file: Any, tmp_path: Path) -> None:
+    model = load_model(model_file())
+    for tensor in model.subgraphs[0].tensors:
+        tensor.name = {"conv": CONV, "conv/filter": "functional_1/conv2d_1/Conv2D"}.get(tensor.name, tensor.name)
+    model.save(tmp_path / "long.tflite")
+    told = cli("inspect", "long.tflite")
+    assert "conv2d_1" in told.stdout and "BatchNorm" not in told.stdout
+    names = [op["output"] for op in result_of("inspect", "long.tflite")["operators"]]
+    assert CONV in names
+    # Names that users have to type again are not shortened.
+    assert CONV in cli("inspect", "long.tflite", "--cuts").stdout
+    model.subgraphs[0].operators[0].outputs[0].type = 7  # INT16
+    model.save(tmp_path / "bad.tflite")
+    refused = cli("inject", "bad.tflite", "-o", "z.tflite")
+    assert refused.exit_code == 1 and "CONV_2D `conv2d_1`" in refused.stderr

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke, refused, wrong_usage
+from helpers.commands import invoke, refused, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from helpers.injection import inject_all
@@ -39,9 +39,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def done(*arguments: Any) -> Any:
-    result = invoke("firmware", *map(str, arguments))
-    assert result.exit_code == 0, result.output
-    return result
+    return run("firmware", *arguments)
 
 
 def as_json(*arguments: Any) -> dict[str, Any]:
@@ -290,94 +288,46 @@ def test_names(files: Path) -> None:
     assert define(files / "own", "ZO_MODEL_NAME") == '"kws"'
 
 
-REFUSALS: dict[str, tuple[list[Any], str]] = {
-    "no file": (["none.tflite"], "none.tflite: No such file"),
-    "not a model": (["d.npz"], "d.npz: not a .tflite model"),
-    "nodes for weights": (["node.zo.tflite", "--algorithm", "weight"], "Inject the original model with"),
-    "weights for nodes": (["weight.zo.tflite", "--algorithm", "node"], "`--algorithm` must fit"),
-    "no RAM": (["node.zo.tflite", "--ram", "some"], "`--ram` must be bytes like 262144, 256K or 1M"),
-    "too little RAM": (["plain.tflite", "--ram", "4K"], "`--ram` must be at least 16,628 bytes for fc with"),
-    "unknown setting": (
-        ["weight.zo.tflite", "--set", "foo=1"],
-        "`foo` must be a setting of algorithm weight: batch-size, learning-rate, final-learning-rate,",
-    ),
-    "another's setting": (
-        ["weight.zo.tflite", "--set", "masked=true"],
-        "`--set masked` must be a setting of algorithm weight: batch-size, learning-rate,",
-    ),
-    "no value": (["weight.zo.tflite", "--set", "seed"], "`--set` must be NAME=VALUE. Received: 'seed'"),
-    "no setting": (["weight.zo.tflite", "--set", "=1"], "`--set` must be NAME=VALUE. Received: '=1'"),
-    "twice": (["weight.zo.tflite", "--set", "seed=1", "--set", "seed=2"], "`--set seed` must be given once"),
-    "no integer": (["weight.zo.tflite", "--set", "seed=x"], "`--set seed` must be an integer. Received: 'x'"),
-    "no number": (["weight.zo.tflite", "--set", "decay=x"], "`--set decay` must be a number. Received: 'x'"),
-    "no truth": (["node.zo.tflite", "--set", "masked=x"], "`--set masked` must be true or false. Received"),
-    "out of range": (
-        ["weight.zo.tflite", "--set", "batch-size=0"],
-        "`--set batch-size` must be an integer in 1..1048576",
-    ),
-    "wrong word": (
-        ["node.zo.tflite", "--set", "rule=foo"],
-        "`--set nodes.rule` must be one of rms, gradient. Received: 'foo'",
-    ),
-    "of inject": (
-        ["node.zo.tflite", "--set", "update-bits=8"],
-        "`--set update-bits` must be left out, since the model is a ZO model already",
-    ),
-    "name": (
-        ["weight.zo.tflite", "--name", "9-x"],
-        "`--name` must be up to 48 letters, digits and underscores, a letter first",
-    ),
-    "no samples": (["weight.zo.tflite", "--samples", 0], "`--samples` must be at least 1. Received: 0"),
-    "too many": (["weight.zo.tflite", "--data", "d.npz", "--samples", 8], "--samples: d.npz has 7, got 8"),
-    "no epochs": (["weight.zo.tflite", "--epochs", 0], "`--epochs` must be at least 1. Received: 0"),
-    "no steps": (["weight.zo.tflite", "--steps", 0], "`--steps` must be at least 1. Received: 0"),
-    "both": (
-        ["weight.zo.tflite", "--steps", 5, "--epochs", 5],
-        "`--epochs` must be the only length of the run. Remove `--steps`",
-    ),
-    "no data": (["weight.zo.tflite", "--data", "none.npz"], "none.npz: cannot be read: No such file"),
-    "blocks without data": (["node.zo.tflite", "--choose-block", 2], "`--choose-block` must be given with"),
-    "held out of nothing": (["node.zo.tflite", "--held-out", 0.5], "`--held-out` must be given with"),
-    "no blocks": (
-        ["node.zo.tflite", "--choose-block", "2:x"],
-        "`--choose-block` must be N or N:EPOCHS. Received: '2:x'",
-    ),
-    "too many blocks": (
-        ["node.zo.tflite", "--data", "d.npz", "--choose-block", 9],
-        "`--choose-block` must be in 1..1, the number of trained layers (fc)",
-    ),
-    "blocks of all weights": (
-        ["weight.zo.tflite", "--data", "d.npz", "--choose-block", 1],
-        "`--choose-block` must be left out in runs of weight perturbation alone",
-    ),
-    "no folder": (["weight.zo.tflite", "-o", "no/out"], "no/out: the folder no does not exist"),
-    "a file": (["weight.zo.tflite", "-o", "d.npz"], "d.npz is a file; name a folder"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_refusals(case: str, files: Path) -> None:
-    arguments, said = REFUSALS[case]
-    output = [] if "-o" in arguments else ["-o", "out"]
-    refused(files, "firmware", *arguments, *output, said=said)
-    assert sorted(p.name for p in files.iterdir() if p.is_dir()) == []
-
-
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("arguments", "said"),
     [
-        (("--platform", "iar"), "must be one of cmake, make, arduino, zephyr, esp-idf"),
-        (("--algorithm", "adam"), "must be one of node, weight"),
+        ("none.tflite", "none.tflite: No such file"),
+        ("d.npz", "d.npz: not a .tflite model"),
+        ("node.zo.tflite --algorithm weight", "Inject the original model with"),
+        ("weight.zo.tflite --algorithm node", "`--algorithm` must fit"),
+        ("node.zo.tflite --ram some", "`--ram` must be bytes like 262144, 256K or 1M"),
+        ("plain.tflite --ram 4K", "`--ram` must be at least 16,628 bytes for fc with"),
+        ("weight.zo.tflite --set foo=1", "`foo` must be a setting of algorithm weight: batch-size, learning-rate,"),
+        ("weight.zo.tflite --set masked=true", "`--set masked` must be a setting of algorithm weight: batch-size,"),
+        ("weight.zo.tflite --set seed=x", "`--set seed` must be an integer. Received: 'x'"),
+        ("weight.zo.tflite --set batch-size=0", "`--set batch-size` must be an integer in 1..1048576"),
+        ("node.zo.tflite --set rule=foo", "`--set nodes.rule` must be one of rms, gradient. Received: 'foo'"),
+        ("node.zo.tflite --set update-bits=8", "`--set update-bits` must be left out, since the model is a ZO model"),
+        ("weight.zo.tflite --name 9-x", "`--name` must be up to 48 letters, digits and underscores, a letter first"),
+        ("weight.zo.tflite --samples 0", "`--samples` must be at least 1. Received: 0"),
+        ("weight.zo.tflite --data d.npz --samples 8", "--samples: d.npz has 7, got 8"),
+        ("weight.zo.tflite --epochs 0", "`--epochs` must be at least 1. Received: 0"),
+        ("weight.zo.tflite --steps 0", "`--steps` must be at least 1. Received: 0"),
+        ("weight.zo.tflite --steps 5 --epochs 5", "`--epochs` must be the only length of the run. Remove `--steps`"),
+        ("weight.zo.tflite --data none.npz", "none.npz: cannot be read: No such file"),
+        ("node.zo.tflite --choose-block 2", "`--choose-block` must be given with"),
+        ("node.zo.tflite --held-out 0.5", "`--held-out` must be given with"),
+        ("node.zo.tflite --choose-block 2:x", "`--choose-block` must be N or N:EPOCHS. Received: '2:x'"),
+        ("node.zo.tflite --data d.npz --choose-block 9", "must be in 1..1, the number of trained layers"),
+        ("weight.zo.tflite --data d.npz --choose-block 1", "`--choose-block` must be left out in runs of weight"),
+        ("weight.zo.tflite -o no/out", "no/out: the folder no does not exist"),
+        ("weight.zo.tflite -o d.npz", "d.npz is a file; name a folder"),
     ],
 )
-def test_wrong_usage(option: tuple[str, str], said: str, files: Path) -> None:
-    wrong_usage(files, "firmware", "weight.zo.tflite", "-o", "out", *option, said=said)
+def test_refusals(arguments: str, said: str, files: Path) -> None:
+    output = [] if "-o" in arguments.split() else ["-o", "out"]
+    refused(files, "firmware", *arguments.split(), *output, said=said)
+    assert not any(p.is_dir() for p in files.iterdir())
 
 
-def test_a_batch_that_does_not_divide(files: Path) -> None:
-    zo_model("weight", batch=4).save("four.zo.tflite")
-    said = "`--set batch-size` must be a multiple of the model's batch 4. Received: 6"
-    refused(files, "firmware", "four.zo.tflite", "-o", "out", "--set", "batch-size=6", said=said)
+def test_wrong_usage(files: Path) -> None:
+    for option, said in (("--platform", "cmake, make, arduino, zephyr, esp-idf"), ("--algorithm", "node, weight")):
+        wrong_usage(files, "firmware", "weight.zo.tflite", "-o", "out", option, "iar", said=f"must be one of {said}")
 
 
 def test_what_a_zo_model_has_no_choice_in_is_not_given_up(files: Path) -> None:
@@ -396,9 +346,3 @@ def test_folders_that_are_there(files: Path) -> None:
     ):
         refused(files, "firmware", "weight.zo.tflite", "-o", "mine", *more, said=said)
         assert [p.name for p in (files / "mine").iterdir()] == ["notes.txt"]
-    done("weight.zo.tflite", "-o", "out")
-    refused(files, "firmware", "weight.zo.tflite", "-o", "out", said="Choose another name, or use `--force`")
-    (files / "out/weight_zo_model.cc").write_text("// mine\n")
-    said = "out/weight_zo_model.cc was changed by hand. Move or delete it"
-    refused(files, "firmware", "weight.zo.tflite", "-o", "out", "--force", said=said)
-    assert (files / "out/weight_zo_model.cc").read_text() == "// mine\n"

@@ -1,6 +1,5 @@
 """Firmware of the files that `tflm-zo train` wrote is the run that `train` did."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import tflm_zo as zo
-from helpers.commands import invoke
+from helpers.commands import invoke, result_of
 from helpers.models import MODELS
 from tflm_zo import load_model
 from tflm_zo.converters import read_metadata
@@ -31,19 +30,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def done(*words: Any) -> dict[str, Any]:
-    result = invoke(*map(str, words), "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
 def constants(path: str) -> list[bytes]:
     return [bytes(t.buffer.data) for t in load_model(path).subgraphs[0].all_tensors()]
 
 
 def sizes_and_settings(folder: str) -> list[str]:
-    """Returns the folder's description of its run, except the command."""
     text = Path(folder, "m_zo_config.h").read_text()
     found = re.findall(r"^#define .*|^ \* +\w.*: .*", text, re.M)
     return [line for line in found if "firmware" not in line]
@@ -59,14 +50,14 @@ def sizes_and_settings(folder: str) -> list[str]:
     ],
 )
 def test_it_is_the_run_of_train(given: tuple[str, ...]) -> None:
-    before = done("train", "model.tflite", "adapt.npz", "-o", "trained.tflite", "--keep", "last", *given)
-    made = done("firmware", "trained.zo.tflite", "-o", "out", "--name", "m", "--data", "adapt.npz")
+    before = result_of("train", "model.tflite", "adapt.npz", "-o", "trained.tflite", "--keep", "last", *given)
+    made = result_of("firmware", "trained.zo.tflite", "-o", "out", "--name", "m", "--data", "adapt.npz")
     assert made["steps"] == before["steps"]
     # The device's ZO model repeats the run on the desktop, to the bit.
     own = read_metadata(load_model(made["zo_model"]))
     assert own.batch == 1
     told = ["--steps", before["steps"], "--keep", "last"]
-    again = done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
+    again = result_of("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
     assert constants("again.tflite") == constants("trained.tflite") != constants("model.tflite")
     assert again["measured_rate"] == before["measured_rate"]
     # It has the same options as firmware of the plain model.
@@ -75,14 +66,14 @@ def test_it_is_the_run_of_train(given: tuple[str, ...]) -> None:
         if f"--{option}" in given:
             i = words.index(given[given.index(f"--{option}") + 1])
             words[i : i + 1] = ["--set", f"{option}={words[i]}"]
-    plain = done("firmware", "model.tflite", "-o", "plain", "--name", "m", "--data", "adapt.npz", *words)
+    plain = result_of("firmware", "model.tflite", "-o", "plain", "--name", "m", "--data", "adapt.npz", *words)
     assert plain["ram_bytes"] == made["ram_bytes"]
     assert sizes_and_settings("out") == sizes_and_settings("plain")
 
 
 def test_options_come_before_what_the_model_keeps() -> None:
-    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--set", "queries=3")
-    made = done("firmware", "t.zo.tflite", "-o", "out", "--steps", 5, "--set", "queries=2")
+    result_of("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--set", "queries=3")
+    made = result_of("firmware", "t.zo.tflite", "-o", "out", "--steps", 5, "--set", "queries=2")
     assert made["steps"] == 5
     kept = read_metadata(load_model(made["zo_model"]))
     assert "nodes.queries=2" in kept.run and "steps=5" in kept.run
@@ -91,7 +82,7 @@ def test_options_come_before_what_the_model_keeps() -> None:
 
 
 def test_the_zo_model_of_train_is_not_written_over() -> None:
-    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2)
+    result_of("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2)
     before = Path("t.zo.tflite").read_bytes()
     result = invoke("firmware", "t.zo.tflite", "-o", "t", "--force")
     assert result.exit_code == 1 and "choose another name" in result.output
@@ -99,47 +90,46 @@ def test_the_zo_model_of_train_is_not_written_over() -> None:
 
 
 def repeated(made: dict[str, Any]) -> None:
-    """Repeats the run of a folder's ZO model with `train`."""
-    again = done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", "--steps", 3, "--keep", "last")
+    again = result_of("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", "--steps", 3, "--keep", "last")
     assert again["measured_rate"] is None
     assert constants("again.tflite") == constants("t.tflite") != constants("model.tflite")
 
 
 def test_without_data_it_takes_the_rate_that_train_measured() -> None:
     given = ("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 3, "--keep", "last")
-    before = done(*given)
+    before = result_of(*given)
     assert before["measured_rate"]
-    made = done("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
+    made = result_of("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
     repeated(made)
     told = invoke("firmware", "t.zo.tflite", "-o", "told", "--force")
     assert f"rate that train measured, {before['measured_rate']:g} LSB" in told.output
     assert not made["rate_assumed"] and "highest learning rate" not in told.output
     for rate, assumed in ("auto", True), ("0.5", False):
         words = ("--set", f"learning-rate={rate}", "--force")
-        assert done("firmware", "t.zo.tflite", "-o", "other", *words)["rate_assumed"] == assumed
+        assert result_of("firmware", "t.zo.tflite", "-o", "other", *words)["rate_assumed"] == assumed
         assert ("learning-rate=0.5" in read_metadata(load_model("other.zo.tflite")).run) != assumed
     # The ZO model belongs to the log, also of a run that is resumed.
     log = Path("t.zolog").read_bytes()
     files = [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite")]
     Path("t.zolog").write_bytes(log[:-1])
-    done(*given, "--resume")
+    result_of(*given, "--resume")
     assert [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")] == [*files, log]
 
 
 def test_it_trains_the_block_that_train_chose() -> None:
     options = ("--algorithm", "poor-mans-training", "--choose-block", 2, "--held-out", 0.3)
     given = ("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 3, "--keep", "last", *options)
-    layers = done(*given)["block_choice"]["layers"]
+    layers = result_of(*given)["block_choice"]["layers"]
     said = invoke("firmware", "t.zo.tflite", "-o", "told").output
     assert f"the block that train chose, {', '.join(layers)};" in " ".join(said.split())
-    made = done("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
+    made = result_of("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
     assert f"layers={','.join(layers)}" in read_metadata(load_model(made["zo_model"])).run
     repeated(made)
-    chooses = done("firmware", "t.zo.tflite", "-o", "chooses", "--data", "adapt.npz", *options)
+    chooses = result_of("firmware", "t.zo.tflite", "-o", "chooses", "--data", "adapt.npz", *options)
     assert len(chooses["blocks"]) == 2
     files = [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")]
     Path("t.zolog").write_bytes(files[2][:-1])
-    done(*given, "--resume")
+    result_of(*given, "--resume")
     assert [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")] == files
 
 
@@ -158,7 +148,7 @@ def test_settings_come_back_as_they_were(name: str) -> None:
 
 
 def test_python_takes_them_too() -> None:
-    done("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--set", "queries=3")
+    result_of("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--set", "queries=3")
     settings = usual_settings(read_metadata(load_model("t.zo.tflite")))
     assert settings.nodes.queries == 3
     made = generate_firmware("t.zo.tflite", steps=2, samples=4)
@@ -170,10 +160,10 @@ def test_the_commands_of_a_plan_are_one_run() -> None:
     plan = zo.plan("model.tflite", board="pico")
     assert plan.best is not None
     train, firmware = (shlex.split(line)[1:] for line in plan.commands(plan.best))
-    before, made = done(*train), done(*firmware)
+    before, made = result_of(*train), result_of(*firmware)
     assert before["steps"] == made["steps"]
     told = ["--steps", before["steps"], "--keep", "last"]
-    done("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
+    result_of("train", made["zo_model"], "adapt.npz", "-o", "again.tflite", *told)
     assert constants("again.tflite") == constants("model.trained.tflite")
     ram = plan.best.ram - plan.best.arena + made["arena_bytes"]
     assert made["ram_bytes"] - max(made["arena_bytes"], made["arena_bytes_mve"]) + made["arena_bytes"] == ram

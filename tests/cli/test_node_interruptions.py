@@ -70,7 +70,6 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
 
 
 def test_replay_says_what_needs_the_data(folder: Path) -> None:
-    """Kills a run of 12 steps with snapshots after 5 and 10 at step 8, and before its first snapshot."""
     options = ("--keep", "last", "--steps", 12, "--set", "snapshot-every=5", "--batch-size", 16)
     run("train", "p.tflite", "d.npz", "-o", "whole.tflite", *options)
     trainer = Trainer("whole.zo.tflite", Settings(batch_size=16, snapshot_every=5))

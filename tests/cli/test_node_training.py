@@ -51,9 +51,7 @@ def accuracy(model: Path, data: str) -> float:
 
 
 def costs_by_hand() -> dict[str, Any]:
-    """Computes train's costs of LeNet-5 with nodes on all but conv1 and 320 samples; "history" is that of the
-    equivalents.
-    """
+    """Computes train's costs of LeNet-5, nodes on all but conv1, 320 samples; "history": of the equivalents."""
     # Behind each layer's nodes, in MACs: fc1 fc2 fc3; fc2 fc3; fc3; nothing. Queries whose two forward passes
     # cost a tenth of a whole one, 2..32. An update costs as much as its layer at its nodes: behind its
     # pooling conv2 has a quarter of the outputs.
@@ -77,7 +75,6 @@ def costs_by_hand() -> dict[str, Any]:
 
 
 def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
-    """Trains LeNet-5 with random weights on ten patterns, and computes its cost by hand."""
     Path("lenet5.tflite").write_bytes(MODELS["lenet5"]())
     patterns("lenet5", 10, {"train.npz": 320, "test.npz": 100})
     assert accuracy(folder / "lenet5.tflite", "test.npz") < 0.4
@@ -91,16 +88,8 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     # The layers with fewer nodes than weights, the batch that the runs of evaluate have, and the original's
     # outputs: no headroom.
     layers = ["conv2", "fc1", "fc2", "fc3"]
-    zo = inject(
-        "lenet5.tflite",
-        trainable=layers,
-        nodes=layers,
-        headroom=0,
-        replay=False,
-        batch=32,
-        algorithm="node",
-        export_batch=1,
-    )
+    named: Any = {"trainable": layers, "nodes": layers, "headroom": 0, "replay": False, "algorithm": "node"}
+    zo = inject("lenet5.tflite", batch=32, export_batch=1, **named)
     of_run = ("batch-size=32", f"measured-rate={written(result['measured_rate'])}")
     run_of_it = dataclasses.replace(read_metadata(zo), run=of_run)
     assert Path("a.zo.tflite").read_bytes() == with_metadata(zo, run_of_it).to_bytes()
@@ -128,7 +117,6 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "two_inputs"), MODELS))
 def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) -> None:
-    """Trains with the defaults; replay gives the same model, and verify agrees."""
     require("tflm")
     Path("p.tflite").write_bytes(MODELS[name]())
     graph = load_model("p.tflite").subgraphs[0]
@@ -153,7 +141,9 @@ def test_every_model_trains_to_the_same_bits_in_tflm(name: str, folder: Path) ->
     run("replay", "tflm.zo.tflite", "tflm.zolog", "-o", "again.tflite", "--batch", 1)
     assert Path("again.tflite").read_bytes() == Path("tflm.tflite").read_bytes()
     assert Path("again.tflite").read_bytes() != initial_export("tflm.zo.tflite")
-    assert result_of("verify", "tflm.zo.tflite", "d.npz", "--steps", 2)["algorithm"] == "node"
+    verified = result_of("verify", "tflm.zo.tflite", "d.npz", "--steps", 2)
+    assert verified["algorithm"] == "node" and verified["identical"]
+    assert {r["runtime"] for r in verified["runs"]} >= {"litert", "tflm"}
 
 
 EVERY_OPTION = (
@@ -164,7 +154,6 @@ EVERY_OPTION = (
 
 
 def test_every_option_reaches_the_run(folder: Path) -> None:
-    """Reads the settings from the log's header."""
     run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 12, "--set", "queries=3", *EVERY_OPTION)
     log = Log.read("a.zolog")
     settings = Settings(
@@ -183,14 +172,8 @@ def test_every_option_reaches_the_run(folder: Path) -> None:
 
 def test_help_has_the_defaults_of_each_algorithm() -> None:
     text = " ".join(run("train", "--help").stdout.replace("│", " ").split())
-    for said in (
-        *(
-            "(default: node 32, weight 64)",
-            "(default: measured on model and data)",
-            "(default: 10, or as many as take 300 steps)",
-        ),
-    ):
-        assert said in text
+    for said in ("node 32, weight 64", "measured on model and data", "10, or as many as take 300 steps"):
+        assert f"(default: {said})" in text
 
 
 @pytest.mark.parametrize(
@@ -223,7 +206,6 @@ def test_budget(folder: Path) -> None:
 
 
 def test_a_budget_is_a_limit(folder: Path) -> None:
-    """Ends before its budget with the reason, the costs and the way to go on."""
     given = ("train", "p.tflite", "d.npz", "--budget", 10**6, "-o")
     done = run(*given, "a.tflite")
     said = " ".join(done.stderr.split())
@@ -250,7 +232,7 @@ def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
         assert result["algorithm"] == algorithm
         assert result["zo_model"] == f"{model}.zo.tflite"
         assert not Path("a.zo.tflite").exists()
-        log: Any = Log.read("a.zolog") if algorithm == "node" else Log.read("a.zolog")
+        log: Any = Log.read("a.zolog")
         usual: Any = Settings() if algorithm == "node" else Settings(tasks=(Weights(),), batch_size=64)
         assert log.settings.parts * log.settings.batch == usual.batch_size
         assert load_model("a.tflite").subgraphs[0].inputs[0].shape[0] == 8
@@ -296,7 +278,6 @@ def test_without_a_layer_for_nodes(folder: Path) -> None:
 
 
 def test_other_files(folder: Path) -> None:
-    """Sets --zo-model, --log and --csv."""
     more = ("--zo-model", "z", "--log", "l", "--csv", "h.csv", "--validation", "d.npz")
     result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", "--epochs", 3, *more)
     assert (result["zo_model"], result["log"]) == ("z", "l")
@@ -335,16 +316,13 @@ def test_verify_sees_every_difference(change: dict[str, Any], folder: Path, monk
 
     monkeypatch.setattr(verify_command, "compare_runtimes", compare)
     given = ("verify", "m.zo.tflite", "d.npz", "--steps", 3, "--runtime", "litert", "--runtime", "tflm")
-    done = run(*given, "--json", code=1)
-    result = json.loads(done.stdout)
-    assert [r["identical"] for r in result["runs"]] == [True, False]
+    assert [r["identical"] for r in result_of(*given, code=1)["runs"]] == [True, False]
     assert "DIFFERENT" in run(*given, code=1).stdout
     change.clear()
     assert result_of(*given)["identical"]
 
 
 def test_the_whole_way(folder: Path) -> None:
-    """Trains from Keras, with random weights, to a plain model that has learned its classes."""
     keras = pytest.importorskip("keras", reason="TensorFlow is not installed")
     keras.utils.set_random_seed(0)
     layers = [keras.layers.Dense(12, activation="relu"), keras.layers.Dense(3, activation="softmax")]
@@ -353,7 +331,7 @@ def test_the_whole_way(folder: Path) -> None:
     for name, samples in (("calibration", 60), ("adapt", 320), ("test", 200)):
         x = rng.normal(size=(samples, 6)).astype(np.float32)
         np.savez(f"{name}.npz", x=x, y=x[:, :3].argmax(1))
-    run("convert", "model.keras", "calibration.npz", "-o", "model.tflite")
+    assert result_of("convert", "model.keras", "calibration.npz", "-o", "model.tflite")["int8_accuracy"] is not None
     before = result_of("evaluate", "model.tflite", "test.npz")
     given = ("adapt.npz", "-o", "a.tflite", "--epochs", 30, "--validation", "test.npz", "--as-is")
     trained = result_of("train", "model.tflite", *given)
@@ -362,8 +340,6 @@ def test_the_whole_way(folder: Path) -> None:
     assert after["accuracy"] > max(0.75, before["accuracy"] + 0.2)
     run("replay", "a.zo.tflite", "a.zolog", "-o", "again.tflite", "--batch", 1)
     assert Path("again.tflite").read_bytes() == Path("a.tflite").read_bytes()
-    run("export", "a.zo.tflite", "-o", "initial.tflite", "--batch", 1)
-    assert result_of("evaluate", "initial.tflite", "test.npz")["loss"] == before["loss"]
     assert result_of("evaluate", "a.zo.tflite", "test.npz")["loss"] == before["loss"]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers import commands
 from helpers.commands import invoke, result_of, run
 from helpers.html_pages import data_of, parsed_page
 from helpers.injection import inject_all
@@ -19,8 +20,7 @@ OPTIONS = ("--steps", 12, "--batch-size", 8, "--held-out", 0)
 
 @pytest.fixture
 def trained(folder: Path) -> Path:
-    """Makes the working directory with a run of each kind: node.tflite, weight.tflite, their models and
-    logs."""
+    """Makes a run of each kind: node.tflite, weight.tflite, their models and logs."""
     for name in ("node", "weight"):
         run("train", "p.tflite", "d.npz", "-o", f"{name}.tflite", "--algorithm", name, *OPTIONS)
     return folder
@@ -31,18 +31,11 @@ def page_of(path: str) -> Any:
 
 
 def refused(*arguments: Any) -> str:
-    """Returns the error of a refused report, one line; nothing is written."""
-    before = sorted(Path().iterdir())
-    done = invoke("report", *arguments)
-    assert (done.exit_code, done.stdout) == (1, ""), done.output
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert sorted(Path().iterdir()) == before
-    return str(done.stderr.removeprefix("error: ").strip())
+    return commands.refused(Path(), "report", *arguments, said="").removeprefix("error: ")
 
 
 @pytest.mark.parametrize("name", ["node", "weight"])
 def test_a_run(name: str, trained: Path) -> None:
-    """Finds the model beside the log; the page's command makes the model that train wrote."""
     done = run("report", f"{name}.zolog", "-o", "r.html", "--data", "d.npz")
     assert done.stdout.startswith(f"r.html: report of {name}, ") and done.stderr == ""
     page = page_of("r.html")

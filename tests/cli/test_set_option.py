@@ -1,6 +1,8 @@
-"""``--set NAME=VALUE``: every kind of value, names of tasks, and refusals."""
+"""``--set NAME=VALUE``, and errors that name their settings as options of the command line."""
 
 import dataclasses
+import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +12,15 @@ from hypothesis import strategies as st
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import settings_of
+from tflm_zo.cli.commands.firmware import firmware
+from tflm_zo.cli.commands.inject import inject
+from tflm_zo.cli.commands.train import train
+from tflm_zo.cli.option_names import in_option_syntax, options_of
 from tflm_zo.cli.set_option import parse_injection, split_set
-from tflm_zo.converters import Last, Random, ResidualBlocks, read_metadata
+from tflm_zo.converters import ConversionError, InjectSettings, Last, Random, ResidualBlocks, read_metadata
+from tflm_zo.converters.errors import InjectError
 from tflm_zo.core import Gaussian, SparseUniform
+from tflm_zo.io.errors import ExistsError
 from tflm_zo.training import (
     ALGORITHMS,
     Bits,
@@ -48,7 +56,6 @@ from tflm_zo.training.setting_texts import (
 
 
 def made(name: str, *given: str) -> Any:
-    """Makes the settings of an algorithm with options of the command line."""
     run, injection = split_set(given)
     assert not injection
     settings = algorithm(name)
@@ -203,24 +210,12 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("poor-mans-training", ("queries=4",), "`queries` must name one task"),
     ("elastic-zo", ("rule=bits",), "`rule` must name one task"),
     ("elastic-zo-int8", ("bits=3",), "`bits` must name one task"),
-    ("node", ("foo=1",), "`foo` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,"),
-    ("node", ("momentum_terms=1",), "`momentum_terms` must be a setting of algorithm node: batch-size, learning-rate,"),
-    (
-        "node",
-        ("nodes.clip=1",),
-        "`nodes.clip` must be a setting of task nodes: queries, perturbation, rule, gradient-norm,",
+    *(
+        ("node", (f"{name}=1",), f"`{name}` must be a setting of algorithm node: batch-size, learning-rate, final-")
+        for name in ("foo", "momentum_terms", "tasks", "algorithm")
     ),
+    ("node", ("nodes.clip=1",), "`nodes.clip` must be a setting of task nodes: queries, perturbation, rule, gradient-"),
     ("node", ("head.last=1",), "`head.last` must name a task of nodes, exact, weights"),
-    (
-        "node",
-        ("tasks=nodes",),
-        "`tasks` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
-    ),
-    (
-        "node",
-        ("algorithm=weight",),
-        "`algorithm` must be a setting of algorithm node: batch-size, learning-rate, final-learning-rate,",
-    ),
     ("node", ("seed=1", "seed=2"), "`--set seed` must be given once"),
     ("node", ("batch-size=16", "batch_size=16"), "`--set batch-size` must be given once"),
     ("node", ("rule=rms", "nodes.rule=rms"), "`nodes.rule` must be given once"),
@@ -230,23 +225,8 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("node", ("seed=1.5",), "`seed` must be an integer. Received: '1.5'"),
     ("node", ("schedule=step", "decay=half"), "`decay` must be a number. Received: 'half'"),
     ("node", ("masked=perhaps",), "`masked` must be true or false. Received: 'perhaps'"),
-    ("node", ("queries=3,fc1=2",), "`queries` must be a number, auto, or LAYER=NUMBER separated by commas"),
-    ("node", ("queries=fc1=2,fc1=2",), "`queries` must contain `fc1` once"),
-    ("node", ("layers=fc1,,fc2",), "`layers` must be names of layers separated by commas. Received: 'fc1,,fc2'"),
-    (
-        "weight",
-        ("perturbation=2",),
-        "`perturbation` must be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB",
-    ),
-    (
-        "weight",
-        ("perturbation=rademacher:x",),
-        "`perturbation` must have numbers in range (invalid literal for int() with base 10: 'x')",
-    ),
-    ("elastic-zo-int8", ("exact.bits=5,4",), "`exact.bits` must be a number for each of three stages"),
     ("elastic-zo-int8", ("exact.bits=5,4,x",), "`exact.bits` must be integers separated by commas, or none"),
     ("fqt", ("rows=0.1;1",), "`rows` must be numbers separated by commas, or none. Received: '0.1;1'"),
-    ("node", ("schedule=slow",), "`schedule` must be one of constant, linear, cosine, step. Received: 'slow'"),
 ]
 
 
@@ -278,15 +258,6 @@ def test_settings_of_inject() -> None:
             parse_injection(texts)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(True, "true"), (False, "false"), (None, "auto"), ((), "none"), (("a", "b"), "a,b"), ((0.5,), "0.5")],
-)
-def test_how_values_are_shown(value: Any, text: str) -> None:
-    """Shows values in the form of --set."""
-    assert written(value) == text
-
-
 # Settings as ZO models of earlier versions keep them.
 KEPT = {
     "node": "batch-size=32 weights.perturbation=rademacher:1 weights.queries=1 weights.rule=normalized "
@@ -296,14 +267,14 @@ KEPT = {
     "weights.parameters=weights",
     "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 exact.parameters=weights",
     "mezo": "batch-size=64 weights.rule=sign weights.clip=3",
-    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.int16=last",
+    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.sharpness=true "
+    "weights.int16=last",
     "poor-mans-training": "batch-size=96 nodes.rule=rms nodes.gradient-norm=false nodes.quantization-aware=false",
 }
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_models_of_earlier_versions_keep_their_settings(name: str) -> None:
-    """They are read, and written again as they were."""
     settings = made(name, *KEPT[name].split())
     model = with_run(inject_all(MODELS["small_cnn"]()), settings, algorithm(name), {})
     assert list(read_metadata(model).run) == KEPT[name].split()
@@ -311,7 +282,83 @@ def test_models_of_earlier_versions_keep_their_settings(name: str) -> None:
         "node": Nodes(),
         "weight": Weights(),
         "mezo": dataclasses.replace(algorithm("mezo").weights, rule=Sign()),
-        "qzo-ff": dataclasses.replace(algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3), int16=Last(1)),
+        "qzo-ff": dataclasses.replace(
+            algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3), sharpness=True, int16=Last(1)
+        ),
         "poor-mans-training": dataclasses.replace(algorithm("poor-mans-training").nodes, rule=Rms()),
     }
     assert settings.tasks[0] == expected[name]
+
+
+COMMANDS = {"train": train, "inject": inject, "firmware": firmware}
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "value", "of_inject", "option"),
+    [
+        ("train", "batch_size", ..., False, "--batch-size"),
+        ("train", "loss", "mse", False, "--set loss=mse"),
+        ("train", "momentum_terms", 8, False, "--set momentum-terms=8"),
+        ("train", "masked", False, False, "--set masked=false"),
+        ("train", "force", True, False, "--force"),
+        ("train", "replace", True, False, "--force"),
+        ("train", "resume", True, False, "--resume"),
+        ("train", "nodes.queries", ..., False, "--set nodes.queries"),
+        ("train", "weights.stage_p_zero", ..., False, "--set weights.stage-p-zero"),
+        ("train", "headroom", ..., False, "--set headroom"),
+        ("train", "headroom", 2, True, "--headroom 2"),
+        ("train", "update_bits", 8, True, "--update-bits 8"),
+        ("train", "replay", False, True, "--no-replay"),
+        ("train", "blocks", ..., False, "--choose-block"),
+        ("inject", "blocks", ..., False, "--block"),
+        ("inject", "cuts", ..., False, "--cut"),
+        ("inject", "loss", "mse", False, "--loss mse"),
+        ("firmware", "batch_size", ..., False, "--set batch-size"),
+        ("firmware", "schedule", "step", False, "--set schedule=step"),
+        ("firmware", "force", True, False, "--force"),
+        ("firmware", "--ram", ..., False, "--ram"),
+        ("train", "model", ..., False, "model"),
+    ],
+)
+def test_options(command: str, name: str, value: Any, of_inject: bool, option: str) -> None:
+    shown = in_option_syntax(options_of(COMMANDS[command]), options_of(inject))
+    assert shown(name, value, of_inject) == f"`{option}`"
+
+
+ERROR = SettingsError("weights.queries", "be at most 4", 8, "Inject with", inject={"max_queries": 8})
+
+
+def test_one_error_in_two_languages() -> None:
+    assert str(ERROR) == "`weights.queries` must be at most 4. Received: 8. Inject with `max_queries=8`."
+    assert ERROR.told(in_option_syntax(options_of(train), options_of(inject))) == (
+        "`--set weights.queries` must be at most 4. Received: 8. Inject with `--max-queries 8`."
+    )
+    # A value that looks like a setting, and a layer that is called like one, stay as they are.
+    error = SettingsError("layers", "name one of `batch_size`", "max_queries=8")
+    assert error.told(in_option_syntax(options_of(train), {})) == (
+        "`--set layers` must name one of `batch_size`. Received: 'max_queries=8'."
+    )
+
+
+def test_parts_that_are_left_out() -> None:
+    assert str(SettingsError("steps", "be at least 1")) == "`steps` must be at least 1."
+    assert str(SettingsError("x", "be 1", None)) == "`x` must be 1. Received: None."
+    assert str(SettingsError("x", "be 1", fix="Remove it")) == "`x` must be 1. Remove it."
+    both = SettingsError("x", "be 1", give={"y": ..., "z": "a"})
+    assert str(both) == "`x` must be 1. `y` or `z='a'`."
+    assert str(ExistsError(Path("a.log"), switches=("resume", "replace"))) == (
+        "a.log exists. Choose another name, or use `resume=True` or `replace=True`."
+    )
+
+
+@pytest.mark.parametrize("error", [ERROR, InjectError("loss", "be int8", give={"loss": "mse"})])
+def test_errors_of_workers_keep_their_fields(error: SettingsError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
+
+
+def test_errors_of_inject_are_of_both_kinds() -> None:
+    with pytest.raises(ConversionError) as refused:
+        InjectSettings(headroom=113)
+    assert isinstance(refused.value, SettingsError) and isinstance(refused.value, ValueError)
+    assert (refused.value.setting, refused.value.got) == ("headroom", 113)

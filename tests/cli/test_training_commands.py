@@ -1,57 +1,29 @@
 """train, replay, verify: files, exit codes, and the same bits."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from helpers.commands import invoke
+from helpers.commands import result_of, run
 from helpers.injection import inject_all
 from helpers.interpreters import require
 from helpers.models import MODELS
-from tflm_zo.converters import export_model
+from tflm_zo.converters import export_model, load_model, read_metadata
 from tflm_zo.core import Control, SparseUniform
 from tflm_zo.logs import Log
-from tflm_zo.training import Settings, Step, Weights
+from tflm_zo.training import ALGORITHMS, Settings, Step, Weights
 from tflm_zo.training.lowering import weight_integers
 from tflm_zo.training.rules import Gradient
 
-
-@pytest.fixture
-def files(zo_folder: Path) -> Path:
-    return zo_folder
+TRAIN = ("train", "m.zo.tflite", "d.npz", "--batch-size", "16", "--steps", "12")
 
 
-def run(folder: Path, *arguments: str) -> Any:
-    paths = [str(folder / a[1:]) if a.startswith("@") else a for a in arguments]
-    return invoke(*paths)
-
-
-TRAIN = ("train", "@m.zo.tflite", "@d.npz", "--batch-size", "16", "--steps", "12", "--json")
-
-
-def test_train_and_replay(files: Path) -> None:
-    done = run(files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--csv", "@h.csv")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert result["steps"] == 12
-    assert result["forwards"] == 12 * 2 * 16
-    assert 0 <= result["accuracy"] <= 1
-    assert (files / "h.csv").read_text().startswith("epoch,loss")
-    done = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@b.tflite", "--json")
-    assert done.exit_code == 0, done.output
-    replayed = json.loads(done.stdout)
-    assert (replayed["steps"], replayed["whole_steps"]) == (result["kept_step"], 12)
-    assert (files / "a.tflite").read_bytes() == (files / "b.tflite").read_bytes()
-
-
-def test_json_has_every_figure(files: Path) -> None:
-    done = run(
-        *(files, *TRAIN, "-o", "@a.tflite", "--validation", "@d.npz", "--set", "queries=3"), *("--learning-rate", "2")
-    )
-    result = json.loads(done.stdout)
+def test_json_has_every_figure(zo_folder: Path) -> None:
+    measured = ("--validation", "d.npz", "--learning-rate", 2)
+    result = result_of(*TRAIN, "-o", "a.tflite", *measured, "--set", "queries=3", "--csv", "h.csv")
+    assert Path("h.csv").read_text().startswith("epoch,loss")
     history = result.pop("history")
     assert history.keys() == {"loss", "rate", "equivalents", "val_loss", "val_accuracy"}
     assert [len(values) for values in history.values()] == [6] * 5  # 12 steps, 2 to an epoch
@@ -67,9 +39,9 @@ def test_json_has_every_figure(files: Path) -> None:
     best = min(right, key=lambda m: m["loss"])
     assert kept == best["step"] and before == {k: v for k, v in measurements[0].items() if k != "step"}
     assert result == {
-        "output": str(files / "a.tflite"),
-        "log": str(files / "a.zolog"),
-        "zo_model": str(files / "m.zo.tflite"),
+        "output": "a.tflite",
+        "log": "a.zolog",
+        "zo_model": "m.zo.tflite",
         "runtime": "litert",
         "algorithm": "weight",
         "samples": 32,
@@ -91,30 +63,19 @@ def test_json_has_every_figure(files: Path) -> None:
         "block_choice": None,
         "interrupted": False,
         "forwards": 12 * 2 * 3 * 16,
-        "evaluated_on": str(files / "d.npz"),
+        "evaluated_on": "d.npz",
         "keep": "best",
         "loss": best["loss"],
         "accuracy": best["accuracy"],
     }
-    measured = run(files, "evaluate", "@a.tflite", "@d.npz", "--json")
-    assert json.loads(measured.stdout)["loss"] == pytest.approx(result["loss"])
-    text = run(files, *TRAIN[:-1], "-o", "@b.tflite", "--learning-rate", "2")  # measures none
+    assert result_of("evaluate", "a.tflite", "d.npz")["loss"] == pytest.approx(result["loss"])
+    text = run(*TRAIN, "-o", "b.tflite", "--learning-rate", "2")  # measures none
     cells = [line.split("│")[1:5] for line in text.stdout.splitlines() if line.startswith("│ weight")]
     assert [[cell.strip() for cell in row] for row in cells] == [["weight", "12", "384", "292"]]
     for said in ("accuracy ", "forward equivalents", "b.tflite: trained model", "b.zolog: log"):
         assert said in text.stdout
-    assert "equivalents/s" in text.stderr
-    assert "384 equivalents" in text.stderr
+    assert "equivalents/s" in text.stderr and "384 equivalents" in text.stderr
     assert text.stderr.startswith("trains 2 of 2 layers (100 % of the weights)\n")
-
-
-def test_help_states_the_rate_that_a_run_takes(files: Path) -> None:
-    said = " ".join(run(files, "train", "--help").stdout.replace("│", " ").split())
-    assert "Learning rate at the first step, LSB (default: measured on model and data)." in said
-    for algorithm in ("node", "weight"):
-        shared = ("train", "@m.zo.tflite" if algorithm == "weight" else "@p.tflite", "@d.npz", "--steps", "1")
-        done = run(files, *shared, "-o", f"@{algorithm}.tflite", "--algorithm", algorithm, "--json")
-        assert json.loads(done.stdout)["measured_rate"] is not None
 
 
 EVERY_OPTION = (
@@ -127,10 +88,9 @@ EVERY_OPTION = (
 )
 
 
-def test_every_option_reaches_the_run(files: Path) -> None:
-    """Reads the settings from the log's header."""
-    assert run(files, *TRAIN, "-o", "@a.tflite", *EVERY_OPTION).exit_code == 0
-    actual = Log.read(files / "a.zolog").settings
+def test_every_option_reaches_the_run(zo_folder: Path) -> None:
+    run(*TRAIN, "-o", "a.tflite", *EVERY_OPTION)
+    actual = Log.read("a.zolog").settings
     settings = Settings(
         tasks=(
             Weights(
@@ -151,146 +111,100 @@ def test_every_option_reaches_the_run(files: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), EVERY_OPTION], ids=["default", "every option"])
-def test_same_bits_in_tflm(options: tuple[str, ...], files: Path) -> None:
+def test_same_bits_in_tflm(options: tuple[str, ...], zo_folder: Path) -> None:
     require("tflm")
-    written = []
     for runtime in ("litert", "tflm"):
-        done = run(files, *TRAIN, "-o", f"@{runtime}.tflite", "--runtime", runtime, *options)
-        assert done.exit_code == 0, done.output
-        written.append([(files / f"{runtime}{suffix}").read_bytes() for suffix in (".tflite", ".zolog")])
-    assert written[0] == written[1]
+        run(*TRAIN, "-o", f"{runtime}.tflite", "--runtime", runtime, *options)
+    for end in ("tflite", "zolog"):
+        assert Path(f"litert.{end}").read_bytes() == Path(f"tflm.{end}").read_bytes()
 
 
-def test_copies_of_the_log(files: Path) -> None:
-    """Restores the best weights and those of any step from the log. A run resumes from a part of it."""
-    arguments = (*TRAIN, "--learning-rate", "6", "--validation", "@d.npz")
-    done = run(files, *arguments, "-o", "@a.tflite")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+def test_copies_of_the_log(zo_folder: Path) -> None:
+    arguments = (*TRAIN, "--learning-rate", "6", "--validation", "d.npz")
+    result = result_of(*arguments, "-o", "a.tflite")
     steps = result["kept_step"]
-    log = (files / "a.zolog").read_bytes()
-    (files / "best.zolog").write_bytes(log)
+    log = Path("a.zolog").read_bytes()
+    Path("best.zolog").write_bytes(log)
     assert result["loss"] == min(m["loss"] for m in result["measurements"])
     assert result["before"] == {"loss": result["measurements"][0]["loss"], "accuracy": 0.25}
-    made = run(files, "replay", "@m.zo.tflite", "@best.zolog", "-o", "@best.tflite", "--json")
-    assert json.loads(made.stdout)["steps"] == steps
-    assert (files / "best.tflite").read_bytes() == (files / "a.tflite").read_bytes()
+    made = result_of("replay", "m.zo.tflite", "best.zolog", "-o", "best.tflite")
+    assert (made["steps"], made["whole_steps"]) == (steps, 12)
+    assert Path("best.tflite").read_bytes() == Path("a.tflite").read_bytes()
 
-    made = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@part.tflite", "--steps", str(steps))
+    made = run("replay", "m.zo.tflite", "a.zolog", "-o", "part.tflite", "--steps", str(steps))
     assert f"after {steps} of the run's 12 steps" in made.stdout
-    assert (files / "part.tflite").read_bytes() == (files / "best.tflite").read_bytes()
-    none = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@none.tflite", "--steps", "0")
-    assert none.exit_code == 0
-    assert (files / "none.tflite").read_bytes() == export_model(files / "m.zo.tflite").to_bytes()
+    assert Path("part.tflite").read_bytes() == Path("best.tflite").read_bytes()
+    run("replay", "m.zo.tflite", "a.zolog", "-o", "none.tflite", "--steps", "0")
+    assert Path("none.tflite").read_bytes() == export_model("m.zo.tflite").to_bytes()
 
-    (files / "best.zolog").write_bytes(log[: len(log) // 2])
-    again = run(files, *arguments, "-o", "@b.tflite", "--log", "@best.zolog", "--resume")
-    assert again.exit_code == 0, again.output
-    assert (files / "best.zolog").read_bytes() == (files / "a.zolog").read_bytes()
-    assert (files / "b.tflite").read_bytes() == (files / "a.tflite").read_bytes()
+    Path("best.zolog").write_bytes(log[: len(log) // 2])
+    run(*arguments, "-o", "b.tflite", "--log", "best.zolog", "--resume")
+    assert Path("best.zolog").read_bytes() == Path("a.zolog").read_bytes()
+    assert Path("b.tflite").read_bytes() == Path("a.tflite").read_bytes()
 
 
-def test_resume_gives_the_same_bits(files: Path) -> None:
-    assert run(files, *TRAIN, "-o", "@a.tflite").exit_code == 0
-    whole = (files / "a.zolog").read_bytes()
-    (files / "b.zolog").write_bytes(whole[: len(whole) * 2 // 3])
-    assert run(files, *TRAIN, "-o", "@b.tflite", "--resume").exit_code == 0
-    assert (files / "b.zolog").read_bytes() == whole
-    assert (files / "a.tflite").read_bytes() == (files / "b.tflite").read_bytes()
-
-
-def test_truncated_log_is_replayed_and_said(files: Path) -> None:
-    assert run(files, *TRAIN, "-o", "@a.tflite").exit_code == 0
-    whole = (files / "a.zolog").read_bytes()
-    (files / "a.zolog").write_bytes(whole[: -28 - 5])  # the measurement after the last step, and a part of it
-    done = run(files, "replay", "@m.zo.tflite", "@a.zolog", "-o", "@b.tflite")
-    assert done.exit_code == 0
+def test_truncated_log_is_replayed_and_said(zo_folder: Path) -> None:
+    run(*TRAIN, "-o", "a.tflite")
+    whole = Path("a.zolog").read_bytes()
+    Path("a.zolog").write_bytes(whole[: -28 - 5])  # the measurement after the last step, and a part of it
+    done = run("replay", "m.zo.tflite", "a.zolog", "-o", "b.tflite")
     assert "last whole step (11)" in done.output
 
 
-def test_verify(files: Path) -> None:
-    require("tflm")
-    done = run(files, "verify", "@m.zo.tflite", "@d.npz", "--steps", "5", "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert result["identical"]
-    assert {r["runtime"] for r in result["runs"]} >= {"litert", "tflm"}
-
-
-def test_verify_interrupted(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_interrupted(zo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives no verdict on runs that were cut short."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Control, "report", interrupt)
-    done = run(files, "verify", "@m.zo.tflite", "@d.npz", "-o", "@r.json")
-    assert (done.exit_code, done.stdout) == (130, "")
+    done = run("verify", "m.zo.tflite", "d.npz", "-o", "r.json", code=130)
+    assert done.stdout == ""
     assert done.stderr.endswith("interrupted\n")
-    assert not (files / "r.json").exists()
+    assert not Path("r.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--learning-rate", "-1"), "`--learning-rate` must be in"),
-        (("--set", "rule=adam"), "must be one of gradient, normalized, sign"),
-        (("--batch-size", "12"), "multiple of the model's batch 8"),
-        (("--set", "queries=20"), "`--max-queries 20`"),
-    ],
-)
-def test_bad_settings_write_nothing(files: Path, arguments: tuple[str, ...], message: str) -> None:
-    before = sorted(files.iterdir())
-    done = run(files, *TRAIN, "-o", "@a.tflite", *arguments)
-    assert done.exit_code == 1
-    assert message in " ".join(done.output.split())
-    assert sorted(files.iterdir()) == before
-
-
-def test_log_of_another_model(files: Path) -> None:
-    assert run(files, *TRAIN, "-o", "@a.tflite").exit_code == 0
-    inject_all(MODELS["small_cnn"](), batch=4).save(files / "other.zo.tflite")
-    done = run(files, "replay", "@other.zo.tflite", "@a.zolog", "-o", "@b.tflite")
-    assert done.exit_code == 1
-    assert "another model" in done.output
-    assert not (files / "b.tflite").exists()
-
-
-def test_nothing_is_replaced_unasked(files: Path) -> None:
-    assert run(files, *TRAIN, "-o", "@a.tflite").exit_code == 0
-    for name in ("a.tflite", "a.zolog"):
-        kept = (files / name).read_bytes()
-        done = run(files, *TRAIN, "-o", "@a.tflite")
-        assert done.exit_code == 1
-        assert "--force" in done.output
-        assert (files / name).read_bytes() == kept
-        (files / "a.tflite").unlink(missing_ok=True)
-    assert run(files, *TRAIN, "-o", "@a.tflite", "--force").exit_code == 0
-
-
-# --- every kind of data -------------------------------------------------------------------------------------
-
-
-def test_autoencoder_trains_without_labels(tmp_path: Path) -> None:
-    """Trains from .npz and .npy, in the model's units or quantized already; with y given, the same."""
-    inject_all(MODELS["autoencoder"](), batch=8).save(tmp_path / "m.zo.tflite")
+def test_autoencoder_trains_without_labels(cli: Any) -> None:
+    inject_all(MODELS["autoencoder"](), batch=8).save("m.zo.tflite")
     x = np.random.default_rng(0).uniform(-1.5, 1.5, (32, 24)).astype(np.float32)
-    np.savez(tmp_path / "x.npz", x=x)
-    np.savez(tmp_path / "xy.npz", x=x, y=x)
-    np.save(tmp_path / "x.npy", x)
-    exported = []
+    np.savez("x.npz", x=x)
+    np.savez("xy.npz", x=x, y=x)
+    np.save("x.npy", x)
     for data in ("x.npz", "xy.npz", "x.npy"):
-        output = f"@{data}.tflite"
-        done = run(tmp_path, "train", "@m.zo.tflite", f"@{data}", "-o", output, *AUTOENCODER)
-        assert done.exit_code == 0, done.output
-        result = json.loads(done.stdout)
+        options = ("--batch-size", 16, "--steps", 12, "--held-out", 0)
+        result = result_of("train", "m.zo.tflite", data, "-o", f"{data}.tflite", *options)
         assert "accuracy" not in result and result["loss"] > 0
-        exported.append((tmp_path / f"{data}.tflite").read_bytes())
-        evaluated = run(tmp_path, "evaluate", f"@{data}.tflite", f"@{data}", "--json")
-        assert json.loads(evaluated.stdout)["loss"] == pytest.approx(result["loss"], rel=0.02)
-        verified = run(tmp_path, "verify", "@m.zo.tflite", f"@{data}", "--steps", "2")
-        assert verified.exit_code == 0, verified.output
-    assert exported[0] == exported[1] == exported[2]
+        assert Path(f"{data}.tflite").read_bytes() == Path("x.npz.tflite").read_bytes()
+        measured = result_of("evaluate", f"{data}.tflite", data)
+        assert (measured["loss_kind"], measured["accuracy"]) == ("mse", None)
+        assert measured["loss"] == pytest.approx(result["loss"], rel=0.02)
+        run("verify", "m.zo.tflite", data, "--steps", 2)
 
 
-AUTOENCODER = ("--batch-size", "16", "--steps", "12", "--held-out", "0", "--json")
+STEPS = ("--steps", "6", "--runtime", "litert")
+RUNS = {
+    **{name: ("--algorithm", name) for name in ALGORITHMS},
+    "layers": ("--algorithm", "node", "--set", "layers=fc"),
+    "choose-block": ("--algorithm", "poor-mans-training", "--choose-block", "2"),
+    "exact head": ("--algorithm", "fqt", "--set", "last=1"),
+    "keep last": ("--algorithm", "weight", "--keep", "last"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_same_bytes(name: str, folder: Path) -> None:
+    result = result_of("train", "p.tflite", "d.npz", "-o", "a.tflite", *STEPS, *RUNS[name])
+    assert result["algorithm"] == read_metadata(load_model("a.zo.tflite")).algorithm == RUNS[name][1]
+    run("replay", "a.zo.tflite", "a.zolog", "-o", "b.tflite")
+    assert Path("a.tflite").read_bytes() == Path("b.tflite").read_bytes()
+    model = load_model("b.tflite")
+    assert model.subgraphs[0].inputs[0].shape[0] == 1  # as the plain model, not as the ZO model
+    # A run of the ZO model that train has written, which names its algorithm, is the same run.
+    run("train", "a.zo.tflite", "d.npz", "-o", "c.tflite", *STEPS, *RUNS[name][2:])
+    assert Path("c.tflite").read_bytes() == Path("a.tflite").read_bytes()
+    # Neither is one that was resumed.
+    log = Path("a.zolog").read_bytes()
+    Path("a.zolog").write_bytes(log[: -40 - len(log) % 7])
+    run("train", "p.tflite", "d.npz", "-o", "a.tflite", *STEPS, *RUNS[name], "--resume")
+    assert Path("a.zolog").read_bytes() == log
+    assert Path("c.tflite").read_bytes() == Path("a.tflite").read_bytes()
