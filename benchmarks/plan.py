@@ -42,6 +42,7 @@ import tflm_zo as zo
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware.planning import plan_run
 from tflm_zo.planner import Cost
 from tflm_zo.planner.instructions import Instructions, clamped_shares
 
@@ -99,13 +100,14 @@ def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: P
     made.write(folder)
     found = program(library, folder, "training.cc", chooses=way.search is not None)
     own = Instructions(library.core, "cmsis_nn")
-    shares = clamped_shares(way.zo) if settings.is_layerwise else {}
-    run = dataclasses.replace(settings, layers=way.blocks[found.get("best", [0])[0]].layers)
+    if blocks := cost.sizes.run.blocks:
+        settings = dataclasses.replace(settings, layers=blocks[found["best"][0]].layers)
+    run = plan_run(way.zo, settings, steps=1, samples=len(data.labels))
     result = {
         "ram": linked(folder) + found["stack"][0],
         "ram_foretold": cost.ram,
         "instructions": statistics.mean(found["step"]),
-        "instructions_foretold": own.step(way.zo, way.metadata, run, shares),
+        "instructions_foretold": own.step(way.zo, way.metadata, run, clamped_shares(way.zo)),
     }
     if cost.choice is not None:
         result |= {"choice": sum(found["probe"]), "choice_foretold": cost.choice * len(data.labels)}

@@ -29,8 +29,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tflm_zo import algorithms, inject, load_model
+from tflm_zo.data import Data
 from tflm_zo.runtime import load
 from tflm_zo.training import Workers, inject_settings
+from tflm_zo.training.lowering import lower
 from tflm_zo.training.run import Run
 from tflm_zo.training.weight_run import WeightRun
 
@@ -63,7 +65,8 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
     runs: dict[int, Any] = {}
     pools = [Workers(count) for count in counts]
     try:
-        given = (model, settings, 1 << 20, [x], y)
+        lowered = lower(model, runtime.metadata, settings, steps=1 << 20, samples=len(x))
+        given = (model, lowered, Data([x], y))
         runs[ALONE] = WeightRun(runtime, *given)
         for pool, count in zip(pools, counts, strict=True):
             runs[count] = WeightRun(load(model), *given, pool)
@@ -74,7 +77,7 @@ def measure(path: Path, batch_size: int, counts: list[int]) -> dict[str, Any]:
             for count, run in runs.items():
                 best[count] = min(best.get(count, 1e9), step_time(run))
         call = call_time(pools[0])
-        invokes = runs[counts[0]].executor.count
+        invokes = runs[counts[0]].executor.invokes_of_step
     finally:
         for pool in reversed(pools):
             pool.stop()

@@ -313,6 +313,12 @@ class ZoMetadata:
     run: tuple[Annotated[str, Field(pattern="^[a-z0-9_.-]+=.+$")], ...] = ()
 
     @property
+    def known_loss(self) -> ZoLoss:
+        """The loss of a model that has one, which the caller has checked."""
+        assert self.loss is not None
+        return self.loss
+
+    @property
     def loss_unit(self) -> float:
         """Real value of a loss of 1 of a log, see `ZoLoss`."""
         return 1.0 if self.loss is None else self.loss.unit

@@ -151,5 +151,5 @@ def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
     found = result_of(*firmware[1:])
     assert found["arena_bytes"] == cost.arena
     assert found["workspace_bytes"] == cost.sizes.ram.workspace
-    assert found["blocks"] == [list(run.layers or ()) for run in cost.way.blocks]
+    assert found["blocks"] == [list(block.layers) for block in cost.sizes.run.blocks]
     assert found["step_forwards"] == pytest.approx(cost.equivalents, rel=0.2)

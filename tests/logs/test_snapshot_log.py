@@ -169,7 +169,7 @@ def test_a_log_belongs_to_its_model(tmp_path: Path) -> None:
 
 def test_opened_by_what_it_begins_with(tmp_path: Path) -> None:
     write(tmp_path / "log", 3)
-    assert Log.read(tmp_path / "log").is_layerwise
+    assert Log.read(tmp_path / "log").kind == "snapshot log"
     (tmp_path / "other").write_bytes(b"something else")
     with pytest.raises(LogError, match="no seed log of this version"):
         Log.read(tmp_path / "other")

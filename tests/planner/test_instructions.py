@@ -11,6 +11,7 @@ from helpers.models import MODELS
 from helpers.pages import DOCS
 from tflm_zo import inject
 from tflm_zo.converters import Last, Model, load_model, read_metadata
+from tflm_zo.firmware.planning import plan_run
 from tflm_zo.planner.instructions import FEATURES, KERNELS, Instructions, clamped_shares, instruction_table
 from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
@@ -67,7 +68,7 @@ def test_inference_and_weight_perturbation(network: str, core: str) -> None:
     zo = inject(model, trainable="all", nodes=(), headroom=1, update_bits=8, replay=False)
     for queries, ratio in ((4, four), (1, one)):
         settings = Settings(tasks=(Weights(queries=queries),), batch_size=1)
-        step = own.step(zo, read_metadata(zo), settings)
+        step = own.step(zo, read_metadata(zo), plan_run(zo, settings, steps=1, samples=1))
         assert step == pytest.approx(2 * queries * ratio * inference, rel=NEAR)
 
 
@@ -77,7 +78,7 @@ def test_node_perturbation_of_an_autoencoder(core: str) -> None:
     zo = inject(model, inject_settings(settings, batch=1))
     own, metadata, clamped = Instructions(core, "cmsis_nn"), read_metadata(zo), clamped_shares(zo)
     for layers, count in AUTOENCODER[core].items():
-        run = dataclasses.replace(settings, layers=layers)
+        run = plan_run(zo, dataclasses.replace(settings, layers=layers), steps=1, samples=1)
         assert own.step(zo, metadata, run, clamped) == pytest.approx(count, rel=0.03)
 
 
@@ -87,8 +88,9 @@ def test_what_is_not_clamped_costs_more() -> None:
     zo = inject(model, inject_settings(settings, batch=1))
     own, metadata = Instructions("cortex-m4", "cmsis_nn"), read_metadata(zo)
     layers = [metadata.trainable[n.trainable].layer for n in metadata.nodes]
-    none, all_of_it = (own.step(zo, metadata, settings, dict.fromkeys(layers, share)) for share in (0.0, 1.0))
-    found = own.step(zo, metadata, settings, clamped_shares(zo))
+    run = plan_run(zo, settings, steps=1, samples=1)
+    none, all_of_it = (own.step(zo, metadata, run, dict.fromkeys(layers, share)) for share in (0.0, 1.0))
+    found = own.step(zo, metadata, run, clamped_shares(zo))
     assert all_of_it < found < none
 
 
@@ -106,5 +108,5 @@ def test_the_larger_minibatch_takes_more() -> None:
     for batch_size in (1, 8, 32):
         settings = algorithms.node(batch_size=batch_size)
         zo = inject(model, inject_settings(settings, batch=1))
-        steps.append(own.step(zo, read_metadata(zo), settings))
+        steps.append(own.step(zo, read_metadata(zo), plan_run(zo, settings, steps=1, samples=1)))
     assert steps[0] < steps[1] < steps[2] < 32 * steps[0]

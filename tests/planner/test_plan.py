@@ -186,10 +186,11 @@ def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
     cost = next(c for c in blocks.costs if c.way.search is not None)
     split = [c for c in zo.plan(model).costs if c.way.name in ("nodes", "last layer, exact")]
     assert cost.instructions < max(c.instructions for c in split)
-    assert len(cost.way.blocks) == 4
+    runs = cost.sizes.run.runs
+    assert len(runs) == 4
     steps = [
         Instructions("cortex-m4", "cmsis_nn").step(cost.way.zo, cost.way.metadata, run, clamped_shares(cost.way.zo))
-        for run in cost.way.blocks
+        for run in runs
     ]
     assert cost.instructions == max(steps) > min(steps)
 

@@ -24,6 +24,7 @@ from tflm_zo.data import Data
 from tflm_zo.runtime import load
 from tflm_zo.training import Constant, Nodes, Settings
 from tflm_zo.training.evaluation import evaluate
+from tflm_zo.training.lowering import lower
 from tflm_zo.training.node_run import NodeRun
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "personalization"
@@ -158,13 +159,15 @@ int main() {{
 
 def desktop(folder: Path) -> tuple[list[list[int]], int]:
     """Runs the same on the desktop: right held-out samples (old classes, each new one); the checksum."""
-    runtime = load(load_model(folder / "digits.zo.tflite"), "tflm")
+    model = load_model(folder / "digits.zo.tflite")
+    runtime = load(model, "tflm")
     rehearsal, stream, held_out = (samples(folder, f"k{n}") for n in ("Rehearsal", "Stream", "HeldOut"))
     settings = Settings(tasks=(Nodes(queries=8),), batch_size=16, learning_rate=0.3, schedule=Constant(), seed=1)
     count = len(rehearsal[1])
     which = np.arange(count + SLOTS) % count
     x, y = rehearsal[0][which], rehearsal[1][which]
-    trained = NodeRun(runtime, load_model(folder / "digits.zo.tflite"), settings, 1_000_000, [x], y)
+    lowered = lower(model, runtime.metadata, settings, steps=1_000_000, samples=len(y))
+    trained = NodeRun(runtime, model, lowered, Data([x], y))
     trained.begin()
 
     def right() -> list[int]:

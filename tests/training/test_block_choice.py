@@ -145,9 +145,9 @@ def test_losses_that_are_not_of_classes(name: str, make: Any) -> None:
 def test_unlabelled_samples_are_not_judged_by() -> None:
     y = np.where(np.arange(40) < 30, -1, Y)
     probes = BlockProbes(mixed(), poor_mans(), X, y, BlockSearch(2, 0.3))
-    judged = probes._probe.judge
+    judged = probes._judge
     assert len(judged) == 3 and (judged.labels >= 0).all()
-    assert len(probes._probe.train) == 37
+    assert len(probes._train) == 37
     assert {a.tobytes() for a in judged.inputs[0]} <= {a.tobytes() for a in X[30:]}
 
 

@@ -33,7 +33,7 @@ def node_task(number: int, queries: int) -> LoweredTask:
 
 def factors(task: LoweredTask, given: Any) -> list[Any]:
     """Returns the factors of a gradient estimate, for each tensor's channels."""
-    made = task_gain(task, given, ZO, METADATA)
+    made = task_gain(task, given, given.batch_size, ZO, METADATA)
     whole = made.gain.mantissa * 2.0**made.gain.exponent
     found = []
     for i, multiplier in zip(task.tensors, made.multipliers, strict=True):

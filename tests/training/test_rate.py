@@ -169,8 +169,8 @@ def test_walks_of_exact_layers_have_labels_of_other_samples(monkeypatch: pytest.
     class Spied(NodeRun):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
-            (inputs,), labels, _ = given[4:]
-            walked.append(([right[sample.tobytes()] for sample in inputs], labels.tolist()))
+            moved = given[3]
+            walked.append(([right[sample.tobytes()] for sample in moved.inputs[0]], moved.labels.tolist()))
 
     monkeypatch.setattr(random_walks, "NodeRun", Spied)
     walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, x, y))

@@ -133,7 +133,7 @@ def adapt(
         model: a plain int8 model or a ZO model, its bytes or its path.
         x: samples, as `Trainer.fit` takes them.
         y: labels, as `Trainer.fit` takes them.
-        settings: settings of the run, e.g. ``algorithms.node(batch_size=16)``, or the name of an algorithm.
+        settings: settings of the run, e.g. ``algorithms.weight()``, or the name of an algorithm.
             None: those of the ZO model; for a plain model those of node perturbation or, with a warning, of weight
             perturbation where no layer can carry nodes.
         changes: function that changes the settings, given the metadata of the ZO model, or None before it is
@@ -210,7 +210,7 @@ def adapt(
     )
     check_length(epochs, steps, budget)
     if epochs is None and steps is None and budget is None:
-        epochs = usual_epochs(len(data.train), found.settings.batch_size)
+        epochs = usual_epochs(found.settings, len(data.train))
     kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
     choice = None
     if choose_block is not None:

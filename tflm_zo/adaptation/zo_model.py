@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from ..converters.settings import InjectChanges
 from ..io.errors import SettingsError
 from ..io.files import write_output
 from ..training import Callback, RunProgress, Settings, algorithm, algorithm_for, inject_for
-from ..training.algorithms import fitting_batch_size
+from ..training.algorithms import with_fitting_minibatch
 from ..training.injection import is_zo, trainable_model
 from ..training.setting_texts import FOUND, run_of, with_found, with_run
 
@@ -97,7 +96,7 @@ def model_of_run(
 def _fitting(settings: Settings, metadata: ZoMetadata | None) -> Settings:
     if metadata is None:
         return settings
-    return dataclasses.replace(settings, batch_size=fitting_batch_size(settings, metadata.batch))
+    return with_fitting_minibatch(settings, metadata)
 
 
 def _of_batch(zo: Model, batch: int) -> Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, cast
 
@@ -13,7 +12,7 @@ from ..converters import Model, ZoMetadata, read_metadata
 from ..converters.selections import Random, Sparse, Threshold, TopK
 from ..converters.settings import InjectChanges
 from ..training import ALGORITHMS, Settings, SettingsError
-from ..training.algorithms import fitting_batch_size
+from ..training.algorithms import with_fitting_minibatch
 from ..training.plan import plan_tasks
 from ..training.setting_texts import TASKS, changed, parse_layers, parse_number, parse_set, resolve, without_effect
 from .failures import note
@@ -96,9 +95,8 @@ def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadat
     if metadata is None:
         return settings
     if "batch_size" not in given:
-        size = fitting_batch_size(settings, metadata.batch)
-        settings = dataclasses.replace(settings, batch_size=size)
-    planned = {t.setting for t in plan_tasks(settings, metadata, lambda _: 1.0)} if settings.is_layerwise else ()
+        settings = with_fitting_minibatch(settings, metadata)
+    planned = {t.setting for t in plan_tasks(settings, metadata, lambda _: 1.0)}
     for name in given:
         reason, (task, _) = without_effect(settings, name), resolve(settings, name)
         # A model without trainable tensors is refused later, with the reason.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator
 
-from ..converters import Model, read_metadata
+from ..converters import InjectSettings, Model, read_metadata
 from ..data import Data
 from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
+from ..training.injection import inject_settings
+from ..training.lowering import LoweredRun
 from ..training.settings import Settings
 from ..training.trained_layers import trained_layers
 from .device_model import device_models
@@ -30,6 +32,7 @@ class Fitted:
         model: ZO model of the run.
         settings: settings of the run.
         search: search for the best block, or None.
+        run: one step of the run.
         ram: RAM of the run.
         given_up: description of the reductions.
     """
@@ -37,6 +40,7 @@ class Fitted:
     model: Model
     settings: Settings
     search: BlockSearch | None
+    run: LoweredRun
     ram: Ram
     given_up: tuple[str, ...] = ()
 
@@ -98,8 +102,8 @@ class _Search:
         self._search, self._data, self._fixed = search, data, fixed
         self._static_memory = PLATFORMS[platform].static_memory
         self._sized: dict[_Choice, Fitted] = {}
-        self._models: dict[tuple[int | None, tuple[str, ...] | None], Model] = {}
-        model = self._model(settings, None, None)
+        self._models: dict[tuple[int | None, InjectSettings], Model] = {}
+        model = self._model(settings, None)
         metadata = read_metadata(model)
         self._batch = metadata.batch
         self._names = trained_layers(model, settings).layers
@@ -133,7 +137,7 @@ class _Search:
             choice = dataclasses.replace(choice, bits=8)
             yield choice
         # Weight perturbation keeps nothing of a minibatch.
-        while self._settings.is_layerwise and "batch_size" not in self._fixed:
+        while self._size(self._whole).run.tasks and "batch_size" not in self._fixed:
             choice = dataclasses.replace(choice, batch_size=choice.batch_size // 2)
             if choice.batch_size < _FEWEST_SAMPLES or choice.batch_size % self._batch:
                 break
@@ -167,7 +171,7 @@ class _Search:
         settings = dataclasses.replace(self._settings, batch_size=choice.batch_size)
         if choice.layers is not None:
             settings = dataclasses.replace(settings, layers=choice.layers)
-        model = self._model(settings, choice.bits, choice.layers)
+        model = self._model(settings, choice.bits)
         metadata = read_metadata(model)
         search = self._search
         if search is None or choice.blocks is None:
@@ -178,11 +182,10 @@ class _Search:
             plan = plan_blocks(model, settings, search, self._data, steps=1, measures=False)
         devices = device_models(model, plan)
         ram, _ = ram_of(model, metadata, plan, devices, static_memory=self._static_memory)
-        return Fitted(model, settings, search, ram)
+        return Fitted(model, settings, search, plan, ram)
 
-    def _model(self, settings: Settings, bits: int | None, layers: tuple[str, ...] | None) -> Model:
-        # A layer-wise run leaves layers out that its model has.
-        key = bits, None if settings.is_layerwise else layers
+    def _model(self, settings: Settings, bits: int | None) -> Model:
+        key = bits, inject_settings(settings)  # a layer-wise run leaves layers out that its model has
         if key not in self._models:
             self._models[key] = self._make(settings, bits)
         return self._models[key]

@@ -49,17 +49,17 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> L
     for name, value in (("steps", steps), ("samples", samples)):
         if not 1 <= value < 2**32:
             raise SettingsError(name, f"be in 1..{2**32 - 1}", value)
+    check_model(settings, metadata)
+    run = lower(model, metadata, settings, steps=steps, samples=samples)
     words = {
         "algorithm": settings.algorithm or algorithm_of(metadata),
         "steps": str(steps),
         "samples": str(samples),
-        "minibatch": str(settings.batch_size),
+        "minibatch": str(run.minibatch),
         "seed": str(settings.seed),
     }
-    check_model(settings, metadata)
-    run = dataclasses.replace(lower(model, metadata, settings, steps=steps, samples=samples), words=words)
     _check_log(SNAPSHOT_RECORD_BYTES if run.tasks else StepRecord.size_of(int(run.settings.queries)), steps)
-    return run
+    return dataclasses.replace(run, words=words)
 
 
 def _check_log(record: int, steps: int) -> None:
@@ -94,13 +94,13 @@ def plan_blocks(
             there are more blocks than layers, or one side of the split has no sample.
     """
     metadata = read_metadata(model)
+    check_model(settings, metadata)
     split = search.split(settings, metadata)
     loss = metadata.loss
     assert loss is not None  # the generator has refused such a model
-    check_model(settings, metadata)
     held_out = held_out_samples(data.labels, loss, search.held_out, settings.seed)
     train = data.take(np.setdiff1d(np.arange(len(data)), held_out))
-    probe_steps = search.epochs * -(-len(train) // settings.batch_size)
+    probe_steps = search.epochs * settings.steps_per_epoch(len(train))
     probed = measured(model, settings, train, probe_steps) if measures else settings
 
     def plan(own: Settings, layers: tuple[str, ...], count: int, samples: Data) -> LoweredRun:

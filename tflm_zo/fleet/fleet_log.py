@@ -29,7 +29,7 @@ class FleetLog(RecordedPosition):
 
     Args:
         model: the ZO model.
-        settings: settings of weight perturbation; `batch_size` is that of each client.
+        settings: settings of weight perturbation; the minibatch is that of each client.
         steps: number of steps of the whole run.
         samples: largest number of training samples of a client.
         path: path of the log.

@@ -310,8 +310,7 @@ class Replica(Position):
         metadata = self.runtime.metadata
         super().__init__(model, header, self.runtime.all_weight_views())
         self._control = Control(self.settings, metadata.command_words, block_segments(metadata))
-        data = prepare(self.runtime, x, y)
-        self._executor = LocalExecutor(self.runtime, self._control, list(data.inputs), data.labels)
+        self._executor = LocalExecutor(self.runtime, self._control, prepare(self.runtime, x, y))
 
     def answer(self) -> Answer:
         """Evaluates the queries of the next step on the client's minibatch. The weights do not change.

@@ -28,7 +28,7 @@ def pretrain(
 
     keras.utils.set_random_seed(seed)
     model.compile(optimizer=keras.optimizers.Adam(2e-3), loss="sparse_categorical_crossentropy")
-    model.fit(x, y, batch_size=32, epochs=epochs, verbose=0)
+    model.fit(x, y, epochs=epochs, verbose=0)
 
 
 # Activation functions whose outputs have no bound of their own.

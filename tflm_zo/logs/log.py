@@ -82,7 +82,6 @@ class Log:
         torn_bytes: number of bytes after the last complete record of a seed log, from an interrupted write.
         steps: (seed, coefficient) pairs of a seed log, `QUERY_DTYPE` [steps, queries].
         mean_squares: the control unit's running mean after each step of a seed log, int64 [steps].
-        is_layerwise: True for the snapshot log of a layer-wise run.
         tasks: tasks of a layer-wise run; none in a seed log.
         first_segment: first segment with a trained layer in a layer-wise run.
         rules: further settings of a layer-wise run.
@@ -103,7 +102,6 @@ class Log:
     torn_bytes: int = 0
     steps: NDArray[np.void] = field(default_factory=lambda: np.zeros((0, 0), QUERY_DTYPE))
     mean_squares: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    is_layerwise: bool = False
     tasks: tuple[TaskEntry, ...] = ()
     first_segment: int = 0
     rules: NodeRules = field(default_factory=NodeRules)
@@ -169,11 +167,14 @@ class Log:
         return cls(settings, mark, 0, none, first_step=first, steps=steps, mean_squares=none.astype(np.int64))
 
     @property
+    def kind(self) -> str:
+        """Name of the format: "seed log" or "snapshot log"."""
+        return "snapshot log" if self.tasks else "seed log"
+
+    @property
     def whole_steps(self) -> int:
         """Number of the last step whose weights the log can restore; 0: none."""
-        if not self.is_layerwise:
-            return self.first_step + len(self.steps)
-        return 0 if self.snapshot is None else self.snapshot.step
+        return self.first_step + len(self.steps) if self.snapshot is None else self.snapshot.step
 
     def first(self, steps: int) -> Log:
         """Returns the first steps of a log of weight perturbation.
@@ -196,8 +197,8 @@ class Log:
             torn_bytes=0,
         )
 
-    def _has(self, step: int) -> bool:
-        return not self.is_layerwise or self.after(step) is not None
+    def _restores(self, step: int) -> bool:
+        return step <= self.first_step + len(self.steps) or self.after(step) is not None
 
     def after(self, step: int) -> Snapshot | None:
         """Returns the snapshot after a number of steps, or None."""
@@ -207,7 +208,7 @@ class Log:
         """Returns the best measurement among the first steps whose weights can be restored; a power failure
         may have damaged the best snapshot.
         """
-        known = [m for m in self.measurements if m.step <= step and (not m.step or self._has(m.step))]
+        known = [m for m in self.measurements if m.step <= step and self._restores(m.step)]
         best, slot = best_of(known), self.best_slot
         if best is not None and not best.step and slot is not None:
             # Written when the loss alone said which state is the best: the one that the run handed over.
@@ -223,8 +224,6 @@ class Log:
         """Raises LogError if the log was recorded on another ZO model."""
         if fingerprint(model) != self.fingerprint:
             raise LogError("the log is of another model: its fingerprint differs from this ZO model's")
-        if not self.is_layerwise:
-            return
         metadata = read_metadata(load_model(model))
         trainable, numbers = metadata.trainable, [i for task in self.tasks for i in task.tensors]
         if beyond := [i for i in numbers if i >= len(trainable)]:
@@ -325,7 +324,6 @@ def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
         header.measure_every,
         np.array([s.mean_loss / 65536 for s in steps], np.float64),
         tuple(measurements),
-        is_layerwise=True,
         tasks=header.tasks,
         first_segment=int(header.node_settings.first_segment),
         rules=header.rules,

@@ -36,7 +36,7 @@ def replay_log(model: Model, log: Log | str | os.PathLike[str], steps: int | Non
         OSError: the log cannot be read.
     """
     first = next(iter(_parts(log)))
-    if first.is_layerwise:
+    if first.tasks:
         return _of_snapshot(model, first, steps)
     if steps is None:
         best = best_of(m for part in _parts(log) for m in part.measurements)

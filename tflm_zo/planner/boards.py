@@ -20,21 +20,13 @@ else:
 
 @dataclass(frozen=True)
 class Core:
-    """A core.
+    """A core."""
 
-    Attributes:
-        name: name, like "cortex-m4".
-        measured: name of the core whose measured instruction counts are used.
-        kernels: TFLM's kernels: "cmsis_nn" or "reference".
-        cycles: assumed cycles per instruction.
-        note: remark on the estimate, or "".
-    """
-
-    name: str
-    measured: str
-    kernels: str
-    cycles: float
-    note: str = ""
+    name: str  # name, like "cortex-m4"
+    measured: str  # name of the core whose measured instruction counts are used
+    kernels: str  # TFLM's kernels: "cmsis_nn" or "reference"
+    cycles: float  # assumed cycles per instruction
+    note: str = ""  # remark on the estimate, or ""
 
     @property
     def has_mve(self) -> bool:
@@ -44,27 +36,16 @@ class Core:
 
 @dataclass(frozen=True)
 class Board:
-    """A board.
+    """A board."""
 
-    Attributes:
-        name: name, for `--board`.
-        label: maker and name, for tables.
-        chip: microcontroller.
-        core: name of its core.
-        clock: MHz.
-        ram: KiB.
-        flash: KiB.
-        source: the maker's document.
-    """
-
-    name: str
-    label: str
-    chip: str
-    core: str
-    clock: float
-    ram: int
-    flash: int
-    source: str
+    name: str  # name, for `--board`
+    label: str  # maker and name, for tables
+    chip: str  # microcontroller
+    core: str  # name of its core
+    clock: float  # MHz
+    ram: int  # KiB
+    flash: int  # KiB
+    source: str  # the maker's document
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -85,21 +66,15 @@ def boards() -> Mapping[str, Board]:
 
 
 def find_core(name: str) -> Core:
-    """Returns the core of a name.
-
-    Raises:
-        SettingsError: the core is not known; the message lists all cores.
-    """
+    """Returns the core of a name; raises SettingsError, which lists all cores, for an unknown one."""
     if name not in cores():
         raise SettingsError("core", f"be one of {', '.join(cores())}", name)
     return cores()[name]
 
 
 def find_board(name: str) -> Board:
-    """Returns the board of a name. Case is ignored, and underscores count as dashes.
-
-    Raises:
-        SettingsError: the board is not known; the message lists similar names, or all.
+    """Returns the board of a name. Case is ignored, and underscores count as dashes. Raises SettingsError, which lists
+    similar names or all, for an unknown one.
     """
     known, asked = boards(), name.lower().replace("_", "-").replace(" ", "-")
     if asked in known:

@@ -26,25 +26,22 @@ from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator as B
 from ..data import ModelError
 from ..runtime import available, load
-from ..training.costs import SampleCosts, later_starts
-from ..training.plan import LoweredTask, backward_steps, credited, plan_tasks
-from ..training.settings import Settings
+from ..training.costs import later_starts, passes_of, sides_of
+from ..training.lowering import LoweredRun
+from ..training.plan import LoweredTask, backward_steps, credited
 
-#: Counts of an operator. `blocks` are groups of up to 16 products that are summed up together, as many as a
-#: vector register of MVE holds; `positions` those of an image; `patches` the values that a convolution copies
-#: into rows; `rows` the pieces
-#: in which it copies them; `odd` the weights where one position is left when two at a time are computed;
-#: `variable` the variable weights, whose sums kernels cannot keep.
+#: Counts of an operator. `blocks` are groups of up to 16 products that are summed up together, as many as a vector
+#: register of MVE holds; `positions` those of an image; `patches` the values that a convolution copies into rows;
+#: `rows` the pieces in which it copies them; `odd` the weights where one position is left when two at a time are
+#: computed; `variable` the variable weights, whose sums kernels cannot keep.
 FEATURES = ("call", "macs", "blocks", "outputs", "positions", "patches", "rows", "inputs", "weights", "odd", "variable")
 
 _BLOCK = 16
 
 
 def features(op: Operator) -> tuple[str, dict[str, int]]:
-    """Returns the name of an operator's kernel, and the counts in which its instructions are linear.
-
-    Args:
-        op: an operator with int8 tensors and a batch of one sample.
+    """Returns the name of the kernel of an operator of a single int8 sample, and the counts in which its instructions
+    are linear.
     """
     kind = op.code.name
     first, output = op.input(0), op.outputs[0]
@@ -80,13 +77,10 @@ _SAMPLES = 4
 
 
 def clamped_shares(zo: Model, known: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Returns the share of each layer's outputs that are clamped on random inputs, by the layer's name; empty
-    if no runtime accepts the model.
+    """Returns the share of each layer's outputs that are clamped on random inputs, by the layer's name, for a ZO model
+    of batch size 1; empty if no runtime accepts the model.
 
-    Args:
-        zo: a ZO model of batch size 1.
-        known: shares of layers from another ZO model of the same plain model. A model without other layers is
-            not run.
+    `known` has shares from other ZO models of the same plain model; a model without other layers is not run.
     """
     metadata, known = read_metadata(zo), known or {}
     every = [*metadata.nodes, *(() if metadata.tail is None else metadata.tail.layers)]
@@ -161,53 +155,43 @@ class Instructions:
         return self.inference(model) + self._loss(metadata) + invokes
 
     def step(
-        self,
-        model: Model,
-        metadata: ZoMetadata,
-        settings: Settings,
-        clamped: Mapping[str, float] = MappingProxyType({}),
+        self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float] = MappingProxyType({})
     ) -> float:
-        """Returns the instructions of a training step: all samples of a minibatch and the update.
+        """Returns the instructions of a training step of a ZO model of batch size 1: all samples of a minibatch and the
+        update.
 
-        Args:
-            model: the ZO model of batch size 1.
-            metadata: the model's metadata.
-            settings: settings of the run.
-            clamped: share of clamped outputs by the layer's name.
+        `clamped` has shares of clamped outputs by the layer's name.
         """
-        if settings.is_layerwise:
-            return self._layerwise(model, metadata, settings, clamped)
-        return self._weights(model, metadata, settings)
+        if run.tasks:
+            return self._layerwise(model, metadata, run, clamped)
+        return self._weights(model, metadata, run)
 
     def _of(self, name: str) -> float:
         return float(instruction_table()["training"][self.core][name])
 
     def _loss(self, metadata: ZoMetadata) -> float:
-        loss = metadata.loss
-        assert loss is not None
+        loss = metadata.known_loss
         kind = "cross_entropy" if loss.of_classes else loss.kind
         return self._of("loss") + self._of(kind) * loss.elements
 
-    def _weights(self, model: Model, metadata: ZoMetadata, settings: Settings) -> float:
-        blocks, passes = settings.weights.scope == "blocks", settings.forwards
-        weights = sum(t.trained for t in metadata.trainable) / (len(metadata.blocks) if blocks else 1)
-        starts = later_starts(metadata, blocks, settings.batch_size // metadata.batch)
+    def _weights(self, model: Model, metadata: ZoMetadata, run: LoweredRun) -> float:
+        blocks, passes = int(run.settings.blocks), passes_of(run.settings)
+        weights = sum(t.trained for t in metadata.trainable) / (blocks or 1)
+        starts = later_starts(metadata, bool(blocks), int(run.settings.parts))
         later = sum(self.inference(model, k) for k in starts) / len(starts)
         sample = self.inference(model) + (passes - 1) * later
         sample += passes * (self._loss(metadata) + self._of("invoke"))
         queries = passes / 2
         moves = self._of("perturb") * (queries + 1) + self._of("restore") * (queries - 1)
         moves += self._update(metadata.update_bits, queries)
-        return settings.batch_size * sample + weights * moves
+        return run.minibatch * sample + weights * moves
 
     def _update(self, bits: int, queries: float) -> float:
         one, four = self._of(f"update_{bits}"), self._of(f"update_{bits}_of_4")
         return one + (four - one) / 3 * (queries - 1)
 
-    def _layerwise(self, model: Model, metadata: ZoMetadata, settings: Settings, clamped: Mapping[str, float]) -> float:
-        tasks = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
-        sides = 2 if settings.estimator == "antithetic" else 1
-        segments = len(model.subgraphs)
+    def _layerwise(self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float]) -> float:
+        tasks, minibatch, sides, segments = run.tasks, run.minibatch, sides_of(run.settings), len(model.subgraphs)
         sample = self.evaluation(model, metadata)
         updates = 0.0
         for task in tasks:
@@ -222,15 +206,15 @@ class Instructions:
             # A channel without an error in any sample is not touched.
             layer = metadata.trainable[task.tensors[0]].layer
             zeros = 0.0 if task.nodes.head else clamped.get(layer, USUAL)
-            touched = 1 - zeros**settings.batch_size
+            touched = 1 - zeros**minibatch
             weights = touched * sum(sizes)
             updates += weights * self._of(f"node_update_{metadata.update_bits}")
             if task.keeps_inputs:
                 products = (1 - zeros) * self._product(metadata, task.nodes)
                 if _is_dense(metadata, task.nodes):
-                    formed = _formed(task, settings.batch_size)
+                    formed = _formed(task, minibatch)
                     updates += formed * weights * self._of("dense_form")
-                    updates += sum(sizes) * (-(-settings.batch_size // _TOGETHER) - 1) * self._of("dense_pass")
+                    updates += sum(sizes) * (-(-minibatch // _TOGETHER) - 1) * self._of("dense_pass")
                     products = formed * (products + zeros * self._of("dense_clamped"))
                 sample += _products(task.nodes) * products
             sample += max(1, task.estimates) * task.nodes.count * self._of("credit")
@@ -243,7 +227,7 @@ class Instructions:
                 own = metadata.tail.layers[step.layer]
                 kind = "depthwise_back" if _is_depthwise(metadata, own) else "convolution_back"
                 sample += _products(own) * self._of(kind)
-        return settings.batch_size * sample + updates
+        return minibatch * sample + updates
 
     def _product(self, metadata: ZoMetadata, nodes: ZoNodes) -> float:
         """Returns the instructions of a product. The products of a window's row are summed in one loop."""

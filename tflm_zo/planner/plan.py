@@ -14,7 +14,7 @@ from typing import Any
 from ..converters import ConversionError, Model, load_model
 from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
-from ..training.costs import run_costs
+from ..training.costs import costs_of
 from ..training.injection import is_zo
 from .boards import Board, Core, boards, find_board, find_core
 from .instructions import Instructions, clamped_shares
@@ -30,48 +30,28 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class Target:
-    """The target device.
+    """The target device."""
 
-    Attributes:
-        core: the core.
-        clock: Hz; None: without times.
-        ram: bytes of RAM; None: no limit.
-        flash: bytes of flash; None: no limit.
-        power: watts while the device computes; None: without energy.
-        board: the board, or None.
-        cycles: cycles per instruction.
-    """
-
-    core: Core
-    clock: float | None = None
-    ram: int | None = None
-    flash: int | None = None
-    power: float | None = None
-    board: Board | None = None
-    cycles: float = 1.0
+    core: Core  # the core
+    clock: float | None = None  # Hz; None: without times
+    ram: int | None = None  # bytes of RAM; None: no limit
+    flash: int | None = None  # bytes of flash; None: no limit
+    power: float | None = None  # watts while the device computes; None: without energy
+    board: Board | None = None  # the board, or None
+    cycles: float = 1.0  # cycles per instruction
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The costs of one way to train.
+    """The costs of one way to train."""
 
-    Attributes:
-        way: the way to train. If it chooses a block, the costs are those of the most expensive block.
-        arena: bytes of the tensor arena, on the target's core.
-        sizes: sizes of the parts.
-        instructions: instructions of a step.
-        equivalents: forward equivalents of a step.
-        backpropagation: memory of backpropagation in the same layers.
-        choice: instructions of the choice of a block for each sample; None without a choice.
-    """
-
-    way: Way
-    arena: int
-    sizes: Sizes
-    instructions: float
-    equivalents: float
-    backpropagation: Backpropagation
-    choice: float | None = None
+    way: Way  # the way to train. If it chooses a block, the costs are those of the most expensive block
+    arena: int  # bytes of the tensor arena, on the target's core
+    sizes: Sizes  # sizes of the parts
+    instructions: float  # instructions of a step
+    equivalents: float  # forward equivalents of a step
+    backpropagation: Backpropagation  # memory of backpropagation in the same layers
+    choice: float | None = None  # instructions of the choice of a block for each sample; None without a choice
 
     @property
     def ram(self) -> int:
@@ -106,9 +86,7 @@ class Cost:
         return step if equivalents is None else step * equivalents / self.equivalents
 
     def joules(self, target: Target, equivalents: float | None = None) -> float | None:
-        """Returns the energy of a step, or of a number of forward equivalents, joules; None without clock or
-        power.
-        """
+        """Returns the energy of a step, or of a number of forward equivalents, joules; None without clock or power."""
         seconds = self.seconds(target, equivalents)
         return None if seconds is None or target.power is None else seconds * target.power
 
@@ -162,7 +140,7 @@ class Plan:
         if way.search is not None and way.search.held_out != BlockSearch.held_out:
             search += ["--held-out", f"{way.search.held_out:g}"]
         # The same samples and the same weights as the device's.
-        train += ["--batch-size", str(way.settings.batch_size), "--keep", "last", *search, *sets]
+        train += ["--batch-size", str(cost.sizes.run.minibatch), "--keep", "last", *search, *sets]
         firmware = ["tflm-zo", "firmware", f"{stem}.trained.zo.tflite", "-o", f"{stem}_firmware"]
         firmware += ["--data", "adapt.npz", *search]
         return shlex.join(train), shlex.join(firmware)
@@ -194,14 +172,13 @@ class Plan:
 
     def _as_dict(self, cost: Cost) -> dict[str, Any]:
         way, target, ram = cost.way, self.target, cost.sizes.ram
-        named = [list(run.layers) for run in way.blocks if isinstance(run.layers, tuple)]
         return {
             "name": way.name,
             "algorithm": way.settings.algorithm,
             "layers": list(way.trained.layers),
-            "blocks": None if way.search is None else named,
+            "blocks": [list(block.layers) for block in cost.sizes.run.blocks] or None,
             "update_bits": way.update_bits,
-            "batch_size": way.settings.batch_size,
+            "batch_size": cost.sizes.run.minibatch,
             "set": list(way.set_options),
             "fits": cost.fits(target),
             "arena_bytes": cost.arena,
@@ -263,10 +240,11 @@ def plan(
         SettingsError: the board or core is not known, a number is out of range, or a search has more blocks
             than the model has layers.
     """
-    for word, value in (("clock", clock), ("ram", ram), ("flash", flash), ("power", power), ("cycles", cycles)):
+    given = {"clock": clock, "ram": ram, "flash": flash, "power": power, "cycles": cycles}
+    for word, value in given.items():
         if value is not None and not 0 < value < math.inf:
             raise SettingsError(word, "be a finite number above 0", value)
-    target = _target(board, core, clock, ram, flash, power, cycles)
+    target = _target(board, core, given)
     loaded = load_model(model)
     if is_zo(loaded):
         raise ConversionError("a plan takes the plain model: the one that this ZO model was made from")
@@ -274,32 +252,22 @@ def plan(
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
     found = ways(loaded, search)
-    layerwise = {id(way.zo): way.zo for way in found if way.settings.is_layerwise}
     clamped: dict[str, float] = {}
-    for zo in layerwise.values():
+    for zo in {id(way.zo): way.zo for way in found}.values():
         clamped = clamped_shares(zo, clamped)
     sizes = sizes_of(loaded, found)
     costs = (_cost(w, s, loaded, target, instructions, clamped) for w, s in zip(found, sizes, strict=True))
     return Plan(name, target, instructions.inference(loaded), tuple(costs))
 
 
-def _target(
-    board: str | None,
-    core: str | None,
-    clock: float | None,
-    ram: int | None,
-    flash: int | None,
-    power: float | None,
-    cycles: float | None,
-) -> Target:
-    found = None if board is None else find_board(board)
+def _target(board: str | None, core: str | None, given: Mapping[str, float | None]) -> Target:
+    found, usual = None if board is None else find_board(board), dict[str, Any]()
     if found is not None:
+        usual = {"clock": found.clock * 1e6, "ram": found.ram * _KIB, "flash": found.flash * _KIB}
         core = core or found.core
-        clock = found.clock * 1e6 if clock is None else clock
-        ram = found.ram * _KIB if ram is None else ram
-        flash = found.flash * _KIB if flash is None else flash
     own = find_core(core or "cortex-m4")
-    return Target(own, clock, ram, flash, power, found, own.cycles if cycles is None else cycles)
+    usual |= {"cycles": own.cycles} | {name: value for name, value in given.items() if value is not None}
+    return Target(own, board=found, **usual)
 
 
 def _cost(
@@ -308,18 +276,19 @@ def _cost(
     arena = sizes.ram.arena
     layers = set(way.trained.layers)
     trained = {t.name for t in way.metadata.trainable if t.layer in layers}
-    steps = [instructions.step(way.zo, way.metadata, run, clamped) for run in way.blocks]
+    runs = sizes.run.runs or [sizes.run]
+    steps = [instructions.step(way.zo, way.metadata, run, clamped) for run in runs]
     choice = None
     if way.search is not None:
         judge = way.search.held_out * len(steps) * instructions.evaluation(way.zo, way.metadata)
         epochs = way.search.epochs * (1 - way.search.held_out)
-        choice = epochs * sum(steps) / way.settings.batch_size + judge
+        choice = epochs * sum(steps) / sizes.run.minibatch + judge
     return Cost(
         way,
         arena.bytes_mve if target.core.has_mve else arena.bytes,
         sizes,
         max(steps),
-        max(run_costs(run, way.zo, way.metadata).until(1, SAMPLES) for run in way.blocks),
-        backpropagation(model, trained, way.settings.batch_size),
+        max(costs_of(run.settings, run.tasks, way.zo, way.metadata).until(1, SAMPLES) for run in runs),
+        backpropagation(model, trained, sizes.run.minibatch),
         choice,
     )

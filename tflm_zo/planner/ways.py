@@ -55,32 +55,17 @@ class Way:
     rank: tuple[float, ...]
     search: BlockSearch | None = None  # search for the trained block, or None
 
-    @property
-    def blocks(self) -> tuple[Settings, ...]:
-        """Settings of the possible runs: one for each block, or only the way's own."""
-        if self.search is None:
-            return (self.settings,)
-        split = self.search.split(self.settings, self.metadata)
-        return tuple(dataclasses.replace(self.settings, layers=layers) for layers in split)
-
 
 class _Models:
-    """A cache of the ZO models of a plain model.
-
-    Args:
-        model: a plain int8 model.
-    """
+    """A cache of the ZO models of a plain model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._made: dict[InjectSettings, tuple[Model, ZoMetadata]] = {}
 
     def of(self, settings: Settings, bits: int) -> tuple[Model, ZoMetadata]:
-        """Returns the ZO model of a run and its metadata.
-
-        Raises:
-            ConversionError: the model cannot be injected for the run.
-            SettingsError: the run does not fit the model, which may have fewer layers.
+        """Returns the ZO model of a run and its metadata; raises ConversionError or SettingsError if the model, which
+        may have fewer layers, does not fit the run.
         """
         key = inject_settings(settings, batch=1, update_bits=bits)
         if key not in self._made:
@@ -91,8 +76,8 @@ class _Models:
         return zo, metadata
 
     def _with_known_layers(self, key: InjectSettings) -> InjectSettings:
-        """Returns the settings with layer names that are known from a model with other update bits, which
-        saves half of the time.
+        """Returns the settings with layer names that are known from a model with other update bits, which saves half of
+        the time.
         """
         for other, (_, metadata) in self._made.items():
             if key.trainable == NODES and dataclasses.replace(other, update_bits=key.update_bits) == key:
@@ -102,11 +87,8 @@ class _Models:
 
 
 def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
-    """Returns the ways to train a model. The first is likely to learn most.
-
-    Args:
-        model: a plain int8 model.
-        search: adds a way that chooses a block of layers; None: without it.
+    """Returns the ways to train a plain int8 model, and with a search one that chooses a block of layers. The first is
+    likely to learn most.
 
     Raises:
         ConversionError: the model cannot be trained, or has no blocks for the search.
@@ -169,9 +151,9 @@ def _layerwise(
         split = [settings.layers] if search is None else search.split(settings, metadata)
         runs = [dataclasses.replace(settings, layers=layers) for layers in split]
         trained = max((trained_layers(zo, run) for run in runs), key=lambda t: t.weights)
-        for batch_size in (_BATCH, *_SMALLER):
-            own = dataclasses.replace(settings, batch_size=batch_size)
-            rank = (0, better, -trained.weights, -batch_size, -bits)
+        for minibatch in (_BATCH, *_SMALLER):
+            own = dataclasses.replace(settings, batch_size=minibatch)
+            rank = (0, better, -trained.weights, -minibatch, -bits)
             yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank, search)
 
 
@@ -193,16 +175,11 @@ class Backpropagation:
     int8: int  # in int8 with 32-bit sums, as in NITI (eq. 13, or eq. 15).
 
 
-def backpropagation(model: Model, trained: Collection[str], batch_size: int) -> Backpropagation:
-    """Returns the memory of backpropagation in some layers.
+def backpropagation(model: Model, trained: Collection[str], minibatch: int) -> Backpropagation:
+    """Returns the memory of backpropagation in the layers of these filters, for a plain model of batch size 1.
 
-    As in the paper, it counts all buffers of a step: weights of all layers, activations of a minibatch, and,
-    from the first trained layer on, errors of activations and gradients of weights.
-
-    Args:
-        model: a plain model of batch size 1.
-        trained: names of the filters that are trained.
-        batch_size: samples of a minibatch.
+    As in the paper, it counts all buffers of a step: weights of all layers, activations of a minibatch, and, from the
+    first trained layer on, errors of activations and gradients of weights.
     """
     (graph,) = model.subgraphs
     layers = graph.operators
@@ -210,14 +187,14 @@ def backpropagation(model: Model, trained: Collection[str], batch_size: int) -> 
     begun = False
     for op in layers:
         filters = _filter(op)
-        own = op.outputs[0].size * batch_size
+        own = op.outputs[0].size * minibatch
         activations += own
         is_trained = filters is not None and filters[0] in trained
         if filters is not None:
             weights += filters[1]
             sums += own  # eq. 13 to 15: the 32-bit sums of an activation
         if begun and filters is not None and op.inputs[0] is not None:
-            sums += op.inputs[0].size * batch_size  # the 32-bit errors that a layer passes back
+            sums += op.inputs[0].size * minibatch  # the 32-bit errors that a layer passes back
         begun = begun or is_trained
         if begun:
             errors += own
@@ -247,18 +224,14 @@ _PROGRAM, _KERNEL = 22_000, 5_200
 class Sizes:
     """Sizes of a way to train."""
 
+    run: LoweredRun  # one step of the run
     ram: Ram  # bytes of RAM by part
     flash: int  # total flash (program, model, training), bytes
     log: int  # average size of the log per step, bytes; with a choice of blocks the largest
 
 
 def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
-    """Returns the sizes of each way to train a model.
-
-    Args:
-        model: the plain model.
-        found: ways to train it.
-    """
+    """Returns the sizes of each way to train a plain model."""
     inference = _PROGRAM + _KERNEL * len(operators_of([model])) + len(model.to_bytes())
     runs = [_run(way) for way in found]
     # A device's models do not depend on the minibatch, and TFLM's recording allocator takes longer to start
@@ -273,7 +246,7 @@ def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
     sizes = []
     for key, way, run in zip(keys, found, runs, strict=True):
         ram, _ = ram_of(way.zo, way.metadata, run, devices[key], arenas=arenas[key])
-        sizes.append(Sizes(ram, inference + flash_of_training(run), _log_bytes(way.metadata, run)))
+        sizes.append(Sizes(run, ram, inference + flash_of_training(run), _log_bytes(way.metadata, run)))
     return sizes
 
 
@@ -286,8 +259,8 @@ def _run(way: Way) -> LoweredRun:
 
 
 def _log_bytes(metadata: ZoMetadata, run: LoweredRun) -> int:
-    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record and, for a layer-wise
-    run, its share of a snapshot.
+    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record and, for a layer-wise run, its
+    share of a snapshot.
     """
     log = log_size_of(metadata, run)
     return log.record + (-(-log.slot // run.interval) if run.tasks else 0)

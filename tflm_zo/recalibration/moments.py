@@ -49,11 +49,7 @@ class Moments:
 
 
 def sample_sums(values: NDArray[np.int8]) -> tuple[_Sums, _Sums]:
-    """Returns the sums and the sums of squares of each sample and channel, int64 [samples, channels].
-
-    Args:
-        values: output of a layer, [samples, ..., channels].
-    """
+    """Returns sums and sums of squares of a layer's output [samples, ..., channels], int64 [samples, channels] each."""
     sums, squares = [], []
     for at in range(0, len(values), _PART):
         part = values[at : at + _PART]
@@ -70,12 +66,7 @@ def moments_of(values: NDArray[np.int8]) -> Moments:
 
 
 def channel_statistics(values: NDArray[np.int8], zero_point: int) -> ChannelStatistics:
-    """Returns the statistics of a layer's output.
-
-    Args:
-        values: [samples, ..., channels], of 2 samples at least.
-        zero_point: zero point of the output.
-    """
+    """Returns the statistics of a layer's output, [samples, ..., channels], of 2 samples at least."""
     sums, squares = sample_sums(values)
     positions = values.size // (len(values) * values.shape[-1])
     moments = Moments(positions * len(values), sums.sum(axis=0), squares.sum(axis=0))
@@ -94,11 +85,8 @@ def channel_statistics(values: NDArray[np.int8], zero_point: int) -> ChannelStat
 
 
 def cell_sums(values: NDArray[Any]) -> tuple[_Sums, NDArray[np.int64]] | None:
-    """Returns sums over 4 x 4 cells of images, int64 [samples, 16, channels], and each cell's pixels, [16].
-
-    Args:
-        values: [samples, height, width, channels]. For other ranks, or images of fewer than 4 x 4 pixels, the
-            result is None.
+    """Returns sums over 4 x 4 cells of images [samples, height, width, channels], int64 [samples, 16, channels], and
+    each cell's pixels, [16]; None for other ranks, or images of fewer than 4 x 4 pixels.
     """
     if values.ndim != 4 or min(values.shape[1:3]) < _SIDE:
         return None
@@ -145,8 +133,7 @@ class Shift:
 
     # True for channels that vary in both the old and the new data; the others are not corrected
     alive: NDArray[np.bool_]
-    # target mean, relative to the output's zero point, LSB: the old mean plus the part of the shift that may
-    # be chance
+    # target mean, relative to the output's zero point, LSB: the old mean plus the part of the shift that may be chance
     mean: _Floats
     deviation: _Floats  # target standard deviation, LSB, likewise
     mean_shift: float  # root mean square over channels of the means' shift, in old deviations
@@ -158,16 +145,13 @@ class Shift:
         self, now: Moments, zero_point: int, *, shared: bool, before: _Floats
     ) -> tuple[_Floats, _Floats] | None:
         """Returns the factors and offsets, LSB, [channels] each, that give the channels their target mean and
-        deviation.
+        deviation; None if they are close enough.
 
         Args:
             now: moments of the layer's present output.
             zero_point: zero point of the output.
             shared: True if all channels have one factor, the geometric mean.
             before: product of earlier factors of the channels; the limit of a factor includes it.
-
-        Returns:
-            None if the channels are close enough.
         """
         mean, deviation = now.mean - zero_point, now.deviation
         alive = self.alive & (deviation > 0)
@@ -185,10 +169,9 @@ class Shift:
 def shift_between(old: ChannelStatistics, old_samples: int, new: Moments, new_samples: int, zero_point: int) -> Shift:
     """Returns the shift of a layer's channels.
 
-    Without a real shift, the squared shifts divided by their squared standard errors have a mean of 1 over
-    the channels. The excess t is signal, and the share t / (t + 1) of each shift is corrected. The standard
-    errors are those of the old data, per image and not per pixel, so they do not depend on the number of new
-    samples.
+    Without a real shift, the squared shifts divided by their squared standard errors have a mean of 1 over the
+    channels. The excess t is signal, and the share t / (t + 1) of each shift is corrected. The standard errors are
+    those of the old data, per image and not per pixel, so they do not depend on the number of new samples.
     """
     mean, deviation = new.mean - zero_point, new.deviation
     alive = np.asarray((old.deviation > 0) & (deviation > 0))
@@ -222,18 +205,12 @@ def _root_mean_square(values: _Floats) -> float:
 
 
 def is_uneven(old: Layout, old_samples: int, statistics: ChannelStatistics, cells: _Floats, new_samples: int) -> bool:
-    """Returns whether the first layer's shift is large and differs more between places of the image than it
-    is common to them.
+    """Returns whether the first layer's shift is large and differs more between places of the image than it is common
+    to them.
 
-    A scale and a bias shift a channel equally everywhere. A rotation does not, nor does a change of the
-    classes: correcting the mean shift then does harm.
-
-    Args:
-        old: layout on the old data.
-        old_samples: number of its samples.
-        statistics: statistics of the first layer on the old data.
-        cells: means of cells and channels on the new data, from the output's zero point, LSB, [16, channels].
-        new_samples: number of their samples.
+    A scale and a bias shift a channel equally everywhere. A rotation does not, nor does a change of the classes:
+    correcting the mean shift then does harm. `cells` has means of the new data, from the output's zero point, LSB,
+    [16, channels].
     """
     alive = statistics.deviation > 0
     if not alive.any():

@@ -95,13 +95,7 @@ class Recalibration:
 
 
 def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert", threads: int = 1) -> Statistics:
-    """Returns the statistics of a plain model's layers on data.
-
-    Args:
-        model: a plain int8 model.
-        x: at least 2 samples of the data that the model was made for.
-        runtime: name of the runtime that runs it.
-        threads: number of threads of the runtime.
+    """Returns the statistics of a plain model's layers on at least 2 samples of the data that it was made for.
 
     Raises:
         ConversionError: the model cannot be recalibrated.
@@ -112,11 +106,8 @@ def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert", 
 
 
 def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[np.int8]]) -> Statistics:
-    """Returns the statistics of a plain model's corrected layers, computed from their outputs, [samples, ...]
-    each.
-
-    Raises:
-        DataError: there are fewer than 2 samples.
+    """Returns the statistics of a plain model's corrected layers from their outputs, [samples, ...] each; raises
+    DataError for fewer than 2 samples.
     """
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
@@ -135,24 +126,23 @@ def recalibrate(
 ) -> Recalibration:
     """Restores the mean and deviation of a model's channels on new data.
 
-    Each channel of a layer's output gets a factor a = old deviation / new deviation, 1/3 to 3, and an offset
-    b = old mean - a * new mean. They change the filter's scales and the bias; weights, operators and arena do
-    not change. Layers are corrected in execution order, each measured after the earlier corrections, and up
-    to three times if its output is clamped. Constant channels are not corrected. The part of a shift that may
-    be chance is not corrected either (`LayerChange.mean_share`), so samples of the old data change almost
-    nothing. The layer that computes the model's answer is excluded, because its mean depends on the
-    frequencies of the classes.
+    Each channel of a layer's output gets a factor a = old deviation / new deviation, 1/3 to 3, and an offset b = old
+    mean - a * new mean. They change the filter's scales and the bias; weights, operators and arena do not change.
+    Layers are corrected in execution order, each measured after the earlier corrections, and up to three times if its
+    output is clamped. Constant channels are not corrected. The part of a shift that may be chance is not corrected
+    either (`LayerChange.mean_share`), so samples of the old data change almost nothing. The layer that computes the
+    model's answer is excluded, because its mean depends on the frequencies of the classes.
 
-    No layer is corrected if the first layer's shift differs much between places of the image
-    (`Recalibration.uneven`), as with rotated images or samples of one class.
+    No layer is corrected if the first layer's shift differs much between places of the image (`Recalibration.uneven`),
+    as with rotated images or samples of one class.
 
     Args:
         model: a plain int8 model, its path or its bytes; it is not changed.
-        x: at least 16 samples of the new data, of all classes, without labels; or `RunningMoments` of a layer
-            of this model, to correct that layer only; or a function that returns the `Walk` of samples in
-            other places (`fleet.flower.recalibrate_fleet`).
-        source: a few hundred samples of the data that the model was made for; None: the statistics that
-            `convert` and `recalibrate` store in the model.
+        x: at least 16 samples of the new data, of all classes, without labels; or `RunningMoments` of a layer of this
+            model, to correct that layer only; or a function that returns the `Walk` of samples in other places
+            (`fleet.flower.recalibrate_fleet`).
+        source: a few hundred samples of the data that the model was made for; None: the statistics that `convert` and
+            `recalibrate` store in the model.
         runtime: name of the runtime that runs the model.
         threads: number of threads. Does not affect results.
         watch: function that wraps the iterator of layers, for a progress bar.
@@ -161,8 +151,7 @@ def recalibrate(
         The model, which keeps the old statistics for the next recalibration, and its corrections.
 
     Raises:
-        ConversionError: the model has no statistics and `source` is None, or the model cannot be
-            recalibrated.
+        ConversionError: the model has no statistics and `source` is None, or the model cannot be recalibrated.
         DataError: the samples or moments cannot be used.
         OSError: a file cannot be read.
 

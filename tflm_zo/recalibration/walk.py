@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +28,12 @@ def _untrained(model: Model) -> Model:
 
 
 def prepared(model: Model, x: Samples) -> list[NDArray[Any]]:
-    """Returns samples in the form of a plain model's inputs, [samples, ...] for each input.
-
-    Raises:
-        DataError: the samples cannot be used.
-    """
+    """Returns samples in the form of a plain model's inputs, [samples, ...] for each; raises DataError for others."""
     return prepare_samples(Inputs(_untrained(model)), x)
 
 
 def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads: int = 1) -> list[NDArray[Any]]:
-    """Returns the outputs of a part of a plain model for every sample, [samples, ...] each.
-
-    Args:
-        part: part of the model as a model of its own.
-        inputs: values of its inputs, [samples, ...] each.
-        runtime: name of the runtime that runs the part.
-        threads: number of threads.
+    """Returns the outputs of a part of a plain model, a model of its own, for every sample, [samples, ...] each.
 
     Raises:
         ConversionError: an output mixes samples.
@@ -56,10 +49,8 @@ def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads
 
 
 def corrected_layers(model: Model) -> list[Operator]:
-    """Returns the layers of a plain model that recalibration corrects, in execution order.
-
-    Raises:
-        ConversionError: there is none.
+    """Returns the layers of a plain model that recalibration corrects, in execution order; raises ConversionError if
+    there is none.
     """
     layers = layers_with_filters(model)
     graph = model.subgraphs[0]
@@ -82,9 +73,7 @@ def corrected_names(model: Model) -> list[str]:
 def layer_outputs(
     model: Model, layers: Sequence[Operator], x: Samples, runtime: str, threads: int = 1
 ) -> list[NDArray[Any]]:
-    """Returns outputs of layers of a model, int8 [samples, ...] each. Operators after the last layer do not
-    run.
-    """
+    """Returns outputs of layers of a model, int8 [samples, ...] each. Operators after the last layer do not run."""
     graph = model.subgraphs[0]
     until = max(graph.operators.index(op) for op in layers) + 1
     outputs = [op.outputs[0] for op in layers]
@@ -103,48 +92,46 @@ Ask = Callable[[list[Call]], list[Any]]
 the last one has given in each place."""
 
 
-class Walk(Protocol):
-    """The interface that a recalibration needs of samples. Layers have the numbers and the order of
-    `corrected_layers`.
+class Walk(ABC):
+    """The pass of samples that a recalibration needs. Layers have the numbers and the order of `corrected_layers`.
+
+    Attributes:
+        samples: number of samples.
     """
 
-    @property
-    def samples(self) -> int:
-        """Number of samples."""
+    def __init__(self, model: Model, samples: int) -> None:
+        self._graph, self._layers, self.samples = model.subgraphs[0], corrected_layers(model), samples
 
+    @abstractmethod
     def moments(self, number: int) -> Moments:
         """Returns the moments of a layer's output after the corrections so far."""
 
+    @abstractmethod
     def cells(self) -> Cells | None:
         """Returns sums over cells of the present layer's output; None if it is no image."""
 
     def correct(self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Rescales a layer's channels; see `rescale_channels`."""
+        return rescale_channels(self._graph, self._layers[number], factors, shifts)
 
+    @abstractmethod
     def leave(self, number: int) -> None:
         """Advances past the present layer."""
 
 
-class SampleWalk:
-    """The walk of samples in one place.
+class SampleWalk(Walk):
+    """The walk of samples, as `prepared` returns them, in one place.
 
-    Each operator runs once for each sample. The memory holds, for all samples, the tensors that the rest of
-    the model reads.
-
-    Args:
-        model: plain model, whose layers are corrected.
-        inputs: samples, as `prepared` returns them.
-        runtime: name of the runtime that runs it.
-        threads: number of threads of the runtime.
+    Each operator runs once for each sample. The memory holds, for all samples, the tensors that the rest of the model
+    reads.
     """
 
     def __init__(self, model: Model, inputs: list[NDArray[Any]], runtime: str, threads: int = 1) -> None:
-        self._graph, self._layers = model.subgraphs[0], corrected_layers(model)
+        super().__init__(model, len(inputs[0]))
         self._runtime, self._threads = runtime, threads
         self._live = dict(zip(self._graph.inputs, inputs, strict=True))
         self._next = 0  # operator
         self._values: NDArray[np.int8] = np.zeros((0, 1), np.int8)
-        self.samples = len(inputs[0])
 
     def count(self) -> int:
         """Returns the number of samples."""
@@ -169,10 +156,6 @@ class SampleWalk:
         found = cell_sums(self._values)
         return None if found is None else (found[0].sum(axis=0), found[1])
 
-    def correct(self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """See `Walk`."""
-        return rescale_channels(self._graph, self._layers[number], factors, shifts)
-
     def leave(self, number: int) -> None:
         """See `Walk`."""
         self._next += 1
@@ -188,13 +171,7 @@ class SampleWalk:
 
 
 class PartOfWalk:
-    """The samples of one of several places of a walk.
-
-    Args:
-        model: as for `SampleWalk`, like the other arguments.
-        inputs: the samples.
-        runtime: as for `SampleWalk`.
-    """
+    """The samples of one of several places of a walk."""
 
     def __init__(self, model: Model, inputs: list[NDArray[Any]], runtime: str) -> None:
         self._walk, self._done, self._last = SampleWalk(model, inputs, runtime), 0, None
@@ -207,20 +184,14 @@ class PartOfWalk:
         return self._last
 
 
-class JointWalk:
-    """The walk of samples in several places, which send integer sums of channels. The result is the same as
-    with all samples in one place.
-
-    Args:
-        model: plain model; its layers are corrected here as well.
-        samples: total number of samples.
-        ask: function that sends a request to all places.
+class JointWalk(Walk):
+    """The walk of samples in several places, which `ask` sends requests and which return integer sums of channels. The
+    result is the same as with all samples in one place.
     """
 
     def __init__(self, model: Model, samples: int, ask: Ask) -> None:
-        self._graph, self._layers = model.subgraphs[0], corrected_layers(model)
+        super().__init__(model, samples)
         self._ask, self._calls = ask, list[Call]()
-        self.samples = samples
 
     def _all(self, method: str, *arguments: Any) -> list[Any]:
         self._calls.append((method, arguments))
@@ -228,10 +199,7 @@ class JointWalk:
 
     def moments(self, number: int) -> Moments:
         """See `Walk`."""
-        total: Moments | None = None
-        for moments in self._all("moments", number):
-            total = moments if total is None else total + moments
-        assert total is not None
+        total: Moments = functools.reduce(operator.add, self._all("moments", number))
         return total
 
     def cells(self) -> Cells | None:
@@ -243,7 +211,7 @@ class JointWalk:
     def correct(self, number: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
         """See `Walk`."""
         self._calls.append(("correct", (number, factors, shifts)))  # before the next moments are asked for
-        return rescale_channels(self._graph, self._layers[number], factors, shifts)
+        return super().correct(number, factors, shifts)
 
     def leave(self, number: int) -> None:
         """See `Walk`."""

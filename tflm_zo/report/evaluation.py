@@ -36,11 +36,10 @@ def layer_changes(run: RecordedRun) -> tuple[TensorChange, ...]:
 
 def ways_of(run: RecordedRun) -> list[str]:
     """Returns the method that trained each trainable tensor of the model; "" for untrained ones."""
-    if not run.log.is_layerwise:
-        return [_WAYS[Weights]] * len(run.metadata.trainable)
     tasks = recorded_tasks(run.log.tasks, run.metadata)
     of = {i: _WAYS[task.setting] for task in tasks for i in task.tensors}
-    return [of.get(i, "") for i in range(len(run.metadata.trainable))]
+    others = "" if tasks else _WAYS[Weights]
+    return [of.get(i, others) for i in range(len(run.metadata.trainable))]
 
 
 def _change(

@@ -90,8 +90,6 @@ class RecordedRun:
         """Cost of training each tensor in a step of one sample without the forward pass, forward equivalents,
         by name; empty for weight perturbation, which trains all tensors together.
         """
-        if not self.log.is_layerwise:
-            return {}
         pairs = recorded_task_costs(self.zo.model, self.log)
         return {self.metadata.trainable[i].name: cost for task, cost in pairs for i in task.tensors[:1]}
 

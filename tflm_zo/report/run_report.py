@@ -104,7 +104,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
         log=str(run.path),
         model=str(run.zo.path),
         fingerprint=fingerprint(run.zo.model).hex(),
-        kind="snapshot log" if run.log.is_layerwise else "seed log",
+        kind=run.log.kind,
         steps=run.steps,
         planned_steps=int(run.settings.steps),
         kept_step=run.kept_step,
@@ -160,13 +160,12 @@ def _facts(run: RecordedRun) -> Iterator[tuple[str, str]]:
     each = f", {total / run.steps:,.1f} a step" if run.steps else ""
     yield "Cost", f"{total:,.0f} forward equivalents{each}"
     yield "Learning rate", _rate(run)
-    if not log.is_layerwise:
-        queries = int(settings.queries)
-        distribution = Distribution.of(settings.distribution)
-        yield "Perturbation", f"{distribution!r}, {_count(queries, 'query', 'queries')} a step"
-    elif asked := sorted({entry.queries for entry in log.tasks if entry.queries}):
+    if asked := sorted({entry.queries for entry in log.tasks if entry.queries}):
         span = str(asked[0]) if len(asked) == 1 else f"{asked[0]} to {asked[-1]}"
         yield "Perturbation", f"{span} queries for a sample and layer"
+    elif not log.tasks:
+        queries = _count(int(settings.queries), "query", "queries")
+        yield "Perturbation", f"{Distribution.of(settings.distribution)!r}, {queries} a step"
     yield "Estimator", ESTIMATORS[int(settings.estimator)]
     yield "Seed", f"{int(settings.run_seed)}"
     yield "Weights kept", _kept(run)
@@ -192,8 +191,8 @@ def _ways(run: RecordedRun) -> list[str]:
 
 def _rate(run: RecordedRun) -> str:
     settings = run.settings
-    gradient = list(WEIGHT_RULES)[int(settings.rule)] == "gradient"
-    unit = "LSB" if run.log.is_layerwise else "LSB² per nat" if gradient else "LSB"
+    gradient = not run.log.tasks and list(WEIGHT_RULES)[int(settings.rule)] == "gradient"
+    unit = "LSB² per nat" if gradient else "LSB"
     rate, final = int(settings.rate) / 65536, int(settings.final_rate) / 65536
     schedule = list(SCHEDULES)[int(settings.schedule)]
     if schedule == "constant":
@@ -223,11 +222,9 @@ def notes_of(run: RecordedRun) -> tuple[str, ...]:
             f"The log ends after step {run.steps:,} of {planned:,}: the run was interrupted, is going on, or "
             "ended where nothing got better any more."
         )
-    if log.is_layerwise:
-        last = log.whole_steps
-        if not run.measurements and run.steps > last:
-            notes.append(
-                f"Weights are those of the last snapshot, after step {last:,}: the log has the losses of "
-                "later steps, but not their weights."
-            )
+    if not run.measurements and run.steps > log.whole_steps:
+        notes.append(
+            f"Weights are those of the last snapshot, after step {log.whole_steps:,}: the log has the losses of "
+            "later steps, but not their weights."
+        )
     return tuple(notes)

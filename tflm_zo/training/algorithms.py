@@ -26,11 +26,9 @@ from .tasks import Exact, Nodes, Weights
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_for", "algorithm_of", "summary", "usual_settings"]
-
 
 class RunSettings(TypedDict, total=False):
-    """The fields of `Settings` that every algorithm takes."""
+    """Fields of `Settings` that every algorithm takes."""
 
     batch_size: int
     learning_rate: float | None
@@ -241,11 +239,7 @@ DEFAULT: Final = next(iter(ALGORITHMS))
 
 
 def algorithm(name: str) -> Settings:
-    """Returns the settings of the algorithm of a name.
-
-    Raises:
-        SettingsError: no algorithm has that name; the message lists the algorithms.
-    """
+    """Returns the settings of the algorithm of a name; raises SettingsError, which lists all names, for another."""
     if name not in ALGORITHMS:
         raise SettingsError("algorithm", f"be one of {', '.join(ALGORITHMS)}", name)
     return ALGORITHMS[name]()
@@ -258,8 +252,8 @@ def summary(name: str) -> str:
 
 
 def algorithm_of(metadata: ZoMetadata) -> str:
-    """Returns the name of the algorithm that a ZO model was made for; if the model names none, "node" if it
-    carries nodes, else "weight".
+    """Returns the name of the algorithm that a ZO model was made for; if the model names none, "node" if it carries
+    nodes, else "weight".
     """
     if metadata.algorithm in ALGORITHMS:
         return metadata.algorithm
@@ -268,15 +262,10 @@ def algorithm_of(metadata: ZoMetadata) -> str:
 
 def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
     """Returns the settings of an algorithm for a ZO model: its tasks train the trainable parameters of the model's
-    layers. Those of the algorithm that the model was made for are, where the model
-    keeps them, the settings of the run that it was made for.
+    layers.
 
-    Args:
-        metadata: the model's metadata.
-        name: name of the algorithm; None: the one that the model was made for.
-
-    Raises:
-        SettingsError: no algorithm has that name; the message lists the algorithms.
+    Of the algorithm that the model was made for (`name` None), these are the settings of its run, if the model keeps
+    them. Raises SettingsError, which lists the algorithms, for an unknown name.
     """
     settings = algorithm(algorithm_of(metadata) if name is None else name)
     of_weights, of_nodes = parameters_of(t.bias for t in metadata.trainable), metadata.parameters
@@ -292,10 +281,9 @@ def algorithm_for(metadata: ZoMetadata, name: str | None = None) -> Settings:
 
 def usual_settings(metadata: ZoMetadata) -> Settings:
     """Returns the settings of the algorithm that a ZO model was made for, with a minibatch that fits it."""
-    settings = algorithm_for(metadata)
-    return dataclasses.replace(settings, batch_size=fitting_batch_size(settings, metadata.batch))
+    return with_fitting_minibatch(algorithm_for(metadata), metadata)
 
 
-def fitting_batch_size(settings: Settings, batch: int) -> int:
-    """Returns the settings' minibatch, rounded down to a multiple of the model's batch, at least one."""
-    return max(settings.batch_size // batch, 1) * batch
+def with_fitting_minibatch(settings: Settings, metadata: ZoMetadata) -> Settings:
+    """Returns settings whose minibatch is rounded down to a multiple of the model's batch, at least one."""
+    return dataclasses.replace(settings, batch_size=max(settings.batch_size // metadata.batch, 1) * metadata.batch)

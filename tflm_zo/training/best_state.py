@@ -13,8 +13,6 @@ from .evaluation import Evaluation
 from .run import Run
 from .run_data import covered
 
-__all__ = ["BestState", "measuring_interval"]
-
 # Measurements of a run, besides the one before its first step, at most.
 _MOST: Final = 20
 
@@ -29,13 +27,8 @@ def measuring_interval(total: int, per_epoch: int) -> int:
 
 
 class BestState:
-    """The best weights of a run so far, measured on a fixed data set.
-
-    Args:
-        runtime: runtime of the run.
-        run: the run.
-        data: samples and labels that the weights are measured on.
-        may_end: True to end the run early if measurements no longer improve.
+    """The best weights of a run so far, measured on a fixed data set; `may_end` ends the run early if measurements no
+    longer improve.
     """
 
     def __init__(self, runtime: Runtime, run: Run, data: Data, *, may_end: bool) -> None:
@@ -76,11 +69,7 @@ class BestState:
         return self._last[1]
 
     def restore(self) -> int | None:
-        """Restores the best measured weights after a run.
-
-        Returns:
-            Step of the best state; None if nothing was measured.
-        """
+        """Restores the best measured weights after a run. Returns their step; None if nothing was measured."""
         best, kept = best_of(self._run.measurements), self._kept
         if best is not None and best.step == self._run.step:
             return best.step  # also where an interruption came before it was kept
@@ -92,8 +81,7 @@ class BestState:
     def values(self) -> list[dict[str, float]]:
         """Returns "step", "loss" and, for classifiers, "accuracy" of each measurement, for a history."""
         counts = 0
-        loss = self._runtime.metadata.loss
-        assert loss is not None  # the trainer has refused such a model
+        loss = self._runtime.metadata.known_loss
         if loss.kind != "mse" and not covered(self._data, loss).constant:
             counts = int((self._data.labels >= 0).sum())
         return [

@@ -16,8 +16,6 @@ from ..io.files import NewFile
 from ..logs import LogError
 from .progress import RunProgress
 
-__all__ = ["CSVLogger", "Callback", "Checkpoint", "EarlyStopping", "ProgressBar", "TensorBoard"]
-
 
 class Callback:
     """Base class of callbacks; a method that calls `progress.stop()` ends the run after the step."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..io.errors import SettingsError
 
-__all__ = ["SettingsError", "check_choice", "check_integer", "check_number"]
+__all__ = ["SettingsError", "check_choice", "check_integer", "check_number", "needs_injection"]
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -18,11 +19,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Returns a setting, an integer of Python or NumPy, as an `int`.
-
-    Raises:
-        SettingsError: the setting is no integer from low to high.
-    """
+    """Returns a setting, an integer of Python or NumPy in low..high, as an `int`; raises SettingsError for another."""
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not integer or not low <= int(value) <= high:  # type: ignore[call-overload]
         raise SettingsError(name, f"be an integer in {low}..{high}", value)
@@ -30,12 +27,13 @@ def check_integer(name: str, value: object, low: int, high: int) -> int:
 
 
 def check_number(name: str, value: object, lower: float, upper: float) -> float:
-    """Returns a setting as a `float`.
-
-    Raises:
-        SettingsError: the setting is no number from lower to upper.
-    """
+    """Returns a setting, a number in lower..upper, as a `float`; raises SettingsError for another."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not lower <= float(value) <= upper:  # type: ignore[arg-type]
         raise SettingsError(name, f"be in {lower:g}..{upper:g}", value)
     return float(value)  # type: ignore[arg-type]
+
+
+def needs_injection(setting: str, problem: str, got: object = ..., **inject: Any) -> SettingsError:
+    """Returns the error for a model that an injection with other settings mends."""
+    return SettingsError(setting, problem, got, "Inject the original model with", inject=inject)

@@ -14,20 +14,6 @@ from ..logs import Log
 from .plan import LoweredTask, backward_steps, credited, plan_tasks, recorded_tasks
 from .settings import ESTIMATORS, Settings
 
-__all__ = [
-    "RunCosts",
-    "SampleCosts",
-    "block_segments",
-    "costs_of_passes",
-    "costs_of_tasks",
-    "first_segment",
-    "later_starts",
-    "recorded_costs",
-    "recorded_task_costs",
-    "run_costs",
-    "task_costs",
-]
-
 
 def block_segments(metadata: ZoMetadata) -> list[int]:
     """Returns the first segment of each block."""
@@ -38,24 +24,17 @@ def block_segments(metadata: ZoMetadata) -> list[int]:
 
 
 def later_starts(metadata: ZoMetadata, blocks: bool, parts: int) -> list[int]:
-    """Returns the first segments of the forward passes of consecutive steps of weight perturbation, which
-    repeat. The first pass of each step is complete and not counted, because its samples are new.
+    """Returns the first segments of the forward passes of consecutive steps of weight perturbation, which repeat;
+    `blocks` is True if each step moves one block, in turn.
 
-    Args:
-        metadata: metadata of the ZO model.
-        blocks: True if each step moves one block, in turn.
-        parts: number of invokes for a minibatch. With several parts, all passes begin at the network's
-            inputs, since a segment's input is kept for the last part only.
+    The first pass of each step is complete and not counted, because its samples are new. With several parts (invokes) a
+    minibatch, all passes begin at the network's inputs: a segment's input is kept for the last part only.
     """
     return block_segments(metadata) if blocks and parts == 1 else [0]
 
 
 class SampleCosts:
-    """Costs of one sample, as shares of its whole forward pass.
-
-    Attributes:
-        forward: MACs of a forward pass.
-    """
+    """Costs of one sample, as shares of its whole forward pass, which has `forward` MACs."""
 
     def __init__(self, model: Model, metadata: ZoMetadata) -> None:
         self._segments = [sum(macs(op) for op in g.operators) / metadata.batch for g in model.subgraphs]
@@ -101,32 +80,23 @@ class RunCosts:
         return low
 
 
+def step_integers(settings: Settings, batch: int, blocks: int) -> CSettings:
+    """Returns the settings of the control unit that tell the passes of a step, for a model of so many blocks."""
+    weights = settings.weights
+    return CSettings(
+        batch=batch,
+        parts=settings.batch_size // batch,
+        estimator=ESTIMATORS.index(settings.estimator),
+        queries=weights.queries_of(()),
+        sharpness=int(weights.sharpness),
+        blocks=blocks if weights.scope == "blocks" else 0,
+    )
+
+
 def run_costs(settings: Settings, model: Model, metadata: ZoMetadata) -> RunCosts:
-    """Returns the costs of a run.
-
-    Args:
-        settings: settings of the run.
-        model: ZO model.
-        metadata: metadata of the model.
-    """
-    costs, minibatch = SampleCosts(model, metadata), settings.batch_size
-    if settings.is_layerwise:
-        sides = 2 if settings.estimator == "antithetic" else 1
-        return costs_of_tasks(costs, plan_tasks(settings, metadata, costs.suffix), metadata, minibatch, sides)
-    blocks, parts = settings.weights.scope == "blocks", minibatch // metadata.batch
-    return costs_of_passes(costs, minibatch, settings.forwards, later_starts(metadata, blocks, parts))
-
-
-def costs_of_passes(costs: SampleCosts, minibatch: int, passes: int, starts: Sequence[int]) -> RunCosts:
-    """Returns the costs of weight perturbation. Its updates have no multiplications.
-
-    Args:
-        costs: costs of a sample.
-        minibatch: samples of a minibatch.
-        passes: forward passes of each sample in a step.
-        starts: segments at which later passes begin, see `later_starts`.
-    """
-    return RunCosts(minibatch, tuple(minibatch * (1 + (passes - 1) * costs.suffix(k)) for k in starts))
+    """Returns the costs of a run of these settings."""
+    own = step_integers(settings, metadata.batch, len(metadata.blocks))
+    return costs_of(own, plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix), model, metadata)
 
 
 def first_segment(tasks: Sequence[LoweredTask]) -> int:
@@ -134,18 +104,27 @@ def first_segment(tasks: Sequence[LoweredTask]) -> int:
     return min(t.first_segment for t in tasks)
 
 
-def costs_of_tasks(
-    costs: SampleCosts, tasks: Sequence[LoweredTask], metadata: ZoMetadata, minibatch: int, sides: int
-) -> RunCosts:
-    """Returns the costs of a layer-wise run.
+def sides_of(run: CSettings) -> int:
+    """Returns the forward passes of a query."""
+    return 1 if ESTIMATORS[int(run.estimator)] == "one-sided" else 2
 
-    Args:
-        costs: costs of a sample.
-        tasks: tasks of the run.
-        metadata: metadata of the ZO model.
-        minibatch: samples of a minibatch.
-        sides: forward passes of a query, 1 or 2.
+
+def passes_of(run: CSettings) -> int:
+    """Returns the forward passes of a sample in a step of weight perturbation."""
+    queries = int(run.queries)
+    return queries + 1 if sides_of(run) == 1 else queries * (4 if run.sharpness else 2)
+
+
+def costs_of(run: CSettings, tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata) -> RunCosts:
+    """Returns the costs of a lowered run; without tasks, of weight perturbation, whose updates have no multiplications.
+
+    Settings of rate, length and data are not read.
     """
+    costs, minibatch, sides = SampleCosts(model, metadata), int(run.batch) * int(run.parts), sides_of(run)
+    if not tasks:
+        starts = later_starts(metadata, bool(run.blocks), int(run.parts))
+        later = passes_of(run) - 1
+        return RunCosts(minibatch, tuple(minibatch * (1 + later * costs.suffix(k)) for k in starts))
     sample = suffix = costs.suffix(first_segment(tasks))
     for update in (update for t in tasks for update in _updates(costs, t, tasks)):
         sample += update
@@ -157,10 +136,8 @@ def costs_of_tasks(
 
 
 def task_costs(costs: SampleCosts, tasks: Sequence[LoweredTask], sides: int) -> list[float]:
-    """Returns the cost of each task for one sample, beyond the forward pass.
-
-    The cost of a task has its queries, its update, and errors that pass back through the next layer. For
-    arguments see `costs_of_tasks`.
+    """Returns the cost of each task for one sample, beyond the forward pass: its queries of 1 or 2 passes, its update,
+    and errors that pass back through the next layer.
     """
     return [_queries(costs, t, sides) + sum(_updates(costs, t, tasks)) for t in tasks]
 
@@ -182,44 +159,19 @@ def _updates(costs: SampleCosts, task: LoweredTask, tasks: Sequence[LoweredTask]
 
 
 def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
-    """Returns a function that computes the cost of a number of steps, in forward equivalents.
-
-    It excludes the measurement of the learning rate, which the log does not have.
-
-    Args:
-        model: the ZO model that the log was recorded on.
-        log: the log, or any part of it.
+    """Returns a function that computes the cost of a number of steps of a log, in forward equivalents, without the
+    measurement of the learning rate, which the log does not have.
     """
-    settings, metadata = log.settings, read_metadata(model)
-    costs, minibatch, sides = SampleCosts(model, metadata), _minibatch(settings), _sides(settings)
-    if not log.is_layerwise:
-        queries = int(settings.queries)
-        passes = queries + 1 if sides == 1 else queries * (4 if settings.sharpness else 2)
-        starts = later_starts(metadata, bool(settings.blocks), int(settings.parts))
-        found = costs_of_passes(costs, minibatch, passes, starts)
-    else:
-        found = costs_of_tasks(costs, recorded_tasks(log.tasks, metadata), metadata, minibatch, sides)
-    return lambda steps: found.until(steps, int(settings.samples))
+    metadata = read_metadata(model)
+    found = costs_of(log.settings, recorded_tasks(log.tasks, metadata), model, metadata)
+    return lambda steps: found.until(steps, int(log.settings.samples))
 
 
 def recorded_task_costs(model: Model, log: Log) -> list[tuple[LoweredTask, float]]:
-    """Returns the tasks of a layer-wise run, each with its cost for a sample beyond the forward pass, in
+    """Returns the tasks of a layer-wise run of a log, each with its cost for a sample beyond the forward pass, in
     forward equivalents.
-
-    Args:
-        model: the ZO model that the log was recorded on.
-        log: the log, or any part of it.
     """
     metadata = read_metadata(model)
     tasks = recorded_tasks(log.tasks, metadata)
-    costs = task_costs(SampleCosts(model, metadata), tasks, _sides(log.settings))
+    costs = task_costs(SampleCosts(model, metadata), tasks, sides_of(log.settings))
     return list(zip(tasks, costs, strict=True))
-
-
-def _minibatch(settings: CSettings) -> int:
-    return int(settings.batch) * int(settings.parts)
-
-
-def _sides(settings: CSettings) -> int:
-    """Returns the forward passes of a query."""
-    return 1 if ESTIMATORS[int(settings.estimator)] == "one-sided" else 2

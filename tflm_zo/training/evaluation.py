@@ -58,11 +58,10 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
 
     Args:
         runtime: a loaded model with a loss, whose inputs and labels are replaced.
-        data: samples and labels, as `tflm_zo.data.prepare` returns them, with at least one label.
+        data: samples and labels, with at least one label.
         watch: function that wraps the iterator of batches, for a progress bar.
     """
-    loss = runtime.metadata.loss
-    assert loss is not None  # data.prepare has refused such a model
+    loss = runtime.metadata.known_loss
     inputs, labels = data.inputs, data.labels
     total, right, command = 0, 0, runtime.command()
     for rows, used in _batches(len(labels), runtime.samples_at_once, watch):
@@ -85,8 +84,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
 
 def _guesses(runtime: Runtime) -> NDArray[Any]:
     """Returns the predicted classes [batch], or 0 and 1 [batch, outputs], of the output that the loss reads."""
-    loss = runtime.metadata.loss
-    assert loss is not None
+    loss = runtime.metadata.known_loss
     output = runtime.outputs()[loss.output]
     output = output.reshape(len(output), -1)
     if loss.of_classes:
@@ -96,15 +94,11 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
 
 
 def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> NDArray[Any]:
-    """Returns the output that the loss reads (without a loss the first output) for all samples.
+    """Returns the output that the loss reads (without a loss the first output), in the model's own dtype, [samples,
+    ...].
 
-    Args:
-        runtime: a loaded model, whose inputs are replaced.
-        inputs: samples, as `tflm_zo.data.prepare_samples` returns them, [samples, ...] for each input.
-        watch: function that wraps the iterator of batches, for a progress bar.
-
-    Returns:
-        The output in the model's own dtype, [samples, ...].
+    Inputs are those that `tflm_zo.data.prepare_samples` returns; they replace the runtime's. `watch` is as for
+    `evaluate`.
     """
     loss = runtime.metadata.loss
     return every_output(runtime, inputs, watch)[0 if loss is None else loss.output]

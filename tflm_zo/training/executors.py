@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,9 @@ from ..logs import Log
 from ..logs.replay import Arrays, Replay
 from ..runtime import Runtime, load
 from .checks import SettingsError
+from .costs import block_segments
 from .evaluation import Evaluation, evaluate
-from .lowering import lower
-from .settings import Settings
 from .workers import Workers
-
-__all__ = ["Executor", "LocalExecutor", "Steps", "WorkerExecutor", "together_at_most"]
-
 
 _Part = tuple[list[NDArray[Any]], NDArray[Any]]
 
@@ -31,8 +27,7 @@ _Part = tuple[list[NDArray[Any]], NDArray[Any]]
 _MOST_BYTES: Final = 1 << 26
 
 
-# Largest size of an invoke's input if it passes several batches: more does not stay in a core's cache between
-# layers.
+# Largest size of an invoke's input if it passes several batches: more does not stay in a core's cache between layers.
 _MOST_OF_INVOKE: Final = 1 << 20
 
 
@@ -42,18 +37,11 @@ def together_at_most(batch: int, sample_bytes: int) -> int:
 
 
 class _MinibatchParts:
-    """Caches the samples of each part of a minibatch, since all queries of a step read the same ones.
+    """Caches the samples of `count` parts of a minibatch, since all queries of a step read the same ones."""
 
-    Args:
-        inputs: all training samples, one array per input.
-        labels: labels of all samples.
-        batch: number of samples in a part.
-        count: number of parts.
-    """
-
-    def __init__(self, inputs: list[NDArray[Any]], labels: NDArray[Any], batch: int, count: int) -> None:
-        self._inputs, self._labels = inputs, labels
-        every = sum(x[:1].nbytes for x in [*inputs, labels]) * batch * count
+    def __init__(self, data: Data, batch: int, count: int) -> None:
+        self._inputs, self._labels = data.inputs, data.labels
+        every = sum(x[:1].nbytes for x in [*data.inputs, data.labels]) * batch * count
         # Memory that one step's parts leave to the next one's: fresh memory is slower than the copy into it.
         self._free = [self._room(batch) for _ in range(count if every <= _MOST_BYTES else 1)]
         self._gathered: dict[int, _Part] = {}
@@ -68,16 +56,10 @@ class _MinibatchParts:
         self._gathered = {}
 
     def find(self, first: int) -> _Part | None:
-        """Returns the cached inputs and labels of a part, or None."""
         return self._gathered.get(first)
 
     def gather(self, first: int, chosen: NDArray[np.uint32]) -> _Part:
-        """Copies the samples of a part into the cache and returns them.
-
-        Args:
-            first: position of the part's first sample; the key for `find`.
-            chosen: numbers of its samples, [batch].
-        """
+        """Copies the samples of these numbers into the cache, by the position of the first one, and returns them."""
         if not self._free:
             self.forget()
         inputs, labels = room = self._free.pop()
@@ -88,69 +70,34 @@ class _MinibatchParts:
         return room
 
 
-class Executor(Protocol):
-    """Runs the invokes that a control unit requests.
+class LocalExecutor:
+    """Runs the invokes that a control unit requests, in this process.
+
+    If the settings of the control unit have more samples than `data`, some samples are used more often.
 
     Attributes:
         samples: samples of an invoke: one or several parts of the minibatch.
     """
 
-    samples: int
-
-    def invokes(self) -> Iterator[NDArray[np.int32]]:
-        """Runs the invokes of a step. The caller reports the losses of each before it takes the next.
-
-        Yields:
-            Losses of an invoke's samples, int32 [samples], unit 2^-16; valid until the next invoke.
-        """
-
-    def end_step(self) -> None:
-        """Drops cached samples, after a step or a change of the samples."""
-
-    def settle(self) -> None:
-        """Updates the runtime's weights to those after the last complete step."""
-
-    def settled(self) -> None:
-        """Notes that the runtime already has the weights after the last complete step."""
-
-    def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last complete step. Call `settle` first."""
-
-
-class LocalExecutor:
-    """Runs the invokes in this process; see `Executor`.
-
-    Args:
-        runtime: runtime with the loaded model.
-        control: control unit of the run. If its settings have more samples than `inputs`, some samples are
-            used more often.
-        inputs: all training samples, one array per input.
-        labels: labels of all samples.
-    """
-
-    def __init__(self, runtime: Runtime, control: Control, inputs: list[NDArray[Any]], labels: NDArray[Any]) -> None:
-        self._runtime, self._control, self._count = runtime, control, len(labels)
+    def __init__(self, runtime: Runtime, control: Control, data: Data) -> None:
+        self._runtime, self._control, self._count = runtime, control, len(data)
         s = control.settings
-        most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in inputs))
+        most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in data.inputs))
         together = _parts_together(int(s.parts), most if runtime.takes(2 * runtime.batch) else 1)
         self.samples = together * int(s.batch)
-        self._parts = _MinibatchParts(inputs, labels, self.samples, int(s.parts) // together)
+        self._parts = _MinibatchParts(data, self.samples, int(s.parts) // together)
         self._fed: int | None = None  # first sample of the part that was fed last, until the step ends
 
     def invokes(self) -> Iterator[NDArray[np.int32]]:
-        """Does the invokes of a step."""
+        """Runs the invokes of a step, and yields their losses as `losses` returns them. The caller reports the losses
+        of each before it takes the next.
+        """
         while (request := self._control.next()) is not None:
             yield self.losses(request, request.start_segment)
 
     def losses(self, request: Request, start: int) -> NDArray[np.int32]:
-        """Does an invoke from a segment on.
-
-        Args:
-            request: request of the control unit.
-            start: number of the segment.
-
-        Returns:
-            Losses of its samples, int32 [samples], unit 2^-16, until the next invoke.
+        """Does an invoke from a segment on. Returns the losses of its samples, int32 [samples], unit 2^-16, valid until
+        the next invoke.
         """
         first = request.first_sample
         if first != self._fed:
@@ -164,22 +111,22 @@ class LocalExecutor:
         return self._runtime.losses()
 
     def end_step(self) -> None:
-        """Forgets the minibatch."""
+        """Drops cached samples, after a step or a change of the samples."""
         self._parts.forget()
         self._fed = None
 
     def settle(self) -> None:
-        """Applies the update that waits for the next invoke."""
+        """Updates the runtime's weights to those after the last complete step."""
         words = self._control.settle()
         if words is not None:
             # Adding up a checksum of the weights would take longer than to move them.
             self._runtime.execute(without_checksum(words))
 
     def settled(self) -> None:
-        """Does nothing: the control unit knows."""
+        """Notes that the runtime already has the weights after the last complete step."""
 
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the runtime's weights."""
+        """Evaluates the weights after the last complete step. Call `settle` first."""
         return evaluate(self._runtime, data)
 
 
@@ -195,8 +142,7 @@ class Steps:
     first: int  # number of the first step of `coefficients`
     coefficients: list[list[int]]  # coefficients of each complete step, one for each query, unit 2^-16 LSB
     mean_square: int  # the control unit's running mean of d^2 after them, unit 2^-32
-    # weights and fractions before step `first`; None if the replica already has them, or if they are those of
-    # the model
+    # weights and fractions before step `first`; None if the replica already has them, or if they are those of the model
     begin: tuple[Arrays, Arrays] | None = None
 
     @property
@@ -206,16 +152,13 @@ class Steps:
 
 
 class _Follower:
-    """Applies recorded steps to a runtime's weights, with the same integer arithmetic as the graph's update
-    op.
-    """
+    """Applies recorded steps to a runtime's weights, with the same integer arithmetic as the graph's update op."""
 
     def __init__(self, runtime: Runtime, model: Model, settings: CSettings) -> None:
         self._runtime, self._settings = runtime, settings
         self._replay = Replay(model, runtime.all_weight_views())
 
     def take(self, steps: Steps) -> None:
-        """Applies the steps."""
         if steps.begin is not None:
             self._runtime.write_weights(*steps.begin)
         elif not steps.first:
@@ -224,27 +167,21 @@ class _Follower:
             self._replay.add(Log.from_steps(self._settings, b"", steps.coefficients, steps.first))
 
 
-class WorkerExecutor:
-    """Distributes the invokes of a step among workers, which hold copies of model, weights and data; see
-    `Executor`.
+class WorkerExecutor(LocalExecutor):
+    """Distributes the invokes of a step among workers, which hold copies of model, weights and data.
 
-    Workers return losses. The control unit computes the step from them and sends its record to the workers.
-    The log and the weights do not depend on the number of workers. A worker that dies is replaced; the new
-    one receives the last weights that the run keeps, and the records since.
+    Workers return losses. The control unit computes the step from them and sends its record to the workers, so log and
+    weights do not depend on their number. A dead worker is replaced; the new one receives the last weights that the run
+    keeps, and the records since.
 
     Args:
         workers: workers, which this starts.
         runtime: runtime with the loaded model.
         model: model that the runtime has loaded.
         control: control unit of the run, before its first step.
-        settings: settings of the run.
-        inputs: all training samples, one array per input.
-        labels: labels of all samples.
-        steps_since: function that takes the number of steps that a replica has applied (None if that is
-            unknown) and returns the missing steps.
-
-    Attributes:
-        count: number of invokes of a step.
+        data: all training samples.
+        steps_since: function that takes the number of steps that a replica has applied (None if that is unknown) and
+            returns the missing steps.
 
     Raises:
         SettingsError: steps are sharpness-aware: each invoke depends on the one before.
@@ -256,22 +193,19 @@ class WorkerExecutor:
         runtime: Runtime,
         model: Model,
         control: Control,
-        settings: Settings,
-        inputs: list[NDArray[Any]],
-        labels: NDArray[Any],
+        data: Data,
         steps_since: Callable[[int | None], Steps],
     ) -> None:
-        if settings.weights.sharpness:
+        if control.settings.sharpness:
             raise SettingsError(
                 "workers", "be 0 in sharpness-aware steps, whose invokes depend on losses of earlier ones"
             )
-        self._workers, self._control, self._steps_since = workers, control, steps_since
-        self.samples = LocalExecutor(runtime, control, inputs, labels).samples
-        self.count = self._count_invokes()
-        total = int(control.settings.steps)
-        workers.start(_Replica, model.to_bytes(), runtime.name, settings, total, inputs, labels)
+        super().__init__(runtime, control, data)
+        self._workers, self._steps_since = workers, steps_since
+        self.invokes_of_step = self._count_invokes()
+        workers.start(_Replica, model.to_bytes(), runtime.name, bytes(control.settings), data)
         self._seen: list[int | None] = [None] * workers.count
-        self._data: list[Data | None] = [None] * workers.count  # of which each one has its part
+        self._evaluated: list[Data | None] = [None] * workers.count  # of which each one has its part
         self._follower = _Follower(runtime, model, control.settings)
         self._settled: int | None = 0  # whole steps that are in this runtime's weights
 
@@ -286,7 +220,7 @@ class WorkerExecutor:
 
     def invokes(self) -> Iterator[NDArray[np.int32]]:
         """Runs the invokes of a step on the workers."""
-        ends = self._ends(self.count)
+        ends = self._ends(self.invokes_of_step)
         parts = self._call("losses", len(ends) - 1, lambda worker: (ends[worker], ends[worker + 1]))
         for losses in itertools.chain.from_iterable(parts):
             self._control.next()
@@ -306,18 +240,16 @@ class WorkerExecutor:
         self._settled = self._steps_since(None).end
 
     def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights on the workers, each on a part of the samples. A worker keeps its part for
-        the next call.
-        """
+        """Evaluates the weights on the workers, each on a part of the samples, which it keeps for the next call."""
         ends = self._ends(len(data))
 
         def part(worker: int) -> tuple[Data | None]:
-            if self._data[worker] is data:
+            if self._evaluated[worker] is data:
                 return (None,)
             return (data.take(np.arange(ends[worker], ends[worker + 1])),)
 
         found = self._call("evaluate_part", len(ends) - 1, part)
-        self._data[: len(found)] = [data] * len(found)
+        self._evaluated[: len(found)] = [data] * len(found)
         sums = [sum(column) for column in zip(*map(astuple, found), strict=True)]
         return replace(Evaluation(*sums), unit=found[0].unit)
 
@@ -327,24 +259,20 @@ class WorkerExecutor:
         return [count * k // shares for k in range(shares + 1)]
 
     def _call(self, method: str, shares: int, part: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-        """Calls a method of the first replicas, with the steps that each one lacks and its part of the work.
-
-        Raises:
-            WorkersError: workers keep dying.
-        """
+        """Calls a method of the first replicas, with the steps that each one lacks and its part of the work."""
 
         def call(worker: int) -> tuple[Any, ...]:
             return self._steps_since(self._seen[worker]), *part(worker)
 
         def call_anew(worker: int) -> tuple[Any, ...]:
-            self._seen[worker], self._data[worker] = None, None
+            self._seen[worker], self._evaluated[worker] = None, None
             return call(worker)
 
         try:
             found = self._workers.call(method, [call(k) for k in range(shares)], call_anew)
         except BaseException:  # the state of the workers is unknown after an interrupted call
             self._seen = [None] * self._workers.count
-            self._data = [None] * self._workers.count
+            self._evaluated = [None] * self._workers.count
             raise
         self._seen[:shares] = [self._steps_since(None).end] * shares
         return found
@@ -353,28 +281,17 @@ class WorkerExecutor:
 class _Replica:
     """The copy of a run in a worker."""
 
-    def __init__(
-        self,
-        model: bytes,
-        runtime: str,
-        settings: Settings,
-        total: int,
-        inputs: list[NDArray[Any]],
-        labels: NDArray[Any],
-    ) -> None:
+    def __init__(self, model: bytes, runtime: str, settings: bytes, data: Data) -> None:
         loaded = load_model(model)
         self._runtime = load(loaded, runtime)
-        metadata = self._runtime.metadata
-        lowered = lower(loaded, metadata, settings, steps=total, samples=len(labels))
-        self._control = Control(lowered.settings, metadata.command_words, list(lowered.block_segments))
-        self._executor = LocalExecutor(self._runtime, self._control, inputs, labels)
-        self._follower = _Follower(self._runtime, loaded, self._control.settings)
+        own, metadata = CSettings.from_buffer_copy(settings), self._runtime.metadata
+        self._control = Control(own, metadata.command_words, block_segments(metadata))
+        self._executor = LocalExecutor(self._runtime, self._control, data)
+        self._follower = _Follower(self._runtime, loaded, own)
         self._evaluated: Data  # by the last call of `evaluate_part`
 
     def losses(self, steps: Steps, first: int, last: int) -> list[NDArray[np.int32]]:
-        """Returns the losses of invokes `first` to `last - 1` of the step after `steps`, each int32
-        [samples], unit 2^-16. The weights do not change.
-        """
+        """Returns the losses of invokes `first` to `last - 1` of the step after `steps`. The weights do not change."""
         self._take(steps)
         found: list[NDArray[np.int32]] = []
         nothing = np.zeros(self._executor.samples, np.int32)

@@ -1,9 +1,8 @@
 """Factors of a task and of its channels that turn the learning rate of a "gradient" rule into steps in LSB.
 
-A weight of w LSB and scale s has the real value v = s w. Then dL/dw = s dL/dv, and a step of v is s times a
-step of w, hence the 1 / s^2 of quantization-aware scaling (Poor Man's Training, sec. 3.1.2). Perturbing a
-layer's outputs y, of scale s_y, gives dL/dy per LSB; its inputs of scale s_a turn that into
-dL/dw = dL/dy s s_a / s_y per LSB of input.
+A weight of w LSB and scale s has the real value v = s w. Then dL/dw = s dL/dv, and a step of v is s times a step of w,
+hence the 1 / s^2 of quantization-aware scaling (Poor Man's Training, sec. 3.1.2). Perturbing a layer's outputs y, of
+scale s_y, gives dL/dy per LSB; its inputs of scale s_a turn that into dL/dw = dL/dy s s_a / s_y per LSB of input.
 """
 
 from __future__ import annotations
@@ -31,15 +30,8 @@ class Gain:
     multipliers: tuple[NDArray[np.int32] | None, ...]
 
 
-def task_gain(task: LoweredTask, settings: Settings, model: Model, metadata: ZoMetadata) -> Gain:
-    """Returns the factors of a task under rule "gradient".
-
-    Args:
-        task: a planned task of `Nodes` or `Weights`.
-        settings: settings of the run.
-        model: the ZO model.
-        metadata: the model's metadata.
-    """
+def task_gain(task: LoweredTask, settings: Settings, minibatch: int, model: Model, metadata: ZoMetadata) -> Gain:
+    """Returns the factors of a task of `Nodes` or `Weights` under rule `Gradient`, for such a minibatch."""
     weights = initial_weights(model)
     scales = [channel_scales(model, metadata, i) for i in task.tensors]
     biases_alone = all(metadata.trainable[i].bias for i in task.tensors)
@@ -49,19 +41,18 @@ def task_gain(task: LoweredTask, settings: Settings, model: Model, metadata: ZoM
         for s, t in zip(scales, (metadata.trainable[i] for i in task.tensors), strict=True)
         if not t.bias or biases_alone
     ]
-    samples, queries = settings.batch_size, task.estimates
-    gain = 1.0
+    directions, gain = minibatch * task.estimates, 1.0
     rule = settings.weights.rule if task.nodes is None else settings.nodes.rule
     assert isinstance(rule, Gradient)
     if rule.gradient_norm:
-        gain = samples * queries / (samples * queries + task.dimensions - 1)
+        gain = directions / (directions + task.dimensions - 1)
     if task.nodes is None:
         powers = -2 if rule.quantization_aware else 0
     else:
         # Of a channel s s_a / s_y, and 1 / s^2.
         powers = -1 if rule.quantization_aware else 1
         sides = 2 if settings.estimator == "antithetic" else 1
-        gain *= _node_chain(task, model, metadata) / (samples * queries * sides * settings.nodes.perturbation)
+        gain *= _node_chain(task, model, metadata) / (directions * sides * settings.nodes.perturbation)
     extreme = min if powers < 0 else max
     reference = float(extreme((extreme(s) for s in known if len(s)), default=1.0))
     factors = [np.minimum((s / reference) ** powers, 1.0) if powers else np.ones(1) for s in scales]
@@ -82,13 +73,7 @@ def _used_channels(weights: WeightArray, channels: int, inner: int, scales: int)
 
 
 def channel_scales(model: Model, metadata: ZoMetadata, trainable: int) -> NDArray[np.float64]:
-    """Returns the scales of a layer's filter, per output channel, float64 [channels] or [1].
-
-    Args:
-        model: the ZO model.
-        metadata: the model's metadata.
-        trainable: number of the layer's trainable filter or bias.
-    """
+    """Returns the scales of the filter of a trainable's layer, per output channel, float64 [channels] or [1]."""
     return _scales(_layer(model, metadata, trainable).inputs[1])
 
 

@@ -91,17 +91,11 @@ def trainable_model(
     changed: Callable[[Settings], Settings] = _as_they_are,
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
-    """Injects a plain model for a run. Returns the ZO model and the settings of the run.
+    """Injects a plain model for a run. Returns the ZO model and the settings of the run, which `changed` changes before
+    they are used.
 
-    Args:
-        model: a plain model; it is not changed.
-        settings: settings of the run; None: node perturbation, or, with a warning, weight perturbation where
-            no layer can carry nodes.
-        changed: function that changes the settings before they are used.
-        **given: settings of `inject` that override the derived ones.
-
-    Raises:
-        ConversionError: the model cannot be injected.
+    Without settings this is node perturbation or, with a warning, weight perturbation where no layer can carry nodes.
+    Other arguments and errors are those of `inject_for`.
     """
     wanted = changed(algorithms.node() if settings is None else settings)
     try:
@@ -134,11 +128,7 @@ def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges])
 
 
 def inject_plain(model: Model, settings: InjectSettings, batch: int = BATCH) -> Model:
-    """Injects a plain model. Uses the batch of the settings if the model's batch is 1 and can be changed.
-
-    Raises:
-        ConversionError: the model cannot be injected.
-    """
+    """Injects a plain model, with a batch if the model's own is 1 and can be changed; raises ConversionError."""
     own = own_batch(model)
     if own == 1 and batch != 1:
         try:

@@ -33,28 +33,23 @@ _USUAL_EPOCHS: Final = 10
 _USUAL_STEPS: Final = 300
 
 
-def usual_epochs(samples: int, batch_size: int) -> int:
+def usual_epochs(settings: Settings, samples: int) -> int:
     """Returns the default number of epochs: 10, or the number that takes 300 steps if that is larger."""
-    per_epoch = -(-samples // batch_size)
-    return max(_USUAL_EPOCHS, -(-_USUAL_STEPS // per_epoch))
+    return max(_USUAL_EPOCHS, -(-_USUAL_STEPS // settings.steps_per_epoch(samples)))
 
 
 def most_budget_steps(settings: Settings, samples: int, careful: bool = False) -> int:
-    """Returns the largest number of steps of a run with a budget.
-
-    Args:
-        settings: settings of the run.
-        samples: number of samples in the training set.
-        careful: True if the run has a measured learning rate below the usual one.
+    """Returns the largest number of steps of a run with a budget; `careful` is True if its measured learning rate is
+    below the usual one.
     """
     if settings.perturbs_weights_alone:
         return _MOST_STEPS
     least = _LEAST_OF_MOST_FOR_CAREFUL if careful else _LEAST_OF_MOST
-    return max(least, _MOST_PASSES * -(-samples // settings.batch_size))
+    return max(least, _MOST_PASSES * settings.steps_per_epoch(samples))
 
 
 def check_length(epochs: int | None, steps: int | None, budget: float | None) -> None:
-    """Raises ValueError if more than one of epochs, steps and budget is given."""
+    """Raises SettingsError if more than one of epochs, steps and budget is given."""
     given = {"epochs": epochs, "steps": steps, "budget": budget}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
@@ -62,22 +57,14 @@ def check_length(epochs: int | None, steps: int | None, budget: float | None) ->
 
 
 def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: int | None) -> int:
-    """Returns the number of steps of a run.
-
-    Args:
-        settings: settings of the run.
-        samples: number of samples in the training set.
-        epochs: number of passes over the samples; 1 if neither number is given.
-        steps: number of steps.
-
-    Raises:
-        ValueError: a number is out of range.
+    """Returns the number of steps of a run of `epochs` passes over the samples, 1 if neither number is given, or of
+    `steps` steps; raises SettingsError for a number out of range.
     """
     for name, number in (("epochs", epochs), ("steps", steps)):
         if number is not None and number < 1:
             raise SettingsError(name, "be at least 1", number)
-    total = (1 if epochs is None else epochs) * -(-samples // settings.batch_size) if steps is None else steps
-    longest = (2**32 - 1) // settings.batch_size  # positions in the order of samples are 32 bits
+    total = (1 if epochs is None else epochs) * settings.steps_per_epoch(samples) if steps is None else steps
+    longest = settings.steps_per_epoch(2**32) - 1  # positions in the order of samples are 32 bits
     if total > longest:
         raise SettingsError("steps", f"be at most {longest}", total)
     return total
@@ -87,7 +74,7 @@ def affordable_steps(settings: Settings, model: Model, metadata: ZoMetadata, bud
     """Returns the number of steps that a budget of forward equivalents pays for.
 
     Raises:
-        ValueError: the budget is out of range or less than a step costs; the message names that cost.
+        SettingsError: the budget is out of range or less than a step costs; the message names that cost.
     """
     if not 0 < budget < 2**63:
         raise SettingsError("budget", "be forward equivalents above 0 and below 2^63", budget)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, step_multipliers
 from ..core import BackwardProgram, BackwardStep, CSettings, ErrorField, NodeRules, Rademacher, TaskEntry, command_words
-from .checks import SettingsError
-from .costs import SampleCosts, block_segments, first_segment
+from .costs import SampleCosts, block_segments, first_segment, step_integers
 from .gains import channel_scales, task_gain
 from .plan import LoweredTask, backward_steps, node_layer, plan_tasks, recorded_tasks
 from .rules import NODE_RULES, WEIGHT_RULES, Bits, Gradient, Normalized, Rms, Standardized
 from .schedules import SCHEDULES, Step
-from .settings import ESTIMATORS, Settings
+from .settings import Settings
 from .tasks import Weights
 
 
@@ -91,34 +90,29 @@ def weight_command_words(settings: Settings) -> int:
     return command_words(own)
 
 
-def _common(settings: Settings, rate: float, steps: int, samples: int, batch: int) -> CSettings:
-    last_rate = settings.schedule.last_rate
-    if last_rate > rate:
-        raise SettingsError(
-            "schedule.final",
-            f"be at most {rate:.3g}, the rate chosen for {steps} steps",
-            last_rate,
-            "Also set",
-            give={"learning_rate": ...},
-        )
+def _integers(
+    settings: Settings, rate: float, steps: int, samples: int, batch: int, blocks: int = 0, **own: Any
+) -> CSettings:
+    settings.check_final_rate(rate, f"chosen for {steps} steps")
     # A log of another schedule has the default step, too.
     step = settings.schedule if isinstance(settings.schedule, Step) else Step()
-    return CSettings(
-        run_seed=settings.seed,
-        steps=steps,
-        samples=samples,
-        batch=batch,
-        parts=settings.batch_size // batch,
-        estimator=ESTIMATORS.index(settings.estimator),
-        rule=list(WEIGHT_RULES.values()).index(type(settings.weights.rule)),
-        distribution=(settings.weights.perturbation if settings.has(Weights) else _UNUSED).struct,
-        rate=max(1, _q16(rate)),
-        final_rate=_q16(last_rate),
-        schedule=list(SCHEDULES.values()).index(type(settings.schedule)),
-        warmup_steps=settings.schedule.warmup,
-        decay=_q16(step.decay),
-        decay_steps=step.every,
-    )
+    values = {
+        "run_seed": settings.seed,
+        "steps": steps,
+        "samples": samples,
+        "rule": list(WEIGHT_RULES.values()).index(type(settings.weights.rule)),
+        "distribution": (settings.weights.perturbation if settings.has(Weights) else _UNUSED).struct,
+        "rate": max(1, _q16(rate)),
+        "final_rate": _q16(settings.schedule.last_rate),
+        "schedule": list(SCHEDULES.values()).index(type(settings.schedule)),
+        "warmup_steps": settings.schedule.warmup,
+        "decay": _q16(step.decay),
+        "decay_steps": step.every,
+    }
+    result = step_integers(settings, batch, blocks)
+    for name, value in (values | own).items():
+        setattr(result, name, value)
+    return result
 
 
 def _weight_clip(task: Weights) -> int:
@@ -129,40 +123,24 @@ def _weight_clip(task: Weights) -> int:
 def weight_integers(
     settings: Settings, *, steps: int, samples: int, batch: int, weights: int, blocks: int
 ) -> CSettings:
-    """Lowers the settings of weight perturbation for ``zo_control``.
-
-    Raises:
-        SettingsError: the final rate is above the initial rate for this number of steps.
+    """Lowers the settings of weight perturbation for ``zo_control``; raises SettingsError if the final rate is above
+    the initial one.
     """
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
-    result = _common(settings, rate, steps, samples, batch)
-    result.queries = task.queries_of(())
-    result.clip = _weight_clip(task)
-    result.gradient_norm = weights if getattr(task.rule, "gradient_norm", False) else 0
-    result.blocks = blocks if task.scope == "blocks" else 0
-    result.sharpness = int(task.sharpness)
-    for name, value in _memory(task).items():
-        setattr(result, name, value)
-    return result
+    norm = weights if getattr(task.rule, "gradient_norm", False) else 0
+    own = {"clip": _weight_clip(task), "gradient_norm": norm, **_memory(task)}
+    return _integers(settings, rate, steps, samples, batch, blocks, **own)
 
 
 def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: int) -> CSettings:
-    """Lowers the settings of a layer-wise run for ``zo_node_run``.
-
-    Raises:
-        SettingsError: the final rate is above the initial rate for this number of steps.
-    """
+    """Lowers the settings of a layer-wise run for ``zo_node_run``; errors are those of `weight_integers`."""
     weights = settings.weights
     p_zero = [round(p * 256) for p in weights.stage_p_zero] or [weights.perturbation.p_zero] * 2
     begins = [max(1, round(share * steps)) for share in settings.stages]
     if len(begins) == 2 and begins[1] <= begins[0]:
         begins[1] = begins[0] + 1
-    result = _common(settings, settings.chosen_rate(steps), steps, samples, batch)
-    result.queries = 1
-    result.clip = _q16(settings.step_clip)
-    result.stage_steps = tuple(begins)
-    result.stage_p_zero = tuple(p_zero)
-    return result
+    own = {"queries": 1, "clip": _q16(settings.step_clip), "stage_steps": (*begins,), "stage_p_zero": (*p_zero,)}
+    return _integers(settings, settings.chosen_rate(steps), steps, samples, batch, 0, **own)
 
 
 def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
@@ -235,28 +213,21 @@ def _placed(task: LoweredTask, model: Model, metadata: ZoMetadata) -> LoweredTas
 
 
 def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
-    """Lowers a run to the integers of the C core.
-
-    Args:
-        model: the ZO model.
-        metadata: the model's metadata.
-        settings: settings of the run, which `check_model` has checked.
-        steps: number of steps.
-        samples: number of samples in the training set.
+    """Lowers a run of settings that `check_model` has checked to the integers of the C core.
 
     Raises:
         SettingsError: the settings do not fit the model.
     """
     batch = metadata.batch
-    if not settings.is_layerwise:
-        weights = sum(t.trained for t in metadata.trainable)
-        sizes = {"weights": weights, "blocks": len(metadata.blocks)}
-        numbers = weight_integers(settings, steps=steps, samples=samples, batch=batch, **sizes)
-        return LoweredRun(numbers, block_segments=tuple(block_segments(metadata)))
     planned = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
+    if not planned:
+        weights = sum(t.trained for t in metadata.trainable)
+        sizes = {"batch": batch, "weights": weights, "blocks": len(metadata.blocks)}
+        numbers = weight_integers(settings, steps=steps, samples=samples, **sizes)
+        return LoweredRun(numbers, block_segments=tuple(block_segments(metadata)))
     own = step_multipliers(model)
     multipliers = {(t := metadata.trainable[i]).name: own.get(t.name) for p in planned for i in p.tensors}
-    tasks = []
+    numbers, tasks = layerwise_integers(settings, steps=steps, samples=samples, batch=batch), []
     for task in planned:
         task = _placed(task, model, metadata)
         rule = settings.weights.rule if task.perturbs_weights else settings.nodes.rule
@@ -264,13 +235,13 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
             scales = _relative_scales(channel_scales(model, metadata, task.tensors[0]))
             task = dataclasses.replace(task, scales=scales)
         elif isinstance(rule, Gradient):
-            found = task_gain(task, settings, model, metadata)
+            found = task_gain(task, settings, batch * int(numbers.parts), model, metadata)
             task = dataclasses.replace(task, gain=found.gain)
             names = (metadata.trainable[i].name for i in task.tensors)
             multipliers |= dict(zip(names, found.multipliers, strict=True))
         tasks.append(task)
     return LoweredRun(
-        layerwise_integers(settings, steps=steps, samples=samples, batch=batch),
+        numbers,
         tuple(tasks),
         _rules(settings),
         first_segment(tasks),
@@ -281,13 +252,8 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
 
 
 def lower_recorded(model: Model, metadata: ZoMetadata, settings: CSettings, entries: Sequence[TaskEntry]) -> LoweredRun:
-    """Lowers a run from its log. The factors of its updates are missing.
-
-    Args:
-        model: the ZO model that the log was recorded on, of any batch.
-        metadata: the model's metadata.
-        settings: settings in the log.
-        entries: tasks in the log; none for weight perturbation.
+    """Lowers a run from settings and tasks (none for weight perturbation) in its log. The factors of its updates are
+    missing. The model may have another batch than that of the log.
     """
     minibatch = int(settings.batch) * int(settings.parts)
     settings = CSettings.from_buffer_copy(settings)

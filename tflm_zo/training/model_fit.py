@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from ..converters import ZoMetadata, ZoNodes
 from ..converters.settings import parameters_of
 from ..core import Distribution, Gaussian
-from .checks import SettingsError
+from .checks import SettingsError, needs_injection
 from .lowering import weight_command_words
-from .plan import credited, exact_tail, trained_tensors
+from .plan import credited, exact_tail, plan_tasks, trained_tensors
 from .rules import Bits
 from .settings import Settings
 from .tasks import Exact, Weights
@@ -21,17 +20,13 @@ _ALL_WEIGHTS: Final = "Inject the original model without a sparse choice of weig
 
 
 def check_model(settings: Settings, metadata: ZoMetadata) -> None:
-    """Checks a model before a run.
-
-    Raises:
-        SettingsError: the model does not fit the settings; the message names the options of inject that help.
-    """
+    """Checks a model before a run; raises SettingsError, which names the options of `inject` that help."""
     if settings.batch_size % metadata.batch:
         raise SettingsError("batch_size", f"be a multiple of the model's batch {metadata.batch}", settings.batch_size)
     tail = () if metadata.tail is None else metadata.tail.layers
     carrying = [*metadata.nodes, *(n for n in tail if n not in metadata.nodes)]
     layers = [metadata.trainable[n.trainable].layer for n in carrying]
-    if settings.is_layerwise and not layers and not settings.has(Weights):
+    if not (carrying if settings.has(Exact) else metadata.nodes) and not settings.has(Weights):
         raise SettingsError(
             "model",
             "carry nodes",
@@ -40,7 +35,9 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
         )
     _check_headroom(settings, metadata)
     _check_parameters(settings, metadata, carrying)
-    if not settings.is_layerwise:
+    if settings.has(Exact):
+        _check_exact(settings, metadata, layers)
+    if not plan_tasks(settings, metadata, lambda _: 1.0):  # also checks `layers`
         _check_capacity(settings, metadata)
         return
     _check_bits(settings, metadata)
@@ -49,11 +46,8 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
         ("nodes.queries", settings.nodes, layers),
         ("weights.queries", settings.weights, list(dict.fromkeys(t.layer for t in metadata.trainable))),
     ):
-        named = task.queries if isinstance(task.queries, Mapping) else ()
-        if unknown := [layer for layer in named if layer not in known]:
+        if unknown := [layer for layer in task.queries_by_layer if layer not in known]:
             raise SettingsError(name, f"name layers that are trained so ({', '.join(known)})", unknown[0])
-    if settings.has(Exact):
-        _check_exact(settings, metadata, layers)
 
 
 def _check_headroom(settings: Settings, metadata: ZoMetadata) -> None:
@@ -62,13 +56,8 @@ def _check_headroom(settings: Settings, metadata: ZoMetadata) -> None:
         reach = max(reach, _two_fine_reaches(task.perturbation))
     if reach > metadata.headroom:
         twice = ", in sharpness-aware steps twice" if task.sharpness else ""
-        raise SettingsError(
-            "weights.perturbation",
-            f"move weights by at most the headroom {metadata.headroom} LSB, not by {reach} LSB{twice}",
-            task.perturbation,
-            "Inject the original model with",
-            inject={"headroom": reach},
-        )
+        problem = f"move weights by at most the headroom {metadata.headroom} LSB, not by {reach} LSB{twice}"
+        raise needs_injection("weights.perturbation", problem, task.perturbation, headroom=reach)
 
 
 def _two_fine_reaches(distribution: Distribution) -> int:
@@ -83,31 +72,18 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
     task = settings.weights
     if task.items > metadata.max_queries:
         terms = f" for {task.momentum.terms} steps of momentum" if task.momentum else ""
-        raise SettingsError(
-            "weights.queries",
-            f"fit the {metadata.max_queries} seeds of the model's commands{terms}",
-            task.queries_of(()),
-            "Inject the original model with",
-            inject={"max_queries": task.items},
-        )
+        problem = f"fit the {metadata.max_queries} seeds of the model's commands{terms}"
+        raise needs_injection("weights.queries", problem, task.queries_of(()), max_queries=task.items)
     left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
     if left_out:
         tensors = [metadata.trainable[i] for i in sorted(left_out)]
         names = ", ".join(f"the bias of {t.layer}" if t.bias else t.layer for t in tensors)
-        raise SettingsError(
-            "layers",
-            f"include {names}, because weight perturbation alone moves all trainable tensors of a model",
-            settings.layers,
-            "Inject the original model for this run",
-        )
+        problem = f"include {names}, because weight perturbation alone moves all trainable tensors of a model"
+        raise SettingsError("layers", problem, settings.layers, "Inject the original model for this run")
     words = weight_command_words(settings)
     if words > metadata.command_words:
-        raise SettingsError(
-            "model",
-            f"hold commands of {words} words, which this run needs, but holds {metadata.command_words}",
-            fix="Inject the original model with",
-            inject={"command_words": words},
-        )
+        problem = f"hold commands of {words} words, which this run needs, but holds {metadata.command_words}"
+        raise needs_injection("model", problem, command_words=words)
 
 
 def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
@@ -115,13 +91,8 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
     bits = settings.has(Weights) and isinstance(settings.weights.rule, Bits)
     exact = settings.has(Exact) and isinstance(settings.exact.rule, Bits)
     if (bits or exact) and metadata.update_bits != 8:
-        raise SettingsError(
-            "model",
-            "have updates of 8 bits, because rule bits moves weights by whole LSB",
-            metadata.update_bits,
-            "Inject the original model with",
-            inject={"update_bits": 8},
-        )
+        problem = "have updates of 8 bits, because rule bits moves weights by whole LSB"
+        raise needs_injection("model", problem, metadata.update_bits, update_bits=8)
     if bits and any(t.updated is not None for t in metadata.trainable):
         raise SettingsError(
             "weights.rule", "not be Bits in a model of which some weights are trained", fix=_ALL_WEIGHTS
@@ -137,13 +108,8 @@ def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[Z
         ("weights", settings.weights, parameters_of(t.bias for t in metadata.trainable)),
     ):
         if settings.has(type(task)) and own not in ("all", task.parameters):
-            raise SettingsError(
-                f"{name}.parameters",
-                f"be {own!r}, the trainable parameters of the model",
-                task.parameters,
-                "Inject the original model with",
-                inject={"parameters": task.parameters},
-            )
+            problem = f"be {own!r}, the trainable parameters of the model"
+            raise needs_injection(f"{name}.parameters", problem, task.parameters, parameters=task.parameters)
 
 
 def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
@@ -155,11 +121,8 @@ def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[
             )
         most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
         if settings.batch_size > most:
-            raise SettingsError(
-                "batch_size",
-                f"be at most {most}, as sums over {credited(nodes)} positions of layer {layer} have 32 bits",
-                settings.batch_size,
-            )
+            problem = f"be at most {most}, as sums over {credited(nodes)} positions of layer {layer} have 32 bits"
+            raise SettingsError("batch_size", problem, settings.batch_size)
 
 
 def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) -> None:
@@ -179,20 +142,9 @@ def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) ->
             if metadata.tail is None
             else "the layers of the tail that the model was injected with"
         )
-        raise SettingsError(
-            "last",
-            f"be at most {len(tail)}, {of} ({names})",
-            last,
-            "Inject the original model with",
-            inject={"tail": last},
-        )
+        raise needs_injection("last", f"be at most {len(tail)}, {of} ({names})", last, tail=last)
     for nodes in tail[:-1]:
         filter_ = metadata.trainable[nodes.trainable]
         if filter_.bias:
-            raise SettingsError(
-                "last",
-                f"not lead errors through the filter of layer {filter_.layer}, a constant of the model",
-                last,
-                "Inject the original model with",
-                inject={"parameters": "all"},
-            )
+            problem = f"not lead errors through the filter of layer {filter_.layer}, a constant of the model"
+            raise needs_injection("last", problem, last, parameters="all")

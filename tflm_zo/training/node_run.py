@@ -28,89 +28,56 @@ from ..core import (
     write_step_record,
 )
 from ..data import Data
-from ..logs import Log, LogError, LogWriter, data_checksum, fingerprint
+from ..logs import Log, LogError, data_checksum
 from ..logs.replay import Arrays, replay_log
 from ..runtime import Runtime
-from .costs import run_costs
-from .evaluation import Evaluation, evaluate
+from .costs import sides_of
 from .executors import together_at_most
-from .lowering import lower
+from .lowering import LoweredRun
 from .plan import model_loss
 from .run import Run
-from .settings import Settings
-
-__all__ = ["NodeRun"]
 
 
 class NodeRun(Run):
-    """A layer-wise run, see `Run`. Activations before the first trained layer are computed once for each
-    sample and kept.
+    """A layer-wise run, see `Run`; the model was injected with nodes.
 
-    Args:
-        runtime: the loaded model, which was injected with nodes.
-        model: model that the runtime has loaded.
-        settings: settings of the run.
-        total: number of steps.
-        inputs: all training samples, one array per input.
-        labels: labels of all samples.
-        noise: source of random losses, which replace the network's; queries then do not run the network.
-
-    Raises:
-        SettingsError: the settings do not fit the model.
+    Activations before the first trained layer are computed once for each sample and kept. Losses from `noise`, if it is
+    given, replace the network's; queries then do not run the network.
     """
 
+    _control: NodeControl
+
     def __init__(
-        self,
-        runtime: Runtime,
-        model: Model,
-        settings: Settings,
-        total: int,
-        inputs: list[NDArray[Any]],
-        labels: NDArray[Any],
-        noise: np.random.Generator | None = None,
+        self, runtime: Runtime, model: Model, lowered: LoweredRun, data: Data, noise: np.random.Generator | None = None
     ) -> None:
+        super().__init__(runtime, model, lowered)
         metadata = runtime.metadata
-        self._runtime, self._mark, self._settings = runtime, fingerprint(model), settings
-        self._model = model
-        self._inputs, self._labels, self._noise = inputs, labels, noise
-        lowered = lower(model, metadata, settings, steps=total, samples=len(labels))
-        self._costs = run_costs(settings, model, metadata)
+        self._inputs, self._labels, self._noise = list(data.inputs), data.labels, noise
         self._tasks, self._first, self._program = lowered.tasks, lowered.first_segment, lowered.program
         self._tensors = [metadata.trainable[i] for i in lowered.tensors]
         self._limit = 127 - metadata.headroom
         self._multipliers, self._masks = lowered.multipliers, update_masks(model)
-        assert metadata.loss is not None  # the trainer has refused such a model
-        self._loss = model_loss(metadata.loss)
+        self._loss = model_loss(metadata.known_loss)
         self._control = NodeControl(
             lowered.settings, self._first, self._tasks, lowered.rules, self._program, threads=runtime.threads
         )
+        self.buffer_bytes = self._control.buffer_bytes
         # Layers through which errors come back, the last one first.
         self._backwards = [i for i, task in enumerate(self._tasks) if task.following is not None][::-1]
         # Memory for the input of each task's queries.
         self._entering: list[NDArray[np.int8] | None] = [None] * len(self._tasks)
         self._weights: dict[int, Any] = {}
         self._words = runtime.command().words
-        self._writer: LogWriter | None = None
-        self._checksum = data_checksum([*inputs, labels])
-        used = min(len(labels), total * settings.batch_size)
-        self._prefix = _Prefix(runtime, self._first, inputs, used) if self._first else None
+        self._checksum = data_checksum([*self._inputs, self._labels])
+        used = min(len(data), self.total * lowered.minibatch)
+        self._prefix = _Prefix(runtime, self._first, self._inputs, used) if self._first else None
         self._between_steps = False  # weights and state are those of a whole step
-        self._resumed_log: Path | None = None
         self._resumed_best: Snapshot | None = None
-        self.total, self.forwards, self.measurements = total, 0, []
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Bytes of a minibatch that a device keeps outside the arena."""
-        return self._control.buffer_bytes
 
     @property
     def step(self) -> int:
         """Number of complete steps."""
         return self._control.step
-
-    def _cost_of_steps(self) -> float:
-        return self._costs.until(self.step, len(self._labels))
 
     # --- weights --------------------------------------------------------------------------------------------
 
@@ -158,15 +125,9 @@ class NodeRun(Run):
     def _measures_now(self) -> bool:
         return is_due(self.measure_every, self.total, self.step, len(self.measurements))
 
-    def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last complete step. Call `settle` first."""
-        return evaluate(self._runtime, data)
-
     def add_measurement(self, measurement: Measurement) -> None:
         """Appends a measurement of the weights after the last complete step to the log."""
-        if self._writer is not None:
-            self._writer.append(measurement.to_bytes)
-        self.measurements.append(measurement)
+        super().add_measurement(measurement)
         self._write_best()
         if self._writer is not None and self.step and self._writer.is_due(self.step):
             self._writer.snapshot(self._control, self._views())
@@ -180,9 +141,7 @@ class NodeRun(Run):
             self._writer.best_snapshot(self._control, self.measurements.index(best), self._views())
 
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Returns the best measurement in the log of a resumed run, with its weights and fractions; None
-        without one.
-        """
+        """Returns the best measurement in the log of a resumed run, with its weights and fractions, or None."""
         if self._resumed_log is None:
             return None
         log = Log.read(self._resumed_log, layerwise=True)
@@ -264,8 +223,7 @@ class NodeRun(Run):
 
     def _room(self, task: int, read: NDArray[np.int8]) -> NDArray[np.int8]:
         """Allocates the input of a task's queries, [samples, ...], for all evaluations of one invoke."""
-        sides = 2 if self._settings.estimator == "antithetic" else 1
-        evaluations = sides * self._tasks[task].queries
+        evaluations = sides_of(self._lowered.settings) * self._tasks[task].queries
         parts = -(-evaluations // together_at_most(len(read), read[:1].nbytes))
         each = -(-evaluations // parts)
         return np.empty((each * len(read), *read.shape[1:]), read.dtype)
@@ -299,9 +257,6 @@ class NodeRun(Run):
             )
         return weight_tensors(tensors)
 
-    def settle(self) -> None:
-        """Does nothing: no update is pending between steps."""
-
     def roll_back(self) -> None:
         """Restores the weights and the log of the last complete step after an interruption."""
         step, saved, states, largest = self._saved
@@ -331,23 +286,15 @@ class NodeRun(Run):
         return [TaskEntry.of(task, task.tensors) for task in self._tasks]
 
     def _check(self, log: Log) -> None:
-        own = self._control
-        log.check_model(self._model)
-        if (
-            bytes(log.settings) != bytes(own.settings)
-            or list(log.tasks) != self._entries()
-            or log.rules != own.rules
-            or log.interval != self._settings.snapshot_every
-        ):
-            raise LogError("the log is of a run with other settings, data or number of steps")
-        self._check_interval(log.measure_every)
+        same = list(log.tasks) == self._entries() and log.rules == self._control.rules
+        self._check_log(log, same and log.interval == self._lowered.interval)
         if log.data_checksum != self._checksum:
             raise LogError(
                 "the log is of a run on other data: node perturbation is repeated from the data, so they "
                 "must be the same, in the same order, and as many held out"
             )
 
-    def resume(self, log: Path) -> int | None:
+    def resume(self, log: Path) -> int:
         """Restores the weights and the state that a log records."""
         old = Log.read(log, layerwise=True)
         self._check(old)
@@ -358,32 +305,22 @@ class NodeRun(Run):
         self._remember()
         return self.step
 
-    def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Returns the mean losses of the steps from `first` to the point of resumption."""
-        if self._resumed_log is None:
-            return np.zeros(0)
-        return Log.read(self._resumed_log, layerwise=True).losses[first : self.step]
-
-    def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
-        """Opens the log for writing. `sync_every` is ignored, because each snapshot is synced."""
-        header = SnapshotLogHeader(
+    def _header(self) -> SnapshotLogHeader:
+        return SnapshotLogHeader(
             self._control.node_settings,
             tuple(self._entries()),
             self._mark,
-            self._settings.snapshot_every,
+            self._lowered.interval,
             sum(v.size for v in self._views()),
             self._checksum,
             self.measure_every,
         )
-        keep = (self.step, len(self.measurements)) if kept else None
-        self._writer = LogWriter(log, header, keep=keep, replace=replace or kept is not None)
-        if kept and self._resumed_best is not None:
-            self._writer.best_step = self._resumed_best.step
 
-    @property
-    def has_log(self) -> bool:
-        """True if a log is open."""
-        return self._writer is not None
+    def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
+        """Opens the log for writing."""
+        super().open_log(log, kept, replace=replace, sync_every=sync_every)
+        if kept and self._resumed_best is not None:
+            self._own_log().best_step = self._resumed_best.step
 
     def close_log(self) -> None:
         """Appends a snapshot of the last complete step, syncs the log to the disk and closes it."""
@@ -402,11 +339,10 @@ class NodeRun(Run):
 
     def log_bytes(self) -> bytes:
         """Returns the log up to the last complete step."""
-        if self._writer is None:
-            raise ValueError("there is no log to copy: give fit a log")
-        if self.step > self._writer.snapshot_step:
-            self._writer.snapshot(self._control, self._views())
-        return self._writer.whole(self.step, len(self.measurements))
+        writer = self._own_log()
+        if self.step > writer.snapshot_step:
+            writer.snapshot(self._control, self._views())
+        return super().log_bytes()
 
     def steps_of_copy(self, log: Path) -> int:
         """Returns the number of steps in an earlier copy of this run's log."""
@@ -420,13 +356,8 @@ class NodeRun(Run):
 
 
 class _Prefix:
-    """Cache of the activations that enter a segment, computed once for each sample.
-
-    Args:
-        runtime: the loaded model, whose weights before the segment stay as they are.
-        first: number of the segment, >= 1.
-        inputs: all samples, one array per input.
-        used: largest number of samples that the run uses.
+    """Cache of the activations that enter a segment, computed once for each of at most `used` samples; weights before
+    the segment stay as they are.
     """
 
     def __init__(self, runtime: Runtime, first: int, inputs: list[NDArray[Any]], used: int) -> None:

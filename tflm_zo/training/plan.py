@@ -14,7 +14,7 @@ from ..converters import ZoBackwardStep, ZoLoss, ZoMetadata, ZoNodes
 from ..converters.selections import Last, ResidualBlocks
 from ..core import MAX_QUERIES, ModelLoss, NodeLayer, NodeState, NodeTask, TaskEntry, TaskKind
 from ..core.node_layer import NodeForm
-from .checks import SettingsError
+from .checks import SettingsError, needs_injection
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
 
@@ -26,15 +26,7 @@ _MU_WITHOUT_NODES: Final = 2
 
 
 def node_layer(nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
-    """Returns the geometry of a layer that carries nodes.
-
-    Args:
-        nodes: nodes of the metadata.
-        unmasked: True to include nodes at the clamp of the activation.
-
-    Raises:
-        NativeError: the sizes do not fit each other.
-    """
+    """Returns the geometry of a layer that carries nodes; `unmasked` includes nodes at the clamp of the activation."""
     return NodeLayer(form=NodeForm[nodes.form.upper()], unmasked=unmasked, **nodes.geometry)
 
 
@@ -75,14 +67,8 @@ class LoweredTask(NodeTask):
 
 
 def node_task(nodes: ZoNodes, tensors: Sequence[int], metadata: ZoMetadata, queries: int, **values: Any) -> LoweredTask:
-    """Returns a task that trains a layer by its nodes or, without queries, by its exact gradient.
-
-    Args:
-        nodes: nodes of the layer.
-        tensors: numbers of the tensors that are trained.
-        metadata: metadata of the ZO model.
-        queries: queries of the task.
-        values: further attributes of `LoweredTask`; `unmasked` is that of `node_layer`.
+    """Returns a task that trains tensors of a layer by its nodes or, without queries, by its exact gradient; `values`
+    are further attributes of `LoweredTask`, and `unmasked` of `node_layer`.
     """
     exact = not queries and not values.get("shared", False)
     return LoweredTask(
@@ -101,7 +87,7 @@ def node_task(nodes: ZoNodes, tensors: Sequence[int], metadata: ZoMetadata, quer
 def weight_task(
     tensors: Sequence[int], metadata: ZoMetadata, queries: int, rate: int = 65536, gain: NodeState | None = None
 ) -> LoweredTask:
-    """Returns a task that perturbs tensors together; for arguments see `LoweredTask`."""
+    """Returns a task that perturbs tensors together."""
     own = [metadata.trainable[i] for i in tensors]
     return LoweredTask(
         layer=None,
@@ -138,11 +124,8 @@ def own_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[ZoNodes, 
 
 
 def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
-    """Returns the numbers of the tensors that a run trains, in execution order.
-
-    Args:
-        settings: settings of the run. In `layers`, the name of a layer is not read as a pattern.
-        metadata: metadata of the ZO model.
+    """Returns the numbers of the tensors that a run trains, in execution order. The name of a layer is not read as a
+    pattern.
 
     Raises:
         SettingsError: `layers` names a layer that the run cannot train; the message lists the others.
@@ -179,8 +162,8 @@ def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[in
 
 
 def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
-    """Returns the layers with exact gradients: the last one and, before it, those of the model's tail or, without
-    one, consecutive dense layers with nodes.
+    """Returns the layers with exact gradients, the last one first: those of the model's tail or, without one,
+    consecutive dense layers with nodes.
 
     Raises:
         SettingsError: the task asks for blocks, and the model was made for others or for none.
@@ -191,13 +174,7 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
     if isinstance(last, ResidualBlocks):
         if tail is None or tail.asked != str(last):
             own = "has none" if tail is None else f"has {tail.asked!r}"
-            raise SettingsError(
-                "last",
-                f"be the tail of the model, which {own}",
-                last,
-                "Inject the original model with",
-                inject={"tail": last},
-            )
+            raise needs_injection("last", f"be the tail of the model, which {own}", last, tail=last)
         return list(tail.layers[::-1])
     if tail is not None:
         return list(tail.layers[::-1][:last])
@@ -216,9 +193,7 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
 
 
 def backward_steps(tasks: Sequence[LoweredTask], metadata: ZoMetadata) -> list[ZoBackwardStep]:
-    """Returns the steps of the model's backward program that the tasks of a run need; none for a tail of dense layers
-    only.
-    """
+    """Returns the steps of the model's backward program that the tasks of a run need."""
     tail = metadata.tail
     if tail is None:
         return []
@@ -239,19 +214,16 @@ def _sharing_together(own: Sequence[ZoNodes]) -> list[ZoNodes]:
 
 
 def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
-    """Returns the queries of layers with the same nodes. `cost` is that of the network after the nodes."""
-    if isinstance(task.queries, int):
-        return task.queries
-    given = [task.queries[name] for name in layers if name in task.queries] if task.queries is not None else []
-    if given:
-        return max(given)
+    """Returns the queries of layers with the same nodes; `suffix` is the cost of the network after the nodes."""
+    if given := task.queries_of(layers):
+        return given
     affordable = int(_QUERY_BUDGET / (2 * suffix)) if suffix > 0 else MAX_QUERIES
     return min(MAX_QUERIES, max(_FEWEST_QUERIES, affordable))
 
 
 def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[LoweredTask]:
-    """Plans the tasks of a run: first layers that are trained by their nodes, then the others, in execution order.
-    `lower` adds the values that depend on weights and scales.
+    """Plans the tasks of a layer-wise run: first layers that are trained by their nodes, then the others, in execution
+    order; none for weight perturbation alone. `lower` adds the values that depend on weights and scales.
 
     Args:
         settings: settings of the run.
@@ -261,6 +233,8 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
     Raises:
         SettingsError: `layers` names a layer that the model lacks, or cuts an exact tail in two.
     """
+    if not settings.is_layerwise:
+        return []
     chosen = trained_tensors(settings, metadata)
     layers, whole = own_layers(settings, metadata), exact_tail(settings, metadata)
     tensors_of = {n.trainable: tensors for n, tensors in layers}
@@ -311,15 +285,12 @@ def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: 
     if missing := next((n for n in whole[: len(trained)] if n not in trained), None):
         behind = next(n for n in trained if n not in whole or whole.index(n) > whole.index(missing))
         names = [metadata.trainable[n.trainable].layer for n in (behind, missing)]
-        raise SettingsError(
-            "layers",
-            f"include {names[1]}, because the exact gradient of layer {names[0]} comes back through it",
-            fix="Add it, or remove the task Exact",
-        )
+        problem = f"include {names[1]}, because the exact gradient of layer {names[0]} comes back through it"
+        raise SettingsError("layers", problem, fix="Add it, or remove the task Exact")
 
 
 def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int]) -> list[LoweredTask]:
-    task, groups, rate = settings.weights, list[list[int]](), 65536
+    task, groups = settings.weights, list[list[int]]()
     for i in chosen:
         # The log knows a task's tensors by the first one and their number.
         follows = bool(groups) and groups[-1][-1] == i - 1
@@ -327,11 +298,9 @@ def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int
             groups[-1].append(i)
         else:
             groups.append([i])
-    if task.learning_rate is not None:
-        rate = round(65536 * task.learning_rate / settings.chosen_rate(1))
+    rate = round(65536 * settings.share_of_weights)
     return [
-        weight_task(own, metadata, task.queries_of(tuple(metadata.trainable[i].layer for i in own)), rate)
-        for own in groups
+        weight_task(own, metadata, task.queries_of(metadata.trainable[i].layer for i in own), rate) for own in groups
     ]
 
 

@@ -6,16 +6,15 @@ import array
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..converters import Model
 from ..data import Labels, Samples, prepare
 from ..io.files import write_output
-from ..runtime import Runtime
 from .evaluation import evaluate
 from .run import Run
-from .settings import Settings
 
-__all__ = ["History", "RunProgress"]
+if TYPE_CHECKING:
+    from .trainer import Trainer
 
 
 @dataclass(repr=False)
@@ -79,21 +78,12 @@ class RunProgress:
         stopped: True if the run ends after this step.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        runtime: Runtime,
-        model: Model,
-        settings: Settings,
-        *,
-        steps_per_epoch: int,
-        measured_rate: float | None,
-        log: Path | None,
-    ) -> None:
-        self._run, self._runtime = run, runtime
-        self.model, self.settings, self.log = model, settings, log
-        self.total, self.steps_per_epoch, self.measured_rate = run.total, steps_per_epoch, measured_rate
-        self.stopped = False
+    def __init__(self, run: Run, trainer: Trainer) -> None:
+        assert trainer.data is not None  # it has been prepared
+        self._run, self._runtime = run, trainer.runtime
+        self.model, self.settings, self.log = trainer.model, trainer.settings, trainer.log
+        self.total, self.measured_rate, self.stopped = run.total, trainer.measured_rate, False
+        self.steps_per_epoch = self.settings.steps_per_epoch(len(trainer.data.train))
 
     @property
     def step(self) -> int:
@@ -115,29 +105,22 @@ class RunProgress:
         self.stopped = True
 
     def evaluate(self, x: Samples, y: Labels | None = None) -> dict[str, float]:
-        """Returns the "loss" and the "accuracy" of the weights after the last complete step, as
-        `Trainer.evaluate` does.
-        """
+        """Returns loss and accuracy of the weights after the last complete step, as `Trainer.evaluate` does."""
         data = prepare(self._runtime, x, y)
         self._run.settle()
         return evaluate(self._runtime, data).values()
 
     def steps_of_copy(self, path: str | os.PathLike[str]) -> int:
-        """Returns the number of steps in a copy of the run's log; before the first step only.
-
-        Raises:
-            LogError: the file is no copy of this run's log.
+        """Returns the number of steps in a copy of the run's log, before the first step only; raises LogError for
+        another file.
         """
         return self._run.steps_of_copy(Path(path))
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
-        """Copies the run's log up to the last complete step.
-
-        Args:
-            path: path of the copy, a log that can be replayed and resumed from; an older file is replaced.
+        """Copies the run's log up to the last complete step, to a log that can be replayed and resumed from.
 
         Raises:
             ValueError: the run has no log.
-            OSError: the copy cannot be written; an older file is as it was.
+            OSError: the copy cannot be written; an older file, which a copy replaces, is as it was.
         """
         write_output(Path(path), self._run.log_bytes(), force=True)

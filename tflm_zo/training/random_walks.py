@@ -16,13 +16,12 @@ from ..logs.replay import Replay
 from ..runtime import Runtime
 from .costs import run_costs
 from .evaluation import evaluate, predict
+from .lowering import lower
 from .node_run import NodeRun
 from .plan import trained_tensors
 from .schedules import Constant
 from .settings import Settings
 from .tasks import Weights
-
-__all__ = ["NodeWalks", "RandomWalks", "WeightWalks"]
 
 # Walks of a length, whose shares are averaged: single ones go along few directions, and differ by a factor of
 # 2 however many steps they have. Steps of each.
@@ -76,8 +75,7 @@ class RandomWalks(ABC):
 
     def _is_lost(self) -> bool:
         """Returns whether a classifier is worse than the class frequencies alone."""
-        loss = self._runtime.metadata.loss
-        assert loss is not None  # a trainer has refused such a model
+        loss = self._runtime.metadata.known_loss
         if not loss.of_classes:
             return False
         self.equivalents += len(self._watched[0])
@@ -90,15 +88,12 @@ class RandomWalks(ABC):
         self._runtime.execute(self._runtime.command(loss=False).restore())
 
     def _outputs(self) -> NDArray[np.float64]:
-        loss = self._runtime.metadata.loss
-        assert loss is not None  # a trainer has refused such a model
+        loss = self._runtime.metadata.known_loss
         _, _, scale, zero_point = self._runtime.output_details(loss.output)
         return np.asarray(to_real(predict(self._runtime, self._watched), scale, zero_point), np.float64)
 
     def forgotten(self, length: float) -> float:
-        """Returns the share F of the outputs that the network forgets on walks of a length, LSB (see
-        rate.py).
-        """
+        """Returns the share F of the outputs that the network forgets on walks of a length, LSB (see rate.py)."""
         changed = 0.0
         for seed in range(_WALKS):
             self._walk(length, seed)
@@ -112,23 +107,16 @@ class RandomWalks(ABC):
 
 
 class NodeWalks(RandomWalks):
-    """Walks of a few steps of a layer-wise run whose losses are random numbers.
-
-    Args:
-        runtime: the loaded model.
-        model: model that the runtime has loaded.
-        settings: settings of the run.
-        data: all training samples.
-    """
+    """Walks of a few steps of a layer-wise run whose losses are random numbers."""
 
     def __init__(self, runtime: Runtime, model: Model, settings: Settings, data: Data) -> None:
         super().__init__(runtime, data)
         self._model, self._settings = model, settings
-        used = min(_STEPS * settings.batch_size, len(data))
-        self._moved = data.take(samples_in_order(_DRAW, len(data), used))
-        # Exact gradients read labels: those of other samples.
-        self._labels = self._moved.labels[samples_in_order(_DRAW - 1, used, used)]
         costs = run_costs(settings, model, runtime.metadata)
+        used = min(_STEPS * costs.minibatch, len(data))
+        moved = data.take(samples_in_order(_DRAW, len(data), used))
+        # Exact gradients read labels: those of other samples.
+        self._moved = Data(moved.inputs, moved.labels[samples_in_order(_DRAW - 1, used, used)])
         self._cost_of_walk = costs.until(_STEPS, used) - _STEPS * costs.queries
 
     @property
@@ -139,21 +127,16 @@ class NodeWalks(RandomWalks):
     def _walk(self, length: float, seed: int) -> None:
         self.restore()
         own = dataclasses.replace(_at_rate(self._settings, length / _STEPS**0.5), seed=seed)
+        lowered = lower(self._model, self._runtime.metadata, own, steps=_STEPS, samples=len(self._moved))
         noise = np.random.Generator(np.random.PCG64(seed))
-        run = NodeRun(self._runtime, self._model, own, _STEPS, list(self._moved.inputs), self._labels, noise)
+        run = NodeRun(self._runtime, self._model, lowered, self._moved, noise)
         for _ in range(_STEPS):
             run.advance()
 
 
 class WeightWalks(RandomWalks):
-    """Walks of a few steps along random signs. The sum of many directions hardly depends on the distribution
-    of the perturbation.
-
-    Args:
-        runtime: the loaded model.
-        model: model that the runtime has loaded.
-        settings: settings of the run.
-        data: all training samples.
+    """Walks of a few steps along random signs. The sum of many directions hardly depends on the distribution of the
+    perturbation.
     """
 
     def __init__(self, runtime: Runtime, model: Model, settings: Settings, data: Data) -> None:

@@ -1,39 +1,36 @@
 """The measurement of the learning rate of a run for which the user gives none.
 
-The greater part of a step is noise, and networks differ in how much of it they bear. So the run walks a few
-steps along its own noise, by forward passes alone: weight perturbation along random directions of all
-weights, and a run that trains layers one by one along its own steps, whose losses are replaced by random
-numbers (these go along outer products of credits and inputs, which have the inputs' mean in common, so that a
-narrow layer behind a ReLU forgets thirty times as soon as along random signs). A network has then forgotten
-the share
+The greater part of a step is noise, and networks differ in how much of it they bear. So the run walks a few steps along
+its own noise, by forward passes alone: weight perturbation along random directions of all weights, and a run that
+trains layers one by one along its own steps, whose losses are replaced by random numbers (these go along outer products
+of credits and inputs, which have the inputs' mean in common, so that a narrow layer behind a ReLU forgets thirty times
+as soon as along random signs). A network has then forgotten the share
 
     F = E |y' - y|^2 / E |y - E y|^2
 
-of its outputs y, which is 1 for a network that has one answer to everything. W is the walk, LSB by root mean
-square over the weights of a layer, at which F = 1/2.
+of its outputs y, which is 1 for a network that has one answer to everything. W is the walk, LSB by root mean square
+over the weights of a layer, at which F = 1/2.
 
 Layers one by one: where F < 1/2 after a walk of 1 LSB, the rate is 1 LSB, else
 
     rate = W^2 / 16    LSB    (W^2 / 4 where all gradients are exact, and a greater part of a step is signal)
 
 The square follows from noise in equilibrium: a step of a rate r adds r^2 to the squared distance of a weight from its
-place without noise, and learning reduces the distance by a share proportional to r, so the squared distance settles
-at a multiple of r for any number of steps. Bound and multiple are of
-validation data. Networks that forget half after 2.5 to 3.6 (LeNet-5) and 4.1 LSB (DS-CNN)
-learn the better the higher their rate is, up to 1 LSB: LeNet-5 at 0.3, 0.5, 1 LSB 93.8, 94.5, 95.2 % of
-rotated digits. The last block of a ResNet-8 forgets half after 0.5 to 0.7 LSB, and learns fog, noise and the
-dark best at 0.03 LSB: at 0.015, 0.03, 0.06, 0.1, 1 LSB 73.5, 74.3, 72.0, 68.7, 57.3 % in fog. By exact
-gradients its last two blocks reach 75.8, 76.1, 75.0 % in fog, 62.4, 62.1, 63.2 % in the dark at 0.004, 0.016,
-0.05 LSB.
+place without noise, and learning reduces the distance by a share proportional to r, so the squared distance settles at
+a multiple of r for any number of steps. Bound and multiple are of validation data. Networks that forget half after 2.5
+to 3.6 (LeNet-5) and 4.1 LSB (DS-CNN) learn the better the higher their rate is, up to 1 LSB: LeNet-5 at 0.3, 0.5, 1 LSB
+93.8, 94.5, 95.2 % of rotated digits. The last block of a ResNet-8 forgets half after 0.5 to 0.7 LSB, and learns fog,
+noise and the dark best at 0.03 LSB: at 0.015, 0.03, 0.06, 0.1, 1 LSB 73.5, 74.3, 72.0, 68.7, 57.3 % in fog. By exact
+gradients its last two blocks reach 75.8, 76.1, 75.0 % in fog, 62.4, 62.1, 63.2 % in the dark at 0.004, 0.016, 0.05 LSB.
 
 Weight perturbation: the rate of networks that have forgotten less than half after 24 LSB, as LeNet-5 has
-(`Settings.chosen_rate`), times W / 24 LSB for others. W is 7 to 8 LSB for a DS-CNN, 4 for a MobileNetV2, 3
-for VWW's MobileNet and 1 to 2 for ResNet-8. At the rate of LeNet-5 accuracy fell from 50.5 to 10.2 % on
-ResNet-8 (fog, 2 10^4 forward equivalents), and from 82 to 53 % on the DS-CNN (a new speaker, 10^4).
+(`Settings.chosen_rate`), times W / 24 LSB for others. W is 7 to 8 LSB for a DS-CNN, 4 for a MobileNetV2, 3 for VWW's
+MobileNet and 1 to 2 for ResNet-8. At the rate of LeNet-5 accuracy fell from 50.5 to 10.2 % on ResNet-8 (fog, 2 10^4
+forward equivalents), and from 82 to 53 % on the DS-CNN (a new speaker, 10^4).
 
-A network that has nothing worth keeping takes the rate of one that bears the longest walk: one of random
-weights, whose outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), and a classifier whose mean
-loss is more than twice that of one answer to all samples, the frequencies of the classes.
+A network that has nothing worth keeping takes the rate of one that bears the longest walk: one of random weights, whose
+outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), and a classifier whose mean loss is more than twice
+that of one answer to all samples, the frequencies of the classes.
 """
 
 from __future__ import annotations
@@ -47,12 +44,10 @@ import numpy as np
 from ..converters import Model
 from ..data import Data
 from ..runtime import Runtime
-from .checks import SettingsError
 from .costs import run_costs
 from .length import most_budget_steps
 from .random_walks import NodeWalks, RandomWalks, WeightWalks
 from .settings import Settings
-from .tasks import Exact
 
 # Share of its outputs that a network may forget along a walk.
 _FORGOTTEN: Final = 0.5
@@ -73,18 +68,11 @@ _LEAST_BUDGET: Final = 0.5
 def with_measured_rate(
     runtime: Runtime, model: Model, settings: Settings, data: Data, steps: int, budget: float | None = None
 ) -> tuple[Settings, int, float]:
-    """Measures the learning rate if the settings give none. Returns the settings with the rate, the number of
-    steps, and the cost of the measurement in forward equivalents. A run with a very small budget measures
-    nothing.
+    """Measures the learning rate if the settings give none. Returns the settings with the rate, the number of steps,
+    and the cost of the measurement in forward equivalents.
 
-    Args:
-        runtime: the loaded model. Its initial weights are restored at the end.
-        model: model that the runtime has loaded.
-        settings: settings of the run.
-        data: all training samples.
-        steps: number of steps of the whole run.
-        budget: largest cost of measurement and steps in forward equivalents; it may reduce the number of
-            steps. None: no limit.
+    The runtime gets the model's initial weights at the end. `budget`, the largest cost of measurement and steps in
+    forward equivalents, may reduce the number of steps; if it is very small, nothing is measured.
 
     Raises:
         SettingsError: the final rate is above the measured one.
@@ -103,27 +91,16 @@ def with_measured_rate(
         steps = max(1, min(steps, most, costs.affordable(budget - walks.equivalents, len(data))))
     rate = settings.chosen_rate(steps, max(1, len(runtime.metadata.blocks)))
     if borne < longest:
-        exact = all(isinstance(task, Exact) for task in settings.tasks)
+        exact = settings.tasks == (settings.exact,)
         square = borne**2 / (_SQUARE_OF_EXACT if exact else _SQUARE)
         rate = float(f"{rate * (borne / longest if of_weights else square):.2g}")
-    if settings.schedule.last_rate > rate:
-        raise SettingsError(
-            "schedule.final",
-            f"be at most {rate:.3g}, the rate that was measured",
-            settings.schedule.last_rate,
-            "Also set",
-            give={"learning_rate": ...},
-        )
+    settings.check_final_rate(rate, "that was measured")
     return dataclasses.replace(settings, learning_rate=rate), steps, walks.equivalents
 
 
 def _borne(walks: RandomWalks, longest: float) -> float:
-    """Returns the length of the walk, LSB, on which the network forgets `_FORGOTTEN`; `longest` if it forgets
-    less.
-
-    Args:
-        walks: walks of the run's network. Its initial weights are restored at the end.
-        longest: the longest walk that is tried, LSB.
+    """Returns the length of the walk, LSB, on which the network forgets `_FORGOTTEN`; `longest` if it forgets less. The
+    initial weights are restored at the end.
     """
     try:
         walks.begin()
@@ -133,9 +110,8 @@ def _borne(walks: RandomWalks, longest: float) -> float:
 
 
 def _bearable(forgotten: Callable[[float], float], longest: float) -> float:
-    """Returns the length of the walk, LSB, at which the share becomes `_FORGOTTEN`; `longest` if it is less
-    there. It halves the length until the share is small enough, and interpolates between the last two by a
-    power law.
+    """Returns the length of the walk, LSB, at which the share becomes `_FORGOTTEN`; `longest` if it is less there. It
+    halves the length until the share is small enough, and interpolates between the last two by a power law.
     """
     walk, found = longest, forgotten(longest)
     for _ in range(_HALVINGS):

@@ -25,13 +25,12 @@ class Gradient:
     """Move weights in proportion to the estimate of the gradient.
 
     Attributes:
-        clip: largest |d| of weight perturbation in nats, or in errors of 8 output levels (mean squared
-            error), 0..2^14; by `Normalized` largest |d| / rms(d). 0 clips nothing. `Nodes` have
-            `Settings.step_clip` instead.
-        gradient_norm: True if the rate is multiplied by N Q / (N Q + d - 1), with N samples in the minibatch,
-            Q queries and d nodes or weights (Poor Man's Training, sec. 3.1.2).
-        quantization_aware: True if the rate is multiplied by 1 / s^2, with s the scale of the weight's
-            channel (eq. 11). Runs that train layers one by one only.
+        clip: largest |d| of weight perturbation in nats, or in errors of 8 output levels (mean squared error), 0..2^14;
+            by `Normalized` largest |d| / rms(d). 0 clips nothing. `Nodes` have `Settings.step_clip` instead.
+        gradient_norm: True if the rate is multiplied by N Q / (N Q + d - 1), with N samples in the minibatch, Q queries
+            and d nodes or weights (Poor Man's Training, sec. 3.1.2).
+        quantization_aware: True if the rate is multiplied by 1 / s^2, with s the scale of the weight's channel (eq.
+            11). Runs that train layers one by one only.
 
     Raises:
         SettingsError: a number is out of range.
@@ -42,7 +41,6 @@ class Gradient:
     quantization_aware: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
         check_number("clip", self.clip, 0.0, 2.0**14)
 
 
@@ -62,7 +60,6 @@ class Normalized:
     gradient_norm: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
         check_number("clip", self.clip, 0.0, 2.0**14)
 
 
@@ -91,7 +88,6 @@ class Bits:
     bits: int | tuple[int, int, int] = 1
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
         given: Any = self.bits
         several = isinstance(given, tuple | list)
         bits = tuple(check_integer("bits", b, 1, 7) for b in (given if several else (given,)))
@@ -114,7 +110,6 @@ class Momentum:
     terms: int = 8
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
         check_number("rho", self.rho, 0.0, 1 - 2.0**-16)
         if self.rho == 0:
             raise SettingsError("rho", "be above 0, or None", self.rho)

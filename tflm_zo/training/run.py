@@ -8,11 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Measurement, StepReport
+from ..converters import Model
+from ..core import Control, Measurement, NodeControl, StepReport
 from ..data import Data
-from ..logs import LogError
+from ..logs import Log, LogError, LogWriter, fingerprint
+from ..logs.layout import Header
 from ..logs.replay import Arrays
-from .evaluation import Evaluation
+from ..runtime import Runtime
+from .costs import costs_of
+from .evaluation import Evaluation, evaluate
+from .lowering import LoweredRun
 
 
 class Run(ABC):
@@ -24,13 +29,20 @@ class Run(ABC):
         measure_every: steps between measurements, set before the run begins; 0: never.
         spent: forward equivalents of the measurement of the learning rate.
         measurements: measurements so far, in order, including those before the run was resumed.
+        buffer_bytes: bytes of a minibatch that a device keeps outside the arena.
     """
 
-    total: int
-    forwards: int
-    measure_every: int = 0
-    spent: float = 0.0
-    measurements: list[Measurement]
+    measure_every = 0
+    spent = 0.0
+    buffer_bytes = 0
+    _control: Control | NodeControl
+
+    def __init__(self, runtime: Runtime, model: Model, lowered: LoweredRun) -> None:
+        self._runtime, self._model, self._mark, self._lowered = runtime, model, fingerprint(model), lowered
+        self._costs = costs_of(lowered.settings, lowered.tasks, model, runtime.metadata)
+        self._writer: LogWriter | None = None
+        self._resumed_log: Path | None = None
+        self.total, self.forwards, self.measurements = int(lowered.settings.steps), 0, list[Measurement]()
 
     @property
     @abstractmethod
@@ -42,67 +54,38 @@ class Run(ABC):
         """Cost of the run so far in forward equivalents: executed multiply-accumulates, updates and the
         measured learning rate included, divided by those of one sample's complete forward pass.
         """
-        return self.spent + self._cost_of_steps()
-
-    @abstractmethod
-    def _cost_of_steps(self) -> float:
-        """Returns the forward equivalents of the complete steps."""
+        return self.spent + self._costs.until(self.step, int(self._lowered.settings.samples))
 
     @abstractmethod
     def begin(self) -> None:
         """Restores the model's initial weights."""
 
     @abstractmethod
-    def resume(self, log: Path) -> int | None:
-        """Restores the weights and the state that a log records.
-
-        Returns:
-            Length of the valid part of the log, for `open_log`.
-
-        Raises:
-            IncompleteHeaderError: the log ends before its first step.
-            LogError: the log is of another model or run.
-        """
-
-    @abstractmethod
-    def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Returns the mean losses, nats or `ZoLoss.unit`, of the steps from `first` to the point of
-        resumption; empty if the run was not resumed.
-        """
-
-    @abstractmethod
-    def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
-        """Opens the log for writing.
-
-        Args:
-            log: path of the log.
-            kept: length that `resume` returned; None creates a new log, 0 overwrites it.
-            replace: True if a new log may replace an existing one.
-            sync_every: seconds between two syncs to the disk; 0: after each step; None: at the end.
-        """
-
-    @property
-    @abstractmethod
-    def has_log(self) -> bool:
-        """Returns whether a log is open."""
-
-    @abstractmethod
     def advance(self) -> StepReport:
         """Runs one step and appends it to the log."""
 
-    @abstractmethod
-    def evaluate(self, data: Data) -> Evaluation:
-        """Evaluates the weights after the last complete step. Call `settle` first."""
+    def settle(self) -> None:  # noqa: B027 - most runs leave nothing to do
+        """Updates the runtime's weights to those after the last complete step."""
 
     @abstractmethod
+    def roll_back(self) -> None:
+        """Restores the weights and the log of the last complete step after an interruption."""
+
+    def evaluate(self, data: Data) -> Evaluation:
+        """Evaluates the weights after the last complete step. Call `settle` first."""
+        return evaluate(self._runtime, data)
+
+    # --- measurements ---------------------------------------------------------------------------------------
+
     def add_measurement(self, measurement: Measurement) -> None:
         """Appends a measurement of the weights after the last complete step to the log."""
+        if self._writer is not None:
+            self._writer.append(measurement.to_bytes)
+        self.measurements.append(measurement)
 
     @abstractmethod
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Returns the best measurement in the log of a resumed run, with its weights and fractions; None
-        without one.
-        """
+        """Returns the best measurement in the log of a resumed run, with its weights and fractions, or None."""
 
     def check_measured_data(self, checksum: int) -> None:
         """Raises LogError if a resumed run measured other data."""
@@ -112,32 +95,70 @@ class Run(ABC):
                 "training data and --held-out"
             )
 
-    def _check_interval(self, every: int) -> None:
-        if every != self.measure_every:
-            kept = "keeps its last state" if every == 0 else "keeps the best state that it measures"
-            raise LogError(f"the log is of a run that {kept}, or measures at other steps: give the same keep")
+    # --- log ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def settle(self) -> None:
-        """Updates the runtime's weights to those after the last complete step."""
+    def _header(self) -> Header:
+        """Returns the header of the run's log."""
 
     @abstractmethod
-    def roll_back(self) -> None:
-        """Restores the weights and the log of the last complete step after an interruption."""
+    def resume(self, log: Path) -> int:
+        """Restores the weights and the state that a log records. Returns the length of its valid part, for `open_log`.
 
-    @abstractmethod
+        Raises:
+            IncompleteHeaderError: the log ends before its first step.
+            LogError: the log is of another model or run.
+        """
+
+    def resumed_losses(self, first: int) -> NDArray[np.float64]:
+        """Returns the mean losses, nats or `ZoLoss.unit`, of the steps from `first` to the point of
+        resumption; empty if the run was not resumed.
+        """
+        if self._resumed_log is None:
+            return np.zeros(0)
+        parts = Log.parts(self._resumed_log)
+        return np.concatenate([p.losses[max(first - p.first_step, 0) :] for p in parts])[: self.step - first]
+
+    @property
+    def has_log(self) -> bool:
+        """True if a log is open."""
+        return self._writer is not None
+
+    def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
+        """Opens the log for writing: a new one with `kept` None, which `replace` lets replace an old one; or the one
+        whose valid length `resume` returned, 0 to overwrite it.
+        """
+        self._writer = LogWriter(
+            log,
+            self._header(),
+            keep=(self.step, len(self.measurements)) if kept else None,
+            replace=replace or kept is not None,
+            sync_every=sync_every,
+        )
+
     def close_log(self) -> None:
         """Syncs the log to the disk and closes it."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
-    @abstractmethod
+    def _own_log(self) -> LogWriter:
+        if self._writer is None:
+            raise ValueError("there is no log to copy: give fit a log")
+        return self._writer
+
     def log_bytes(self) -> bytes:
         """Returns the log up to the last complete step."""
+        return self._own_log().whole(self.step, len(self.measurements))
 
     @abstractmethod
     def steps_of_copy(self, log: Path) -> int:
-        """Returns the number of steps in an earlier copy of this run's log.
+        """Returns the number of steps in an earlier copy of this run's log; raises LogError for another file."""
 
-        Raises:
-            LogError: the file is no copy of this run's log.
-            OSError: the file cannot be read.
-        """
+    def _check_log(self, log: Log, same: bool) -> None:
+        log.check_model(self._model)
+        if bytes(log.settings) != bytes(self._control.settings) or not same:
+            raise LogError("the log is of a run with other settings, data or number of steps")
+        if log.measure_every != self.measure_every:
+            kept = "keeps its last state" if not log.measure_every else "keeps the best state that it measures"
+            raise LogError(f"the log is of a run that {kept}, or measures at other steps: give the same keep")

@@ -62,26 +62,12 @@ class RunData:
         rehearsal: Given | None = None,
         seed: int = 0,
     ) -> RunData:
-        """Returns the samples of a run.
-
-        Args:
-            runtime: runtime with the loaded model, which has a loss.
-            x: samples, as `Trainer.fit` takes them.
-            y: labels, as `Trainer.fit` takes them.
-            validation_data: samples for the measurements, or None.
-            validation_split: share to hold out of every class.
-            rehearsal: samples of the model's original data, which are mixed in against forgetting.
-            seed: seed of the choice.
-
-        Raises:
-            DataError: the data do not fit the model.
-            SettingsError: the share leaves one side without a labelled sample.
-            ValueError: both `validation_data` and `validation_split` are given.
+        """Returns the samples of a run; arguments and errors are those of `Trainer.fit`, and `seed` that of the choice
+        of held-out samples.
         """
         if validation_data is not None and validation_split not in (0.0, "auto"):
             raise SettingsError("validation_data", "be given without a validation split")
-        own, loss = prepare(runtime, x, y), runtime.metadata.loss
-        assert loss is not None  # a trainer has refused such a model
+        own, loss = prepare(runtime, x, y), runtime.metadata.known_loss
         validation = None if validation_data is None else prepare(runtime, *_pair(validation_data))
         data = own if rehearsal is None else own + prepare(runtime, *_pair(rehearsal))
         judged: Any = None
@@ -120,13 +106,8 @@ def _pair(given: Given) -> tuple[Samples, Labels | None]:
 
 
 def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
-    """Chooses the samples to hold out. Returns their numbers in rising order.
-
-    Args:
-        labels: labels of all samples, as the model takes them.
-        loss: the model's loss.
-        share: share of the labelled samples, 0..1, in every class alike.
-        seed: seed of the choice.
+    """Chooses a share, 0..1, of the labelled samples to hold out, of every class alike. Returns their numbers in rising
+    order.
 
     Raises:
         SettingsError: the share is out of range, or leaves one side without a labelled sample.
@@ -164,12 +145,7 @@ def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDA
 
 
 def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:
-    """Splits samples into the training set and the held-out samples; both stay in their order.
-
-    Args:
-        data: data that is divided.
-        judged: numbers of the samples to hold out, in rising order.
-    """
+    """Splits samples into the training set and the held-out samples of these numbers; both stay in their order."""
     return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)
 
 
@@ -208,13 +184,7 @@ def covered(data: Data, loss: ZoLoss) -> Coverage:
 
 
 def warn_of_missing_classes(data: Data, validation: Data | None, loss: ZoLoss) -> None:
-    """Warns (`DataWarning`) if the samples of a run lack a class.
-
-    Args:
-        data: samples that the run is trained on.
-        validation: samples for the measurements, if they differ.
-        loss: the model's loss.
-    """
+    """Warns (`DataWarning`) if training samples, or other samples for the measurements, lack a class."""
     of_data = covered(data, loss)
     if of_data.missing:
         _warn(

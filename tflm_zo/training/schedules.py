@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from .checks import check_integer, check_number
-
-__all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Step"]
-
-_HIGHEST: Final = 2.0**14
 
 
 @dataclass(frozen=True)
 class _Warmed:
     warmup: int = field(default=0, kw_only=True)
+    _mean_square: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warmup", check_integer("warmup", self.warmup, 0, 2**31))
@@ -23,11 +20,11 @@ class _Warmed:
     @property
     def last_rate(self) -> float:
         """The rate at the last step; 0 if the schedule has none."""
-        return 0.0
+        return getattr(self, "final", 0.0)
 
     def mean_square(self, steps: int) -> float:
-        """Returns the mean square of the rate over a run that starts at 1 and ends at 0."""
-        raise NotImplementedError
+        """Returns the mean square of the rate over a run of so many steps that starts at 1 and ends at 0."""
+        return self._mean_square
 
 
 @dataclass(frozen=True)
@@ -41,10 +38,6 @@ class Constant(_Warmed):
         SettingsError: the number is out of range.
     """
 
-    def mean_square(self, steps: int) -> float:
-        """Returns 1."""
-        return 1.0
-
 
 @dataclass(frozen=True)
 class _Falling(_Warmed):
@@ -52,12 +45,7 @@ class _Falling(_Warmed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("final", self.final, 0.0, _HIGHEST)
-
-    @property
-    def last_rate(self) -> float:
-        """The rate at the last step."""
-        return self.final
+        check_number("final", self.final, 0.0, 2.0**14)
 
 
 @dataclass(frozen=True)
@@ -72,9 +60,7 @@ class Linear(_Falling):
         SettingsError: a number is out of range.
     """
 
-    def mean_square(self, steps: int) -> float:
-        """Returns 1/3."""
-        return 1 / 3
+    _mean_square: ClassVar[float] = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -89,9 +75,7 @@ class Cosine(_Falling):
         SettingsError: a number is out of range.
     """
 
-    def mean_square(self, steps: int) -> float:
-        """Returns 3/8."""
-        return 3 / 8
+    _mean_square: ClassVar[float] = 3 / 8
 
 
 @dataclass(frozen=True)
@@ -118,7 +102,7 @@ class Step(_Falling):
         object.__setattr__(self, "every", check_integer("every", self.every, 1, 2**31))
 
     def mean_square(self, steps: int) -> float:
-        """Returns the mean square of the rate over a run that starts at 1."""
+        """Returns the mean square of the rate over a run of so many steps that starts at 1."""
         ratio, (stages, rest) = self.decay**2, divmod(steps, self.every)
         whole = stages if ratio == 1 else (1 - ratio**stages) / (1 - ratio)
         return (whole * self.every + rest * ratio**stages) / steps

@@ -31,23 +31,14 @@ _KINDS: Final[Mapping[tuple[str, str], Mapping[str, type[Any]]]] = {
 
 
 class Part(NamedTuple):
-    """A field of a value that is a setting of its own on the command line and in stored settings.
+    """A field of a value that is a setting of its own on the command line and in stored settings."""
 
-    Attributes:
-        owner: task of the setting; "" for the run.
-        whole: setting whose value has the field.
-        name: name of the setting.
-        field: name of the field.
-        default: value where the whole before lacks the field.
-        after: setting behind which it is listed.
-    """
-
-    owner: str
-    whole: str
-    name: str
-    field: str
-    default: Any
-    after: str
+    owner: str  # task of the setting; "" for the run
+    whole: str  # setting whose value has the field
+    name: str  # name of the setting
+    field: str  # name of the field
+    default: Any  # value where the whole before lacks the field
+    after: str  # setting behind which it is listed
 
 
 PARTS: Final = (
@@ -67,8 +58,7 @@ PARTS: Final = (
 )
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-#: Results of a run before its first step: the layers of the chosen block, and the measured learning rate, or
-#: "none".
+#: Results of a run before its first step: the layers of the chosen block, and the measured learning rate, or "none".
 FOUND: Final = ("block", "measured-rate")
 #: Further values of the run in a ZO model's metadata.
 BESIDES: Final = ("epochs", "steps", "choose-block", *FOUND)
@@ -108,8 +98,8 @@ def every_name() -> list[str]:
 
 
 def names(settings: Settings) -> list[str]:
-    """Returns all names of a run's settings, the run's own first; a name that two tasks share has the task's
-    name before it.
+    """Returns all names of a run's settings, the run's own first; a name that two tasks share has the task's name
+    before it.
     """
     own = _fields("")
     of_tasks = [(owner, name) for owner, kind in TASKS.items() if settings.has(kind) for name in _fields(owner)]
@@ -118,11 +108,8 @@ def names(settings: Settings) -> list[str]:
 
 
 def resolve(settings: Settings, name: str) -> tuple[str, str]:
-    """Returns the task ("" for the run) and the field that a name stands for.
-
-    Args:
-        settings: settings of the run.
-        name: name of the setting, with a task's name and a dot before it where two settings share a name.
+    """Returns the task ("" for the run) and the field that a name stands for, with a task's name and a dot before it
+    where two settings share a name.
 
     Raises:
         SettingsError: no setting has that name, or several have; the message lists them.
@@ -158,17 +145,11 @@ def value_of(settings: Settings, name: str) -> Any:
     return next(name for name, kind in kinds.items() if kind is type(value)) if kinds else value
 
 
-def _lacks(settings: Settings, owner: str, name: str) -> bool:
-    """Returns whether a setting is a part that the run's rule, schedule or momentum does not have."""
-    part, own = _part(owner, name), getattr(settings, owner) if owner else settings
-    return part is not None and part.name != part.whole and not hasattr(getattr(own, part.whole), part.field)
-
-
 def without_effect(settings: Settings, name: str) -> str:
     """Returns the reason why a setting changes nothing beside the others, and "" for others."""
     owner, field = resolve(settings, name)
-    part = _part(owner, field)
-    if part and _lacks(settings, owner, field):
+    part, own = _part(owner, field), getattr(settings, owner) if owner else settings
+    if part and part.name != part.whole and not hasattr(getattr(own, part.whole), part.field):
         return f"{part.whole} {written(value_of(settings, _full(owner, part.whole)))} has none"
     unused = settings.unused()
     reason = unused.get(_full(owner, field)) or unused.get(part.whole if part and not owner else "")
@@ -176,15 +157,8 @@ def without_effect(settings: Settings, name: str) -> str:
 
 
 def _whole(owner: str, whole: str, old: Any, wanted: Any, given: Mapping[str, Any]) -> Any:
-    """Returns a value that has parts, of the parts that are given and those of the old one.
-
-    Args:
-        owner: task of the setting; "" for the run.
-        whole: name of the setting.
-        old: value that it has.
-        wanted: name of the kind that it gets, a value whose parts take the place of the old one's, or None
-            for the old kind.
-        given: parts by name.
+    """Returns a value that has parts, of the parts that are given and those of the old value; `wanted` is the name of
+    its kind, a value whose parts replace those of the old one, or None for the old kind.
     """
     parts = [p for p in PARTS if (p.owner, p.whole) == (owner, whole)]
     kinds = _KINDS.get((owner, whole))
@@ -210,12 +184,10 @@ def _whole(owner: str, whole: str, old: Any, wanted: Any, given: Mapping[str, An
 
 
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Returns the settings with other values.
+    """Returns the settings with other values, given by name.
 
-    Args:
-        settings: settings of a run.
-        changes: values by name; a name with a task's name before it adds the task if the run lacks it. A rule
-            or schedule may have its name as value, and keeps the parts that both have.
+    A name with a task's name before it adds the task if the run lacks it. A rule or schedule may have its name as
+    value, and keeps the parts that both have.
 
     Raises:
         SettingsError: no setting has that name, or a value is out of range or would have no effect.
@@ -246,13 +218,8 @@ def run_of(metadata: ZoMetadata) -> dict[str, str]:
 
 
 def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str, object]) -> Model:
-    """Returns a ZO model that keeps the settings of its run.
-
-    Args:
-        zo: the ZO model; it is not changed.
-        settings: settings of the run.
-        usual: those of its algorithm.
-        length: values of `BESIDES` by name; None if not given, "auto" for a result of the run.
+    """Returns a ZO model that keeps the settings of its run where they differ from those of its algorithm, and values
+    of `BESIDES`; None if not given, "auto" for a result of the run.
     """
     given = (f"{name}={value}" for name, value in length.items() if value is not None)
     run = (*_written_changes(settings, usual), *given)
@@ -267,11 +234,7 @@ def with_found(zo: Model, name: str, value: str) -> Model:
 
 
 def parse_layers(name: str, text: str) -> Last | tuple[str, ...]:
-    """Reads "last:N", or names of layers separated by commas.
-
-    Raises:
-        SettingsError: N is no integer from 1 on, or a name is empty; the message names the setting.
-    """
+    """Reads "last:N", or names of layers separated by commas; raises SettingsError for another text."""
     kind, colon, number = text.partition(":")
     if kind == "last" and colon:
         if not number.isascii() or not number.isdigit() or int(number) < 1:
@@ -284,10 +247,8 @@ def parse_layers(name: str, text: str) -> Last | tuple[str, ...]:
 
 
 def parse_tail(name: str, text: str) -> int | ResidualBlocks:
-    """Reads a number of last layers, or "block" or "N blocks" for last residual blocks.
-
-    Raises:
-        SettingsError: the text is something else; the message names the setting.
+    """Reads a number of last layers, or "block" or "N blocks" for last residual blocks; raises SettingsError for
+    another text.
     """
     found = re.fullmatch(r"(-?[0-9]+)|block|([0-9]+) blocks?", text)
     if found is None or found[2] == "0":
@@ -296,11 +257,7 @@ def parse_tail(name: str, text: str) -> int | ResidualBlocks:
 
 
 def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
-    """Parses values of settings, for `changed`.
-
-    Args:
-        settings: settings of the algorithm.
-        given: texts by name, from `split_set`.
+    """Parses texts of settings by name, for `changed`.
 
     Raises:
         SettingsError: no setting has that name, or a text is no value of its setting.
@@ -347,11 +304,7 @@ def _value(owner: str, field: str, name: str, text: str) -> Any:
 
 
 def parse_number(name: str, text: str, kind: Callable[[str], Any]) -> Any:
-    """Reads a number of a kind, int or float.
-
-    Raises:
-        SettingsError: the text is none; the message names the setting.
-    """
+    """Reads a number of a kind, int or float; raises SettingsError for another text."""
     try:
         return kind(text)
     except ValueError:
@@ -395,8 +348,8 @@ def written_settings(settings: Settings) -> dict[str, str]:
 
 
 def _written_changes(settings: Settings, usual: Settings) -> tuple[str, ...]:
-    """Returns the minibatch and the differences from other settings of a run, as NAME=VALUE each, for
-    `parse_set`; not `sync_every`, which changes no bit of a run.
+    """Returns the minibatch and the differences from other settings of a run, as NAME=VALUE each, for `parse_set`; not
+    `sync_every`, which changes no bit of a run.
     """
     found = []
     own = [("", name) for name in _fields("")]
@@ -429,11 +382,8 @@ def written(value: Any, name: str = "") -> str:
 
 
 def parse_distribution(text: str, name: str = "perturbation") -> Distribution:
-    """Reads e.g. "rademacher:2", "sparse-uniform:3:0.5" (half of the weights stay), "gaussian:0.6" or
-    "coordinate:4" (one weight of each layer).
-
-    Raises:
-        SettingsError: no distribution has that name (the message lists them), or a number is wrong.
+    """Reads e.g. "rademacher:2", "sparse-uniform:3:0.5" (half of the weights stay), "gaussian:0.6" or "coordinate:4"
+    (one weight of each layer); raises SettingsError for another text.
     """
     kind, *numbers = text.split(":")
     family = _DISTRIBUTIONS.get(kind)
@@ -447,7 +397,6 @@ def parse_distribution(text: str, name: str = "perturbation") -> Distribution:
 
 
 def _written_distribution(z: Distribution) -> str:
-    """Returns a distribution as text, which `parse_distribution` reads."""
     name = next(name for name, family in _DISTRIBUTIONS.items() if family is type(z))
     size = repr(z.std).removesuffix(".0") if isinstance(z, Gaussian) else str(z.mu)
     if not z.p_zero:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, get_args
 
 from ..converters.selections import Last
 from ..core import Coordinate
@@ -27,8 +27,6 @@ _WALK: Final = 46.0
 _LARGEST_RATE: Final = 2.0
 _GRADIENT_RATE: Final = 2.0
 _USUAL_RATE: Final = 1.0
-
-_TaskT = TypeVar("_TaskT", Nodes, Exact, Weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +82,16 @@ class Settings:
     algorithm: str = ""
 
     def __post_init__(self) -> None:
-        """Checks every range."""
         self._check_tasks()
-        given: object = self.schedule
-        if not isinstance(given, Schedule):
+        layerwise = self.is_layerwise
+        self._check_weights(layerwise)
+        if type(self.schedule) not in SCHEDULES.values():
             known = " or ".join(kind.__name__ for kind in SCHEDULES.values())
-            raise SettingsError("schedule", f"be {known}", given)
+            raise SettingsError("schedule", f"be {known}", self.schedule)
         check_choice("estimator", self.estimator, ESTIMATORS)
         for name, low, high in (("batch_size", 1, 2**20), ("snapshot_every", 1, 2**31), ("seed", 0, 2**32 - 1)):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
-        in_lsb = self.is_layerwise and isinstance(self.nodes.rule, Rms)
-        highest = 2.0**7 if in_lsb else 2.0**14
+        highest = 2.0**7 if layerwise and isinstance(self.nodes.rule, Rms) else 2.0**14
         for number, lower, upper in (
             *([] if self.learning_rate is None else [("learning_rate", 2.0**-16, highest)]),
             ("schedule.final", 0.0, self._usual_rate(highest)),
@@ -118,13 +115,14 @@ class Settings:
     def _check_tasks(self) -> None:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         for task in self.tasks:
-            if not isinstance(task, Nodes | Exact | Weights):
+            if type(task) not in (Nodes, Exact, Weights):
                 raise SettingsError("tasks", "be of Nodes, Exact and Weights", task)
-        kinds = [type(task).__name__ for task in self.tasks]
-        if not kinds or len(set(kinds)) < len(kinds):
+        if not self.tasks or len(self._by_kind) < len(self.tasks):
             raise SettingsError("tasks", "contain at least one task and at most one of each type", self.tasks)
+
+    def _check_weights(self, layerwise: bool) -> None:
         weights = self.weights
-        if self.is_layerwise:
+        if layerwise:
             if weights.scope == "blocks":
                 raise SettingsError(
                     "weights.scope", "be 'layers' beside other tasks and in rules of bits", weights.scope
@@ -169,27 +167,28 @@ class Settings:
 
     # --- tasks ----------------------------------------------------------------------------------------------
 
-    def _task(self, kind: type[_TaskT]) -> _TaskT:
-        return next((task for task in self.tasks if isinstance(task, kind)), None) or kind()
+    @property
+    def _by_kind(self) -> dict[type[Task], Any]:
+        return {type(task): task for task in self.tasks}
 
     @property
     def nodes(self) -> Nodes:
         """The run's task `Nodes`, or one with the defaults."""
-        return self._task(Nodes)
+        return self._by_kind.get(Nodes) or Nodes()
 
     @property
     def exact(self) -> Exact:
         """The run's task `Exact`, or one with the defaults."""
-        return self._task(Exact)
+        return self._by_kind.get(Exact) or Exact()
 
     @property
     def weights(self) -> Weights:
         """The run's task `Weights`, or one with the defaults."""
-        return self._task(Weights)
+        return self._by_kind.get(Weights) or Weights()
 
     def has(self, kind: type[Task]) -> bool:
         """Returns whether the run has a task of a kind."""
-        return any(isinstance(task, kind) for task in self.tasks)
+        return kind in self._by_kind
 
     @property
     def is_layerwise(self) -> bool:
@@ -199,9 +198,8 @@ class Settings:
         return not self.perturbs_weights_alone or self.weights.scope == "layers" or isinstance(self.weights.rule, Bits)
 
     def unused(self) -> dict[str, str]:
-        """Returns settings that change nothing beside the others, by name, each with the reason.
-
-        A task's setting has the task's name before it, "weights.sharpness".
+        """Returns settings that change nothing beside the others, each with the reason; a task's have its name before
+        them.
         """
         of_bits = self.has(Exact) and isinstance(self.exact.rule, Bits)
         steps = self.has(Nodes) or (self.has(Exact) and not of_bits)
@@ -242,32 +240,36 @@ class Settings:
         """The largest perturbation of a weight, LSB: the headroom that the run needs of the model."""
         return self.weights.reach if self.has(Weights) else 0
 
-    @property
-    def forwards(self) -> int:
-        """Number of forward passes of the minibatch in a step of weight perturbation alone."""
-        queries = self.weights.queries_of(())
-        if self.estimator == "one-sided":
-            return queries + 1
-        return queries * (4 if self.weights.sharpness else 2)
+    def steps_per_epoch(self, samples: int) -> int:
+        """Returns the number of steps of a pass over so many samples."""
+        return -(-samples // self.batch_size)
 
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
-        """Returns the rate at the first step of a run: `learning_rate`, or the default rate.
-
-        Args:
-            steps: number of steps of the whole run.
-            blocks: number of blocks of the model.
-        """
+        """Returns the rate at the first step of a run of so many steps: `learning_rate`, or the default rate."""
         if self.learning_rate is not None:
             return self.learning_rate
         if not self.perturbs_weights_alone:
             return _USUAL_RATE
-        if self.is_layerwise and self.weights.learning_rate is not None:
+        if self.weights.learning_rate is not None:  # of single layers
             return self.weights.learning_rate
         if isinstance(self.weights.rule, Gradient):
             return _GRADIENT_RATE
         own = steps / blocks if self.weights.scope == "blocks" else steps
         walk = _WALK / math.sqrt(own * self.schedule.mean_square(steps))
         return math.sqrt(self.weights.queries_of(())) * min(_LARGEST_RATE, walk)
+
+    def check_final_rate(self, rate: float, which: str) -> None:
+        """Raises SettingsError if the final rate is above the rate at the first step, which was measured or chosen."""
+        last = self.schedule.last_rate
+        if last > rate:
+            problem, also = f"be at most {rate:.3g}, the rate {which}", {"learning_rate": ...}
+            raise SettingsError("schedule.final", problem, last, "Also set", give=also)
+
+    @property
+    def share_of_weights(self) -> float:
+        """Rate of the task `Weights` relative to the run's."""
+        own = self.weights.learning_rate
+        return 1.0 if own is None else own / self.chosen_rate(1)
 
     @property
     def perturbs_weights_alone(self) -> bool:
@@ -280,7 +282,7 @@ class Settings:
         if self.learning_rate is not None or "learning_rate" in self.unused():
             return False
         if self.perturbs_weights_alone:
-            task = self.weights
-            told = task.learning_rate is not None or isinstance(task.rule, Gradient)
-            return not told and not isinstance(task.perturbation, Coordinate)
+            own = self.weights
+            told = own.learning_rate is not None or isinstance(own.rule, Gradient)
+            return not told and not isinstance(own.perturbation, Coordinate)
         return not self.has(Nodes) or isinstance(self.nodes.rule, Rms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -34,14 +34,33 @@ def _check_rule(name: str, rule: object, rules: Mapping[str, type[object]]) -> N
         raise SettingsError(name, f"be {' or '.join(kind.__name__ for kind in rules.values())}", rule)
 
 
-def _check_queries(name: str, queries: int | Mapping[str, int]) -> int | dict[str, int]:
+Queries = int | Mapping[str, int]
+
+
+def _check_queries(name: str, queries: Queries) -> Queries:
     if isinstance(queries, Mapping):
         return {layer: check_integer(name, n, 1, MAX_QUERIES) for layer, n in queries.items()}
     return check_integer(name, queries, 1, MAX_QUERIES)
 
 
+class _Querying:
+    queries: Queries | None
+
+    @property
+    def queries_by_layer(self) -> Mapping[str, int]:
+        """Queries of the layers that have a number of their own."""
+        return self.queries if isinstance(self.queries, Mapping) else {}
+
+    def queries_of(self, layers: Iterable[str]) -> int:
+        """Returns the queries of layers that are perturbed together; 0 if none is given."""
+        if isinstance(self.queries, int):
+            return self.queries
+        own = self.queries_by_layer
+        return max((own[name] for name in layers if name in own), default=0)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Nodes:
+class Nodes(_Querying):
     """Node perturbation: the layers that carry nodes, which are their outputs, are trained one by one.
 
     For every layer with nodes y = W a, each sample b draws directions z of its own and re-runs the network
@@ -69,14 +88,13 @@ class Nodes:
         SettingsError: a setting is out of range.
     """
 
-    queries: int | Mapping[str, int] | None = None
+    queries: Queries | None = None
     perturbation: int = 1
     rule: NodeRule = Rms()
     masked: bool = True
     parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
-        """Checks every range."""
         _check_rule("nodes.rule", self.rule, NODE_RULES)
         if isinstance(self.rule, Gradient) and self.rule.clip:
             raise SettingsError("nodes.rule", "be Gradient without clip", self.rule)
@@ -116,7 +134,6 @@ class Exact:
     parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
-        """Checks every range."""
         _check_rule("exact.rule", self.rule, EXACT_RULES)
         check_choice("exact.parameters", self.parameters, PARAMETERS)
         if not isinstance(self.last, ResidualBlocks):
@@ -130,7 +147,7 @@ class Exact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class Weights(_Querying):
     """Weight perturbation: all trainable layers that no other task trains.
 
     Each query draws a direction z from a seed and compares losses of the minibatch,
@@ -191,7 +208,7 @@ class Weights:
     """
 
     perturbation: Distribution = Rademacher(1)
-    queries: int | Mapping[str, int] = 1
+    queries: Queries = 1
     rule: WeightRule = Normalized()
     scope: Scope = "model"
     learning_rate: float | None = None
@@ -203,7 +220,6 @@ class Weights:
     parameters: Parameters = "weights"
 
     def __post_init__(self) -> None:
-        """Checks every range."""
         _check_rule("weights.rule", self.rule, WEIGHT_RULES)
         check_choice("scope", self.scope, SCOPES)
         check_choice("weights.parameters", self.parameters, PARAMETERS)
@@ -224,19 +240,13 @@ class Weights:
         for share in self.stage_p_zero:
             check_number("stage_p_zero", share, 0.0, 255 / 256)
         if self.stage_p_zero and not isinstance(self.perturbation, SparseUniform):
-            raise SettingsError(
-                "weights.perturbation",
-                "be SparseUniform where later stages have other shares of zeros",
-                self.perturbation,
-            )
+            problem = "be SparseUniform where later stages have other shares of zeros"
+            raise SettingsError("weights.perturbation", problem, self.perturbation)
         if self.momentum and not isinstance(self.perturbation, Gaussian):
             raise SettingsError("weights.perturbation", "be Gaussian in directions with momentum", self.perturbation)
         if self.items > MAX_QUERIES:
-            raise SettingsError(
-                "momentum_terms",
-                f"be at most {MAX_QUERIES} divided by the number of queries",
-                self.momentum and self.momentum.terms,
-            )
+            problem = f"be at most {MAX_QUERIES} divided by the number of queries"
+            raise SettingsError("momentum_terms", problem, self.momentum and self.momentum.terms)
 
     @property
     def reach(self) -> int:
@@ -249,11 +259,9 @@ class Weights:
         queries = self.queries if isinstance(self.queries, int) else 1
         return queries * (self.momentum.terms if self.momentum else 1)
 
-    def queries_of(self, layers: tuple[str, ...]) -> int:
+    def queries_of(self, layers: Iterable[str]) -> int:
         """Returns the queries of layers that are perturbed together."""
-        if isinstance(self.queries, int):
-            return self.queries
-        return max((self.queries[name] for name in layers if name in self.queries), default=1)
+        return super().queries_of(layers) or 1
 
 
 Task = Nodes | Exact | Weights

@@ -42,10 +42,6 @@ class TrainedLayers:
 def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     """Returns the layers of a ZO model that a run trains.
 
-    Args:
-        model: the ZO model.
-        settings: settings of the run.
-
     Raises:
         SettingsError: `layers` names a layer that the run would not train in any case.
     """

@@ -25,6 +25,7 @@ from .checks import SettingsError, check_choice
 from .evaluation import evaluate, predict
 from .injection import is_zo, trainable_model
 from .length import affordable_steps, check_length, most_budget_steps, planned_steps, usual_epochs
+from .lowering import lower
 from .model_fit import check_model
 from .node_run import NodeRun
 from .plan import plan_tasks
@@ -37,8 +38,6 @@ from .settings import Settings
 from .weight_run import WeightRun
 from .workers import Workers
 
-__all__ = ["KEEPS", "Trainer"]
-
 Keep = Literal["best", "last"]
 KEEPS: Final[tuple[str, ...]] = get_args(Keep)
 
@@ -49,7 +48,7 @@ class Trainer:
     Args:
         model: a plain int8 model, which is injected as the settings need it, or a ZO model with a loss; the model,
             its bytes or its path.
-        settings: settings of the runs, e.g. ``algorithms.node(batch_size=16)``. None uses the algorithm that a ZO
+        settings: settings of the runs, e.g. ``algorithms.weight()``. None uses the algorithm that a ZO
             model was made for, and node perturbation for a plain model (or, with a warning, weight perturbation if no
             layer can carry nodes).
         runtime: name of the runtime that runs the model.
@@ -98,15 +97,9 @@ class Trainer:
             raise SettingsError("model", "have trainable tensors and a loss", fix="Inject the original model again")
         self.settings = settings or usual_settings(metadata)
         check_model(self.settings, metadata)
-        if self.settings.is_layerwise:
-            if workers:
-                raise SettingsError(
-                    "workers",
-                    "be 0 for a layer-wise run, whose steps are too short to share",
-                    workers,
-                    "Use more threads, or weight perturbation",
-                )
-            plan_tasks(self.settings, metadata, lambda _: 1.0)  # checks `layers`
+        if plan_tasks(self.settings, metadata, lambda _: 1.0) and workers:  # also checks `layers`
+            problem = "be 0 for a layer-wise run, whose steps are too short to share"
+            raise SettingsError("workers", problem, workers, "Use more threads, or weight perturbation")
         self.forwards, self.equivalents = 0, 0.0
         self.step = self.planned = self.buffer_bytes = 0
         self.measured_rate: float | None = None
@@ -192,15 +185,13 @@ class Trainer:
             rehearsal=rehearsal,
             seed=self.settings.seed,
         )
-        data, validation = self.data.train, self.data.validation
+        data = self.data.train
         if epochs == "auto":
-            epochs = usual_epochs(len(data), self.settings.batch_size)
+            epochs = usual_epochs(self.settings, len(data))
         total = self._planned_steps(epochs, steps, budget, len(data))
         check_choice("keep", keep, KEEPS)
         _check_log(log, resume=resume, replace=replace)
-        loss = self.runtime.metadata.loss
-        assert loss is not None  # the trainer has refused such a model
-        warn_of_missing_classes(data, validation, loss)
+        warn_of_missing_classes(data, self.data.validation, self.runtime.metadata.known_loss)
         if not resume:
             self._begin_with(initial_weights)
         elif initial_weights is not None:
@@ -213,15 +204,7 @@ class Trainer:
             run = self._new_run(settings, data, total, keep, workers)
             run.spent = spent
             self.log = None if log is None else Path(log)
-            progress = RunProgress(
-                run,
-                self.runtime,
-                self.model,
-                self.settings,
-                steps_per_epoch=-(-len(data) // self.settings.batch_size),
-                measured_rate=self.measured_rate,
-                log=self.log,
-            )
+            progress = RunProgress(run, self)
             opened = _log_of(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
             measured = self.data.measured if keep == "best" else None
             try:
@@ -329,15 +312,15 @@ class Trainer:
         return planned_steps(self.settings, samples, epochs, steps)
 
     def _new_run(self, settings: Settings, data: Data, total: int, keep: Keep, workers: Workers | None) -> Run:
-        given = (self.runtime, self.model, settings, total, list(data.inputs), data.labels)
+        lowered = lower(self.model, self.runtime.metadata, settings, steps=total, samples=len(data))
         run: Run
-        if settings.is_layerwise:
-            run = NodeRun(*given)
+        if lowered.tasks:
+            run = NodeRun(self.runtime, self.model, lowered, data)
         else:
-            run = WeightRun(*given, workers)
-        per_epoch, self.planned = -(-len(data) // self.settings.batch_size), total
+            run = WeightRun(self.runtime, self.model, lowered, data, workers)
+        per_epoch, self.planned = self.settings.steps_per_epoch(len(data)), total
         run.measure_every = measuring_interval(total, per_epoch) if keep == "best" else 0
-        self.buffer_bytes = run.buffer_bytes if isinstance(run, NodeRun) else 0
+        self.buffer_bytes = run.buffer_bytes
         return run
 
     def _begin_with(self, given: Mapping[str, WeightArray] | None) -> None:
@@ -350,14 +333,10 @@ class Trainer:
             self.runtime = load(self.model, self.runtime.name, threads=self._threads)
 
     def affordable_steps(self, budget: float, samples: int) -> int:
-        """Returns the number of steps that a budget pays for.
-
-        Args:
-            budget: forward equivalents, > 0.
-            samples: number of samples in the training set.
+        """Returns the number of steps that a budget of forward equivalents pays for on so many training samples.
 
         Raises:
-            ValueError: the budget is out of range or less than a step costs; the message names that cost.
+            SettingsError: the budget is out of range or less than a step costs; the message names that cost.
         """
         return affordable_steps(self.settings, self.model, self.runtime.metadata, budget, samples)
 
@@ -369,12 +348,8 @@ class Trainer:
     # --- using ----------------------------------------------------------------------------------------------
 
     def evaluate(self, x: Samples, y: Labels | None = None) -> dict[str, float]:
-        """Returns the mean "loss" of the labelled samples and, unless that is the mean squared error, their
-        "accuracy" (0..1).
-
-        Args:
-            x: samples, as `fit` takes them.
-            y: labels, as `fit` takes them.
+        """Returns the mean "loss" of the labelled samples, given as to `fit`, and, unless that is the mean squared
+        error, their "accuracy" (0..1).
 
         Raises:
             DataError: the data do not fit the model, or have no label at all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +35,7 @@ class RuntimeRun:
 
     def equals(self, other: RuntimeRun) -> bool:
         """Returns whether every bit agrees: losses, log, weights and exported model."""
-        return (
-            self.losses == other.losses
-            and self.checksum == other.checksum
-            and self.log == other.log
-            and self.exported == other.exported
-        )
+        return self == replace(other, runtime=self.runtime)
 
     def first_difference(self, other: RuntimeRun) -> int | None:
         """Returns the first step whose loss differs, or None."""

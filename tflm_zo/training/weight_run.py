@@ -4,77 +4,44 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final
 
 from ..converters import Model
 from ..core import Control, Measurement, SeedLogHeader, StepRecord, StepReport, best_of
 from ..data import Data
-from ..logs import Log, LogError, LogWriter, fingerprint
+from ..logs import Log, LogError
 from ..logs.replay import Arrays, Replay, replay_log
 from ..runtime import Runtime
-from .costs import run_costs
 from .evaluation import Evaluation
-from .executors import Executor, LocalExecutor, Steps, WorkerExecutor
-from .lowering import lower
+from .executors import LocalExecutor, Steps, WorkerExecutor
+from .lowering import LoweredRun
 from .run import Run
-from .settings import Settings
 from .workers import Workers
-
-__all__ = ["WeightRun"]
 
 # Number of steps whose coefficients a run keeps, for a replay after an interruption.
 _KEPT_STEPS: Final = 4096
 
 
 class WeightRun(Run):
-    """See `Run`.
-
-    Args:
-        runtime: runtime with the loaded model.
-        model: model that the runtime has loaded.
-        settings: settings of the run.
-        total: number of steps.
-        inputs: all training samples, one array per input.
-        labels: labels of all samples.
-        workers: workers that run the invokes; this run starts them. None: this process runs them.
-
-    Attributes:
-        executor: executor of the invokes.
+    """A run of weight perturbation, see `Run`, whose invokes `workers` run; None: this process.
 
     Raises:
         SettingsError: workers cannot share these steps, see `WorkerExecutor`.
     """
 
+    _control: Control
+
     def __init__(
-        self,
-        runtime: Runtime,
-        model: Model,
-        settings: Settings,
-        total: int,
-        inputs: list[NDArray[Any]],
-        labels: NDArray[Any],
-        workers: Workers | None = None,
+        self, runtime: Runtime, model: Model, lowered: LoweredRun, data: Data, workers: Workers | None = None
     ) -> None:
-        metadata = runtime.metadata
-        self._runtime, self._model, self._mark = runtime, model, fingerprint(model)
-        lowered = lower(model, metadata, settings, steps=total, samples=len(labels))
-        self._control = Control(lowered.settings, metadata.command_words, list(lowered.block_segments))
-        self._costs = run_costs(settings, model, metadata)
+        super().__init__(runtime, model, lowered)
+        self._control = Control(lowered.settings, runtime.metadata.command_words, list(lowered.block_segments))
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
-        self.executor: Executor
-        if workers is None:
-            self.executor = LocalExecutor(runtime, self._control, inputs, labels)
-        else:
-            own = settings, inputs, labels, self._steps_since
-            self.executor = WorkerExecutor(workers, runtime, model, self._control, *own)
-        self._writer: LogWriter | None = None
-        self._resumed_log: Path | None = None
-        self.total, self.forwards, self.measurements = total, 0, []
+        self.executor = LocalExecutor(runtime, self._control, data)
+        if workers is not None:
+            self.executor = WorkerExecutor(workers, runtime, model, self._control, data, self._steps_since)
 
     @property
     def step(self) -> int:
@@ -82,25 +49,19 @@ class WeightRun(Run):
         _, first, done = self._base
         return first + len(done)  # the control unit may be ahead: an interruption before the record counts
 
-    def _cost_of_steps(self) -> float:
-        return self._costs.until(self.step, int(self._control.settings.samples))
-
     def begin(self) -> None:
         """Restores the model's initial weights."""
         self._base, self.measurements = (None, 0, []), []
         self._runtime.execute(self._runtime.command(loss=False).restore())
         self.executor.settled()
 
-    def resume(self, log: Path) -> int | None:
+    def resume(self, log: Path) -> int:
         """Restores the weights and the state that a log records."""
         replay, mean_square = Replay(self._model), 0
         measurements: list[Measurement] = []
         for part in Log.parts(log, layerwise=False):
             if not part.first_step:
-                part.check_model(self._model)
-                if bytes(part.settings) != bytes(self._control.settings):
-                    raise LogError("the log is of a run with other settings, data or number of steps")
-                self._check_interval(part.measure_every)
+                self._check_log(part, True)
             replay.add(part)
             measurements.extend(part.measurements)
             steps, mean_square = part.first_step + len(part.steps), int([mean_square, *part.mean_squares][-1])
@@ -113,27 +74,8 @@ class WeightRun(Run):
         self.executor.settled()
         return part.whole_bytes
 
-    def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Returns the mean losses of the steps from `first` to the point of resumption."""
-        if self._resumed_log is None:
-            return np.zeros(0)
-        parts = Log.parts(self._resumed_log, layerwise=False)
-        return np.concatenate([p.losses[max(first - p.first_step, 0) :] for p in parts])
-
-    def open_log(self, log: Path, kept: int | None, *, replace: bool, sync_every: float | None) -> None:
-        """Opens the log for writing."""
-        self._writer = LogWriter(
-            log,
-            SeedLogHeader(self._control.settings, self._mark, self.measure_every),
-            keep=(self.step, len(self.measurements)) if kept else None,
-            replace=replace or kept is not None,
-            sync_every=sync_every,
-        )
-
-    @property
-    def has_log(self) -> bool:
-        """True if a log is open."""
-        return self._writer is not None
+    def _header(self) -> SeedLogHeader:
+        return SeedLogHeader(self._control.settings, self._mark, self.measure_every)
 
     def advance(self) -> StepReport:
         """Runs one step and appends it to the log."""
@@ -163,16 +105,8 @@ class WeightRun(Run):
         """Evaluates the weights after the last complete step. Call `settle` first."""
         return self.executor.evaluate(data)
 
-    def add_measurement(self, measurement: Measurement) -> None:
-        """Appends a measurement of the weights after the last complete step to the log."""
-        if self._writer is not None:
-            self._writer.append(measurement.to_bytes)
-        self.measurements.append(measurement)
-
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:
-        """Returns the best measurement in the log of a resumed run, with its weights and fractions; None
-        without one.
-        """
+        """Returns the best measurement in the log of a resumed run, with its weights and fractions, or None."""
         best = best_of(self.measurements)
         if best is None or self._resumed_log is None:
             return None
@@ -199,30 +133,13 @@ class WeightRun(Run):
         return Steps(first, done, mean_square, begin)
 
     def _replayed(self) -> tuple[Arrays, Arrays]:
-        """Returns the weights and fractions after the last complete step, replayed from the records in
-        memory.
-        """
+        """Returns the weights and fractions after the last complete step, replayed from the records in memory."""
         begin, first, done = self._base
         if begin is not None:
             begin = {n: w.copy() for n, w in begin[0].items()}, {n: f.copy() for n, f in begin[1].items()}
         replay = Replay(self._model, begin)
         replay.add(Log.from_steps(self._control.settings, self._mark, done, first))
         return replay.weights, replay.fractions
-
-    def close_log(self) -> None:
-        """Syncs the log to the disk and closes it."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-
-    def log_bytes(self) -> bytes:
-        """Returns the log up to the last complete step."""
-        return self._own_log().whole(self.step, len(self.measurements))
-
-    def _own_log(self) -> LogWriter:
-        if self._writer is None:
-            raise ValueError("there is no log to copy: give fit a log")
-        return self._writer
 
     def steps_of_copy(self, log: Path) -> int:
         """Returns the number of steps in an earlier copy of this run's log."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..io.errors import SettingsError
 
-__all__ = ["Workers", "WorkersError"]
-
 # Times that a worker is replaced in a row before a run gives up: a model that kills its workers kills all.
 _MOST_REPLACED = 3
 # Seconds without an answer after which Ray is asked whether the worker is there: a machine that is switched
@@ -53,15 +51,11 @@ class Workers:
         return len(self._lines)
 
     def start(self, make: Callable[..., Any], *arguments: Any) -> None:
-        """Creates the object of each worker. It replaces an older object.
-
-        Args:
-            make: function that creates the object; it must be importable by name.
-            arguments: its arguments, which are sent once to each machine.
+        """Creates the object of each worker; an older one is replaced. `make`, which is importable by name, creates it
+        from `arguments`, which are sent once to each machine.
 
         Raises:
-            WorkersError: Ray is not installed, the cluster does not answer, or it has fewer cores than
-                workers.
+            WorkersError: Ray is not installed, the cluster does not answer, or it has fewer cores than workers.
         """
         ray = self._started()
         given, key = [ray.put(argument) for argument in arguments], secrets.token_bytes(32)
@@ -97,15 +91,10 @@ class Workers:
         return ray
 
     def call(self, method: str, calls: Sequence[tuple[Any, ...]], anew: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-        """Calls a method on the first `len(calls)` workers in parallel.
+        """Calls a method on the first workers in parallel, each with its own arguments. Returns the results in their
+        order.
 
-        Args:
-            method: name of the method.
-            calls: arguments for each worker.
-            anew: function that returns the arguments for worker number N after it was replaced.
-
-        Returns:
-            The results in the order of `calls`.
+        `anew` returns the arguments for the worker of a number after it was replaced.
 
         Raises:
             WorkersError: a worker died several times in a row, or does not accept a connection.
@@ -151,13 +140,7 @@ class _DeadError(Exception):
 
 
 class _Line:
-    """The connection to one worker.
-
-    Args:
-        ray: Ray's module.
-        actor: handle of a new `_Holder`.
-        key: secret that both ends share.
-    """
+    """The connection to one worker: the handle of a new `_Holder`, and a secret that both ends share."""
 
     def __init__(self, ray: Any, actor: Any, key: bytes) -> None:
         self._ray, self._actor, self._key = ray, actor, key
@@ -181,10 +164,8 @@ class _Line:
             ) from error
 
     def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Sends a call. If the worker has died, `result` raises the error.
-
-        Raises:
-            WorkersError: the worker runs but does not accept a connection.
+        """Sends a call. If the worker has died, `result` raises the error; if it runs but accepts no connection, this
+        raises WorkersError.
         """
         try:
             if self._waits:
@@ -197,12 +178,7 @@ class _Line:
             self._error = error
 
     def result(self) -> Any:
-        """Returns the result of the call.
-
-        Raises:
-            _DeadError: the worker has died.
-            Exception: the exception that the call raised.
-        """
+        """Returns the result of the call, or raises its exception; _DeadError if the worker has died."""
         connection = self._connection
         if self._error is not None or connection is None:
             raise _DeadError(str(self._error)) from self._error
@@ -219,7 +195,6 @@ class _Line:
         return found
 
     def end(self) -> None:
-        """Kills the worker."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.close()

@@ -162,7 +162,7 @@ def firmware(
         loaded, run, search, given_up = fitted.model, fitted.settings, fitted.search, fitted.given_up
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
-        epochs = usual_epochs(count, run.batch_size)
+        epochs = usual_epochs(run, count)
     total = planned_steps(run, count, epochs, steps)
     made = generate_firmware(
         loaded,

@@ -162,7 +162,7 @@ def _print_narrow(console: Console, title: str, rows: list[dict[str, object]]) -
 def _bytes_of(target: Target, cost: Cost) -> dict[str, object]:
     way, fits = cost.way, "yes" if cost.fits(target) else "no"
     ways = {"trains by": way.name, "layers": len(way.trained.layers), "bits": way.update_bits}
-    run = {"batch": way.settings.batch_size, "arena": cost.arena, "work": cost.sizes.ram.workspace}
+    run = {"batch": cost.sizes.run.minibatch, "arena": cost.arena, "work": cost.sizes.ram.workspace}
     return {**ways, **run, "RAM": cost.ram, "flash": cost.flash, "log": cost.log, "fits": fits}
 
 
@@ -194,7 +194,7 @@ def _choice(made: Plan, cost: Cost) -> str:
     assert cost.choice is not None
     clock = made.target.clock
     seconds = "" if clock is None else f", {_time(cost.choice * made.target.cycles / clock)}"
-    blocks = "; ".join(", ".join(run.layers) for run in cost.way.blocks if isinstance(run.layers, tuple))
+    blocks = "; ".join(", ".join(block.layers) for block in cost.sizes.run.blocks)
     return (
         f"{cost.way.name}: RAM, log and step are those of the dearest; choosing it takes "
         f"{_count(cost.choice)} instructions{seconds} for each sample that the device has; the blocks: "
@@ -208,7 +208,7 @@ def _verdict(console: Console, made: Plan) -> None:
         least = made.smallest
         console.print(
             f"does not fit: the least, {least.way.name} with {least.way.update_bits}-bit updates and "
-            f"minibatches of {least.way.settings.batch_size}, takes {least.ram:,} bytes of RAM and "
+            f"minibatches of {least.sizes.run.minibatch}, takes {least.ram:,} bytes of RAM and "
             f"{least.flash:,} of flash"
         )
         if fitting := made.fitting_boards():
@@ -220,7 +220,7 @@ def _verdict(console: Console, made: Plan) -> None:
     limit = "" if target.ram is None and target.flash is None else "fits: "
     console.print(
         f"{limit}{best.way.name}, {best.way.update_bits}-bit updates, minibatches of "
-        f"{best.way.settings.batch_size}{energy}"
+        f"{best.sizes.run.minibatch}{energy}"
     )
     console.print(best.way.trained.sentence)
     console.print(f"  {train}")

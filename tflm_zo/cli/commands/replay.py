@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ...converters import export_model, load_model
-from ...core import Measurement, best_of
+from ...core import Measurement
 from ...io.errors import SettingsError
 from ...logs import Log, replay_log
 from ..failures import warn
@@ -67,9 +68,9 @@ def _steps_of(parts: Iterator[Log], steps: int | None) -> dict[str, Any]:
     for last in parts:
         measurements += last.measurements
     whole = last.whole_steps
-    if steps is not None and not last.is_layerwise and not 0 <= steps <= whole:
+    if steps is not None and not last.tasks and not 0 <= steps <= whole:
         raise SettingsError("steps", f"be in 0..{whole}, the whole steps of the log", steps)
-    best = last.best if last.is_layerwise else best_of(measurements)
+    best = replace(last, measurements=tuple(measurements)).best
     return {
         "steps": steps if steps is not None else whole if best is None else best.step,
         "whole_steps": whole,

@@ -188,7 +188,7 @@ class AveragingClient:
 
     Attributes:
         model: the ZO model, the same file as at the server: the model, its bytes or its path.
-        settings: settings of the client's run in each round, e.g. ``algorithms.node(batch_size=16)``. The
+        settings: settings of the client's run in each round, e.g. ``algorithms.weight()``. The
             seed is combined with the numbers of round and client.
         steps: steps of a round.
         x: the client's samples, as for `tflm_zo.Trainer.fit`.
