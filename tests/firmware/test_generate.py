@@ -275,7 +275,7 @@ def test_tables_are_the_desktops_probes(model: Model) -> None:
     probes = BlockProbes(model, SETTINGS, X, Y, SEARCH, runtime="litert")
     held_out = [int(v) for v in values(text, "const uint32_t kHeldOut[8]")]  # 0.3 of 27 with a label
     assert held_out == sorted(set(held_out)) and (Y[held_out] >= 0).all()
-    np.testing.assert_array_equal(X[held_out], probes._probe.judge.inputs[0])
+    np.testing.assert_array_equal(X[held_out], probes._judge.inputs[0])
     rest = SAMPLES - len(held_out)
     assert probes.blocks == (("conv1", "conv2"), ("fc1", "fc2"), ("fc3",))
     for i, layers in enumerate(probes.blocks):
