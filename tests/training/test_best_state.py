@@ -16,7 +16,8 @@ from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import initial_weights
 from tflm_zo.core import is_due
 from tflm_zo.logs import Log, LogError, LogWriter, replay_log
-from tflm_zo.training import Callback, RunProgress, Settings, Trainer, Weights, executors, node_run, run_data
+from tflm_zo.training import Callback, RunProgress, Settings, Trainer, Weights, executors, run_data
+from tflm_zo.training import run as any_run
 from tflm_zo.training.best_state import measuring_interval
 from tflm_zo.training.run_data import RunData
 
@@ -195,7 +196,7 @@ def test_interrupted_before_the_best_state_was_kept(kind: str, monkeypatch: pyte
     """Restores the best measured weights, even if no copy of them was made."""
     trainer, measured = Trainer(MODELS_OF[kind], SETTINGS[kind], runtime="litert"), []
     watch = Watch()
-    module = {"weight": executors, "node": node_run}[kind]
+    module = {"weight": executors, "node": any_run}[kind]
     real_evaluate, real_read = module.evaluate, trainer.runtime.read_weights
 
     def better_each_time(*arguments: Any) -> Any:
