@@ -50,7 +50,7 @@ class _Choice:
     """A choice: bits of an update, samples of a minibatch, the last layers or the number of blocks."""
 
     bits: int
-    batch_size: int
+    minibatch: int
     layers: tuple[str, ...] | None
     blocks: int | None
 
@@ -138,8 +138,8 @@ class _Search:
             yield choice
         # Weight perturbation keeps nothing of a minibatch.
         while self._size(self._whole).run.tasks and "batch_size" not in self._fixed:
-            choice = dataclasses.replace(choice, batch_size=choice.batch_size // 2)
-            if choice.batch_size < _FEWEST_SAMPLES or choice.batch_size % self._batch:
+            choice = dataclasses.replace(choice, minibatch=choice.minibatch // 2)
+            if choice.minibatch < _FEWEST_SAMPLES or choice.minibatch % self._batch:
                 break
             yield choice
 
@@ -153,9 +153,9 @@ class _Search:
 
     def _taken_back(self, choice: _Choice) -> _Choice:
         """Returns the choice with the largest minibatch that fits, and with 16 bits if they fit as well."""
-        largest = dataclasses.replace(choice, batch_size=self._whole.batch_size)
+        largest = dataclasses.replace(choice, minibatch=self._whole.minibatch)
         while not self._fits(largest):
-            largest = dataclasses.replace(largest, batch_size=largest.batch_size // 2)
+            largest = dataclasses.replace(largest, minibatch=largest.minibatch // 2)
         whole = dataclasses.replace(largest, bits=self._whole.bits)
         return whole if self._fits(whole) else largest
 
@@ -168,7 +168,7 @@ class _Search:
         return self._sized[choice]
 
     def _sizing(self, choice: _Choice) -> Fitted:
-        settings = dataclasses.replace(self._settings, batch_size=choice.batch_size)
+        settings = dataclasses.replace(self._settings, batch_size=choice.minibatch)
         if choice.layers is not None:
             settings = dataclasses.replace(settings, layers=choice.layers)
         model = self._model(settings, choice.bits)
@@ -194,8 +194,8 @@ class _Search:
         given_up, whole = list[str](), self._whole
         if choice.bits != whole.bits:
             given_up.append("16-bit updates (8 bits, rounded at random)")
-        if choice.batch_size != whole.batch_size:
-            given_up.append(f"minibatches of {whole.batch_size} ({choice.batch_size})")
+        if choice.minibatch != whole.minibatch:
+            given_up.append(f"minibatches of {whole.minibatch} ({choice.minibatch})")
         if choice.layers is not None:
             left_out = len(self._names) - len(choice.layers)
             given_up.append(f"the first {left_out} of {len(self._names)} layers ({', '.join(choice.layers)})")
@@ -207,4 +207,4 @@ class _Search:
 def _in_words(choice: _Choice, names: tuple[str, ...]) -> str:
     layers = names if choice.layers is None else choice.layers
     what = ", ".join(layers) if choice.blocks is None else f"the largest of {choice.blocks} blocks"
-    return f"{what} with {choice.bits}-bit updates and minibatches of {choice.batch_size}"
+    return f"{what} with {choice.bits}-bit updates and minibatches of {choice.minibatch}"

@@ -85,7 +85,7 @@ def step_integers(settings: Settings, batch: int, blocks: int) -> CSettings:
     weights = settings.weights
     return CSettings(
         batch=batch,
-        parts=settings.batch_size // batch,
+        parts=settings.parts(batch),
         estimator=ESTIMATORS.index(settings.estimator),
         queries=weights.queries_of(()),
         sharpness=int(weights.sharpness),

@@ -244,6 +244,10 @@ class Settings:
         """Returns the number of steps of a pass over so many samples."""
         return -(-samples // self.batch_size)
 
+    def parts(self, batch: int) -> int:
+        """Returns the number of parts of a minibatch, one for each invoke of a model of so many samples."""
+        return self.batch_size // batch
+
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
         """Returns the rate at the first step of a run of so many steps: `learning_rate`, or the default rate."""
         if self.learning_rate is not None:
