@@ -219,8 +219,7 @@ def _verdict(console: Console, made: Plan) -> None:
     train, firmware = made.commands(best)
     limit = "" if target.ram is None and target.flash is None else "fits: "
     console.print(
-        f"{limit}{best.way.name}, {best.way.update_bits}-bit updates, minibatches of "
-        f"{best.sizes.run.minibatch}{energy}"
+        f"{limit}{best.way.name}, {best.way.update_bits}-bit updates, minibatches of {best.sizes.run.minibatch}{energy}"
     )
     console.print(best.way.trained.sentence)
     console.print(f"  {train}")
