@@ -80,6 +80,12 @@ def test_add(seed, bits, other_bits, exponent, factor, distance, count):
     assert np.abs(real(found) - exact).max() <= 2.0 ** found[1]
 
 
+def test_a_sum_that_leaves_16_bits_is_halved():
+    full = np.array([32767, -32767, 5], np.int16)
+    values, exponent = backward.add(None, 0, (full, 3), (full, 3))
+    assert (values.tolist(), exponent) == ([32767, -32767, 5], 4)
+
+
 def test_the_slice_that_pad_leaves():
     padded = np.arange(5 * 6 * 2, dtype=np.int16).reshape(5, 6, 2)
     found = backward.slice_blocks(padded, 3, 6 * 2, (1 * 6 + 2) * 2, 3 * 2)

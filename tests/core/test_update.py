@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import core
+from helpers.examples import examples
 from helpers.oracle import weights as oracle
 from helpers.oracle.draws import EXAMPLES, Step, native, steps
 from helpers.oracle.stream import Dist
@@ -38,6 +39,7 @@ def check(step: Step) -> None:
     assert_same(weights, fraction, *expected)
 
 
+@settings(max_examples=examples(400))
 @given(steps() | steps(max_queries=32))
 def test_is_the_oracles(step):
     check(step)
