@@ -108,8 +108,8 @@ def test_a_late_client_catches_up_by_records_or_a_snapshot(fleet: Any) -> None:
     log, (first, late, lost), _, _ = fleet
     for _ in range(5):
         first.take(log.decide([first.answer()]))
-    records, is_snapshot = log.lacking(late.step)
-    assert not is_snapshot and late.take(records) == 5
+    records, snapshot = log.lacking(late.step)
+    assert not snapshot and late.take(records) == 5
     lost.take_snapshot(log.snapshot())
     for client in (late, lost):
         assert client.snapshot() == log.snapshot()

@@ -12,11 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import core
 from ..converters import Model, WeightArray, initial_weights, read_metadata
 from ..io.files import write_output
 from ..logs import fingerprint
-from .member import FleetError
+from .member import FleetError, checksum_of, streams_of
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -73,15 +72,8 @@ def unpacked(data: bytes, before: Arrays, *, whole: bool = False) -> dict[str, N
     return found
 
 
-def checksum_of(model: Model, weights: Mapping[str, WeightArray]) -> int:
-    """Returns the checksum of a ZO model's weights, 0..2^32-1, without fractions."""
-    sums = (core.checksum(weights[t.name], None, t.stream) for t in read_metadata(model).trainable)
-    return sum(sums) & 0xFFFFFFFF
-
-
 class AveragedWeights:
-    """A server's weights. They have fractions of an LSB, so that small changes add up; clients get rounded
-    weights.
+    """A server's weights. They have fractions of an LSB, so that small changes add up; clients get rounded weights.
 
     Args:
         model: the ZO model, with the weights of the first round.
@@ -99,7 +91,7 @@ class AveragedWeights:
 
     def __init__(self, model: Model, path: str | os.PathLike[str] | None = None) -> None:
         self.model, self._mark = model, fingerprint(model)
-        metadata = read_metadata(model)
+        metadata, self._streams = read_metadata(model), streams_of(model)
         biases = {t.name for t in metadata.trainable if t.bias}
         self._most = {
             name: 2.0**31 - 1 if name in biases else 127.0 - metadata.headroom for name in initial_weights(model)
@@ -116,8 +108,8 @@ class AveragedWeights:
 
     @property
     def checksum(self) -> int:
-        """Checksum of the rounded weights, see `checksum_of`."""
-        return checksum_of(self.model, self.weights)
+        """Checksum of the rounded weights, 0..2^32-1."""
+        return checksum_of(self._streams, self.weights)
 
     def move(self, changes: Mapping[str, NDArray[Any]]) -> None:
         """Ends a round: updates the weights, within their range, and writes the file.
@@ -126,8 +118,7 @@ class AveragedWeights:
             changes: mean changes, LSB, by tensor name.
 
         Raises:
-            FleetError: a tensor is missing or has another shape, or a change is not finite. Nothing has
-                changed.
+            FleetError: a tensor is missing or has another shape, or a change is not finite. Nothing has changed.
             OSError: the file cannot be written; the round is not complete.
         """
         moved = {}
@@ -136,21 +127,13 @@ class AveragedWeights:
             if change.shape != own.shape or not np.isfinite(change).all():
                 raise FleetError(f"`{name}` must have finite changes {list(own.shape)}. Received: {change.shape}.")
             moved[name] = np.clip(own + change, -self._most[name], self._most[name])
-        before = self._exact
-        self._exact = moved
-        try:
-            if self._path is not None:
-                self._write(self._path)
-        except OSError:
-            self._exact = before
-            raise
-        self.round, self.weights = self.round + 1, self._rounded()
-
-    def _write(self, path: Path) -> None:
-        file = io.BytesIO()
-        head = {"/model": np.frombuffer(self._mark, np.uint8), "/round": np.array(self.round + 1)}
-        np.savez_compressed(file, **head, **self._exact)  # type: ignore[arg-type]
-        write_output(path, file.getvalue(), force=True)
+        if self._path is not None:
+            file = io.BytesIO()
+            head = {"/model": np.frombuffer(self._mark, np.uint8), "/round": np.array(self.round + 1)}
+            np.savez_compressed(file, **head, **moved)  # type: ignore[arg-type]
+            write_output(self._path, file.getvalue(), force=True)
+        self.round, self._exact = self.round + 1, moved
+        self.weights = self._rounded()
 
     def _read(self, path: Path) -> None:
         try:

@@ -72,22 +72,12 @@ class FleetLog(RecordedPosition):
         self._control.resume(self.step, self.mean_square)
         self._writer = LogWriter(path, header, keep=(self.step, 0) if exists else None, replace=replace or resume)
 
-    @property
-    def steps(self) -> int:
-        """Number of steps of the whole run."""
-        return int(self.settings.steps)
-
-    def lacking(self, first: int) -> tuple[bytes, bool]:
-        """Returns the data that a client after step `first` lacks: the records since, or a snapshot if it is
-        smaller.
-
-        Returns:
-            The bytes, and True if they are a snapshot.
+    def lacking(self, first: int, *, records_only: bool = False) -> tuple[bytes, bytes]:
+        """Returns the data that a client after step `first` lacks, the records since or a smaller snapshot, and b"" for
+        the other. With `records_only`, always the records.
         """
         records = self.records(first)
-        if len(records) > self.snapshot_bytes:
-            return self.snapshot(), True
-        return records, False
+        return (records, b"") if records_only or len(records) <= self.snapshot_bytes else (b"", self.snapshot())
 
     def decide(self, answers: Sequence[Answer]) -> bytes:
         """Computes the next step from answers, in which all samples have the same weight.
@@ -99,8 +89,7 @@ class FleetLog(RecordedPosition):
             The step's record in the log.
 
         Raises:
-            FleetError: an answer belongs to another step or is out of range, see `Answer.check`. Nothing has
-                changed.
+            FleetError: an answer belongs to another step or is out of range, see `Answer.check`. Nothing has changed.
             OSError: the record cannot be written; the step is not complete.
         """
         if not answers:

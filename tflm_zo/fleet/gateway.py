@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -52,9 +52,8 @@ class Gateway(RecordedPosition):
     """Follows the fleet's records, like `Replica`, and answers for a step. The devices evaluate it in
     parallel, each on its own samples, and the gateway adds up their results.
 
-    A device receives the records that it lacks, so it catches up after sleep or a power failure. Devices that
-    belong to another run, give invalid answers or miss the deadline are excluded from the step; see
-    `left_out`.
+    A device receives the records that it lacks, so it catches up after sleep or a power failure. Devices that belong to
+    another run, give invalid answers or miss the deadline are excluded from the step; see `left_out`.
 
     Args:
         model: the ZO model that the devices' firmware was generated from.
@@ -99,16 +98,9 @@ class Gateway(RecordedPosition):
         self.left_out: dict[str, str] = {}
 
     def take(self, records: bytes) -> int:
-        """Stores the records of the next steps; devices receive them with the next request.
-
-        Args:
-            records: complete records of the seed log.
-
-        Returns:
-            Number of steps.
+        """Stores the records of the next steps, see `Position.take`; devices receive them with the next request.
 
         Raises:
-            FleetError: a record does not continue the log; the message has the reason. No record was stored.
             OSError: the log cannot be written. No record was stored.
         """
         steps = self._following(records)
@@ -122,11 +114,7 @@ class Gateway(RecordedPosition):
         return b""
 
     def take_snapshot(self, data: bytes) -> None:
-        """Refuses a snapshot, because devices catch up by records only.
-
-        Raises:
-            FleetError: always.
-        """
+        """Raises FleetError for a snapshot, because devices catch up by records only."""
         if data:
             raise FleetError(
                 f"a gateway needs the records from step {self.step} on, since devices take nothing else, and "
@@ -208,16 +196,11 @@ class Gateway(RecordedPosition):
 
     def _wait(self, end: float) -> set[Future[Any]]:
         """Waits for the devices; for silent ones only while others are busy."""
-        done, open_ = set[Future[Any]](), {*self._busy.values()}
-        awake = {future for name, future in self._busy.items() if not self._devices[name].is_silent}
-        grace = None
-        while open_ and (left := (end if grace is None else min(end, grace)) - time.monotonic()) > 0:
-            if awake and awake <= done and grace is None:
-                grace = time.monotonic() + _GRACE
-                continue
-            now, open_ = wait(open_, left, FIRST_COMPLETED)
-            done |= now
-        return done
+        awake = [future for name, future in self._busy.items() if not self._devices[name].is_silent]
+        wait(awake, end - time.monotonic())
+        if awake:
+            end = min(end, time.monotonic() + _GRACE)
+        return wait(self._busy.values(), max(0.0, end - time.monotonic())).done
 
     def _silent_ones(self) -> list[str]:
         if self._notes is None:

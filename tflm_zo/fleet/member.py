@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
@@ -16,7 +16,7 @@ from ..converters import Model, read_metadata
 from ..core import SEED_LOG_HEADER_BYTES, Control, CSettings, SeedLogHeader, StepRecord
 from ..data import Labels, Samples, prepare
 from ..logs import MAGIC, Log, fingerprint
-from ..logs.layout import SEED_LOG, ending
+from ..logs.layout import SEED_LOG, Records, ending
 from ..logs.replay import Arrays, Replay
 from ..runtime import load
 from ..training.costs import block_segments
@@ -26,6 +26,17 @@ from ..training.executors import LocalExecutor
 # Of a snapshot: step, checksum of the records so far, of the weights, and the running mean of d^2; then
 # weights and fractions of each trainable tensor.
 _SNAPSHOT: Final = struct.Struct("<IIIq")
+
+
+def streams_of(model: Model) -> dict[str, int]:
+    """Returns the numbers of the streams of a ZO model's trainable tensors, by tensor name."""
+    return {t.name: t.stream for t in read_metadata(model).trainable}
+
+
+def checksum_of(streams: Mapping[str, int], weights: Arrays, fractions: Arrays | None = None) -> int:
+    """Returns the checksum of the weights and fractions of tensors with these streams, 0..2^32-1."""
+    given = fractions or {}
+    return sum(core.checksum(weights[name], given.get(name), stream) for name, stream in streams.items()) & 0xFFFFFFFF
 
 
 class Position:
@@ -39,6 +50,10 @@ class Position:
     Attributes:
         takes_snapshots: True if it accepts snapshots.
         settings: settings of the run.
+        steps: number of steps of the whole run.
+        record_bytes: bytes of a record.
+        snapshot_bytes: bytes of a snapshot.
+        weights: weights and fractions, arrays by tensor name.
         step: number of complete steps.
         checksum: checksum of the header and the records so far.
         mean_square: the control unit's running mean of d^2, unit 2^-32.
@@ -63,26 +78,16 @@ class Position:
                 "sharpness-aware steps are not possible in a fleet: the uphill direction differs between clients"
             )
         self.header, self._header, self.settings = header, found, found.settings
-        self._replay = Replay(model, weights)
-        self._streams = {t.name: t.stream for t in read_metadata(model).trainable}
+        self._streams, self._replay = streams_of(model), Replay(model, weights)
+        self.weights = self._replay.weights, self._replay.fractions
+        self.snapshot_bytes = _SNAPSHOT.size + sum(a.nbytes for part in self.weights for a in part.values())
+        self.steps, self.record_bytes = int(found.settings.steps), found.record_bytes
         self.step, self.mean_square, self.checksum = 0, 0, ending(header)
 
     @property
-    def record_bytes(self) -> int:
-        """Bytes of a record."""
-        return self._header.record_bytes
-
-    @property
-    def weights(self) -> tuple[Arrays, Arrays]:
-        """Weights and fractions, arrays by tensor name."""
-        return self._replay.weights, self._replay.fractions
-
-    @property
     def weights_checksum(self) -> int:
-        """Checksum of all weights and fractions, 0..2^32-1: equal on all members that have equal weights."""
-        weights, fractions = self.weights
-        sums = (core.checksum(w, fractions.get(n), self._streams[n]) for n, w in weights.items())
-        return sum(sums) & 0xFFFFFFFF
+        """Checksum of all weights and fractions, 0..2^32-1."""
+        return checksum_of(self._streams, *self.weights)
 
     def take(self, records: bytes) -> int:
         """Applies the records of the next steps to the weights.
@@ -109,15 +114,9 @@ class Position:
 
     def _following(self, records: bytes) -> list[StepRecord]:
         """Returns the records at the beginning of some bytes that continue the steps so far."""
-        steps, checksum, size = list[StepRecord](), self.checksum, self.record_bytes
-        for at in range(0, len(records), size):
-            data, wanted = records[at : at + size], self.step + len(steps)
-            record = self._header.read_record(data, checksum)
-            if record is None or record.step != wanted or wanted == self.settings.steps:
-                break
-            steps.append(record)
-            checksum = ending(data)
-        return steps
+        parser = Records(self._header, self.checksum)
+        parser.step = self.step
+        return parser.take(records)[0]
 
     def _why_not(self, data: bytes, wanted: int) -> str:
         """Returns the reason why bytes do not begin with the record of step `wanted`."""
@@ -128,20 +127,14 @@ class Position:
             return f"an old message: the record of step {step}, where that of step {wanted} follows"
         if step > wanted:
             return f"the record of step {step}, where those from step {wanted} on are missing"
-        if step == self.settings.steps:
+        if step == self.steps:
             return f"the record of step {step} of a run of {step} steps"
         return f"the record of step {step} is damaged or of another run: its checksum does not go on from ours"
 
     def snapshot(self) -> bytes:
         """Returns the complete state as bytes, for a member that is far behind."""
-        weights, fractions = self.weights
         head = _SNAPSHOT.pack(self.step, self.checksum, self.weights_checksum, self.mean_square)
-        return head + b"".join(a.tobytes() for part in (weights, fractions) for a in part.values())
-
-    @property
-    def snapshot_bytes(self) -> int:
-        """Size of a snapshot, bytes."""
-        return _SNAPSHOT.size + sum(a.nbytes for part in self.weights for a in part.values())
+        return head + b"".join(a.tobytes() for part in self.weights for a in part.values())
 
     def take_snapshot(self, data: bytes) -> None:
         """Restores the state of a snapshot, earlier or later.
@@ -154,7 +147,7 @@ class Position:
         step, checksum, wanted, mean_square = _SNAPSHOT.unpack_from(data)
         before, at = self.snapshot(), _SNAPSHOT.size
         self._set(data[at:])
-        if self.weights_checksum != wanted or step > self.settings.steps or mean_square < 0:
+        if self.weights_checksum != wanted or step > self.steps or mean_square < 0:
             self._set(before[at:])
             raise FleetError("a damaged snapshot: its checksum is wrong")
         self.step, self.checksum, self.mean_square = step, checksum, mean_square

@@ -16,8 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from ..link.link import Port
 
-# Seconds for which a read waits for the next message, and an attempt to open a line for the broker: links try
-# again.
+# Seconds for which a read waits for the next message, and an attempt to open a line for the broker: links try again.
 _POLL: Final = 0.02
 _CONNECTING: Final = 0.4
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -88,8 +87,8 @@ class MqttLines:
     def __init__(self, url: str) -> None:
         self._broker = Broker.of(url)
         self._prefix = self._broker.prefix
-        self._received: dict[str, list[bytes]] = {}
-        self._news = threading.Condition()
+        self._lines: dict[str, _Line] = {}
+        self.news = threading.Condition()
         self._client = self._broker.client()
         self._client.on_connect = self._subscribe
         self._client.on_connect_fail = self._fail
@@ -110,29 +109,30 @@ class MqttLines:
         self._refused = str(reason) if getattr(reason, "is_failure", False) else ""
         if not self._refused:
             client.subscribe(f"{self._prefix}/+/answer", qos=1)
-        with self._news:
-            self._news.notify_all()
+        with self.news:
+            self.news.notify_all()
 
     def _fail(self, *_: object) -> None:
-        with self._news:  # paho calls this where it has caught the error
+        with self.news:  # paho calls this where it has caught the error
             self._failed = f": {sys.exc_info()[1]}"
-            self._news.notify_all()
+            self.news.notify_all()
 
     def _begin(self, *_: object) -> None:
-        with self._news:
+        with self.news:
             self._is_open, self._failed = True, ""
-            self._news.notify_all()
+            self.news.notify_all()
 
     def _end(self, *_: object) -> None:
-        with self._news:
+        with self.news:
             self._is_open = False
-            self._news.notify_all()
+            self.news.notify_all()
 
     def _take(self, client: paho.Client, data: object, message: paho.MQTTMessage) -> None:
         device = message.topic[len(self._prefix) + 1 :].removesuffix("/answer")
-        with self._news:
-            self._received.setdefault(device, []).append(bytes(message.payload))
-            self._news.notify_all()
+        with self.news:
+            if device in self._lines:
+                self._lines[device].come += message.payload
+            self.news.notify_all()
 
     # --- calls of links ---------------------------------------------------------------------------------
 
@@ -152,42 +152,26 @@ class MqttLines:
         Raises:
             OSError: the broker cannot be reached.
         """
-        with self._news:
+        with self.news:
             if not self._is_begun:
                 self._client.loop_start()
                 self._is_begun = True
-            if not self._news.wait_for(lambda: self._is_open or self._refused, _CONNECTING):
+            if not self.news.wait_for(lambda: self._is_open or self._refused, _CONNECTING):
                 raise ConnectionError(f"{self.name} does not answer{self._failed}")
             if not self._is_open:
                 raise ConnectionError(f"{self.name} refuses: {self._refused}")
-            self._received[device] = []
-        return _Line(self, device)
+            line = self._lines[device] = _Line(self, device)
+        return line
 
-    def send(self, device: str, data: bytes) -> None:
-        """Sends a frame to a device.
-
-        Raises:
-            OSError: the connection to the broker is lost.
-        """
+    def check(self) -> None:
+        """Raises OSError if the connection to the broker is lost."""
         if not self._is_open:
             raise ConnectionError(f"{self.name} has vanished")
+
+    def send(self, device: str, data: bytes) -> None:
+        """Sends a frame to a device."""
+        self.check()
         self._client.publish(f"{self._prefix}/{device}/ask", data)
-
-    def receive(self, device: str, seconds: float = _POLL) -> bytes:
-        """Returns bytes from a device; waits up to `timeout` seconds for them.
-
-        Raises:
-            OSError: the connection to the broker is lost.
-        """
-        with self._news:
-            until = time.monotonic() + seconds
-            while not self._received.get(device) and (left := until - time.monotonic()) > 0:
-                if not self._is_open:
-                    raise ConnectionError(f"{self.name} has vanished")
-                self._news.wait(left)
-            data = b"".join(self._received.get(device, []))
-            self._received[device] = []
-        return data
 
     def close(self) -> None:
         """Closes the connection."""
@@ -196,19 +180,22 @@ class MqttLines:
 
 
 class _Line:
-    """The line to a device, a `tflm_zo.link.Port`."""
+    """The line to a device, a `tflm_zo.link.Port`. `come` has the bytes that can be read."""
 
     def __init__(self, lines: MqttLines, device: str) -> None:
-        self._lines, self._device, self._come = lines, device, b""
+        self._lines, self._device, self.come = lines, device, b""
 
     @property
     def in_waiting(self) -> int:
-        return len(self._come)
+        return len(self.come)
 
     def read(self, size: int = 1, /) -> bytes:
-        if not self._come:
-            self._come = self._lines.receive(self._device)
-        data, self._come = self._come[:size], self._come[size:]
+        with self._lines.news:
+            until = time.monotonic() + _POLL
+            while not self.come and (left := until - time.monotonic()) > 0:
+                self._lines.check()
+                self._lines.news.wait(left)
+            data, self.come = self.come[:size], self.come[size:]
         return data
 
     def write(self, data: bytes, /) -> int:
@@ -216,4 +203,4 @@ class _Line:
         return len(data)
 
     def close(self) -> None:
-        self._come = b""
+        self.come = b""

@@ -117,9 +117,8 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
         shapes: shape of one sample by the input's name. Dimensions of size 1 may be missing or added.
 
     Raises:
-        DataError: the file cannot be read; an array is missing, has no numbers, is empty or not finite, or
-            has another shape or number of samples than expected. The caller puts the file's name before the
-            message, see `naming`.
+        DataError: the file cannot be read; an array is missing, has no numbers, is empty or not finite, or has another
+            shape or number of samples than expected. The caller puts the file's name before the message, see `naming`.
     """
     names, y = list(shapes), None
     there: tuple[str, ...] = ()
@@ -128,8 +127,7 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
     if isinstance(source, Mapping):
         called, there = keys_of(source, names), tuple(map(str, source))
         given = [source[key] for key in called]
-        if "y" in source and "y" not in called:
-            y = source["y"]
+        y = None if "y" in called else source.get("y")
     elif len(names) == 1:
         called, given = ["x"], [_only(source, tuple(shapes[names[0]]))]
     else:
@@ -158,8 +156,7 @@ def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
     Raises:
         DataError: the file or dictionary does not have all inputs.
     """
-    choices = [["x"], names] if len(names) == 1 else [names, _numbered(names)]
-    for keys in choices:
+    for keys in [["x"], names] if len(names) == 1 else [names, _numbered(names)]:
         if all(key in source for key in keys):
             return keys
     there = f"there are: {', '.join(map(str, source)) or 'none'}"
@@ -197,7 +194,12 @@ def as_array(value: Any, name: str) -> Array:
     """
     array = unmasked(value, name)
     if array.dtype.kind not in "fiub":
-        raise DataError(f"{name} is {array.dtype}, not numbers{_numbers_of(array, name)}")
+        advice = ""
+        if array.dtype.kind in "US":
+            advice = f"; np.unique({name}, return_inverse=True)[1] numbers the names of classes"
+        elif array.dtype.kind == "O" and array.ndim:
+            advice = f"; np.stack({name}) makes an array of samples of one shape"
+        raise DataError(f"{name} is {array.dtype}, not numbers{advice}")
     if array.ndim == 0:
         raise DataError(f"{name} is a single number, not an array of samples")
     if array.size == 0:
@@ -205,15 +207,6 @@ def as_array(value: Any, name: str) -> Array:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{name} contains NaN or infinity")
     return array
-
-
-def _numbers_of(array: Array, name: str) -> str:
-    """Returns advice to convert an array of another type to numbers, or ""."""
-    if array.dtype.kind in "US":
-        return f"; np.unique({name}, return_inverse=True)[1] numbers the names of classes"
-    if array.dtype.kind == "O" and array.ndim:
-        return f"; np.stack({name}) makes an array of samples of one shape"
-    return ""
 
 
 def unmasked(value: Any, name: str) -> Array:

@@ -8,9 +8,7 @@ from functools import partial
 from typing import Any
 
 Shown = Callable[[str, object, bool], str]
-"""A function that writes a setting: its name, a value that it should have or `...`, and True if it is
-`inject`'s.
-"""
+"""A function that writes a setting: its name, a value that it should have or `...`, and True if it is `inject`'s."""
 
 
 class OneLineError(ValueError):

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import io
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -30,7 +31,7 @@ class FileInUseError(OSError):
 
 
 def lock_file(file: io.FileIO, path: str | os.PathLike[str]) -> None:
-    """Locks an open file until it is closed (advisory, where the system has such locks).
+    """Locks an open file until it is closed; see `lock`.
 
     Raises:
         FileInUseError: another process has locked the file.
@@ -40,16 +41,15 @@ def lock_file(file: io.FileIO, path: str | os.PathLike[str]) -> None:
 
 
 def _in_use(path: str | os.PathLike[str]) -> FileInUseError:
-    what = "another run is writing it; wait for its end or choose another name"
-    return FileInUseError(errno.EAGAIN, what, os.fspath(path))
+    text = "another run is writing it; wait for its end or choose another name"
+    return FileInUseError(errno.EAGAIN, text, os.fspath(path))
 
 
 @contextlib.contextmanager
 def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
     """Reserves the name of a file that is written later, so that no other program starts to write it.
 
-    The reservation is a lock in the folder of temporary files, named after the real path. It ends with the
-    program.
+    The reservation is a lock in the folder of temporary files, named after the real path. It ends with the program.
 
     Raises:
         FileInUseError: another process has reserved the name.
@@ -69,27 +69,22 @@ def hidden_name(path: Path) -> Path:
 
 def remove_stale(path: Path) -> None:
     """Removes unlocked temporary files of a path, which a killed program has left."""
-    prefix, end = f".{path.name}.", ".part"
     with contextlib.suppress(OSError):
-        for name in os.listdir(path.parent):
-            if name.startswith(prefix) and name.endswith(end) and len(name) == len(prefix + end) + 16:
-                left = path.with_name(name)
-                descriptor = os.open(left, os.O_RDONLY)
-                try:
-                    if lock(descriptor):
-                        if left.is_dir():
-                            shutil.rmtree(left)
-                        else:
-                            left.unlink()
-                finally:
-                    os.close(descriptor)
+        for left in path.parent.iterdir():
+            if not re.fullmatch(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part", left.name):
+                continue
+            descriptor = os.open(left, os.O_RDONLY)
+            try:
+                if lock(descriptor):
+                    remove = shutil.rmtree if left.is_dir() else os.unlink
+                    remove(left)
+            finally:
+                os.close(descriptor)
 
 
 def lock(descriptor: int) -> bool:
-    """Locks the file of a descriptor until it is closed (advisory, where the system has such locks).
-
-    Returns:
-        True if the file is locked now; False if another process has locked it.
+    """Locks the file of a descriptor until it is closed (advisory, where the system has such locks). Returns False if
+    another process has locked it.
     """
     if sys.platform != "win32":
         try:
@@ -102,9 +97,8 @@ def lock(descriptor: int) -> bool:
 
 
 class NewFile:
-    """A file that is written under a temporary name and then published.
-
-    The next file of the same name removes the temporary file that a killed program left.
+    """A file that is written under a temporary name and then published. It removes temporary files of the same name
+    that a killed program left.
 
     Attributes:
         file: the open file, for reading and writing, locked (see `lock_file`); it stays open after `publish`.
@@ -129,7 +123,7 @@ class NewFile:
         Raises:
             FileExistsError: the file exists, and `replace` is not set.
             FileInUseError: another run is writing the existing file.
-            OSError: the file cannot be renamed, e.g. because the disk is full; call `discard`.
+            OSError: the file cannot be renamed; call `discard`.
         """
         os.fsync(self.file.fileno())
         with contextlib.ExitStack() as stack:
@@ -166,10 +160,6 @@ def new_file(path: Path) -> Iterator[NewFile]:
         raise
 
 
-def _exists(path: Path) -> FileExistsError:
-    return ExistsError(path)
-
-
 def check_output(path: Path | None, *, force: bool) -> None:
     """Raises OSError if a file cannot be written. Call it before the work begins.
 
@@ -188,7 +178,7 @@ def check_output(path: Path | None, *, force: bool) -> None:
         raise IsADirectoryError(f"{path} is a folder; name a file")
     if path.exists():
         if not force:
-            raise _exists(path)
+            raise ExistsError(path)
         with contextlib.suppress(PermissionError), io.FileIO(path, "r") as file:
             lock_file(file, path)
     if not path.parent.is_dir():
@@ -211,6 +201,6 @@ def write_output(path: Path, data: bytes, *, force: bool) -> Path:
                 file.write(data)
             new.publish(replace=force)
     except FileExistsError:  # somebody else has made it in the meantime
-        raise _exists(path) from None
+        raise ExistsError(path) from None
     new.discard()
     return path

@@ -91,7 +91,7 @@ def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
 class Link:
     """Sends requests to a device. It repeats a request if the line loses, duplicates or damages bytes. Every request
     raises `NoAnswerError` if no answer arrives in time, `RefusedError` if the device refuses, and another `LinkError`
-    if the answer is not valid.
+    if the answer is not valid. The `timeout` of a request, seconds, replaces that of the link.
 
     Args:
         connect: opens the port; called again if the port is lost, for example when a USB device resets.
@@ -210,50 +210,34 @@ class Link:
     # --- a fleet ------------------------------------------------------------------------------------
 
     def fleet_state(self, timeout: float | None = None) -> FleetState:
-        """Requests the state of a device of a fleet.
-
-        Args:
-            timeout: largest time without an answer, seconds; None: that of the link.
-        """
+        """Requests the state of a device of a fleet."""
         return _read(FleetState.from_bytes, self._answer(Operation.FLEET_STATE, timeout=timeout))
 
     def fleet_evaluate(self, step: int, checksum: int, timeout: float | None = None) -> StepAnswer | None:
-        """Requests the evaluation of a step. Returns None while the device evaluates it.
-
-        Args:
-            step: number of the device's next step.
-            checksum: checksum of the log before the step's record.
-            timeout: largest time without an answer, seconds; None: that of the link.
+        """Requests the evaluation of the device's next step; `checksum` is that of the log before the step's record.
+        Returns None while the device evaluates it.
         """
         data = self._answer(Operation.FLEET_EVALUATE, step, checksum, timeout=timeout)
         return _read(StepAnswer.from_bytes, data) if data else None
 
     def fleet_records(self, records: bytes, size: int, timeout: float | None = None) -> FleetState:
-        """Sends records of the log, with several requests if needed. If the device refuses a record, it has accepted
-        the earlier ones.
-
-        Args:
-            records: complete records, at least one.
-            size: bytes of a record.
-            timeout: largest time without an answer, seconds; None: that of the link.
-
-        Returns:
-            The state of the device after the records.
+        """Sends complete records of `size` bytes, at least one, with several requests if needed, and returns the state
+        of the device after them. If the device refuses a record, it has accepted the earlier ones.
         """
         room = (self.most_data + _RECORDS_MORE) // size * size
         if room == 0:
             raise LinkError(
                 f"a request has no room for a record of {size} bytes: give the device's link a larger buffer"
             )
-        data: bytes | None = None
+        answer = b""
         for at in range(0, len(records), room):
-            data = self._ask(Operation.FLEET_RECORDS, data=records[at : at + room], timeout=timeout)
-        return _read(FleetState.from_bytes, data or b"")
+            answer = self._answer(Operation.FLEET_RECORDS, data=records[at : at + room], timeout=timeout)
+        return _read(FleetState.from_bytes, answer)
 
     # --- the line -----------------------------------------------------------------------------------
 
-    def _answer(self, operation: Operation, *words: int, timeout: float | None = None) -> bytes:
-        answer = self._ask(operation, *words, timeout=timeout)
+    def _answer(self, operation: Operation, *words: int, data: bytes = b"", timeout: float | None = None) -> bytes:
+        answer = self._ask(operation, *words, data=data, timeout=timeout)
         assert answer is not None  # there is no limit of tries
         return answer
 

@@ -128,40 +128,24 @@ class PlaceKind(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """The content of a place for a run.
-
-    Attributes:
-        kind: kind of the content.
-        bytes: number of written bytes, of the weights or of the log.
-        checksum: FNV-1a of the written bytes.
-    """
+    """The content of a place for a run."""
 
     kind: PlaceKind
-    bytes: int
-    checksum: int
+    bytes: int  # number of written bytes, of the weights or of the log
+    checksum: int  # FNV-1a of the written bytes
 
 
 @dataclass(frozen=True)
 class Hello:
-    """The description of a device.
+    """The description of a device."""
 
-    Attributes:
-        fingerprint: fingerprint of its model, 16 bytes.
-        most_data: largest number of data bytes in a READ or WRITE.
-        active: number of the place of its run; 0: the device has no places, so runs cannot be sent to it.
-        place_bytes: bytes of a place.
-        weight_bytes: bytes of weights at the beginning of a place; the log follows them.
-        places: both places.
-        unit: programming unit of the store, bytes.
-    """
-
-    fingerprint: bytes
-    most_data: int
-    active: int
+    fingerprint: bytes  # fingerprint of its model, 16 bytes
+    most_data: int  # largest number of data bytes in a READ or WRITE
+    active: int  # number of the place of its run; 0: it has no places, so runs cannot be sent to it
     place_bytes: int
-    weight_bytes: int
+    weight_bytes: int  # bytes of weights at the beginning of a place; the log follows them
     places: tuple[Place, Place]
-    unit: int = 1
+    unit: int = 1  # programming unit of the store, bytes
 
     @property
     def log_at(self) -> int:
@@ -170,11 +154,7 @@ class Hello:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Hello:
-        """Reads the answer to a HELLO.
-
-        Raises:
-            ValueError: the bytes are not valid.
-        """
+        """Reads the answer to a HELLO. Raises ValueError if the bytes are not valid."""
         try:
             mark, most, active, size, weights, *rest = struct.unpack("<16s4I6I", data[:_HELLO])
             # A store of single bytes does not say so.
@@ -189,29 +169,17 @@ class Hello:
 
 @dataclass(frozen=True)
 class FleetState:
-    """The state of a device of a fleet.
+    """The state of a device of a fleet."""
 
-    Attributes:
-        step: number of complete steps.
-        checksum: checksum of the log before its next record.
-        weights: checksum of its weights after these steps.
-        is_evaluating: True while the device evaluates the next step.
-        has_answer: True if the device has evaluated the next step.
-    """
-
-    step: int
-    checksum: int
-    weights: int
-    is_evaluating: bool
-    has_answer: bool
+    step: int  # number of complete steps
+    checksum: int  # checksum of the log before its next record
+    weights: int  # checksum of its weights after these steps
+    is_evaluating: bool  # True while the device evaluates the next step
+    has_answer: bool  # True if the device has evaluated the next step
 
     @classmethod
     def from_bytes(cls, data: bytes) -> FleetState:
-        """Reads the answer to a FLEET_STATE or FLEET_RECORDS.
-
-        Raises:
-            ValueError: the bytes are not valid.
-        """
+        """Reads the answer to a FLEET_STATE or FLEET_RECORDS. Raises ValueError if the bytes are not valid."""
         if len(data) != 16:
             raise ValueError(f"a state of {len(data)} bytes")
         step, checksum, weights, flags = struct.unpack("<4I", data)
@@ -220,29 +188,17 @@ class FleetState:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """A device's measurement of a step.
-
-    Attributes:
-        step: number of the step.
-        checksum: checksum of the log before the step's record.
-        samples: number of samples of its minibatch.
-        loss: sum of all losses of the step, unit 2^-16.
-        differences: difference of losses of each query, summed over the minibatch, unit 2^-16.
-    """
+    """A device's measurement of a step."""
 
     step: int
-    checksum: int
-    samples: int
-    loss: int
-    differences: tuple[int, ...]
+    checksum: int  # checksum of the log before the step's record
+    samples: int  # number of samples of its minibatch
+    loss: int  # sum of all losses of the step, unit 2^-16
+    differences: tuple[int, ...]  # difference of losses of each query, summed over the minibatch, unit 2^-16
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StepAnswer:
-        """Reads the answer to a FLEET_EVALUATE.
-
-        Raises:
-            ValueError: the bytes are not valid.
-        """
+        """Reads the answer to a FLEET_EVALUATE. Raises ValueError if the bytes are not valid."""
         queries, rest = divmod(len(data) - 20, 8)
         if queries < 1 or rest:
             raise ValueError(f"an answer of {len(data)} bytes")

@@ -1,6 +1,4 @@
-"""Logs of training runs (``.zolog``): the seed log of weight perturbation and the snapshot log of
-layer-wise runs.
-"""
+"""Logs of training runs (``.zolog``): the seed log of weight perturbation and the snapshot log of layer-wise runs."""
 
 from __future__ import annotations
 

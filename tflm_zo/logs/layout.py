@@ -49,22 +49,19 @@ def fingerprint(model: Model | bytes) -> bytes:
     return hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]
 
 
-def check_version(path: str | os.PathLike[str], data: bytes) -> None:
-    """Raises LogError if an older version of this library wrote the log."""
+def no_log(name: str | os.PathLike[str], data: bytes, wanted: str = "") -> LogError:
+    """Returns the error of bytes that do not begin with the header of a log of a kind, "seed" or "snapshot"."""
     version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 1], "little")
     if data[: len(MAGIC)] == MAGIC and version in _OLD_VERSIONS:
-        raise LogError(
-            f"{path} is a log in format {version}, of an older version of tflm-zo, which this one does not "
+        return LogError(
+            f"{name} is a log in format {version}, of an older version of tflm-zo, which this one does not "
             "read: read it with the version that wrote it, or repeat the run"
         )
-
-
-def no_log(path: str | os.PathLike[str], wanted: str) -> LogError:
-    """Returns the error of a file that is no log of a kind, "seed" or "snapshot"."""
-    with open(path, "rb") as file:
-        kind = {SEED_LOG: "seed", SNAPSHOT_LOG: "snapshot"}.get(file.read(len(SEED_LOG)), wanted)
-    why = "or its header is damaged" if kind == wanted else f"but a {kind} log, of another kind of run"
-    return LogError(f"{path} is no {wanted} log of this version, {why}")
+    kind = {SEED_LOG: "seed", SNAPSHOT_LOG: "snapshot"}.get(data[: len(SEED_LOG)], wanted)
+    if wanted and kind != wanted:
+        return LogError(f"{name} is no {wanted} log of this version, but a {kind} log, of another kind of run")
+    what = f"{wanted} log" if wanted else "log"
+    return LogError(f"{name} is no {what} of this version, or its header is damaged")
 
 
 def is_snapshot_log(path: str | os.PathLike[str]) -> bool:
@@ -87,15 +84,12 @@ def read_header(data: bytes) -> Header | None:
 
 
 class Records:
-    """Parses the records of a log in order: steps and measurements.
+    """Parses the records of a log in order: steps and measurements. `step` is the number of parsed steps.
 
     Args:
         header: header of the log.
         checksum: checksum at the end of the header.
         unit: records are padded to multiples of this number of bytes.
-
-    Attributes:
-        step: number of parsed steps.
     """
 
     def __init__(self, header: Header, checksum: int, unit: int = 1) -> None:
@@ -148,11 +142,6 @@ def filled_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def is_padded(data: bytes) -> bool:
-    """Returns whether bytes are the beginning of a padded log."""
-    return unit_of(data) > 1
-
-
 def unit_of(data: bytes) -> int:
     """Returns the unit of a padded log; 1 if it is not padded, or is no log."""
     unit = data[UNIT_AT] - 128 if data[: len(MAGIC)] == MAGIC and len(data) > UNIT_AT else 1
@@ -160,14 +149,11 @@ def unit_of(data: bytes) -> int:
 
 
 def unpadded(data: bytes) -> bytes:
-    """Removes the padding of a log: the result is the log of a desktop.
-
-    A log without padding, or another file, is returned unchanged. If the header is incomplete, only the mark
-    of padding is removed.
-    """
-    if not is_padded(data):
+    """Removes the padding of a log; other bytes are returned unchanged. An incomplete header loses the mark only."""
+    unit = unit_of(data)
+    if unit == 1:
         return data
-    unit, data = unit_of(data), data[:UNIT_AT] + b"\0" + data[UNIT_AT + 1 :]
+    data = data[:UNIT_AT] + b"\0" + data[UNIT_AT + 1 :]
     at, pieces = 0, list[bytes]()
     for size in _sizes(data):
         pieces.append(data[at : at + size])
@@ -202,9 +188,7 @@ def _sizes(data: bytes) -> Iterator[int]:
     header = read_header(data)
     if header is None:
         return
-    yield header.size
-    for _ in range(header.slots):
-        yield header.slot_bytes
+    yield from (header.size, *[header.slot_bytes] * header.slots)
     steps, step, measured = int(header.settings.steps), 0, 0
     while True:
         if is_due(header.measure_every, steps, step, measured):
@@ -227,8 +211,7 @@ class LiveLog:
     Attributes:
         header: the complete header.
         unit: programming unit in bytes; all offsets and sizes include the padding.
-        fingerprint: fingerprint of the base model, or of it and the weights at the beginning of the run, 16
-            bytes.
+        fingerprint: fingerprint of the base model, or of it and the weights at the beginning of the run, 16 bytes.
         begin: offset of the first record, after the header and, in a snapshot log, the slots.
         end: size of the complete log, bytes.
         record_bytes: sizes of records, the largest first.
@@ -244,10 +227,9 @@ class LiveLog:
     BEGINNING: Final = 12
 
     def __init__(self, header: bytes, name: str) -> None:
-        check_version(name, header)
         found = read_header(unpadded(header))
         if found is None:
-            raise LogError(f"{name} is no log of this version, or its header is damaged")
+            raise no_log(name, header)
         self.header, self.unit, self._found = header, unit_of(header), found
         self.fingerprint, self.tasks, self.repeated = found.fingerprint, found.tasks, found.interval
         self._owner = ending(unpadded(header))

@@ -46,12 +46,11 @@ from .layout import (
     IncompleteHeaderError,
     LogError,
     Records,
-    check_version,
     ending,
     fingerprint,
-    is_padded,
     is_snapshot_log,
     no_log,
+    unit_of,
     unpadded,
 )
 
@@ -140,19 +139,11 @@ class Log:
 
     @classmethod
     def parts(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Iterator[Log]:
-        """Reads a log up to its last complete record, a seed log in parts of some thousand steps to bound the
-        memory.
-
-        Args:
-            path: path of the log.
-            layerwise: see `read`.
+        """Reads a log up to its last complete record, a seed log in parts of some thousand steps to bound the memory.
 
         Yields:
-            Consecutive parts, at least one; a snapshot log is one part. Only the last part may be empty or
-            have torn bytes.
-
-        Raises:
-            LogError: see `read`, also for the other errors.
+            Consecutive parts, at least one; a snapshot log is one part. Only the last part may be empty or have torn
+            bytes. See `read` for arguments and errors.
         """
         if is_snapshot_log(path) if layerwise is None else layerwise:
             yield _read_snapshot_log(path)
@@ -271,10 +262,9 @@ def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
         data = file.read(SEED_LOG_HEADER_BYTES)
         if len(data) < SEED_LOG_HEADER_BYTES and data[: len(SEED_LOG)] == SEED_LOG[: len(data)]:
             raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
-        check_version(path, data)
         header = SeedLogHeader.from_bytes(data)
         if header is None:
-            raise no_log(path, "seed")
+            raise no_log(path, data, "seed")
         records, size = Records(header, ending(data)), header.record_bytes
         length, at, data = file.seek(0, os.SEEK_END), SEED_LOG_HEADER_BYTES, b""
         file.seek(at)
@@ -303,12 +293,11 @@ def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
 
 def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
     data = unpadded(Path(path).read_bytes())
-    check_version(path, data)
     header = SnapshotLogHeader.from_bytes(data)
     if header is None and _is_cut_short(data):
         raise IncompleteHeaderError(f"{path} ends within its header: there is no step in it")
     if header is None:
-        raise no_log(path, "snapshot")
+        raise no_log(path, data, "snapshot")
     begin, slots, slot = header.size, header.slots, header.slot_bytes
     records = begin + slots * slot
     if len(data) < records:
@@ -347,7 +336,7 @@ def _is_cut_short(data: bytes) -> bool:
 def _open_unpadded(path: str | os.PathLike[str]) -> BinaryIO:
     """Opens a log. A padded log, which is small, is read completely."""
     file = open(path, "rb")  # noqa: SIM115 - the caller closes it
-    if is_padded(file.read(SEED_LOG_HEADER_BYTES)):
+    if unit_of(file.read(SEED_LOG_HEADER_BYTES)) > 1:
         with file:
             file.seek(0)
             return io.BytesIO(unpadded(file.read()))

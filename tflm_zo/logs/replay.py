@@ -71,13 +71,7 @@ class Replay:
                 self.move(number, distribution, steps)
 
     def move(self, number: int, distribution: Distribution, steps: Sequence[Queries] | NDArray[np.void]) -> None:
-        """Updates a trainable tensor along directions, see `core.replay`.
-
-        Args:
-            number: number of the tensor among the trainable ones.
-            distribution: distribution of the directions.
-            steps: seeds and coefficients of each step.
-        """
+        """Updates a trainable tensor, by its number, along the directions of steps; see `core.replay`."""
         t = self._metadata.trainable[number]
         core.replay(
             self.weights[t.name],

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core import BEST_SLOT, MEASUREMENT_BYTES, NodeControl, Snapshot
 from ..io.errors import ExistsError
 from ..io.files import lock_file, new_file, write_output
-from .layout import Header, ending, is_padded, unpadded
+from .layout import Header, ending, unit_of, unpadded
 
 _MARKED: Final = 16  # bytes that say whether a log is padded
 
@@ -33,8 +33,7 @@ class LogWriter:
     record has a checksum, so incomplete records after a power failure are detected.
 
     * After a power failure, a seed log lacks at most the steps of the last `sync_every` seconds.
-    * A snapshot log is synced with each snapshot. Steps after the last complete snapshot are repeated with
-      the data.
+    * A snapshot log is synced with each snapshot. Steps after the last complete snapshot are repeated with the data.
 
     Args:
         path: path of the log.
@@ -72,39 +71,33 @@ class LogWriter:
         self.snapshot_step, self.best_step = 0 if keep is None else keep[0], 0
         self._end, self._checksum = 0, self._owner
         if keep is not None:
-            with self._resumed():
-                self.keep(*keep)
+            self._open(keep)
         else:
-            with self._new(replace=replace):
-                self._write_at(0, data)
-                self._end = len(data)
+            self._create(data, replace=replace)
         self._synced = time.monotonic()
 
-    @contextlib.contextmanager
-    def _resumed(self) -> Iterator[None]:
-        """Opens and locks an existing log, and closes it after an error. A padded log is first rewritten
-        without padding.
-        """
+    def _open(self, keep: tuple[int, int]) -> None:
+        """Opens and locks an existing log. A padded log is first rewritten without padding."""
         with open(self._path, "rb") as file:
             data = file.read(_MARKED)
-            padded = data + file.read() if is_padded(data) else None
+            padded = data + file.read() if unit_of(data) > 1 else None
         if padded is not None:
             write_output(Path(self._path), unpadded(padded), force=True)
         self._file = io.FileIO(self._path, "r+")
         try:
             lock_file(self._file, self._path)
-            yield
+            self.keep(*keep)
         except BaseException:
             self._file.close()
             raise
 
-    @contextlib.contextmanager
-    def _new(self, *, replace: bool) -> Iterator[None]:
+    def _create(self, data: bytes, *, replace: bool) -> None:
         """Creates a log under a temporary name. An older file is replaced when the new one is on the disk."""
         try:
             with new_file(Path(self._path)) as new:
                 self._file = new.file
-                yield
+                self._write_at(0, data)
+                self._end = len(data)
                 new.publish(replace=replace)
         except FileExistsError:
             raise log_exists(self._path) from None
@@ -167,11 +160,8 @@ class LogWriter:
         return step % self._header.interval == 0 or step == self._header.settings.steps
 
     def snapshot(self, control: NodeControl, weights: Sequence[NDArray[np.int8]]) -> None:
-        """Writes a snapshot of the run. The previous one stays valid until this one is complete.
-
-        Args:
-            control: control unit of the run.
-            weights: the tasks' weights, then their fractions.
+        """Writes a snapshot of the run: the control unit, the tasks' weights, then their fractions. The previous
+        snapshot stays valid until this one is complete.
         """
         # One that is taken between two that are due has the number, and so the slot, of the next.
         number = -(-control.step // self._header.interval)
@@ -181,12 +171,8 @@ class LogWriter:
         self.snapshot_step = control.step
 
     def best_snapshot(self, control: NodeControl, number: int, weights: Sequence[NDArray[np.int8]]) -> None:
-        """Writes the run's best state, before the snapshot of its step.
-
-        Args:
-            control: control unit of the run.
-            number: number of its measurement, counted from 0.
-            weights: the tasks' weights, then their fractions.
+        """Writes the run's best state, before the snapshot of its step. `number` is that of its measurement, counted
+        from 0; see `snapshot` for the others.
         """
         self._write_slot(BEST_SLOT, control, number + 1, weights)
         self.best_step = control.step
@@ -237,13 +223,9 @@ class LogWriter:
 
 def _sync_folder(folder: Path) -> None:
     """Syncs the folder of a new file to the disk, where the system can."""
-    try:
+    with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some file systems have no such thing
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

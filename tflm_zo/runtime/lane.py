@@ -5,7 +5,7 @@ invoke uses the lane of its number samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -163,43 +163,6 @@ class Lanes:
         fed = fed._replace(words=without_instructions(fed.words))
         parts += [lane.run(start, stop, fed, first).kept() for first in range(lane.samples, samples, lane.samples)]
         return Found.of_all(parts)
-
-
-def begin_with(
-    start: int,
-    boundary: NDArray[Any] | Mapping[int, NDArray[Any]] | None,
-    needed: Mapping[int, tuple[tuple[int, ...], np.dtype[Any]]],
-    kept: Collection[int],
-) -> dict[int, NDArray[Any]]:
-    """Checks given activations, and returns them by the segment that they enter; see `Runtime.invoke`.
-
-    Args:
-        start: number of the first segment of the run.
-        boundary: activation that enters it, or activations by the segment that they enter.
-        needed: shape, for a batch, and dtype of each activation that the run reads and does not compute.
-        kept: segments whose input activation an earlier run kept.
-    """
-    if start == 0 and boundary is not None:
-        raise ValueError("boundary: segment 0 has none; it reads the inputs")
-    given: Mapping[int, NDArray[Any]] = {}
-    if boundary is not None:
-        given = boundary if isinstance(boundary, Mapping) else {start: boundary}
-    for k in needed:
-        if k not in given and k not in kept:
-            raise ValueError(f"boundary: segment {k - 1} has not run yet, so it must be given")
-    values = {}
-    for k, activation in given.items():
-        if k not in needed:
-            raise ValueError(f"boundary: a run from segment {start} on reads {list(needed)}, not {k}")
-        shape, dtype = needed[k]
-        value = np.asarray(activation)
-        if value.shape[1:] != shape[1:] or value.dtype != dtype or not value.size:
-            raise ValueError(
-                f"`boundary` must be {dtype} [samples, {', '.join(map(str, shape[1:]))}]. "
-                f"Received: {value.dtype} {list(value.shape)}."
-            )
-        values[k] = np.ascontiguousarray(value)
-    return values
 
 
 class RuntimeUnavailableError(ImportError):

@@ -19,7 +19,7 @@ from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.prepare import Inputs, ModelError
 from ..io.errors import SettingsError
-from .lane import Engine, Fed, Lane, Lanes, Reader, Segment, Status, begin_with
+from .lane import Engine, Fed, Lane, Lanes, Reader, Segment, Status
 
 _MOST_THREADS: Final = 256  # the delegate's (ops/tflite/zo_threads.h)
 
@@ -36,7 +36,8 @@ class Runtime(Inputs, ABC):
 
     Attributes:
         threads: number of threads.
-        segments: segments of the model, each in its interpreter.
+        segments: segments of the model, each in its interpreter; a model that was not cut has one.
+        segment_count: number of segments.
         inputs: original inputs of the next invoke, by number, in the model's dtypes.
         labels: labels of the next invoke; None before they are set.
         lanes: lanes of the segments.
@@ -59,7 +60,7 @@ class Runtime(Inputs, ABC):
         if threads > 1 and not self.has_copies:
             raise SettingsError("threads", f"be 1, because {self.name} has one thread", threads, "Use runtime litert")
         super().__init__(model)
-        count = len(self._metadata.segments)
+        self.segment_count = count = len(self._metadata.segments)
         self.threads = threads
         self.segments = [self._open_segment(self._model, k) for k in range(count)]
         self._status = list(self.segments)  # segments whose weight operators ran last
@@ -79,10 +80,12 @@ class Runtime(Inputs, ABC):
         try:
             # The op pack copies the initial weights in and publishes where they are.
             self.invoke()
-            self._views: dict[str, tuple[WeightArray, NDArray[np.int8] | None]] = {}
+            self._weights, self._fractions = dict[str, WeightArray](), dict[str, NDArray[np.int8]]()
             for tensor in self._metadata.trainable:
                 weights, fractions = self.segments[tensor.segment].directory.find(tensor.stream)
-                self._views[tensor.name] = weights.view(tensor.dtype), fractions
+                self._weights[tensor.name] = weights.view(tensor.dtype)
+                if fractions is not None:
+                    self._fractions[tensor.name] = fractions
         except ValueError as error:
             raise ModelError(f"{self.name} has no memory for all of the model: {error}") from error
         except KeyError as error:
@@ -149,11 +152,6 @@ class Runtime(Inputs, ABC):
         )
 
     # --- description ----------------------------------------------------------------------------------------
-
-    @property
-    def segment_count(self) -> int:
-        """Number of segments; 1 for a model that was not cut."""
-        return len(self.segments)
 
     @property
     def samples_at_once(self) -> int:
@@ -258,7 +256,7 @@ class Runtime(Inputs, ABC):
         if not 0 <= start < len(self.segments):
             raise ValueError(f"start: the model has segments 0..{len(self.segments) - 1}, got {start}")
         end = len(self.segments) if stop is None else stop
-        given = begin_with(start, boundary, self._entering[start], self._boundaries)
+        given = self._given(start, boundary)
         entering = {**self._boundaries, **given}
         samples = len(entering[start] if start else self.inputs[0])
         lane = self.lanes.of(samples)
@@ -269,6 +267,30 @@ class Runtime(Inputs, ABC):
             self._boundaries = {**entering, **found.entering}
         self._outputs.update(found.outputs)
         self._losses = found.losses
+
+    def _given(self, start: int, boundary: NDArray[Any] | Mapping[int, NDArray[Any]] | None) -> dict[int, NDArray[Any]]:
+        """Checks given activations, and returns them by the segment that they enter."""
+        if start == 0 and boundary is not None:
+            raise ValueError("boundary: segment 0 has none; it reads the inputs")
+        given: Mapping[int, NDArray[Any]] = {}
+        if boundary is not None:
+            given = boundary if isinstance(boundary, Mapping) else {start: boundary}
+        needed, values = self._entering[start], {}
+        for k in needed:
+            if k not in given and k not in self._boundaries:
+                raise ValueError(f"boundary: segment {k - 1} has not run yet, so it must be given")
+        for k, activation in given.items():
+            if k not in needed:
+                raise ValueError(f"boundary: a run from segment {start} on reads {list(needed)}, not {k}")
+            shape, dtype = needed[k]
+            value = np.asarray(activation)
+            if value.shape[1:] != shape[1:] or value.dtype != dtype or not value.size:
+                raise ValueError(
+                    f"`boundary` must be {dtype} [samples, {', '.join(map(str, shape[1:]))}]. "
+                    f"Received: {value.dtype} {list(value.shape)}."
+                )
+            values[k] = np.ascontiguousarray(value)
+        return values
 
     def execute(self, command: Command | NDArray[np.int32]) -> None:
         """Executes a command's weight updates without a useful forward pass. Boundaries, outputs and losses
@@ -345,23 +367,22 @@ class Runtime(Inputs, ABC):
         Raises:
             ValueError: the model has no such tensor.
         """
-        if name not in self._views:
-            raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._views)}")
-        return self._views[name]
+        if name not in self._weights:
+            raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._weights)}")
+        return self._weights[name], self._fractions.get(name)
 
     def all_weight_views(self) -> tuple[dict[str, WeightArray], dict[str, NDArray[np.int8]]]:
         """Returns `weight_views` of all trainable tensors by name: weights and biases, and fractions."""
-        fractions = {name: view for name, (_, view) in self._views.items() if view is not None}
-        return {name: view for name, (view, _) in self._views.items()}, fractions
+        return dict(self._weights), dict(self._fractions)
 
     def read_weights(self) -> dict[str, WeightArray]:
         """Returns copies of the trainable weights, int8 in their own shapes, and biases, int32, by name."""
-        return {t.name: self._views[t.name][0].reshape(t.shape).copy() for t in self._metadata.trainable}
+        return {t.name: self._weights[t.name].reshape(t.shape).copy() for t in self._metadata.trainable}
 
     def read_fractions(self) -> dict[str, NDArray[np.int8]]:
         """Returns the weights' fractions by tensor name, unit 2^-8 LSB; {} for the 8-bit update."""
-        views = ((t, self._views[t.name][1]) for t in self._metadata.trainable)
-        return {t.name: view.reshape(t.shape).copy() for t, view in views if view is not None}
+        kept = (t for t in self._metadata.trainable if t.name in self._fractions)
+        return {t.name: self._fractions[t.name].reshape(t.shape).copy() for t in kept}
 
     def write_weights(
         self, weights: Mapping[str, WeightArray], fractions: Mapping[str, NDArray[np.int8]] | None = None
@@ -382,11 +403,11 @@ class Runtime(Inputs, ABC):
             if array.dtype == np.int8 and np.abs(array.astype(np.int16)).max() > limit:
                 raise ValueError(f"`weights` must be within +-{limit}, which {name} is not.")
         for name in given:
-            if self._views[name][1] is None:
+            if name not in self._fractions:
                 raise ValueError(f"fractions: {name}: the model keeps none, as biases and the 8-bit update have none")
-        for name in {**weights, **given}:
-            view, fraction = self._views[name]
-            if name in weights:
-                view[:] = weights[name].reshape(-1)
-            if fraction is not None:
-                fraction[:] = given[name].reshape(-1) if name in given else 0
+        for name, array in weights.items():
+            self._weights[name][:] = array.reshape(-1)
+            if name in self._fractions and name not in given:
+                self._fractions[name][:] = 0
+        for name, array in given.items():
+            self._fractions[name][:] = array.reshape(-1)

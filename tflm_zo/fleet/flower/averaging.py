@@ -1,5 +1,4 @@
-"""Federated averaging of int8 models for any algorithm: clients train for some steps and send their weight
-changes.
+"""Federated averaging of int8 models for any algorithm: clients train for some steps and send their weight changes.
 
 Updates of node perturbation depend on data, so they cannot be sent as seeds. A message of the server has
 these entries in its ConfigRecord, in addition to those of the aggregating strategy:
@@ -34,9 +33,9 @@ from ...core import fnv1a
 from ...data import Labels, Samples, prepare
 from ...logs import fingerprint
 from ...training import Settings, Trainer
-from ..averaged_weights import AveragedWeights, checksum_of, packed, unpacked
-from ..member import FleetError
-from .messages import SAMPLES, VERSION, Refusal, State, addressed, node_app, refuse
+from ..averaged_weights import AveragedWeights, packed, unpacked
+from ..member import FleetError, checksum_of, streams_of
+from .messages import SAMPLES, VERSION, Refusal, State, accepted, addressed, node_app, state_of
 
 # Rounds whose weights a server keeps, so that a client that comes back gets a difference.
 _KEPT_ROUNDS: Final = 16
@@ -50,9 +49,8 @@ def _id_of(model: Model) -> int:
 
 
 class AveragingStrategy(Strategy):
-    """Strategy of a ServerApp that averages the weight changes of clients (McMahan et al.,
-    Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017, Algorithm 1, with changes
-    in int8).
+    """Strategy of a ServerApp that averages the weight changes of clients (McMahan et al., Communication-Efficient
+    Learning of Deep Networks from Decentralized Data, 2017, Algorithm 1, with changes in int8).
 
     Args:
         weights: the fleet's weights, whose rounds continue.
@@ -106,12 +104,7 @@ class AveragingStrategy(Strategy):
         Returns:
             The weights after the round, and the aggregated metrics; (None, None) without answers.
         """
-        taken = []
-        for reply in replies:
-            try:
-                taken.append(self._with_arrays(reply))
-            except FleetError as error:
-                refuse(self.refusals, reply, self.weights.round, str(error))
+        taken = [reply for reply, _ in accepted(replies, self._with_arrays, self.refusals, self.weights.round)]
         if not taken:
             return None, None
         arrays, metrics = self._aggregator.aggregate_train(server_round, taken)
@@ -147,9 +140,7 @@ class AveragingStrategy(Strategy):
         """
         node = reply.metadata.src_node_id
         self._has.pop(node, None)
-        if reply.has_error():
-            raise FleetError(f"the client has failed: {reply.error.reason}")
-        state = State.read(reply.content)
+        state = state_of(reply)
         if state.refused:
             raise FleetError(f"the client refuses the message: {state.refused}")
         own = self.weights
@@ -167,19 +158,16 @@ class AveragingStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Aggregates the clients' evaluations."""
-        found = []
-        for reply in replies:
-            try:
-                self._check_place(reply)
-                metrics = reply.content.get("metrics")
-                if not isinstance(metrics, MetricRecord):
-                    raise FleetError("a reply without metrics")
-            except FleetError as error:
-                refuse(self.refusals, reply, self.weights.round, str(error))
-                continue
-            reply.content = RecordDict({"metrics": metrics})
-            found.append(reply)
+        found = [reply for reply, _ in accepted(replies, self._with_metrics, self.refusals, self.weights.round)]
         return self._aggregator.aggregate_evaluate(server_round, found) if found else None
+
+    def _with_metrics(self, reply: Message) -> Message:
+        self._check_place(reply)
+        metrics = reply.content.get("metrics")
+        if not isinstance(metrics, MetricRecord):
+            raise FleetError("a reply without metrics")
+        reply.content = RecordDict({"metrics": metrics})
+        return reply
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +206,8 @@ class _Member:
 
     def __init__(self, client: AveragingClient, node: int) -> None:
         self._client, self._node = client, node
-        self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
+        self._model = load_model(client.model)
+        self._streams = streams_of(self._model)
 
     def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
         """Handles a message: trains or evaluates the round's weights."""
@@ -226,7 +215,7 @@ class _Member:
             number, weights = self._taken(content, context)
         except FleetError as error:
             return State(refused=str(error)).record()
-        checksum = checksum_of(self._model, weights)
+        checksum = checksum_of(self._streams, weights)
         reply = State(_id_of(self._model), number, checksum, checksum).record()
         trainer = self._trainer(number)
         data = prepare(trainer.runtime, self._client.x, self._client.y)
@@ -248,8 +237,7 @@ class _Member:
         """Returns the round's number and weights, and stores them in the node.
 
         Raises:
-            FleetError: the message is damaged, old, or belongs to another version or model. Nothing has
-                changed.
+            FleetError: the message is damaged, old, or belongs to another version or model. Nothing has changed.
         """
         (config,) = content.config_records.values()
         if config.get("zo-version") != VERSION:
@@ -275,7 +263,7 @@ class _Member:
             before = unpacked(state, own, whole=True)
         found = unpacked(data, before, whole="zo-from" not in config)
         weights = {name: found[name].astype(own[name].dtype) for name in own}
-        if checksum_of(self._model, weights) != wanted:
+        if checksum_of(self._streams, weights) != wanted:
             raise FleetError("damaged weights: their checksum is another one than the server's")
         context.state[_KEPT] = ConfigRecord({"round": number, "weights": packed(weights)})
         return number, weights

@@ -122,7 +122,7 @@ class _Member:
 
     def __init__(self, client: FleetClient | GatewayClient) -> None:
         self._client = client
-        self._model = client.model if isinstance(client.model, Model) else load_model(client.model)
+        self._model = load_model(client.model)
         self._replica: Replica | Gateway | None = None
 
     def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
@@ -146,8 +146,7 @@ class _Member:
     # --- the replica ----------------------------------------------------------------------------------------
 
     def _caught_up(self, request: Request, context: Context) -> Replica | Gateway | None:
-        """Returns the replica after the request's records; None if there is no replica and the request has no
-        header.
+        """Returns the replica after the request's records; None if there is no replica and the request has no header.
 
         Raises:
             FleetError: the request is damaged, old, or belongs to another model or run. Nothing has changed.

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from logging import WARNING
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -41,6 +41,8 @@ from flwr.supercore import log
 
 from ...core import CSettings
 from ..member import Answer, FleetError, evaluations, mean_of
+
+T = TypeVar("T")
 
 #: Version of the protocol.
 VERSION: Final = 1
@@ -251,8 +253,30 @@ def node_app(make: Callable[[Context], Node], mods: Sequence[Mod] = ()) -> Clien
     return app
 
 
-def refuse(refusals: list[Refusal], reply: Message, step: int, reason: str) -> None:
-    """Records and logs a refusal."""
-    node = reply.metadata.src_node_id
-    log(WARNING, "step %d: node %d is left out: %s", step, node, reason)
-    refusals.append(Refusal(step, node, reason))
+def accepted(
+    replies: Iterable[Message], read: Callable[[Message], T | None], refusals: list[Refusal], step: int
+) -> list[tuple[Message, T]]:
+    """Returns the replies in which a function finds a value. Its FleetErrors are recorded and logged as refusals."""
+    found = []
+    for reply in replies:
+        try:
+            value = read(reply)
+        except FleetError as error:
+            node = reply.metadata.src_node_id
+            log(WARNING, "step %d: node %d is left out: %s", step, node, error)
+            refusals.append(Refusal(step, node, str(error)))
+            continue
+        if value is not None:
+            found.append((reply, value))
+    return found
+
+
+def state_of(reply: Message) -> State:
+    """Returns the state in a reply.
+
+    Raises:
+        FleetError: the client has failed, or the reply has no state or one of another version.
+    """
+    if reply.has_error():
+        raise FleetError(f"the client has failed: {reply.error.reason}")
+    return State.read(reply.content)

@@ -1,10 +1,9 @@
 """Recalibration of a model to the data of all clients, which only send sums of channels.
 
-The server restores the moments of a plain model's layers one by one, as `tflm_zo.recalibrate` does. It
-requests integer sums and sums of squares of each channel of the present layer, so the result equals, bit for
-bit, that of all samples in one place. A message of type ``query`` has a ConfigRecord ``walk`` with
-``version`` and ``calls``, all calls of `recalibration.PartOfWalk` so far; a reply has the result of the last
-one in an ArrayRecord ``arrays``.
+The server restores the moments of a plain model's layers one by one, as `tflm_zo.recalibrate` does. It requests integer
+sums and sums of squares of each channel of the present layer, so the result equals, bit for bit, that of all samples in
+one place. A message of type ``query`` has a ConfigRecord ``walk`` with ``version`` and ``calls``, all calls of
+`recalibration.PartOfWalk` so far; a reply has the result of the last one in an ArrayRecord ``arrays``.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ def recalibration_app(make: Callable[[Context], RecalibrationClient]) -> ClientA
         calls = _read(data if isinstance(data, bytes) else b"")
         if len(calls) == 1 or context.node_id not in walks:
             client = make(context)
-            model = client.model if isinstance(client.model, Model) else load_model(client.model)
+            model = load_model(client.model)
             if fingerprint(model) != config.get("model"):
                 raise FleetError(f"the fleet's model is another one than this client's, {fingerprint(model).hex()}")
             own = load_model(model.to_bytes())  # whose layers are corrected on the way

@@ -13,7 +13,7 @@ from flwr.supercore import log
 
 from ..fleet_log import FleetLog
 from ..member import Answer, FleetError
-from .messages import DIFFERENCES, Refusal, Request, State, addressed, answer_of, refuse, run_of
+from .messages import DIFFERENCES, Refusal, Request, State, T, accepted, addressed, answer_of, run_of, state_of
 
 
 class FleetStrategy(Strategy):
@@ -30,11 +30,9 @@ class FleetStrategy(Strategy):
             equals that of one run on all minibatches together), FedMedian, FedTrimmedAvg, Krum, MultiKrum,
             Bulyan, or Flower's wrappers for differential privacy.
         min_answers: smallest number of answers for a step, >= 1; with fewer, the step is requested again.
-        most_devices: largest number of minibatches in a client's answer; above 1 for gateways of several
-            devices.
+        most_devices: largest number of minibatches in a client's answer; above 1 for gateways of several devices.
         evaluate_every: steps between two evaluations by the clients; 0: only after the last step.
-        timeout: seconds that a round waits for answers. Later clients receive the records with the next
-            message.
+        timeout: seconds that a round waits for answers. Later clients receive the records with the next message.
         reference: True to send an array of zeros with each message, the reference for the clipping of
             Flower's client-side mods.
 
@@ -115,16 +113,14 @@ class FleetStrategy(Strategy):
     def _request(self, node: int) -> Request:
         """Returns the request to a node, with the data that it lacks."""
         own, first = self.log, self.steps.get(node)
-        lacking, is_snapshot = own.lacking(first or 0)
-        if node in self.records_only:
-            lacking, is_snapshot = own.records(first or 0), False
+        records, snapshot = own.lacking(first or 0, records_only=node in self.records_only)
         return Request(
             run_of(own.header),
             own.step,
-            own.step if is_snapshot else first or 0,
-            records=b"" if is_snapshot else lacking,
+            own.step if snapshot else first or 0,
+            records,
             header=own.header if first is None else b"",
-            snapshot=lacking if is_snapshot else b"",
+            snapshot=snapshot,
             reset=self._resets.get(node),
         )
 
@@ -148,23 +144,14 @@ class FleetStrategy(Strategy):
         """Aggregates the answers, and writes the step's record.
 
         Returns:
-            The weights after the step, and the aggregated metrics; (None, None) if the step must be requested
-            again.
+            The weights after the step, and the aggregated metrics; (None, None) if the step must be requested again.
         """
-        own, answers, taken = self.log, list[Answer](), list[Message]()
-        for reply in self._checked(replies):
-            try:
-                answer = self._answer(reply)
-            except FleetError as error:
-                self._refuse(reply, str(error))
-                continue
-            if answer is not None:
-                answers.append(answer)
-                taken.append(reply)
+        own, taken = self.log, self._checked(replies, self._answer)
+        answers = [answer for _, answer in taken]
         if len(answers) < self._min_answers:
             log(WARNING, "step %d: %d answers; it is asked for again", own.step, len(answers))
             return None, None
-        arrays, metrics = self._aggregator.aggregate_train(server_round, taken)
+        arrays, metrics = self._aggregator.aggregate_train(server_round, [reply for reply, _ in taken])
         if arrays is None or metrics is None:
             log(WARNING, "step %d: the aggregator has made nothing of %d answers", own.step, len(answers))
             return None, None
@@ -173,13 +160,8 @@ class FleetStrategy(Strategy):
         self._checksums = own.checksum, own.weights_checksum
         return self.weights(), metrics
 
-    def _answer(self, reply: Message) -> Answer | None:
-        """Returns the answer in a reply, or None.
-
-        Raises:
-            FleetError: the answer is out of range.
-        """
-        answer = answer_of(reply.content, State.read(reply.content), self.log.settings)
+    def _answer(self, reply: Message, state: State) -> Answer | None:
+        answer = answer_of(reply.content, state, self.log.settings)
         if answer is not None:
             answer.check(self.log.settings, self.log.step)
             devices, rest = divmod(answer.samples, self._minibatch)
@@ -206,28 +188,25 @@ class FleetStrategy(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Aggregates the clients' evaluations."""
-        found = [reply for reply in self._checked(replies) if reply.content.metric_records]
-        return self._aggregator.aggregate_evaluate(server_round, found) if found else None
+        found = self._checked(replies, lambda reply, _: reply.content.metric_records or None)
+        return self._aggregator.aggregate_evaluate(server_round, [reply for reply, _ in found]) if found else None
 
     # --- replies --------------------------------------------------------------------------------------------
 
-    def _checked(self, replies: Iterable[Message]) -> list[Message]:
-        """Returns the replies of clients with the server's state, and records the state of the others."""
-        found, seen = list[Message](), set[int]()
-        for reply in replies:
-            node = reply.metadata.src_node_id
-            if reply.has_error():
-                self._refuse(reply, f"the client has failed: {reply.error.reason}")
-                continue
-            try:
-                if node in seen:
-                    raise FleetError("a second reply to the same message")
-                seen.add(node)
-                if self._place(node, State.read(reply.content)):
-                    found.append(reply)
-            except FleetError as error:
-                self._refuse(reply, str(error))
-        return found
+    def _checked(
+        self, replies: Iterable[Message], read: Callable[[Message, State], T | None]
+    ) -> list[tuple[Message, T]]:
+        """Reads the replies of clients with the server's state, and records the state of the others."""
+        seen = set[int]()
+
+        def checked(reply: Message) -> T | None:
+            node, state = reply.metadata.src_node_id, state_of(reply)
+            if node in seen:
+                raise FleetError("a second reply to the same message")
+            seen.add(node)
+            return read(reply, state) if self._place(node, state) else None
+
+        return accepted(replies, checked, self.refusals, self.log.step)
 
     def _place(self, node: int, state: State) -> bool:
         """Records the steps of a node. Returns whether it has all.
@@ -269,9 +248,6 @@ class FleetStrategy(Strategy):
         if state.step == own.step:
             return (state.checksum, state.weights) == self._checksums
         return state.checksum == own.checksum_after(state.step)
-
-    def _refuse(self, reply: Message, reason: str) -> None:
-        refuse(self.refusals, reply, self.log.step, reason)
 
 
 def server_app(
