@@ -36,6 +36,17 @@ def row(task: str, seed: int, test: float, **more: Any) -> dict[str, Any]:
     return {"task": task, "seed": seed, **shared, "test": test, **more}
 
 
+def compare(*options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "benchmarks/learning/compare.py", *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+
+
+def reported(folder: Path, *options: str) -> Any:
+    done = compare("--methods", "node", "--budgets", "1e5", "--json", "--work", folder, *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_summary(learning: Any) -> None:
     """Averages speakers first; mean and spread are over seeds."""
     rows = [row("rotated", s, t, old=50.0 + s) for s, t in enumerate([90.0, 92.0, 97.0])]
@@ -63,11 +74,7 @@ def test_complete_results_are_only_reported(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text("".join(json.dumps(row("rotated", s, 90.0 + s)) + "\n" for s in range(3)))
     before = path.read_bytes()
-    command = [sys.executable, "benchmarks/learning/compare.py", "--methods", "node", "--budgets", "1e5"]
-    command += ["--seeds", "2", "--json", "--work", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    (line,) = json.loads(done.stdout)
+    (line,) = reported(tmp_path, "--seeds", "2")
     assert (line["test"], line["seeds"]) == (pytest.approx(90.5), 2)
     assert path.read_bytes() == before
 
@@ -79,17 +86,12 @@ def test_results_of_a_guard(options: tuple[str, ...], accuracy: float, tmp_path:
     rows = [row("rotated", 0, 90.0), row("rotated", 0, 80.0, guard=True, **guarded)]
     rows += [row("rotated", 0, 70.0, guard="training", **guarded)]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    command = [sys.executable, "benchmarks/learning/compare.py", "--methods", "node", "--budgets", "1e5"]
-    command += ["--seeds", "1", "--json", "--work", str(tmp_path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert [line["test"] for line in json.loads(done.stdout)] == [accuracy]
+    assert [line["test"] for line in reported(tmp_path, "--seeds", "1", *options)] == [accuracy]
 
 
 @pytest.mark.parametrize("option", [["--tasks", "mnist"], ["--methods", "adam"]])
 def test_unknown_names(option: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "benchmarks/learning/compare.py", "--work", str(tmp_path / "new"), *option]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    done = compare("--work", tmp_path / "new", *option)
     assert done.returncode == 2
     assert f"no {option[0][2:-1]} '{option[1]}'; there are " in done.stderr
     assert not (tmp_path / "new").exists()
@@ -97,7 +99,6 @@ def test_unknown_names(option: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["node", "node-exact", "weight", "head-zo", "head-exact", "node-rehearsal"])
 def test_methods(learning: Any, name: str, tmp_path: Path) -> None:
-    """Adapts a small model by each, within its budget."""
     path = tmp_path / "model.tflite"
     path.write_bytes(MODELS["small_cnn"]())
     random = np.random.default_rng(0)

@@ -32,8 +32,7 @@ BATCH = 4
 
 
 def strided() -> bytes:
-    """Builds a model with the cases that others lack: depth multiplier, uneven windows, ReLU6 of CONV_2D, a
-    factor > 1."""
+    """Builds the cases that others lack: depth multiplier, uneven windows, ReLU6 of CONV_2D, a factor > 1."""
     g = GraphBuilder(20)
     x = g.input("image", [1, 11, 10, 3], 1 / 4, -7)
     x = g.depthwise(x, "depthwise", (3, 4), stride=2, multiplier=2, activation=Activation.NONE)
@@ -44,25 +43,11 @@ def strided() -> bytes:
     return g.build([g.dense(fine, "fc", 3, Activation.NONE, bias=False)])
 
 
-SOURCES: dict[str, Callable[[], bytes]] = {
-    "strided": strided,
-    **{
-        name: MODELS[name]
-        for name in (
-            "lenet5",
-            "small_cnn",
-            "depthwise_separable",
-            "residual",
-            "dense_per_tensor",
-            "dense_after_4d",
-            "autoencoder",
-        )
-    },
-}
+NAMES = "lenet5 small_cnn depthwise_separable residual dense_per_tensor dense_after_4d autoencoder".split()
+SOURCES: dict[str, Callable[[], bytes]] = {"strided": strided, **{name: MODELS[name] for name in NAMES}}
 
 
 def up_to_logits(model: Model) -> Model:
-    """Returns the model without its SOFTMAX."""
     model = model.copy()
     graph = model.subgraphs[0]
     if graph.operators[-1].code.name == "SOFTMAX":
@@ -158,7 +143,6 @@ Weights = dict[str, NDArray[np.int8]]
 
 
 def random_run(name: str, settings: Settings | None = None) -> tuple[Trainer, NDArray[np.int8], NDArray[np.int64]]:
-    """Makes a trainer with exact kernels, and a minibatch of 24."""
     zo = inject_all(MODELS[name](), batch=8, update_bits=16)
     trainer = Trainer(zo, settings or weight_settings(), runtime="litert")
     x, y = random_data(trainer.runtime, 24)
@@ -192,8 +176,7 @@ def train_both(tmp_path: Any, name: str, steps: int, **settings: Any) -> tuple[T
 
 @pytest.mark.parametrize("name", ["small_cnn", "depthwise_separable", "residual"])
 def test_steps_are_the_trainers(tmp_path: Any, name: str) -> None:
-    """Compares steps with a tight clip: every coefficient is ± clip * rate, independent of the losses'
-    rounding, so all is exact."""
+    """With a tight clip every coefficient is ± clip * rate, independent of the losses' rounding: all is exact."""
     trainer, simulation, recorded, coefficients = train_both(tmp_path, name, 20, learning_rate=8204.5, clip=2.0**-12)
     assert {abs(c) for c in recorded} == {2 * 2**16 + 200} and len(set(recorded)) == 2
     assert coefficients == recorded
@@ -218,8 +201,7 @@ def test_loss_is_the_trainers(name: str) -> None:
 
 
 def test_coefficients_are_the_trainers(tmp_path: Any) -> None:
-    """Compares coefficients without a tight clip: they differ by the rounding of the trainer's integer
-    losses."""
+    """Without a tight clip coefficients differ by the rounding of the trainer's integer losses."""
     _, _, recorded, coefficients = train_both(tmp_path, "small_cnn", 8, learning_rate=2.0)
     np.testing.assert_allclose(np.array(coefficients) / 2**16, np.array(recorded) / 2**16, atol=0.02)
     assert len({abs(c) for c in recorded}) == 8

@@ -1,9 +1,7 @@
-"""Devices of a fleet in this process: generated firmware, compiled for this machine, behind lines that may be
-bad, and the server that decides for them.
-"""
+"""Devices of a fleet in this process, behind lines that may be bad, and the server that decides for them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,7 @@ STEPS = 12
 
 
 class FleetPort:
-    """The line to a device, and the device at its end. Each request that comes is followed by a few parts of
-    the work that it asks for.
-
-    Args:
-        device: the device.
-        share: of the bytes that are damaged.
-        seed: of the damage.
-
-    Attributes:
-        is_asleep: whether it hears nothing.
-        reboots_in: requests after which its power fails; negative: it does not.
-        sent: bytes that it has sent.
-        received: bytes that it has received.
-    """
+    """The line to a device, and the device at its end: each request is followed by a few parts of its work."""
 
     def __init__(self, device: Device, *, share: float = 0.0, seed: int = 0, unit: int = 1) -> None:
         self.device, self.store = device, Store(unit=unit)
@@ -76,14 +61,7 @@ class FleetPort:
 
 
 class Fleet:
-    """Devices, desktop clients with the same data, and a server.
-
-    Args:
-        folder: for all of their files.
-        run: of `device.runs`.
-        count: number of devices.
-        steps: steps of the run.
-    """
+    """Devices, desktop clients with the same data, and a server, for a run of `device.runs`."""
 
     def __init__(self, folder: Path, run: str, count: int, steps: int = STEPS, **options: Any) -> None:
         model, settings = zo_model(run), RUNS[run][1]
@@ -98,23 +76,28 @@ class Fleet:
             self.ports[name] = FleetPort(Device(firmware, model, data, own), seed=number, **options)
 
     def gateway(self, **options: Any) -> Gateway:
-        """Makes one for all devices."""
         lines = {name: (lambda port=port: port) for name, port in self.ports.items()}
         options.setdefault("log", self.folder / "gateway.zolog")
         return Gateway(self.model, self.server.header, lines, **options)
 
     def replicas(self) -> list[Replica]:
-        """Makes desktop clients."""
         return [Replica(self.model, self.server.header, d.inputs[0], d.labels) for d in self.data]
 
     @property
     def checksums(self) -> set[int]:
-        """Of the devices' weights after their last complete steps."""
         found = set()
         for port in self.ports.values():
             assert port.device.settle() == OK
             found.add(port.device.checksum())
         return found
+
+
+def decided(server: FleetLog, answers: list[Any], members: Iterable[Any]) -> bytes:
+    """Decides a step, whose record all members take."""
+    record = server.decide(answers)
+    for member in members:
+        member.take(record)
+    return record
 
 
 @contextlib.contextmanager

@@ -1,6 +1,4 @@
-"""A gateway and devices whose firmware is compiled for this machine, held against desktop clients with the
-same data: the same answers, the same log, the same weights.
-"""
+"""A gateway and devices, compiled for this machine, against desktop clients with the same data."""
 
 import re
 import struct
@@ -12,7 +10,7 @@ import pytest
 
 from device.emulation import needs_compiler
 from device.runs import WEIGHT_RUNS
-from fleet.devices import STEPS, Fleet, fleet
+from fleet.devices import STEPS, Fleet, decided, fleet
 from helpers.examples import slow_but
 from link.damage import Damage
 from tflm_zo.fleet import FleetError, Gateway, sum_of
@@ -36,9 +34,7 @@ def test_devices_answer_as_desktop_clients_do(run: str, tmp_path: Path) -> None:
             assert found.differences.tolist() == expected.differences.tolist()
             assert (found.loss, found.samples) == (expected.loss, expected.samples)
             assert gateway.left_out == {}
-            record = made.server.decide([found])
-            for member in (gateway, *replicas):
-                member.take(record)
+            decided(made.server, [found], (gateway, *replicas))
         states = gateway.update()
         assert {s.weights for s in states.values()} == {made.server.weights_checksum} == made.checksums
         assert {s.step for s in states.values()} == {STEPS}
@@ -60,9 +56,7 @@ def test_lines_that_lose_double_and_change_bytes(unit: int, tmp_path: Path) -> N
             expected = sum_of([r.answer() for r in replicas])
             found = gateway.answer()
             assert found.differences.tolist() == expected.differences.tolist()
-            record = made.server.decide([found])
-            for member in (gateway, *replicas):
-                member.take(record)
+            decided(made.server, [found], (gateway, *replicas))
         gateway.update()
         assert made.checksums == {made.server.weights_checksum}
         assert all(port.damage.count > 3 for port in made.ports.values())
@@ -102,9 +96,7 @@ def test_a_device_that_loses_its_power_at_any_request(tmp_path: Path) -> None:
             found = gateway.answer()
             expected = sum_of([r.answer() for r in replicas])
             assert gateway.left_out == {} and found.differences.tolist() == expected.differences.tolist()
-            record = made.server.decide([found])
-            for member in (gateway, *replicas):
-                member.take(record)
+            decided(made.server, [found], (gateway, *replicas))
         gateway.update()
         assert made.checksums == {made.server.weights_checksum}
 
@@ -142,12 +134,7 @@ def test_the_gateway_goes_on_from_its_log(tmp_path: Path) -> None:
 
 
 class Forged:
-    """Changes a device's answers, behind the frames' checksums.
-
-    Args:
-        port: of the device.
-        change: content by content.
-    """
+    """Changes a device's answers, content by content, behind the frames' checksums."""
 
     def __init__(self, port: Any, change: Any) -> None:
         self._port, self._change, self._come = port, change, b""
@@ -172,8 +159,6 @@ class Forged:
 
 
 def changed(at: int, kind: str, value: int, *, operation: int) -> Any:
-    """Puts a value into answers to an operation that have it."""
-
     def change(content: bytes) -> bytes:
         size = struct.calcsize(kind)
         if content[1] != operation | 0x80 or len(content) < at + size:
@@ -222,7 +207,6 @@ def test_a_bad_device_is_left_out_by_name(name: str, tmp_path: Path) -> None:
 
 
 def test_records_that_do_not_follow_are_refused(tmp_path: Path) -> None:
-    """Refuses them in the gateway, and in a device that is sent them all the same."""
     with fleet(tmp_path, "weight", 1) as made, made.gateway() as gateway:
         do_steps(made, gateway, 3)
         gateway.update()
@@ -258,7 +242,6 @@ def test_records_that_do_not_follow_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_coefficient_out_of_range(tmp_path: Path) -> None:
-    """Sends one with a right checksum."""
     with fleet(tmp_path, "weight", 1) as made, made.gateway() as gateway:
         do_steps(made, gateway, 2)
         gateway.update()

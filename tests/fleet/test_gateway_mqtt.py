@@ -13,6 +13,7 @@ from device.emulation import needs_compiler
 from device.runs import RUNS, SAMPLES, samples, zo_model
 from fleet.broker import Broker as OwnBroker
 from fleet.broker import bridge, broker, locked_broker, needs_broker, needs_certificates
+from fleet.devices import decided
 from link.board import Board, board
 from tflm_zo.fleet import FleetError, FleetLog, Gateway, Replica, sum_of
 from tflm_zo.fleet.mqtt import Broker, MqttLines
@@ -23,7 +24,6 @@ RUN, STEPS, NAMES = "weight", 12, "ab"
 
 @contextlib.contextmanager
 def cohort(folder: Path) -> Iterator[tuple[OwnBroker, dict[str, Board]]]:
-    """Starts a broker, and devices with data of their own."""
     with contextlib.ExitStack() as stack:
         made, boards = stack.enter_context(broker(folder)), {}
         for seed, name in enumerate(NAMES, 1):
@@ -53,12 +53,10 @@ def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
         own = stack.enter_context(gateway(lines, server, tmp_path, deadline=30))
 
         def power_fails() -> None:
-            """Lets power fail while the device evaluates."""
             boards["b"].cut_power()
             boards["b"].begin()
 
         def broker_vanishes() -> None:
-            """Stops the broker, and starts it again."""
             made.kill()
             time.sleep(1)
             made.begin()
@@ -76,9 +74,7 @@ def test_devices_and_the_broker_are_killed(tmp_path: Path) -> None:
                 breaks.join()
             assert own.left_out == {}
             assert (found.differences.tolist(), found.loss) == (expected.differences.tolist(), expected.loss)
-            record = server.decide([found])
-            for member in (own, *replicas):
-                member.take(record)
+            decided(server, [found], (own, *replicas))
         states = own.update()
         assert {s.weights for s in states.values()} == {server.weights_checksum}
         log = (tmp_path / "server.zolog").read_bytes()
@@ -134,15 +130,12 @@ def test_a_broker_that_asks_for_a_password_and_speaks_tls(tmp_path: Path, monkey
         for _ in range(3):
             found, expected = own.answer(), replica.answer()
             assert (found.differences.tolist(), found.loss) == (expected.differences.tolist(), expected.loss)
-            record = server.decide([found])
-            for member in (own, replica):
-                member.take(record)
+            decided(server, [found], (own, replica))
         assert {s.weights for s in own.update().values()} == {server.weights_checksum}
     server.close()
 
 
 def check_is_refused(url: str, reason: str) -> None:
-    """Checks that the reason is printed, once the broker has had the time for it."""
     lines = MqttLines(url)
     for _ in range(20):
         with pytest.raises(ConnectionError) as found:

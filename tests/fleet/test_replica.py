@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleet.devices import decided
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import weight_settings
@@ -211,25 +212,19 @@ def test_the_mean_of_an_aggregator_is_that_of_answers(fleet: Any, tmp_path: Path
 def test_a_server_goes_on_from_its_log(tmp_path: Path) -> None:
     log, clients, _, _ = fleet_of("chain", tmp_path)
     for _ in range(3):
-        record = log.decide([c.answer() for c in clients])
-        for client in clients:
-            client.take(record)
+        decided(log, [c.answer() for c in clients], clients)
     log.close()
     path = tmp_path / "fleet.zolog"
     path.write_bytes(path.read_bytes() + b"half a rec")
     again = FleetLog(*made("chain"), STEPS, OWN, path, resume=True)
     assert again.snapshot() == clients[0].snapshot()
     while again.step < STEPS:
-        record = again.decide([c.answer() for c in clients])
-        for client in clients:
-            client.take(record)
+        decided(again, [c.answer() for c in clients], clients)
     again.close()
     (tmp_path / "whole").mkdir()
     whole, clients, _, _ = fleet_of("chain", tmp_path / "whole")
     while whole.step < STEPS:
-        record = whole.decide([c.answer() for c in clients])
-        for client in clients:
-            client.take(record)
+        decided(whole, [c.answer() for c in clients], clients)
     whole.close()
     assert path.read_bytes() == (tmp_path / "whole" / "fleet.zolog").read_bytes()
     with pytest.raises(FleetError, match="of another run"):

@@ -1,5 +1,4 @@
-"""The choice of the best block of layers on an emulated Cortex-M4: equal to the desktop's; and its
-failures."""
+"""The choice of the best block of layers on an emulated Cortex-M4: the desktop's; and its failures."""
 
 import dataclasses
 import shutil
@@ -38,16 +37,8 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
     settings, data = settings_of(algorithm, given, seed=5), samples(28)
     zo = load_model(inject(lenet5(), inject_settings(settings, batch=2)).to_bytes())
 
-    found = choose_block(
-        zo,
-        settings,
-        data.inputs[0],
-        data.labels,
-        blocks=search.blocks,
-        held_out=search.held_out,
-        epochs=search.epochs,
-        runtime="tflm",
-    )
+    given = {"blocks": search.blocks, "held_out": search.held_out, "epochs": search.epochs}
+    found = choose_block(zo, settings, data.inputs[0], data.labels, **given, runtime="tflm")
     trainer = Trainer(zo, dataclasses.replace(settings, layers=found.layers), runtime="tflm")
     log = tmp_path / "run.zolog"
     history = trainer.fit(data.inputs[0], data.labels, steps=STEPS, log=log, keep="last")
@@ -69,19 +60,12 @@ def test_choice_and_run_are_the_desktops(name: str, tmp_path: Path) -> None:
 
 
 def small() -> Firmware:
-    """Makes three blocks of a small network on noise."""
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (12, 8, 8, 1)).astype(np.int8)
     data = Data([x], rng.integers(0, 4, 12).astype(np.int32))
-    return generate_firmware(
-        inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), headroom=0, replay=False),
-        Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2),
-        steps=7,
-        samples=12,
-        name="small",
-        data=data,
-        search=BlockSearch(2, 0.25, 2),
-    )
+    zo = inject(MODELS["small_cnn"](), batch=2, trainable="nodes", nodes=("*",), headroom=0, replay=False)
+    settings = Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2)
+    return generate_firmware(zo, settings, steps=7, samples=12, name="small", data=data, search=BlockSearch(2, 0.25, 2))
 
 
 def test_what_may_go_wrong(tmp_path: Path) -> None:

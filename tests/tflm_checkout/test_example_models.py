@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from helpers.commands import run
 from helpers.injection import inject_all
 from tflm_checkout.firmware_build import TFLM_DIR
 from tflm_zo import load_model, runtime
-from tflm_zo.cli.app import app
 from tflm_zo.converters import Last
 
 if TFLM_DIR is None:
@@ -33,8 +32,7 @@ def test_firmware_with_data(name: str, tmp_path: Path) -> None:
     zo = tmp_path / "m.zo.tflite"
     inject_all(path, trainable=Last(1)).save(zo)
     out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["firmware", str(zo), "-o", str(out), "--data", str(tmp_path / "d.npz")])
-    assert done.exit_code == 0, done.output
+    run("firmware", zo, "-o", out, "--data", tmp_path / "d.npz")
     assert "6 samples of d.npz" in (out / "m_zo_samples.cc").read_text()
     # The ZO model runs where the original may not, with the same outputs in both exact runtimes.
     outputs = {}

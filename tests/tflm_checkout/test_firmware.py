@@ -27,7 +27,6 @@ SAMPLES = 40
 
 
 def ds_cnn() -> bytes:
-    """Builds a DS-CNN as for keyword spotting, 24 filters, on 24 x 24 images."""
     g = GraphBuilder(3)
     x = g.input("features", [1, 24, 24, 1])
     x = g.conv(x, "conv", 24, (10, 4), stride=2)
@@ -40,7 +39,6 @@ def ds_cnn() -> bytes:
 
 
 def wide() -> bytes:
-    """Builds many channels of few values: to prepare the layer takes more memory than to run it."""
     g = GraphBuilder(4)
     x = g.conv(g.input("image", [1, 24, 24, 1]), "conv", 256, (1, 1), stride=24)
     return g.build([g.softmax(g.dense(g.flatten(x, "flatten"), "fc", 10, Activation.NONE), "softmax")])
@@ -60,7 +58,6 @@ CASES = [(n, a) for n in ("lenet5", "ds_cnn") for a in ("weight", "node")] + [("
 
 @cache
 def samples(side: int) -> Data:
-    """Returns handwritten digits, enlarged."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -77,8 +74,6 @@ def zo_model(network: str, algorithm: str) -> Model:
 
 
 class Desktop:
-    """The results of the same run on this machine."""
-
     def __init__(self, network: str, algorithm: str, folder: Path) -> None:
         data = samples(NETWORKS[network][1])
         trainer = Trainer(zo_model(network, algorithm), ALGORITHMS[algorithm][1], runtime="tflm")
@@ -99,7 +94,6 @@ def desktop(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def log_of(lines: list[str]) -> bytes:
-    """Reads the log from the lines that the example prints."""
     found = bytearray()
     for line in lines:
         if line.startswith("log "):
@@ -116,19 +110,11 @@ def test_the_run_is_the_desktops(library: Library, network: str, algorithm: str,
     if reason := library.why_not():
         pytest.skip(reason)
     _, settings = ALGORITHMS[algorithm]
-    made = generate_firmware(
-        zo_model(network, algorithm),
-        settings,
-        steps=STEPS,
-        samples=SAMPLES,
-        name=network,
-        data=samples(NETWORKS[network][1]),
-        data_name="digits",
-    )
+    given: dict[str, Any] = {"data": samples(NETWORKS[network][1]), "data_name": "digits", "name": network}
+    made = generate_firmware(zo_model(network, algorithm), settings, steps=STEPS, samples=SAMPLES, **given)
     made.write(tmp_path / "firmware")
-    lines = run(
-        CORES[library.core], build_firmware(library, tmp_path / "firmware", tmp_path / "build"), timeout=600
-    ).splitlines()
+    program = build_firmware(library, tmp_path / "firmware", tmp_path / "build")
+    lines = run(CORES[library.core], program, timeout=600).splitlines()
 
     expected = desktop(network, algorithm)
     assert [int(line.split()[3]) for line in lines if line.startswith("step ")] == expected.losses

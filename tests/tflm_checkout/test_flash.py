@@ -32,19 +32,8 @@ RUNS: dict[str, tuple[Settings, BlockSearch | None, str]] = {
 }
 #: Parts that only some runs may have: other algorithms, further functions for users, parts of libc.
 FOREIGN = (
-    "KeepBest",
-    "RestoreBest",
-    "ImportLog",
-    "Fleet",
-    "fleet",
-    "AnswerSlice",
-    "TakeRecord",
-    "withdraw",
-    "flash_store",
-    "status_text",
-    "command_",
-    "printf",
-    "fc_backprop",
+    *("KeepBest", "RestoreBest", "ImportLog", "Fleet", "fleet", "AnswerSlice", "TakeRecord", "withdraw"),
+    *("flash_store", "status_text", "command_", "printf", "fc_backprop"),
 )
 
 

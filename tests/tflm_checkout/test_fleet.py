@@ -12,6 +12,7 @@ import pytest
 
 from cortex_m.emulator import CORES
 from fleet.broker import bridge, broker, needs_broker
+from fleet.devices import decided
 from fleet.gateway_app import gateway_command, mqtt_lines, write_app
 from helpers.firmware_folders import zo_model
 from helpers.pages import HOW_TO, blocks
@@ -32,7 +33,6 @@ SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=4, seed=3, learning_
 
 
 def data() -> Data:
-    """Makes noise for all devices."""
     rng = np.random.default_rng(4)
     count = len(DEVICES) * OWN
     x = rng.integers(-128, 128, (count, 8, 8, 1)).astype(np.int8)
@@ -40,13 +40,11 @@ def data() -> Data:
 
 
 def power_on(folder: Path, elf: Path, number: int) -> contextlib.AbstractContextManager[EmulatedBoard]:
-    """Starts a board whose flash knows the number of the device."""
     folder.mkdir()
     return emulated(CORES[LIBRARY.core], elf, folder, bytes([number]))
 
 
 def firmware_of(folder: Path) -> Path:
-    """Builds the boards' program."""
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
     samples = data()
@@ -98,9 +96,7 @@ def test_four_boards_train_one_model(tmp_path: Path) -> None:
             assert gateway.left_out == {}
             assert answer.differences.tolist() == expected.differences.tolist()
             assert (answer.loss, answer.samples) == (expected.loss, len(DEVICES) * 4)
-            record = server.decide([answer])
-            for member in (gateway, *replicas):
-                member.take(record)
+            decided(server, [answer], (gateway, *replicas))
             seconds.append(time.monotonic() - round_begin)
         states = gateway.update()
         server.close()

@@ -1,6 +1,5 @@
 """MLPerf Tiny's VWW in the RAM of Poor Man's Training's devices, from one command, by the linker's map."""
 
-import json
 import os
 import re
 import subprocess
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from cortex_m.emulator import ARM, CORES, run
-from helpers.commands import invoke
+from helpers.commands import result_of
 from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_checkout.test_firmware import log_of
 from tflm_zo import load_model
@@ -21,16 +20,7 @@ from tflm_zo.training.setting_texts import changed
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 VWW = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "vww_96_int8.tflite"
 SAMPLES, STEPS, KIB = 8, 1, 1024
-COMMON = [
-    "--algorithm",
-    "poor-mans-training",
-    "--set",
-    "nodes.queries=2",
-    "--set",
-    "weights.queries=2",
-    "--steps",
-    str(STEPS),
-]
+COMMON = "--algorithm poor-mans-training --set nodes.queries=2 --set weights.queries=2 --steps 1".split()
 GIVEN = {"nodes.queries": 2, "weights.queries": 2}
 
 
@@ -47,23 +37,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ram_of(program: Path) -> int:
-    """Counts bytes of .data and .bss, by the linker."""
-    listed = subprocess.run(
-        [f"{ARM.prefix}size", "-A", str(program)], capture_output=True, text=True, check=True
-    ).stdout
+    command = [f"{ARM.prefix}size", "-A", str(program)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return sum(int(size) for size in re.findall(r"^\.(?:data|bss)\s+(\d+)", listed, re.MULTILINE))
 
 
 def generated(folder: Path, *options: str) -> dict[str, object]:
-    result = invoke("firmware", str(VWW), "-o", str(folder / "vww"), "--json", *COMMON, *options)
-    assert result.exit_code == 0, result.output
-    found: dict[str, object] = json.loads(result.stdout)
+    found: dict[str, object] = result_of("firmware", VWW, "-o", folder / "vww", *COMMON, *options)
     return found
 
 
 def check_size(program: Path, found: dict[str, object], limit: int) -> None:
-    """Checks that the linker's map, with the reserved stack, is within the limit, and that the printed sizes
-    are true."""
     said, stack = found["ram_bytes"], found["stack_bytes"]
     assert isinstance(said, int) and isinstance(stack, int)
     linked = ram_of(program) + stack

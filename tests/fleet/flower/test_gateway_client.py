@@ -8,7 +8,7 @@ from flwr.app import Context, RecordDict
 
 from device.emulation import needs_compiler
 from device.runs import RUNS, SAMPLES, samples, zo_model
-from fleet.devices import fleet
+from fleet.devices import decided, fleet
 from helpers.examples import slow_but
 from tflm_zo.fleet import FleetLog, Replica
 from tflm_zo.fleet.flower import FleetClient, FleetStrategy, GatewayClient, LocalGrid, client_app, gateway_of
@@ -18,14 +18,11 @@ RUN, STEPS = "weight", 30
 
 
 def alone(path: Path) -> bytes:
-    """Makes three desktop clients."""
     server = FleetLog(zo_model(RUN), RUNS[RUN][1], STEPS, SAMPLES, path)
     data = [samples(seed) for seed in (1, 2, 3)]
     replicas = [Replica(zo_model(RUN), server.header, d.inputs[0], d.labels) for d in data]
     for _ in range(STEPS):
-        record = server.decide([replica.answer() for replica in replicas])
-        for replica in replicas:
-            replica.take(record)
+        decided(server, [replica.answer() for replica in replicas], replicas)
     server.close()
     return path.read_bytes()
 

@@ -11,6 +11,7 @@ from harness.flower_processes import flower_programs, free_port, run_app
 from device.emulation import needs_compiler
 from device.runs import RUNS, SAMPLES, samples, zo_model
 from fleet.broker import bridge, broker, needs_broker
+from fleet.devices import decided
 from fleet.gateway_app import gateway_command, mqtt_lines, write_app
 from link.board import board
 from tflm_zo.fleet import FleetLog, Replica
@@ -21,14 +22,11 @@ RUN, STEPS, NAMES = "weight", 4, "ab"
 
 
 def alone(path: Path) -> None:
-    """Runs the same in this process, on the desktop."""
     data = [samples(seed) for seed in range(1, len(NAMES) + 1)]
     server = FleetLog(zo_model(RUN), RUNS[RUN][1], STEPS, SAMPLES, path)
     replicas = [Replica(zo_model(RUN), server.header, d.inputs[0], d.labels) for d in data]
     for _ in range(STEPS):
-        record = server.decide([replica.answer() for replica in replicas])
-        for replica in replicas:
-            replica.take(record)
+        decided(server, [replica.answer() for replica in replicas], replicas)
     server.close()
 
 

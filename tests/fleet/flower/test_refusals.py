@@ -84,7 +84,9 @@ REPLIES: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("name", slow_but(list(REPLIES)[::3], REPLIES))
 def test_a_reply_that_does_not_fit(name: str, tmp_path: Path) -> None:
     change, reason = REPLIES[name]
-    good, bad = (Fleet(tmp_path / "g", **_folder(tmp_path / "g")), Fleet(tmp_path / "b", **_folder(tmp_path / "b")))
+    for folder in "gb":
+        (tmp_path / folder).mkdir()
+    good, bad = Fleet(tmp_path / "g"), Fleet(tmp_path / "b")
     good.before = lambda node, content: content
     for fleet in (good, bad):
         fleet.round()
@@ -108,11 +110,6 @@ def test_a_reply_that_does_not_fit(name: str, tmp_path: Path) -> None:
     bad.run()
     bad.check_all_equal()
     assert len(bad.reasons) <= 2  # a client that was taken for one with other steps refuses them once
-
-
-def _folder(folder: Path) -> dict[str, Any]:
-    folder.mkdir()
-    return {}
 
 
 def entry(name: str, value: Any) -> Change:
@@ -182,7 +179,6 @@ def test_a_message_that_does_not_fit(name: str, tmp_path: Path) -> None:
 
 
 def test_an_old_message_that_comes_again_changes_nothing(tmp_path: Path) -> None:
-    """Sends the first message, which has the header, and a later one."""
     kept: list[RecordDict] = []
 
     def before(node: int, content: RecordDict) -> RecordDict:
@@ -269,7 +265,8 @@ def test_a_log_of_another_model_is_no_servers(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     fleet.log.close()
     assert isinstance(fleet.strategy, FleetStrategy) and zo_model() is not fleet.model
-    fleet.settings = Fleet(tmp_path / "x", **_folder(tmp_path / "x"), changes={"seed": 5}).settings
+    (tmp_path / "x").mkdir()
+    fleet.settings = Fleet(tmp_path / "x", changes={"seed": 5}).settings
     fleet.resume = True
     with pytest.raises(FleetError, match="of another run"):
         fleet.start_server()

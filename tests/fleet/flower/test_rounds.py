@@ -9,6 +9,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MessageType, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+from fleet.devices import decided
 from helpers.flower_fleets import OWN, STEPS, Fleet
 from tflm_zo.fleet import FleetError, FleetLog
 from tflm_zo.logs import Log, replay_log
@@ -16,8 +17,7 @@ from tflm_zo.training import Trainer
 
 
 def test_with_the_mean_a_fleet_does_the_run_of_all_data_in_one_place(tmp_path: Path) -> None:
-    """Compares with the run on all data: a client's minibatch is all its samples, so the other run's
-    minibatch is all samples."""
+    """A client's minibatch is all its samples, so the other run's minibatch is all samples."""
     fleet = Fleet(tmp_path)
     result = fleet.run()
     fleet.log.close()
@@ -79,13 +79,10 @@ def test_who_is_not_heard_is_left_out_and_catches_up(tmp_path: Path) -> None:
         came.append(set())
         fleet.round()
         if came[-1]:
-            record = alone.decide([replicas[i].answer() for i in sorted(came[-1])])
-            for replica in replicas:
-                replica.take(record)
+            decided(alone, [replicas[i].answer() for i in sorted(came[-1])], replicas)
     fleet.grid.lost = None
-    fleet.strategy.aggregate_evaluate(
-        1, fleet.grid.send_and_receive(fleet.strategy.configure_evaluate(1, ArrayRecord(), ConfigRecord(), fleet.grid))
-    )
+    asked = fleet.strategy.configure_evaluate(1, ArrayRecord(), ConfigRecord(), fleet.grid)
+    fleet.strategy.aggregate_evaluate(1, fleet.grid.send_and_receive(asked))
     fleet.check_all_equal()
     assert fleet.log.records(0) == alone.records(0)
     assert {len(present) for present in came} > {2, 4} and not fleet.reasons
@@ -124,9 +121,11 @@ def test_a_client_that_is_far_behind_gets_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_server_that_starts_again_goes_on(tmp_path: Path) -> None:
-    whole = Fleet(tmp_path / "whole", **_made(tmp_path / "whole"))
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    whole = Fleet(tmp_path / "whole")
     whole.run()
-    fleet = Fleet(tmp_path / "cut", **_made(tmp_path / "cut"), resume=True)
+    fleet = Fleet(tmp_path / "cut", resume=True)
     for _ in range(3):
         fleet.round()
     fleet.log.close()
@@ -135,11 +134,6 @@ def test_a_server_that_starts_again_goes_on(tmp_path: Path) -> None:
     fleet.run()
     fleet.check_all_equal()
     assert not fleet.reasons and fleet.log.records(0) == whole.log.records(0)
-
-
-def _made(folder: Path) -> dict[str, Any]:
-    folder.mkdir()
-    return {}
 
 
 def test_a_server_that_has_lost_steps_takes_its_clients_back(tmp_path: Path) -> None:
