@@ -1,8 +1,8 @@
 """Statistics of a model's channels on the data that it was made for, kept in the model's own metadata.
 
-The entry `tflm_zo_channels` is little-endian: uint16 version (1), uint16 layers, uint32 samples; of each
-layer uint32 channels and float16 [4, channels] (mean, deviation, spread, log spread); then uint32 channels of
-the first layer, or 0 where it has no layout, float16 [16, channels] and float16 [2] (cells, spread).
+The entry `tflm_zo_channels` is little-endian: uint16 version (1), uint16 layers, uint32 samples; of each layer uint32
+channels and float16 [4, channels] (mean, deviation, spread, log spread); then uint32 channels of the first layer, or 0
+where it has no layout, float16 [16, channels] and float16 [2] (cells, spread).
 """
 
 from __future__ import annotations
@@ -87,10 +87,8 @@ def _half(values: _Floats) -> bytes:
 
 
 def read_statistics(model: Model) -> Statistics | None:
-    """Returns the statistics that a plain model keeps; None where it keeps none.
-
-    Raises:
-        ConversionError: the entry is damaged, of a later version, or does not fit the model's layers.
+    """Returns the statistics that a plain model keeps, or None. Raises ConversionError where they are damaged, of a
+    later version, or of other layers.
     """
     entry = model.find_metadata(STATISTICS_NAME)
     if entry is None:

@@ -11,7 +11,7 @@ import numpy as np
 from .check_kernel import check_kernel, refuse
 from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
-from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, check_arity
+from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, channel_axis, check_arity
 from .model import Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
@@ -19,8 +19,7 @@ _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
 
 _RANK: Final = {BuiltinOperator.CONV_2D: 4, BuiltinOperator.DEPTHWISE_CONV_2D: 4, BuiltinOperator.FULLY_CONNECTED: 2}
 
-# Operators that slide a window over images, [batch, height, width, channels], with the window's steps and
-# sizes.
+# Operators that slide a window over images, [batch, height, width, channels], with the window's steps and sizes.
 _CONVOLVES: Final = ("strideH", "strideW", "dilationHFactor", "dilationWFactor")
 _POOLS: Final = ("strideH", "strideW", "filterHeight", "filterWidth")
 _WINDOW: Final = {
@@ -35,12 +34,9 @@ _INDEX_TYPES: Final = (TensorType.BOOL, TensorType.INT32, TensorType.INT64)
 
 
 def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
-    """Raises ConversionError, naming the operator or tensor, unless every operator is an int8 one that TFLM
-    has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound.
-
-    Args:
-        graph: graph of a plain model, or a segment of a ZO model, whose own operators the C core checks.
-        filters: filters of a ZO model, which are variables there.
+    """Raises ConversionError, naming the operator or tensor, unless every operator is an int8 one that TFLM has a
+    kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. `filters` are variables of a ZO model,
+    whose own operators the C core checks.
     """
     if not graph.operators or not graph.inputs or not graph.outputs:
         raise ConversionError("the model has no operators, no inputs or no outputs")
@@ -78,11 +74,8 @@ def _is_float_edge(graph: Subgraph, op: Operator) -> bool:
 
 def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
     if op.code.name == ETHOS_U:
-        refuse(
-            op,
-            "vela has compiled layers into it for an Ethos-U, which cannot be trained; "
-            "take the int8 model that vela was given",
-        )
+        why = "vela has compiled layers into it for an Ethos-U, which cannot be trained"
+        refuse(op, f"{why}; take the int8 model that vela was given")
     if op.builtin == BuiltinOperator.CUSTOM:
         refuse(op, f"custom operator `{op.code.name}` is unknown, the model cannot be trained through it")
     if op.builtin not in KERNELS:
@@ -94,20 +87,16 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
     if op.builtin in _WINDOW:
         for tensor in (op.inputs[0], op.outputs[0]):
             if tensor is not None and len(tensor.shape) != 4:
-                refuse(
-                    op, f"`{tensor.name}` has shape {list(tensor.shape)}, images have 4 dimensions; the file is damaged"
-                )
+                shape = list(tensor.shape)
+                refuse(op, f"`{tensor.name}` has shape {shape}, images have 4 dimensions; the file is damaged")
         for name in _WINDOW[op.builtin]:
             if op.option(name, 0) < 1:
                 refuse(op, f"{name} is {op.option(name, 0)}, it must be at least 1; the file is damaged")
     if op.builtin in FILTER_OPERATORS:
         _check_filter(op, filters)
     elif op.builtin == BuiltinOperator.DEQUANTIZE and op.inputs[0] is not None and op.inputs[0].is_constant:
-        refuse(
-            op,
-            f"weights `{op.inputs[0].name}` are stored as {op.inputs[0].type_name}, used as float; "
-            "convert the model with full int8 quantization",
-        )
+        stored = f"weights `{op.inputs[0].name}` are stored as {op.inputs[0].type_name}, used as float"
+        refuse(op, f"{stored}; convert the model with full int8 quantization")
     check_kernel(op, filters)
 
 
@@ -116,11 +105,8 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
     if tensor.raw.sparsity is not None:
         refuse(op, f"tensor `{tensor.name}` is sparse, which is not supported; convert the model densely")
     if tensor.is_variable and tensor not in filters:
-        refuse(
-            op,
-            f"tensor `{tensor.name}` is a variable, a state from one invoke to the next; models with state "
-            "cannot be trained",
-        )
+        what = "is a variable, a state from one invoke to the next; models with state cannot be trained"
+        refuse(op, f"tensor `{tensor.name}` {what}")
     if tensor.type_name in ("INT4", "UINT4", "INT2"):
         refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 weights can be trained")
     if tensor.quantization is not None:
@@ -131,13 +117,8 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
         if tensor.quantization.raw.details is not None:
             refuse(op, f"tensor `{tensor.name}` is quantized in blocks, which is not supported")
     if op.builtin in CONVERSIONS:
-        allowed = (*_FLOATS[1:2], TensorType.INT8, TensorType.UINT8, TensorType.INT32)
-        if tensor.type not in allowed:
-            refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
-        if tensor.type == TensorType.INT8 and not is_weights:
-            _check_activation(op, tensor)
-        return
-    if tensor.type in _FLOATS:
+        allowed = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8, TensorType.INT32)
+    elif tensor.type in _FLOATS:
         what = "weights are float" if tensor.is_constant else "it computes in float"
         refuse(
             op,
@@ -145,11 +126,13 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
             "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
             "a float .tflite",
         )
-    if tensor.type == TensorType.INT16:
+    elif tensor.type == TensorType.INT16:
         refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
-    if tensor.type == TensorType.UINT8:
+    elif tensor.type == TensorType.UINT8:
         refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")
-    if tensor.type not in (TensorType.INT8, *_INDEX_TYPES):
+    else:
+        allowed = (TensorType.INT8, *_INDEX_TYPES)
+    if tensor.type not in allowed:
         refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
     if tensor.type == TensorType.INT8 and not is_weights:
         _check_activation(op, tensor)
@@ -176,8 +159,7 @@ def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
         refuse(op, f"filter `{weights.name}` of shape {list(weights.shape)} does not fit {data.shape[-1]} channels")
     if not weights.is_constant and weights not in filters:
         return
-    axis = 3 if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
-    quantization = weights.quantization
+    axis, quantization = channel_axis(op), weights.quantization
     if quantization is None or not len(quantization.scales) or not np.all(quantization.scales > 0):
         refuse(op, f"filter `{weights.name}` has no (positive) quantization scales")
     if quantization.is_per_channel and (quantization.axis != axis or len(quantization.scales) != weights.shape[axis]):

@@ -23,12 +23,8 @@ _AS_EQUAL: Final = "convert the model again, so that the operator has one scale 
 
 
 def check_kernel(op: Operator, filters: Collection[Tensor] = ()) -> None:
-    """Raises ConversionError where TFLM's kernel refuses an operator, ends the process at it, or computes it
-    otherwise than LiteRT's kernel.
-
-    Args:
-        op: operator of `KERNELS` with as many inputs as it takes.
-        filters: filters of a ZO model, which are variables there.
+    """Raises ConversionError where TFLM's kernel refuses an operator of `KERNELS`, ends the process at it, or computes
+    it otherwise than LiteRT's kernel. `filters` are variables of a ZO model.
     """
     kernel = KERNELS[op.builtin]
     data = [t for i, t in enumerate(op.inputs) if t is not None and i not in kernel.others]
@@ -90,21 +86,16 @@ def _check_shapes(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
 def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     if kernel.fixed is not None and quantization_of(op.outputs[0]) != kernel.fixed:
         scale, zero_point = quantization_of(op.outputs[0])
-        refuse(
-            op,
-            f"its output has scale {scale:g} and zero point {zero_point}, TFLM's kernel always gives "
-            f"1/{round(1 / kernel.fixed[0])} and {kernel.fixed[1]}; convert the model again with these",
-        )
+        wanted = f"TFLM's kernel always gives 1/{round(1 / kernel.fixed[0])} and {kernel.fixed[1]}"
+        its = f"its output has scale {scale:g} and zero point {zero_point}"
+        refuse(op, f"{its}, {wanted}; convert the model again with these")
     tensors = {"": [], "data": data, "all": [*data, *op.outputs]}[kernel.equal]
     for tensor in tensors[1:]:
         (one, first), (other, point) = quantization_of(tensors[0]), quantization_of(tensor)
         tolerance = _POOL_TOLERANCE if op.builtin in (B.AVERAGE_POOL_2D, B.MAX_POOL_2D) else 0
         if abs(one - other) > tolerance or first != point:
-            refuse(
-                op,
-                f"`{tensors[0].name}` has scale {one:g} and zero point {first}, `{tensor.name}` {other:g} "
-                f"and {point}, which TFLM's kernel does not convert; {_AS_EQUAL}",
-            )
+            given = f"`{tensors[0].name}` has scale {one:g} and zero point {first}, `{tensor.name}` {other:g}"
+            refuse(op, f"{given} and {point}, which TFLM's kernel does not convert; {_AS_EQUAL}")
 
 
 def quantization_of(tensor: Tensor) -> tuple[float, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Collection
 from typing import Final
 
 #: Custom operators of this package.
@@ -30,6 +32,11 @@ BOUNDARY: Final = "boundary"
 
 STATE_WORDS: Final = 4
 STATUS_WORDS: Final = 4
+
+
+def free_name(base: str, taken: Collection[str]) -> str:
+    """Returns a name, with a number where it is taken."""
+    return next(n for k in itertools.count() if (n := f"{base}_{k}" if k else base) not in taken)
 
 
 def segment_key(number: int) -> str:

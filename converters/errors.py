@@ -19,11 +19,7 @@ class InjectError(SettingsError, ConversionError):
 
 
 def checked_integer(value: Any, what: str, low: int, high: int) -> int:
-    """Returns an integer of Python or NumPy as one of Python.
-
-    Raises:
-        ConversionError: the value is no integer, or is out of range.
-    """
+    """Returns an integer of Python or NumPy as one of Python, or raises ConversionError outside the range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise InjectError(what, f"be an integer in {low}..{high}", value)
     return int(value)

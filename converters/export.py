@@ -37,36 +37,32 @@ def export_model(
 ) -> Model:
     """Returns a plain int8 model that computes the same as the ZO model with these weights, bit for bit.
 
-    Filters and biases are constants again and nothing of the ZO machinery is left. The segments of a cut
-    model are joined into one subgraph.
+    Filters and biases are constants again, nothing of the ZO machinery is left, and the segments of a cut model are
+    joined into one subgraph. An int16 layer is an exception: it becomes a plain FULLY_CONNECTED with the nearest
+    weights of 8 bits. Its outputs are the same if all fractions are 0.
 
-    An int16 layer is the exception to `bit for bit`: it becomes a plain FULLY_CONNECTED, whose weights are
-    the nearest of 8 bits. Its outputs equal those of the ZO model if all fractions are 0.
-
-    With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it
-    has them, and so uses all of -127..127 again. The fractions of the 16-bit update, which a plain model has
-    no place for, are rounded on that grid and not on the old one. The model then computes the same but for
-    the rounding of weights and biases.
+    With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it has them,
+    and so uses all of -127..127 again. The fractions of the 16-bit update are rounded on that grid and not on the old
+    one. The model then computes the same but for the rounding of weights and biases.
 
     Args:
         zo_model: the model, its path, or its bytes; it is not changed.
-        weights: int8 arrays of filters and int32 arrays of biases by tensor name, e.g.
-            ``Runtime.read_weights()``; tensors that are not named keep their initial values. None: all do.
+        weights: int8 arrays of filters and int32 arrays of biases by tensor name, e.g. ``Runtime.read_weights()``;
+            other tensors keep their initial values. None: all do.
         batch: samples per invoke; None: the ZO model's export_batch, or else its own batch.
         fractions: int8 arrays by filter tensor name, unit 2^-8 LSB, e.g. ``Runtime.read_fractions()``, which
             ``re_range`` adds to the weights before it rounds; filters that are not named have none.
-        re_range: gives trained filters new scales. Channels that are all zero and channels where a sum might
-            exceed int32 keep their scales.
+        re_range: gives trained filters new scales. Channels that are all zero and channels where a sum might exceed
+            int32 keep their scales.
 
     Returns:
-        A model with the original inputs, outputs and signatures. An original's signatures are lost where the
-        ZO model is cut: it then has one, ``serving_default``, with the names of the original inputs and
-        outputs.
+        A model with the original inputs, outputs and signatures. Where the ZO model is cut, it has one signature,
+        ``serving_default``, with the names of the original inputs and outputs.
 
     Raises:
-        ConversionError: the model is no ZO model or its graph does not fit its metadata; a name, shape or
-            type of ``weights`` or ``fractions`` is wrong, or there are fractions without ``re_range``; or the
-            batch size cannot be changed.
+        ConversionError: the model is no ZO model or its graph does not fit its metadata; a name, shape or type of
+            ``weights`` or ``fractions`` is wrong, or there are fractions without ``re_range``; or the batch size cannot
+            be changed.
         OSError: the file cannot be read.
 
     Example:
@@ -120,10 +116,8 @@ def _make_constant(graph: Subgraph, name: str, values: WeightArray) -> Tensor:
 
 
 class _Joined:
-    """The one subgraph of the plain model, made from the segments in execution order.
-
-    A tensor of a segment stands for one of an earlier segment where both are the same original input, the
-    same constant, or a boundary between them.
+    """The one subgraph of the plain model, made from the segments in execution order. A tensor of a segment stands for
+    one of an earlier segment where both are the same original input, constant or boundary.
     """
 
     def __init__(self, metadata: ZoMetadata) -> None:

@@ -23,10 +23,10 @@ _INT32: Final = np.iinfo(np.int32)
 def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = None) -> Model:
     """Returns a copy of a classifier whose last FULLY_CONNECTED layer has outputs for more classes.
 
-    The old classes' weights, biases and logits stay as they are, bit for bit. A new class has weights of
-    zero, the median filter scale, and a bias that makes it improbable for every sample: the model answers as
-    before, until training has shown it samples of the new class. The quantization of logits and probabilities
-    stays; SOFTMAX spreads over more classes.
+    The old classes' weights, biases and logits stay as they are, bit for bit. A new class has weights of zero, the
+    median filter scale, and a bias that makes it improbable for every sample: the model answers as before, until
+    training has shown it samples of the new class. The quantization of logits and probabilities stays; SOFTMAX spreads
+    over more classes.
 
     Args:
         model: a plain int8 model with one subgraph; it is not changed.
@@ -34,9 +34,9 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
         loss_output: index or tensor name of the classifier's output; None: the first output.
 
     Raises:
-        ConversionError: the model is a ZO model; the classes do not come from a FULLY_CONNECTED layer of its
-            own with constant int8 weights, over nothing but SOFTMAX and conversions; or ``classes`` is not
-            larger than its number of classes.
+        ConversionError: the model is a ZO model; the classes do not come from a FULLY_CONNECTED layer of its own with
+            constant int8 weights, over nothing but SOFTMAX and conversions; or ``classes`` is not larger than its
+            number of classes.
     """
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("classes cannot be added to a ZO model; add them to the original and inject it")

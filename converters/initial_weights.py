@@ -19,14 +19,8 @@ WeightArray = npt.NDArray[Any]
 
 
 def initial_weights(model: Model) -> dict[str, WeightArray]:
-    """Returns the initial weights of a ZO model's trainable filters, and its trainable biases.
-
-    Args:
-        model: a ZO model; it is not changed.
-
-    Returns:
-        Copies, int8 in the filters' own shapes and int32 [channels] of biases, by tensor name, in the order
-        of their streams.
+    """Returns copies of the initial weights of a ZO model's trainable tensors, by name, in the order of their streams:
+    int8 in the filters' own shapes, and int32 [channels] of biases.
 
     Raises:
         ConversionError: the model is no ZO model, or does not fit its metadata.
@@ -43,15 +37,8 @@ def initial_weights(model: Model) -> dict[str, WeightArray]:
 
 
 def checked_weights(metadata: ZoMetadata, weights: Mapping[str, WeightArray], what: str) -> dict[str, WeightArray]:
-    """Checks given weights.
-
-    Args:
-        metadata: metadata of the ZO model.
-        weights: by tensor name.
-        what: name of the argument, for messages.
-
-    Raises:
-        ConversionError: an array has an unknown name, or a wrong shape or type.
+    """Returns given weights by tensor name. An unknown name, or a wrong shape or type, raises ConversionError, which
+    names the argument `what`.
     """
     known = {t.name: t for t in metadata.trainable}
     result: dict[str, WeightArray] = {}
@@ -75,19 +62,15 @@ def _initial(graph: Subgraph) -> npt.NDArray[Any]:
 
 
 def with_initial_weights(model: Model, weights: Mapping[str, WeightArray]) -> Model:
-    """Returns a ZO model that starts from other weights.
+    """Returns a copy of a ZO model that starts from other weights. Logs of runs of the one do not belong to the other.
 
     Args:
         model: a ZO model; it is not changed.
-        weights: new weights, int8 arrays in the filters' own shapes, or biases, int32 [channels], by tensor
-            name. Tensors that are not named keep theirs.
-
-    Returns:
-        A copy with these initial weights. Logs of runs of the one do not belong to the other.
+        weights: new weights, int8 arrays in the filters' own shapes, or biases, int32 [channels], by tensor name.
+            Tensors that are not named keep theirs.
 
     Raises:
-        ConversionError: the model is no ZO model or does not fit its metadata, or a name, shape or type is
-            wrong.
+        ConversionError: the model is no ZO model or does not fit its metadata, or a name, shape or type is wrong.
     """
     metadata, own = read_metadata(model), initial_weights(model)
     own.update(checked_weights(metadata, weights, "initial_weights"))
@@ -107,11 +90,9 @@ def step_multipliers(zo_model: Model) -> dict[str, npt.NDArray[np.int32]]:
 
 
 def update_masks(zo_model: Model) -> dict[str, npt.NDArray[np.uint8]]:
-    """Returns the masks of its filters as the C core reads them (``ops/core/weights/zo_mask.h``), by tensor.
-
-    Returns:
-        Copies, uint8 [(weights + 7) // 8]: bit i % 8 of byte i // 8 says whether weight i is trained. Filters
-        that are trained whole are missing.
+    """Returns copies of the masks of a model's filters as the C core reads them (``ops/core/weights/zo_mask.h``), by
+    tensor: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. Filters that are trained
+    whole are missing.
     """
     tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
     return {t.name.removesuffix(MASK): t.numpy().view(np.uint8).copy() for t in tensors if t.name.endswith(MASK)}

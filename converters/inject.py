@@ -32,7 +32,7 @@ def inject(
         **overrides: settings that replace those of ``settings``, e.g. ``batch=32``.
 
     Returns:
-        The ZO model that converters/README.md describes. ``to_bytes`` or ``save`` writes it.
+        The ZO model that converters/README.md describes.
 
     Raises:
         ConversionError: the model or the settings cannot be used; the message says which of them, and why.
@@ -86,14 +86,8 @@ class NodeChoice:
 
 
 def node_choices(model: Model, loss_output: int | str | None = None) -> list[NodeChoice]:
-    """Returns the choice that `inject` has for each layer that could be trained, in execution order.
-
-    Args:
-        model: a plain model; it is not changed.
-        loss_output: name or number of the output that the loss belongs to, as in ``InjectSettings``.
-
-    Raises:
-        ConversionError: the model cannot be injected at all.
+    """Returns the choice that `inject` has for each layer of a plain model that could be trained, in execution order.
+    `loss_output` is that of ``InjectSettings``. Raises ConversionError where the model cannot be injected at all.
     """
     own = model.subgraphs[0].inputs[0].shape[:1] if model.subgraphs and model.subgraphs[0].inputs else ()
     settings = InjectSettings(trainable="all", batch=max(own[0] if own else 1, 1), loss_output=loss_output)
@@ -107,19 +101,7 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
     operators = copy.subgraphs[0].operators
     for t in sorted([*plan.trainable, *plan.unread], key=lambda t: operators.index(t.operators[0])):
         nodes = possible.get(t)
-        if t in plan.unread:
-            reason = UNREAD
-        else:
-            reason = reasons[t] if nodes is None else left_out(nodes) or ""
-        choices.append(
-            NodeChoice(
-                layer=t.layer,
-                operator=t.operators[0].code.name,
-                weights=t.tensor.size,
-                form=None if nodes is None else nodes.form,
-                count=None if nodes is None else nodes.count,
-                auto=not reason,
-                reason=reason,
-            )
-        )
+        reason = UNREAD if t in plan.unread else reasons[t] if nodes is None else left_out(nodes) or ""
+        form, count = (None, None) if nodes is None else (nodes.form, nodes.count)
+        choices.append(NodeChoice(t.layer, t.operators[0].code.name, t.tensor.size, form, count, not reason, reason))
     return choices

@@ -1,8 +1,7 @@
 """Operators that TFLM runs on int8 tensors: inputs that its kernels take, and costs.
 
-`test_operators.py` and `test_kernels.py` of tests/converters compare the tables with TFLM's wheel. Its
-kernels check inputs in their Prepare, in their Eval, or not at all: then they end the process or give other
-values than LiteRT's.
+`test_operators.py` and `test_kernels.py` of tests/converters compare the tables with TFLM's wheel. Its kernels check
+inputs in their Prepare, in their Eval, or not at all: then they end the process or give other values than LiteRT's.
 """
 
 from __future__ import annotations
@@ -27,34 +26,23 @@ _ANY: Final = (T.INT8, T.INT32, T.INT64, T.BOOL)
 
 
 class Kernel(NamedTuple):
-    """Constraints of TFLM's kernel of an operator. *Data* are all inputs that are not in `others`.
+    """Constraints of TFLM's kernel of an operator. *Data* are all inputs that are not in `others`."""
 
-    Attributes:
-        low: smallest number of inputs.
-        high: largest number of inputs.
-        data: element types, of which all data have one.
-        gives: element types of the outputs, or None for that of the data.
-        others: types of inputs that are no data (shapes, axes, conditions), by their numbers.
-        constants: numbers of inputs that have to be in the file.
-        ranks: smallest and largest number of dimensions of the data and (but for FILL) of the outputs.
-        equal: which tensors have to have one scale and zero point: "" for none, "data", or "all" for these
-            and the outputs.
-        fixed: scale and zero point that the output has to have.
-        optional: number of the input that may be absent.
-        shape: "same" for outputs of the data's shape, "broadcast" for the shape to which all inputs are
-            broadcast, "size" for outputs with as many values.
-    """
-
-    low: int = 1
-    high: int = 1
-    data: tuple[int, ...] = _INT8
-    gives: tuple[int, ...] | None = None
+    low: int = 1  #: smallest number of inputs.
+    high: int = 1  #: largest number of inputs.
+    data: tuple[int, ...] = _INT8  #: element types, of which all data have one.
+    gives: tuple[int, ...] | None = None  #: element types of the outputs, or None for that of the data.
+    #: types of inputs that are no data (shapes, axes, conditions), by their numbers.
     others: dict[int, tuple[int, ...]] = {}  # noqa: RUF012
-    constants: tuple[int, ...] = ()
+    constants: tuple[int, ...] = ()  #: numbers of inputs that have to be in the file.
+    #: smallest and largest number of dimensions of the data and (but for FILL) of the outputs.
     ranks: tuple[int, int] = (0, 6)
+    #: which tensors have to have one scale and zero point: "" for none, "data", or "all" for these and the outputs.
     equal: str = ""
-    fixed: tuple[float, int] | None = None
-    optional: int | None = None
+    fixed: tuple[float, int] | None = None  #: scale and zero point that the output has to have.
+    optional: int | None = None  #: number of the input that may be absent.
+    #: "same" for outputs of the data's shape, "broadcast" for the shape to which all inputs are broadcast, "size" for
+    #: outputs with as many values.
     shape: str = ""
 
 
@@ -200,6 +188,11 @@ def filter_of(op: Operator) -> Tensor | None:
     kind = _kind(op)
     tensor = op.input(_FILTER_INPUT[kind]) if kind in _FILTER_INPUT else None
     return tensor if tensor is not None and (tensor.is_constant or tensor.is_variable) else None
+
+
+def channel_axis(op: Operator) -> int:
+    """Returns the dimension of the output channels of a layer's filter."""
+    return 3 if op.builtin == B.DEPTHWISE_CONV_2D else 0
 
 
 def _kind(op: Operator) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Final
@@ -11,9 +10,10 @@ import numpy as np
 
 from ..io.errors import one_line
 from .check_kernel import MOST_CLASSES, quantization_of
+from .constants import free_name
 from .errors import ConversionWarning, InjectError
 from .kernels import CONVERSIONS, FILTER_OPERATORS
-from .model import Buffer, Model, Operator, OperatorCode, Subgraph, Tensor
+from .model import Model, Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator as B
 from .model.schema import TensorType, schema
 
@@ -26,10 +26,10 @@ _ROUNDING: Final = 1e-3
 def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False) -> set[Tensor]:
     """Removes the other subgraphs of a plain model, in place, and repairs the subgraph for training.
 
-    It repairs, with a `ConversionWarning` for each change: signatures of tensors that are no inputs or
-    outputs; equal or empty names; filters' scales of 0; scales of biases (kernels assume input scale * filter
-    scale); parts of int8 tensors that are computed in float; a SOFTMAX at an output with more values than
-    kernels support. The input of an ARG_MAX at an output becomes an additional output.
+    It repairs, with a `ConversionWarning` for each change: signatures of tensors that are no inputs or outputs; equal
+    or empty names; filters' scales of 0; scales of biases (kernels assume input scale * filter scale); parts of int8
+    tensors that are computed in float; a SOFTMAX at an output with more values than kernels support. The input of an
+    ARG_MAX at an output becomes an additional output.
 
     Args:
         model: plain model.
@@ -38,9 +38,6 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
 
     Returns:
         The logits whose SOFTMAX was left out.
-
-    Raises:
-        ConversionError: the model has no such subgraph, or several, of which none is chosen.
     """
     _choose(model, wanted)
     graph = model.subgraphs[0]
@@ -84,14 +81,15 @@ def _choose(model: Model, wanted: str | None) -> None:
     names = {s.key: s.subgraph for s in model.signatures or ()}
     names |= {g.name: g for g in model.subgraphs if g.name and g not in names.values()}
     there = ", ".join(f"`{name}`" for name in names) or "none"
-    if wanted is None and len(model.subgraphs) > 1:
-        raise InjectError("signature", f"name one of {len(model.subgraphs)} subgraphs: {there}")
-    if wanted is not None:
-        if wanted not in names:
-            raise InjectError("signature", f"be one of {there}", wanted)
-        model.subgraphs = [names[wanted]]
-        if model.signatures is not None:
-            model.signatures = [s for s in model.signatures if s.subgraph is names[wanted]]
+    if wanted is None:
+        if len(model.subgraphs) > 1:
+            raise InjectError("signature", f"name one of {len(model.subgraphs)} subgraphs: {there}")
+        return
+    if wanted not in names:
+        raise InjectError("signature", f"be one of {there}", wanted)
+    model.subgraphs = [names[wanted]]
+    if model.signatures is not None:
+        model.signatures = [s for s in model.signatures if s.subgraph is names[wanted]]
 
 
 def _name(graph: Subgraph, layers: Sequence[Operator]) -> None:
@@ -104,9 +102,7 @@ def _name(graph: Subgraph, layers: Sequence[Operator]) -> None:
     new = []
     for tensor, kind in own.items():
         if not tensor.name or tensor.name in taken:
-            base = tensor.name or kind
-            names = (f"{base}_{k}" if k else base for k in itertools.count())
-            tensor.name = next(name for name in names if name not in everywhere)
+            tensor.name = free_name(tensor.name or kind, everywhere)
             everywhere.add(tensor.name)
             new.append(tensor.name)
         taken.add(tensor.name)
@@ -177,9 +173,7 @@ _INPUTS: Final[dict[int, tuple[int, int | None]]] = {B.SPLIT: (1, 0), B.SPLIT_V:
 
 
 def parts_of(op: Operator) -> tuple[Tensor, int, list[tuple[int, int]]] | None:
-    """Returns the tensor that an operator parts, the axis, and begin and length of each output along it; None
-    of another operator, or where the axis is not constant.
-    """
+    """Returns the tensor that an operator parts, the axis, and begin and length of each output along it, or None."""
     if op.builtin not in _INPUTS:
         return None
     data, named = _INPUTS[op.builtin]
@@ -224,8 +218,8 @@ def part_in_int8(graph: Subgraph) -> list[Operator]:
 
 
 def part_by_slices(graph: Subgraph, op: Operator) -> bool:
-    """Puts a STRIDED_SLICE for each output in the place of an operator that parts a tensor, so that each one
-    can be computed in a segment of its own. Returns False, and changes nothing, where that is not possible.
+    """Replaces an operator that parts a tensor by a STRIDED_SLICE for each output, so that each one can be computed in
+    a segment of its own. Returns False, and changes nothing, where that is not possible.
     """
     found = parts_of(op)
     if found is None:
@@ -237,9 +231,7 @@ def part_by_slices(graph: Subgraph, op: Operator) -> bool:
         bounds = []
         for name, place, other in (("begin", begin, 0), ("end", begin + length, 0), ("strides", 1, 1)):
             values = np.array([place if i == axis else other for i in range(rank)], np.int32)
-            tensor = Tensor(f"{output.name}/{name}", (rank,), TensorType.INT32, Buffer())
-            tensor.set_data(values)
-            bounds.append(tensor)
+            bounds.append(Tensor.constant(f"{output.name}/{name}", values))
         graph.tensors += bounds
         own = Operator(OperatorCode(B.STRIDED_SLICE), [source, *bounds], [output])
         options = own.raw.builtinOptions = schema.StridedSliceOptionsT()

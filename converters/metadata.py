@@ -40,27 +40,20 @@ _KINDS: Final = ("layer", "add", *dict.fromkeys((*NUMBERS, *LOOKING, *WITH_FACTO
 
 @dataclasses.dataclass(frozen=True)
 class ZoLoss:
-    """The loss of a ZO model.
+    """The loss of a ZO model."""
 
-    Attributes:
-        kind: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
-        elements: values per sample (classes, outputs).
-        scale: real value of one LSB of the loss's input; softmax's beta is part of it.
-        zero_point: zero point of the loss's input.
-        output: number of the original output that the loss belongs to. The loss of a classifier reads the
-            logits before a SOFTMAX or LOGISTIC; the output that people see stays the probabilities.
-        squashed: True if a SOFTMAX or LOGISTIC lies between the loss's input and that output.
-        unit: real value of a loss of 1 of the loss operator, 2^16 in integers: 1 nat, or, of the mean squared
-            error, (8 scale)^2, the error of 8 levels, so that no output's scale makes losses vanish.
-    """
-
+    #: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
     kind: Annotated[str, Field(pattern=f"^({'|'.join(LOSS_KINDS[1:-1])})$")]
-    elements: Annotated[int, Field(ge=1, le=2**20)]
-    scale: _Scale
-    zero_point: _Int8
+    elements: Annotated[int, Field(ge=1, le=2**20)]  #: values per sample (classes, outputs).
+    scale: _Scale  #: real value of one LSB of the loss's input; softmax's beta is part of it.
+    zero_point: _Int8  #: zero point of the loss's input.
     # Metadata written before these keys existed do not have them.
+    #: number of the original output that the loss belongs to. The loss of a classifier reads the logits before a
+    #: SOFTMAX or LOGISTIC; the output that people see stays the probabilities.
     output: _Index = 0
-    squashed: bool = True
+    squashed: bool = True  #: True if a SOFTMAX or LOGISTIC lies between the loss's input and that output.
+    #: real value of a loss of 1 of the loss operator, 2^16 in integers: 1 nat, or, of the mean squared error, (8
+    #: scale)^2, the error of 8 levels, so that no output's scale makes losses vanish.
     unit: _Scale = 1.0
 
     @property
@@ -71,39 +64,24 @@ class ZoLoss:
 
 @dataclasses.dataclass(frozen=True)
 class ZoTrainable:
-    """A trainable filter, or the trainable bias of a layer.
+    """A trainable filter, or the trainable bias of a layer."""
 
-    Attributes:
-        name: name of the tensor, as in the original.
-        operator: kind of the operator in the original, e.g. "CONV_2D".
-        layer: short name of the layer, unique in the model.
-        stream: number in execution order over the whole model: selects the random stream.
-        block: index into the blocks.
-        segment: index into the segments.
-        shape: shape of the tensor.
-        size: number of weights or biases.
-        channels: number of output channels.
-        inner: consecutive weights of one channel (the channel of weight i is i // inner % channels).
-        requantized_channels: number of scales that headroom changed.
-        updated: number of weights that are trained; None: all.
-        int16: True if the forward pass reads its weights with their fractions, as 16 bits.
-        bias: True of a bias, int32 [channels], which follows its layer's filter if that is trainable, too.
-    """
-
-    name: str
+    name: str  #: name of the tensor, as in the original.
+    #: kind of the operator in the original, e.g. "CONV_2D".
     operator: Annotated[str, Field(pattern="^(CONV_2D|DEPTHWISE_CONV_2D|FULLY_CONNECTED)$")]
-    layer: str
-    stream: _Index
-    block: _Index
-    segment: _Index
-    shape: Annotated[tuple[_Count, ...], Field(min_length=1)]
-    size: _Count
-    channels: _Count
-    inner: _Count
-    requantized_channels: _Index
-    updated: _Index | None = None
+    layer: str  #: short name of the layer, unique in the model.
+    stream: _Index  #: number in execution order over the whole model: selects the random stream.
+    block: _Index  #: index into the blocks.
+    segment: _Index  #: index into the segments.
+    shape: Annotated[tuple[_Count, ...], Field(min_length=1)]  #: shape of the tensor.
+    size: _Count  #: number of weights or biases.
+    channels: _Count  #: number of output channels.
+    inner: _Count  #: consecutive weights of one channel (the channel of weight i is i // inner % channels).
+    requantized_channels: _Index  #: number of scales that headroom changed.
+    updated: _Index | None = None  #: number of weights that are trained; None: all.
+    #: True if the forward pass reads its weights with their fractions, as 16 bits.
     int16: Annotated[bool, Field(alias=_INT16)] = False
-    bias: bool = False
+    bias: bool = False  #: True of a bias, int32 [channels], which follows its layer's filter if that is trainable, too.
 
     @property
     def trained(self) -> int:
@@ -123,27 +101,16 @@ class ZoTrainable:
 
 @dataclasses.dataclass(frozen=True)
 class ZoNodes:
-    """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h.
+    """A layer that carries nodes, see ops/core/nodes/zo_node_layer.h."""
 
-    Attributes:
-        trainable: number of its filter, or of its bias where that alone is trainable.
-        form: "plain", "max_pool" or "mean".
-        input_segment: number of the segment that the layer's input enters; 0 stands for original input 0.
-        output_segment: number of the segment that the layer's output, before any pooling, enters.
-        node_segment: number of the segment that the nodes enter, the first one that queries re-run.
-        count: number of nodes of a sample.
-        head: True if the loss reads the nodes.
-        geometry: the fields of ``zo_node_layer`` but the form.
-    """
-
-    trainable: _Index
-    form: Annotated[str, Field(pattern="^(plain|max_pool|mean)$")]
-    input_segment: _Index
-    output_segment: _Index
-    node_segment: _Index
-    count: _Count
-    head: bool
-    geometry: dict[str, _Number]
+    trainable: _Index  #: number of its filter, or of its bias where that alone is trainable.
+    form: Annotated[str, Field(pattern="^(plain|max_pool|mean)$")]  #: "plain", "max_pool" or "mean".
+    input_segment: _Index  #: number of the segment that the layer's input enters; 0 stands for original input 0.
+    output_segment: _Index  #: number of the segment that the layer's output, before any pooling, enters.
+    node_segment: _Index  #: number of the segment that the nodes enter, the first one that queries re-run.
+    count: _Count  #: number of nodes of a sample.
+    head: bool  #: True if the loss reads the nodes.
+    geometry: dict[str, _Number]  #: the fields of ``zo_node_layer`` but the form.
 
     @property
     def row(self) -> int:
@@ -154,43 +121,31 @@ class ZoNodes:
 
 @dataclasses.dataclass(frozen=True)
 class ZoField:
-    """Errors of a tensor, or of several that have the same, see ops/core/backward/zo_backward.h.
+    """Errors of a tensor, or of several that have the same, see ops/core/backward/zo_backward.h."""
 
-    Attributes:
-        count: number of errors of a sample.
-        at: place in the memory that fields share while a sample is led back, in errors; None: the field is
-            kept for each sample of the minibatch.
-    """
-
-    count: _Count
+    count: _Count  #: number of errors of a sample.
+    #: place in the memory that fields share while a sample is led back, in errors; None: the field is kept for each
+    #: sample of the minibatch.
     at: _Index | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class ZoBackwardStep:
-    """A step of a backward program, one operator.
+    """A step of a backward program, one operator."""
 
-    Attributes:
-        kind: "mask", "layer", "max_pool", "average_pool", "factors", "levels", "product", "sum", "slice",
-            "place" or "add", see ``zo_backward_kind``.
-        source: number of the field of the operator's output.
-        target: number of the field of its input.
-        segment: number of the segment that the activation enters that the step looks at: the operator's
-            output ("mask"), its input ("max_pool"), one of both ("levels") or the other factor ("product");
-            of other kinds None.
-        layer: "layer": number of the layer in the tail, else None.
-        numbers: fields of ``zo_backward_step`` ("mask", "slice", "place"), ``zo_pool``, ``zo_error_product``
-            that the kind has.
-        factors: real factors: of the channels ("factors"), of the levels of an activation from -128 on
-            ("levels"), of all ("product": the other factor's scale; "sum": 1 or -1).
-    """
-
+    #: "mask", "layer", "max_pool", "average_pool", "factors", "levels", "product", "sum", "slice", "place" or "add",
+    #: see ``zo_backward_kind``.
     kind: Annotated[str, Field(pattern=f"^({'|'.join(_KINDS)})$")]
-    source: _Index
-    target: _Index
+    source: _Index  #: number of the field of the operator's output.
+    target: _Index  #: number of the field of its input.
+    #: number of the segment that the activation enters that the step looks at: the operator's output ("mask"), its
+    #: input ("max_pool"), one of both ("levels") or the other factor ("product"); of other kinds None.
     segment: _Index | None = None
-    layer: _Index | None = None
+    layer: _Index | None = None  #: "layer": number of the layer in the tail, else None.
+    #: fields of ``zo_backward_step`` ("mask", "slice", "place"), ``zo_pool``, ``zo_error_product`` that the kind has.
     numbers: dict[str, _Number] = dataclasses.field(default_factory=dict)
+    #: real factors: of the channels ("factors"), of the levels of an activation from -128 on ("levels"), of all
+    #: ("product": the other factor's scale; "sum": 1 or -1).
     factors: tuple[_Factor, ...] = ()
 
     @property
@@ -201,37 +156,26 @@ class ZoBackwardStep:
 
 @dataclasses.dataclass(frozen=True)
 class ZoTail:
-    """Layers that can be trained by their exact gradients, and the program that leads errors back to them.
+    """Layers that can be trained by their exact gradients, and the program that leads errors back to them."""
 
-    Attributes:
-        asked: number of layers, or "N blocks", that the tail was made for.
-        layers: layers in execution order, in form "plain"; the last one is the head. Of the others the input
-            alone is kept: their output and nodes are said to enter segment 0.
-        of_layers: number of the field of each layer's outputs.
-        fields: fields of errors; number 0 is the head's.
-        steps: steps in the order in which they are done.
-    """
-
+    #: number of layers, or "N blocks", that the tail was made for.
     asked: Annotated[str, Field(pattern="^[0-9]+( blocks)?$")]
+    #: layers in execution order, in form "plain"; the last one is the head. Of the others the input alone is kept:
+    #: their output and nodes are said to enter segment 0.
     layers: Annotated[tuple[ZoNodes, ...], Field(min_length=1)]
-    of_layers: tuple[_Index, ...]
-    fields: Annotated[tuple[ZoField, ...], Field(min_length=1)]
-    steps: tuple[ZoBackwardStep, ...]
+    of_layers: tuple[_Index, ...]  #: number of the field of each layer's outputs.
+    fields: Annotated[tuple[ZoField, ...], Field(min_length=1)]  #: fields of errors; number 0 is the head's.
+    steps: tuple[ZoBackwardStep, ...]  #: steps in the order in which they are done.
 
 
 @dataclasses.dataclass(frozen=True)
 class ZoPort:
-    """An input or output of a segment, in the order of its subgraph.
+    """An input or output of a segment, in the order of its subgraph."""
 
-    Attributes:
-        role: "boundary", "skip", "input", "label", "command"; "output", "boundary", "loss", "status".
-        name: signature name for roles "input" and "output", else None.
-        index: number of the original input or output for these roles; of a "skip", which is a boundary that
-            entered an earlier segment, the number of that segment; else None.
-    """
-
-    role: str
-    name: str | None = None
+    role: str  #: "boundary", "skip", "input", "label", "command"; "output", "boundary", "loss", "status".
+    name: str | None = None  #: signature name for roles "input" and "output", else None.
+    #: number of the original input or output for these roles; of a "skip", which is a boundary that entered an earlier
+    #: segment, the number of that segment; else None.
     index: _Index | None = None
 
 
@@ -258,58 +202,36 @@ class ZoSegment:
 
 @dataclasses.dataclass(frozen=True)
 class ZoOriginal:
-    """Names and batch size of the original model.
+    """Names and batch size of the original model."""
 
-    Attributes:
-        inputs: names of the original model's inputs, made unique.
-        outputs: names of the original model's outputs, made unique.
-        batch: samples per invoke of the models that are exported; None stands for the ZO model's.
-    """
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]  #: names of the original model's inputs, made unique.
+    outputs: tuple[str, ...]  #: names of the original model's outputs, made unique.
+    #: samples per invoke of the models that are exported; None stands for the ZO model's.
     batch: Annotated[int | None, Field(ge=1, le=2**20)] = None
 
 
 @dataclasses.dataclass(frozen=True)
 class ZoMetadata:
-    """The metadata of a ZO model; converters/README.md has their JSON.
+    """The metadata of a ZO model; converters/README.md has their JSON."""
 
-    Attributes:
-        version: format of the metadata.
-        headroom: largest perturbation of a weight, LSB.
-        update_bits: bits of a weight in an update, 8 or 16.
-        max_queries: largest number of seeds in one UPDATE.
-        command_words: int32 words of ``zo_command``.
-        batch: samples per invoke.
-        replay: True if SEED_REPLAY is part of the model.
-        loss: the model's loss, or None.
-        blocks: names of the blocks.
-        trainable: trainable filters and biases in the order of their streams.
-        segments: segments in execution order.
-        original: names and batch of the original model.
-        nodes: layers that carry nodes, in execution order.
-        algorithm: name of the algorithm that the model was made for; "": none in particular.
-        tail: layers that can be trained by their exact gradients beyond dense ones, or None.
-        run: settings of the run that the model was made for, as far as they differ from the algorithm's, and
-            its length, NAME=VALUE each, as ``--set``, ``--epochs`` and ``--steps`` take them.
-    """
-
-    version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]
+    version: Annotated[int, Field(ge=METADATA_VERSION, le=METADATA_VERSION)]  #: format of the metadata.
+    #: largest perturbation of a weight, LSB.
     headroom: Annotated[int, Field(ge=0, le=127 - SMALLEST_LIMIT, alias=_HEADROOM)]
-    update_bits: Annotated[int, Field(ge=8, le=16, multiple_of=8)]
-    max_queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)]
-    command_words: Annotated[int, Field(le=2**24)]
-    batch: Annotated[int, Field(ge=1, le=2**20)]
-    replay: bool
-    loss: ZoLoss | None
-    blocks: tuple[str, ...]
-    trainable: tuple[ZoTrainable, ...]
-    segments: Annotated[tuple[ZoSegment, ...], Field(min_length=1)]
-    original: ZoOriginal
-    nodes: tuple[ZoNodes, ...] = ()
-    algorithm: str = ""
-    tail: ZoTail | None = None
+    update_bits: Annotated[int, Field(ge=8, le=16, multiple_of=8)]  #: bits of a weight in an update, 8 or 16.
+    max_queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)]  #: largest number of seeds in one UPDATE.
+    command_words: Annotated[int, Field(le=2**24)]  #: int32 words of ``zo_command``.
+    batch: Annotated[int, Field(ge=1, le=2**20)]  #: samples per invoke.
+    replay: bool  #: True if SEED_REPLAY is part of the model.
+    loss: ZoLoss | None  #: the model's loss, or None.
+    blocks: tuple[str, ...]  #: names of the blocks.
+    trainable: tuple[ZoTrainable, ...]  #: trainable filters and biases in the order of their streams.
+    segments: Annotated[tuple[ZoSegment, ...], Field(min_length=1)]  #: segments in execution order.
+    original: ZoOriginal  #: names and batch of the original model.
+    nodes: tuple[ZoNodes, ...] = ()  #: layers that carry nodes, in execution order.
+    algorithm: str = ""  #: name of the algorithm that the model was made for; "": none in particular.
+    tail: ZoTail | None = None  #: layers that can be trained by their exact gradients beyond dense ones, or None.
+    #: settings of the run that the model was made for, as far as they differ from the algorithm's, and its length,
+    #: NAME=VALUE each, as ``--set``, ``--epochs`` and ``--steps`` take them.
     run: tuple[Annotated[str, Field(pattern="^[a-z0-9_.-]+=.+$")], ...] = ()
 
     @property
@@ -339,12 +261,8 @@ class ZoMetadata:
         return parameters_of(t.bias for t in self.trainable if not layers or t.layer in layers)
 
     def tensors_of(self, trainable: int, parameters: Parameters) -> tuple[int, ...]:
-        """Returns the numbers of a layer's trainable tensors, its filter ("weights"), its bias ("biases") or
-        both ("all"), as far as they are trainable.
-
-        Args:
-            trainable: number of one of the layer's tensors.
-            parameters: which of them.
+        """Returns the numbers of the trainable tensors of the layer that tensor `trainable` belongs to: its filter
+        ("weights"), its bias ("biases") or both ("all").
         """
         kinds = {"weights": (False,), "biases": (True,), "all": (False, True)}[parameters]
         layer = self.trainable[trainable].layer
@@ -362,35 +280,20 @@ class ZoMetadata:
 
     def to_json(self) -> str:
         """Returns the metadata as JSON text, deterministic."""
-        own = dataclasses.asdict(self)
-        content = {_HEADROOM if name == "headroom" else name: value for name, value in own.items()}
-        if content["original"]["batch"] is None:
-            del content["original"]["batch"]
-        for name in ("tail", "run"):
-            if not content[name]:
-                del content[name]
+        content = _written(dataclasses.asdict(self), "tail", "run")
+        content["original"] = _written(content["original"], "batch")
         if self.loss is not None and self.loss.unit == 1.0:
             del content["loss"]["unit"]
-        for trainable in content["trainable"]:
-            if trainable["updated"] is None:
-                del trainable["updated"]
-            if trainable.pop("int16"):
-                trainable[_INT16] = True
-            if not trainable["bias"]:
-                del trainable["bias"]
+        content["trainable"] = [_written(t, "updated", "int16", "bias") for t in content["trainable"]]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
-                segment[side] = [
-                    {key: value for key, value in port.items() if value is not None} for port in segment[side]
-                ]
+                segment[side] = [_written(port, "name", "index") for port in segment[side]]
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ZoMetadata:
-        """Reads JSON text; unknown keys are ignored.
-
-        Raises:
-            ConversionError: the text is malformed or of another version, or its parts contradict each other.
+        """Reads JSON text; unknown keys are ignored. Raises ConversionError where the text is malformed or of another
+        version, or its parts contradict each other.
         """
         try:
             metadata = _schema().validate_json(text, strict=True)
@@ -398,15 +301,21 @@ class ZoMetadata:
             errors = error.errors(include_url=False, include_context=False)
             other = [e["input"] for e in errors if e["loc"] == ("version",) and e["type"] != "missing"]
             if other:
-                raise ConversionError(
-                    f"metadata of this ZO model has version {other[0]!r}, not {METADATA_VERSION}; "
-                    "inject the original model again or update tflm_zo"
-                ) from error
+                advice = "inject the original model again or update tflm_zo"
+                versions = f"metadata of this ZO model has version {other[0]!r}, not {METADATA_VERSION}"
+                raise ConversionError(f"{versions}; {advice}") from error
             where, said = ".".join(map(str, errors[0]["loc"])), errors[0]["msg"]
             raise _damaged(f"{where}: {said}" if where else said) from error
         for fault in faults(metadata):
             raise _damaged(fault)
         return metadata
+
+
+def _written(fields: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """Returns fields by their keys of the JSON, without optional ones that are empty."""
+    empty = {name for name in optional if fields[name] is None or fields[name] is False or fields[name] == ()}
+    keys = {"headroom": _HEADROOM, "int16": _INT16}
+    return {keys.get(name, name): value for name, value in fields.items() if name not in empty}
 
 
 @functools.cache
@@ -434,8 +343,8 @@ def read_metadata(model: Model) -> ZoMetadata:
     """Returns the metadata of a ZO model, checked against its graph.
 
     Raises:
-        ConversionError: the model is no ZO model; its metadata is damaged, of another version, or describes
-            another graph; or ``inject`` would refuse the graph.
+        ConversionError: the model is no ZO model; its metadata is damaged, of another version, or describes another
+            graph; or ``inject`` would refuse the graph.
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:

@@ -252,9 +252,7 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
 
 
 def _tail_misfits(m: ZoMetadata, sizes: Sequence[int]) -> Iterator[str]:
-    """Yields differences between the tail and the graph. `sizes` are those of the segments' input
-    activations.
-    """
+    """Yields differences between the tail and the graph. `sizes` are those of the segments' input activations."""
     if m.tail is None:
         return
     for i, n in enumerate(m.tail.layers):

@@ -15,22 +15,15 @@ NEUTRAL: Final = 2**31 - 1
 def quantization_aware_multipliers(
     filters: Sequence[tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]]],
 ) -> list[npt.NDArray[np.int32]]:
-    """Returns factors (s_min / s)^2 per channel, which make steps on integers steps on real weights.
+    """Returns factors (s_min / s)^2 per channel, Q31, int32 [channels] of each filter, for equal steps on real weights.
 
     A weight of integer value q stands for w = s q. One step of gradient descent on w with rate eta,
 
         w <- w - eta dL/dw,   with   dL/dq = s dL/dw,   is   q <- q - (eta / s^2) dL/dq
 
-    (Poor Man's Training, sec. 3.1.1: the learning rate of a layer scaled by 1 / s^2). A multiplier is at most
-    1, so 1 / s^2 is taken relative to the finest channel: eta = rate * s_min^2, with the rate of the
-    "gradient" rule in LSB^2 per nat, reaches every weight with the same real step.
-
-    Args:
-        filters: (scales, weights) of each trainable filter: float32 [channels], and int8 with the channels
-            first. The scale of a channel of zeros means nothing, and is not counted as the finest one.
-
-    Returns:
-        Q31 factors of each filter, int32 [channels].
+    (Poor Man's Training, sec. 3.1.1). A multiplier is at most 1, so 1 / s^2 is taken relative to the finest channel.
+    `filters` are (scales, weights): float32 [channels], and int8 with the channels first. The scale of a channel of
+    zeros means nothing, and is not counted as the finest one.
     """
     finest = min(
         (
@@ -48,20 +41,14 @@ def quantization_aware_multipliers(
 
 
 def kernel_norm_multipliers(filters: Sequence[npt.NDArray[np.int8]]) -> list[int]:
-    """Returns factors ||w|| / sqrt(d) of each layer's step, relative to the largest.
+    """Returns Q31 factors ||w|| / sqrt(d) of each layer's step, relative to the largest, from its trained weights, flat
+    int8.
 
-    Kernel-wise normalization (QZO-FF, eq. 9) moves layer i along z_i / ||z_i|| ||w_i||. The norm of a random
-    direction is sqrt(d) standard deviations, within 1 / sqrt(2 d), so this is a factor of the layer: the root
-    of the mean square of its weights, in LSB. It is that of the weights at injection, a constant; in the
-    paper it follows the weights, which moves it little: by at most 5 % in 2 * 10^4 forward passes and 10 % in
-    10^5 (LeNet-5 on rotated MNIST).
-
-    Args:
-        filters: the weights that are trained, LSB, a flat int8 array for each trainable filter.
-
-    Returns:
-        Q31 factors, 0..2^31-1. A layer of zeros gets 0, as the equation has it: it would not move. Where all
-        are zeros, they count as equal.
+    Kernel-wise normalization (QZO-FF, eq. 9) moves layer i along z_i / ||z_i|| ||w_i||. The norm of a random direction
+    is sqrt(d) standard deviations, within 1 / sqrt(2 d), so this is a factor of the layer. It is that of the weights at
+    injection; in the paper it follows the weights, which moves it by at most 5 % in 2 * 10^4 forward passes and 10 % in
+    10^5 (LeNet-5 on rotated MNIST). A layer of zeros gets 0: it would not move. Where all are zeros, they count as
+    equal.
     """
     sizes = [float(np.sqrt(np.mean(w.astype(np.float64) ** 2))) for w in filters]
     largest = max(sizes, default=0.0)

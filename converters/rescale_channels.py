@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from .constants import METADATA_NAME
 from .errors import ConversionError
-from .kernels import FILTER_OPERATORS
+from .kernels import FILTER_OPERATORS, channel_axis
 from .model import Model, Operator, Quantization, Subgraph, Tensor
-from .model.schema import BuiltinOperator, TensorType
 from .model.schema import BuiltinOperator as B
-from .passes.requantize import rescale_bias
+from .model.schema import TensorType
+from .passes.requantize import LARGEST_INPUT, SMALLEST_SCALE, rescale_bias
 
 _INT32: Final = np.iinfo(np.int32)
-_SMALLEST_SCALE: Final = float(np.finfo(np.float32).tiny)
-# Of an input value from its zero point.
-_LARGEST_INPUT: Final = 255
 
 
 def layers_with_filters(model: Model) -> list[Operator]:
-    """Returns the layers of a plain model that have a filter, in execution order.
-
-    Raises:
-        ConversionError: the model is a ZO model, or has several subgraphs.
-    """
+    """Returns the layers with a filter of a plain model with one subgraph, in execution order."""
     if model.find_metadata(METADATA_NAME) is not None:
-        raise ConversionError(
-            "a ZO model cannot be recalibrated; recalibrate the plain model that it was made from, or the "
-            "one that export writes"
-        )
+        other = "the plain model that it was made from, or the one that export writes"
+        raise ConversionError(f"a ZO model cannot be recalibrated; recalibrate {other}")
     return [op for op in model.only_graph.operators if op.builtin in FILTER_OPERATORS]
 
 
@@ -73,20 +64,20 @@ def is_per_channel(layer: Operator) -> bool:
 def rescale_channels(
     graph: Subgraph, layer: Operator, factors: npt.NDArray[np.float64], shifts: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
-    """Makes of a layer's output y, before its activation clamps it, factor * y + shift.
+    """Makes of a layer's output y, before its activation clamps it, factor * y + shift, in place.
 
-    The filter's scales are multiplied, and the bias follows: its integers stay, but for the shift in units of
-    input scale * new filter scale. Weights stay as they are, bytes and all. A layer without a bias gets one.
+    The filter's scales are multiplied, and the bias follows: its integers stay, but for the shift in units of input
+    scale * new filter scale. Weights keep their bytes. A layer without a bias gets one.
 
     Args:
-        graph: graph of the layer, changed in place.
+        graph: graph of the layer.
         layer: one for which `why_fixed` returns None.
         factors: > 0, [channels]; all alike where the filter has one scale.
         shifts: real values, [channels].
 
     Returns:
-        A bool for each channel, [channels]: False for one that stays as it is, since its new scale is no
-        normal float32, or its sums might exceed int32. Channels of a filter with one scale stay together.
+        A bool for each channel, [channels]: False for one that stays as it is, since its new scale is no normal
+        float32, or its sums might exceed int32. Channels of a filter with one scale stay together.
     """
     data, weights = layer.inputs[0], layer.inputs[1]
     assert data is not None and data.quantization is not None
@@ -97,12 +88,11 @@ def rescale_channels(
     unit = data.quantization.scale * np.broadcast_to(new, factors.shape).astype(np.float64)
     with np.errstate(divide="ignore", over="ignore"):
         steps = np.rint(shifts / unit)
-    channel_axis = 3 if layer.builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
-    rows = np.moveaxis(weights.numpy(), channel_axis, 0).reshape(len(factors), -1).astype(np.int64)
+    rows = np.moveaxis(weights.numpy(), channel_axis(layer), 0).reshape(len(factors), -1).astype(np.int64)
     bias = layer.input(2)
     before = np.zeros(len(factors)) if bias is None else bias.numpy().astype(np.float64).reshape(-1)
-    sums = np.abs(rows).sum(axis=1) * _LARGEST_INPUT + np.abs(before + steps)
-    fits = np.asarray((sums <= _INT32.max) & (new >= _SMALLEST_SCALE))
+    sums = np.abs(rows).sum(axis=1) * LARGEST_INPUT + np.abs(before + steps)
+    fits = np.asarray((sums <= _INT32.max) & (new >= SMALLEST_SCALE))
     if shared:
         fits[:] = fits.all()
     if not fits.any():
@@ -124,11 +114,9 @@ def rescale_channels(
 def _add_bias(graph: Subgraph, layer: Operator, scales: npt.NDArray[np.float32]) -> None:
     output = layer.outputs[0]
     quantization = Quantization(scales.astype(np.float32), np.zeros(len(scales), np.int64))
-    shape: tuple[Any, ...] = (output.shape[-1],)
-    bias = Tensor(f"{output.name}/bias", shape, TensorType.INT32, output.buffer, quantization)
+    bias = Tensor(f"{output.name}/bias", output.shape[-1:], TensorType.INT32, output.buffer, quantization)
     graph.tensors.append(bias)
-    layer.inputs += [None] * (3 - len(layer.inputs))
-    layer.inputs[2] = bias
+    layer.inputs = [*layer.inputs[:2], bias]
 
 
 # Kernels that convert their inputs to any scale of their output.
@@ -143,16 +131,13 @@ _BIASED: Final = {B.CONV_2D: (0, 2), B.DEPTHWISE_CONV_2D: (0, 2), B.FULLY_CONNEC
 
 
 def widen_activations(model: Model, fraction: float) -> None:
-    """Lets every activation grow by ``fraction`` of its calibrated range before it saturates.
+    """Lets every activation of an int8 model grow by ``fraction`` of its calibrated range before it saturates, in
+    place.
 
-    The scale of each int8 activation is multiplied by 1 + fraction; its zero point stays, so that both ends
-    of the range move away from zero alike. Biases, whose scale is input scale * filter scale, are rounded
-    anew. Tensors that a kernel wants in one scale (pooling, reshaping, concatenation) change together or not
-    at all. Inputs of the model, and outputs with a fixed scale (SOFTMAX, LOGISTIC, TANH), keep theirs.
-
-    Args:
-        model: an int8 model with one subgraph, changed in place.
-        fraction: at least 0; 0.25 costs a third of a bit of resolution.
+    The scale of each int8 activation is multiplied by 1 + fraction, 0..7; its zero point stays, so that both ends of
+    the range move away from zero alike. 0.25 costs a third of a bit of resolution. Biases are rounded anew. Tensors
+    that a kernel wants in one scale (pooling, reshaping, concatenation) change together or not at all. Inputs of the
+    model, and outputs with a fixed scale (SOFTMAX, LOGISTIC, TANH), keep theirs.
     """
     if not isinstance(fraction, int | float | np.floating) or not 0 <= fraction <= 7:
         raise ConversionError(f"headroom of activations must be from 0 to 7, not {fraction!r}")

@@ -18,7 +18,7 @@ from .passes.batch import rewrite_batch
 
 
 def extract_segment(model: Model, number: int, batch: int | None = None) -> Model:
-    """Returns segment ``number`` as a model of one subgraph, for runtimes that only run the first one.
+    """Returns a segment as a model of one subgraph, for runtimes that only run the first one.
 
     Args:
         model: a ZO model (or any other: its subgraph); it is not changed.
@@ -26,8 +26,8 @@ def extract_segment(model: Model, number: int, batch: int | None = None) -> Mode
         batch: samples per invoke; None: the model's own.
 
     Returns:
-        A model with the tensors, operators, signatures and constants of that segment, nothing else: no
-        metadata (ask the whole model), no buffer that it does not use.
+        A model with the tensors, operators, signatures and constants of that segment, without metadata and unused
+        buffers.
 
     Raises:
         ConversionError: the model has no such segment, or an operator ties it to its batch size.
@@ -51,14 +51,8 @@ def extract_segment(model: Model, number: int, batch: int | None = None) -> Mode
 
 
 def with_batch(model: Model, batch: int) -> Model:
-    """Returns a whole ZO model for another batch size, whose trained weights and directions are the same.
-
-    Args:
-        model: a ZO model; it is not changed.
-        batch: samples per invoke.
-
-    Raises:
-        ConversionError: the model is no ZO model, or an operator ties it to its batch size.
+    """Returns a copy of a whole ZO model for another batch size, whose trained weights and directions are the same.
+    Raises ConversionError where an operator ties the model to its batch size.
     """
     metadata = read_metadata(model)
     result = with_metadata(model, dataclasses.replace(metadata, batch=batch))
@@ -86,23 +80,13 @@ _FRACTION, _MULTIPLIER, _MASK = 4, 8, 16
 
 
 def freeze(model: Model, trained: Collection[int]) -> list[Model]:
-    """Returns the segments of a ZO model, each as a model of its own, that train some of its tensors only.
+    """Returns the segments of a ZO model, as of `extract_segment`, that train only the tensors with the numbers
+    `trained`.
 
-    The others are constants with their initial values, which take no RAM. A segment that trains nothing has no weight
-    operator. Random streams belong to the
-    tensors that are left as before, so directions and updates are the same bits.
-
-    Args:
-        model: a ZO model; it is not changed.
-        trained: numbers of the trainable tensors that stay trainable. A segment with layers of 16 bits stays
-            as it is, for their fractions lie between those of the others.
-
-    Returns:
-        Models like those of `extract_segment`. The missing input and output (command and status) are the last ones,
-        so the numbers of the others do not change.
-
-    Raises:
-        ConversionError: the model is no ZO model, or does not fit its metadata.
+    The other tensors are constants with their initial values, which take no RAM. A segment that trains nothing has no
+    weight operator; its missing input and output (command and status) are the last ones, so the numbers of the others
+    do not change. Random streams belong to the remaining tensors as before, so directions and updates are the same
+    bits. A segment with layers of 16 bits stays as it is, for their fractions lie between those of the others.
     """
     metadata, values = read_metadata(model), initial_weights(model)
     found = []

@@ -18,10 +18,7 @@ class Last:
     """The last layers.
 
     Attributes:
-        n: number of layers, at least 1.
-
-    Raises:
-        ConversionError: the number is out of range.
+        n: number of layers, at least 1; others raise ConversionError.
     """
 
     n: int
@@ -33,15 +30,11 @@ class Last:
 
 @dataclasses.dataclass(frozen=True)
 class ResidualBlocks:
-    """The last residual blocks, and the layers that depend on them.
-
-    A block lies between an ADD of two branches and the tensor that both come from.
+    """The last residual blocks, and the layers that depend on them. A block lies between an ADD of two branches and the
+    tensor that both come from.
 
     Attributes:
-        n: number of blocks, at least 1.
-
-    Raises:
-        ConversionError: the number is out of range.
+        n: number of blocks, at least 1; others raise ConversionError.
     """
 
     n: int = 1
@@ -84,10 +77,8 @@ class TopK(_Number):
     """The weights of largest magnitude; of equal weights the first.
 
     Attributes:
-        number: share of a layer's weights (float, above 0, at most 1.0), or their number (int, at least 1).
-
-    Raises:
-        ConversionError: the number is out of range.
+        number: share of a layer's weights (float, above 0, at most 1.0), or their number (int, at least 1); others
+            raise ConversionError.
     """
 
     def select(self, values: npt.NDArray[np.int8], stream: int) -> npt.NDArray[np.bool_]:
@@ -100,11 +91,8 @@ class Random(_Number):
     """Weights drawn at random.
 
     Attributes:
-        number: share of a layer's weights (float, above 0, at most 1.0), or their number (int, at least 1).
-        seed: seed of the choice, 0..2^32-1.
-
-    Raises:
-        ConversionError: a number is out of range.
+        number: as for `TopK`.
+        seed: seed of the choice, 0..2^32-1; others raise ConversionError.
     """
 
     seed: int = 0
@@ -115,17 +103,8 @@ class Random(_Number):
         object.__setattr__(self, "seed", checked_integer(self.seed, "seed", 0, 2**32 - 1))
 
     def select(self, values: npt.NDArray[np.int8], stream: int) -> npt.NDArray[np.bool_]:
-        """Chooses the weights that are trained.
-
-        Args:
-            values: a filter's weights, int8, flat.
-            stream: number of the filter, 0..65535.
-
-        Returns:
-            bool, like ``values``.
-
-        Raises:
-            ConversionError: the filter has fewer weights, or none that is large enough.
+        """Returns the weights that are trained, bool [weights], of a filter's flat int8 weights; `stream`, 0..65535, is
+        the filter's number. Raises ConversionError where the filter has fewer weights, or none that is large enough.
         """
         return self._first(_shuffled(values.size, self.seed << 16 | stream))
 
@@ -135,10 +114,7 @@ class Threshold:
     """All weights of at least a magnitude.
 
     Attributes:
-        lsb: the magnitude, 1..127 LSB.
-
-    Raises:
-        ConversionError: the number is out of range.
+        lsb: the magnitude, 1..127 LSB; others raise ConversionError.
     """
 
     lsb: int

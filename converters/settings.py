@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, TypedDict, get_args
+from typing import Final, Literal, NoReturn, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +52,7 @@ MOST_SAMPLES: Final = 2**20
 
 
 def smallest_command(max_queries: int) -> int:
-    """Returns the words of a command with an UPDATE of `max_queries` seeds that restores a direction, and a
-    PERTURB of one seed.
-    """
+    """Returns the words of a command with an UPDATE of `max_queries` seeds that restores a direction, and a PERTURB."""
     update = _INSTRUCTION_WORDS + _ITEM_WORDS * (max_queries + 1)
     return _HEADER_WORDS + update + _INSTRUCTION_WORDS + _ITEM_WORDS
 
@@ -105,61 +103,58 @@ class InjectChanges(TypedDict, total=False):
 class InjectSettings:
     """Settings of the rewriter, which say how a model is to train. They are checked at construction.
 
-    The defaults serve node perturbation, as those of ``tflm-zo inject`` do; ``training.inject_settings``
-    returns the settings for another algorithm, e.g. ``inject_settings(algorithms.weight())``.
+    The defaults serve node perturbation, as those of ``tflm-zo inject`` do; ``training.inject_settings`` returns the
+    settings for another algorithm, e.g. ``inject_settings(algorithms.weight())``.
 
     Attributes:
-        trainable: filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that become trainable, if they
-            feed the loss: "all", `Last(n)` (the last n in execution order), "nodes" (layers that carry nodes, which
-            saves the others' RAM), "none", or one or several names or glob patterns that are compared
-            with layer names, filter tensor names, operator output names and block names.
-        blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or
-            all of them. A layer that no block names is a block of its own; with None every layer is one.
+        trainable: filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that become trainable, if they feed the
+            loss: "all", `Last(n)` (the last n in execution order), "nodes" (layers that carry nodes, which saves the
+            others' RAM), "none", or one or several names or glob patterns that are compared with layer names, filter
+            tensor names, operator output names and block names.
+        blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or all of
+            them. A layer that no block names is a block of its own; with None every layer is one.
         headroom: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - headroom).
-        update_bits: 16 (each weight has a fraction byte, nothing is lost to rounding) or 8 (stochastic
-            rounding, no extra memory).
+        update_bits: 16 (each weight has a fraction byte, nothing is lost to rounding) or 8 (stochastic rounding, no
+            extra memory).
         max_queries: seeds in one UPDATE or one step of a replay, 1 to 32.
         batch: samples per invoke, at least 1. The model's own batch size must be 1 or this.
-        export_batch: samples per invoke of exported models, where the export asks for no other number; None:
-            the ZO model's batch.
-        signature: key of the signature, or name of the subgraph, that is to be trained; None: the model has
-            one subgraph alone.
-        loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers
-            of two, ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or
-            "none" (no loss operator: for looking at segments).
-        loss_output: index or tensor name of the output that the loss belongs to; None: the first output
-            behind a SOFTMAX or LOGISTIC, else the first output.
-        cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts
-            before every trainable layer where a cut is possible.
-        nodes: layers that carry nodes for node perturbation: "auto" (layers with fewer nodes than weights, and few
-            for the cost of their queries), `Last(n)` (the last n that can), or names or glob patterns
-            of trainable layers; () for no layer. The model is cut around them.
+        export_batch: samples per invoke of exported models, where the export asks for no other number; None: the ZO
+            model's batch.
+        signature: key of the signature, or name of the subgraph, that is to be trained; None: the model has one
+            subgraph alone.
+        loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers of two,
+            ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none" (no loss
+            operator: for looking at segments).
+        loss_output: index or tensor name of the output that the loss belongs to; None: the first output behind a
+            SOFTMAX or LOGISTIC, else the first output.
+        cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts before every
+            trainable layer where a cut is possible.
+        nodes: layers that carry nodes for node perturbation: "auto" (layers with fewer nodes than weights, and few for
+            the cost of their queries), `Last(n)` (the last n that can), or names or glob patterns of trainable layers;
+            () for no layer. The model is cut around them.
         tail: layers that are to be trained by their exact gradients: a number from 1 on of last layers, or
-            `ResidualBlocks(n)`; None: none. The layers of a tail carry no nodes, unless they are dense layers
-            that feed each other.
-        parameters: trainable parameters of the layers: "weights" (filters), "all" (filters and int32 biases)
-            or "biases" (filters are constants in flash, and node perturbation keeps no inputs of layers). A
-            bias that is shared or computed is not trained.
-        command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of
-            ``max_queries`` seeds that restores a direction, and a PERTURB of one. A replay of n steps of Q
-            queries takes 6 + 2 n Q words.
-        multipliers: Q31 factors 0..2^31-1 of the update step per output channel (e.g. learning rates), int32
-            [channels] by filter tensor name; None: no such factors. A layer without an entry keeps a factor
-            of 1 - 2^-31. "quantization-aware": (s_min / s)^2 from the channels' scales, so that steps have
-            the same real size and not the same number of LSB; see ``quantization_aware_multipliers``.
-            "kernel-norm": the root mean square of the layer's weights relative to the largest layer's, see
-            ``kernel_norm_multipliers``.
-        sparse: choice of the weights of each trainable layer that are trained, while the others stay as they
-            are: `TopK(number)`, `Random(number, seed)`, `Threshold(lsb)`, or bool arrays in the filters'
-            shapes by filter tensor name (a layer without one trains all its weights). None trains all
-            weights. The choice costs a bit of flash per weight, and the RAM of a tensor's struct per layer.
-        int16: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and
-            fraction), so that Gaussian perturbations of less than an LSB have an effect: `Last(n)`,
-            or names or glob patterns; () for no layer. They need ``update_bits`` 16, no
-            more RAM than that, and twice the multiplications in these layers.
+            `ResidualBlocks(n)`; None: none. The layers of a tail carry no nodes, unless they are dense layers that feed
+            each other.
+        parameters: trainable parameters of the layers: "weights" (filters), "all" (filters and int32 biases) or
+            "biases" (filters are constants in flash, and node perturbation keeps no inputs of layers). A bias that is
+            shared or computed is not trained.
+        command_words: capacity of ``zo_command`` in int32 words; None: enough for an UPDATE of ``max_queries`` seeds
+            that restores a direction, and a PERTURB of one. A replay of n steps of Q queries takes 6 + 2 n Q words.
+        multipliers: Q31 factors 0..2^31-1 of the update step per output channel (e.g. learning rates), int32 [channels]
+            by filter tensor name; None: no such factors. A layer without an entry keeps a factor of 1 - 2^-31.
+            "quantization-aware": (s_min / s)^2 from the channels' scales, so that steps have the same real size and not
+            the same number of LSB; see ``quantization_aware_multipliers``. "kernel-norm": the root mean square of the
+            layer's weights relative to the largest layer's, see ``kernel_norm_multipliers``.
+        sparse: choice of the weights of each trainable layer that are trained, while the others stay as they are:
+            `TopK(number)`, `Random(number, seed)`, `Threshold(lsb)`, or bool arrays in the filters' shapes by filter
+            tensor name (a layer without one trains all its weights). None trains all weights. The choice costs a bit of
+            flash per weight, and the RAM of a tensor's struct per layer.
+        int16: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and fraction), so
+            that Gaussian perturbations of less than an LSB have an effect: `Last(n)`, or names or glob patterns; () for
+            no layer. They need ``update_bits`` 16, no more RAM than that, and twice the multiplications in these
+            layers.
         replay: True if SEED_REPLAY is part of the model.
-        algorithm: name of the algorithm that the model is for, written to its metadata; "": none in
-            particular.
+        algorithm: name of the algorithm that the model is for, written to its metadata; "": none in particular.
 
     Raises:
         ConversionError: a value is outside its range.
@@ -191,23 +186,18 @@ class InjectSettings:
         self._check_layers()
         self._take("headroom", 0, 127)
         if 127 - self.headroom < SMALLEST_LIMIT:
-            raise InjectError(
-                "headroom", f"be at most {127 - SMALLEST_LIMIT}, to leave weights of 5 bits", self.headroom
-            )
+            self._refuse("headroom", f"be at most {127 - SMALLEST_LIMIT}, to leave weights of 5 bits")
         if self.update_bits not in (8, 16):
-            raise InjectError("update_bits", "be 8 or 16", self.update_bits)
-        for name, low, high in (
-            ("update_bits", 8, 16),
-            ("max_queries", 1, MAX_QUERIES),
-            ("batch", 1, MOST_SAMPLES),
-            ("export_batch", 1, MOST_SAMPLES),
-        ):
-            self._take(name, low, high)
+            self._refuse("update_bits", "be 8 or 16")
+        self._take("update_bits", 8, 16)
+        self._take("max_queries", 1, MAX_QUERIES)
+        self._take("batch", 1, MOST_SAMPLES)
+        self._take("export_batch", 1, MOST_SAMPLES)
         if not isinstance(self.tail, ResidualBlocks):
             self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)
         if self.loss not in LOSS_KINDS:
-            raise InjectError("loss", f"be one of {', '.join(LOSS_KINDS)}", self.loss)
+            self._refuse("loss", f"be one of {', '.join(LOSS_KINDS)}")
         if not isinstance(self.loss_output, str):
             self._take("loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))
@@ -219,9 +209,7 @@ class InjectSettings:
         if not isinstance(self.trainable, str):
             object.__setattr__(self, "trainable", _selection(self.trainable, "trainable"))
         if self.trainable == "" or self.trainable == ():
-            raise InjectError(
-                "trainable", "name a layer, or be 'none' for a model without trainable layers", self.trainable
-            )
+            self._refuse("trainable", "name a layer, or be 'none' for a model without trainable layers")
         if self.trainable == "none" and self.nodes == "auto":
             object.__setattr__(self, "nodes", ())
         if self.algorithm == "node" and not self.nodes and self.tail is None:
@@ -229,42 +217,38 @@ class InjectSettings:
         if self.nodes != "auto":
             object.__setattr__(self, "nodes", _selection(self.nodes, "nodes"))
         if self.trainable == NODES and not self.nodes and self.tail is None:
-            raise InjectError("nodes", "name a layer where only layers with nodes are trainable", self.nodes)
+            self._refuse("nodes", "name a layer where only layers with nodes are trainable")
         if self.parameters not in PARAMETERS:
-            known = ", ".join(PARAMETERS)
-            raise InjectError("parameters", f"be one of {known}", self.parameters)
+            self._refuse("parameters", f"be one of {', '.join(PARAMETERS)}")
         if self.blocks is not None:
             blocks = {name: _strings(patterns, f"block {name}") for name, patterns in self.blocks.items()}
             if not blocks or not all(blocks.values()) or any(not n or not isinstance(n, str) for n in blocks):
-                raise InjectError("blocks", "have a name and at least one layer each", self.blocks)
+                self._refuse("blocks", "have a name and at least one layer each")
             object.__setattr__(self, "blocks", blocks)
 
     def _check_weights(self) -> None:
         """Checks the settings by which trainable weights differ from each other."""
         if isinstance(self.multipliers, str):
             if self.multipliers not in MULTIPLIER_KINDS:
-                raise InjectError(
-                    "multipliers",
-                    f"be {' or '.join(map(repr, MULTIPLIER_KINDS))}, or factors by filter tensor name",
-                    self.multipliers,
-                )
+                kinds = " or ".join(map(repr, MULTIPLIER_KINDS))
+                self._refuse("multipliers", f"be {kinds}, or factors by filter tensor name")
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
         if isinstance(self.sparse, Mapping):
             object.__setattr__(self, "sparse", dict(self.sparse))
         given: object = self.sparse
         if not isinstance(given, Mapping | Sparse | None):
-            known = "TopK, Random or Threshold, or masks by filter tensor name"
-            raise InjectError("sparse", f"be {known}", self.sparse)
+            self._refuse("sparse", "be TopK, Random or Threshold, or masks by filter tensor name")
         if self.sparse is not None and (self.nodes or self.tail is not None):
-            raise InjectError(
-                "sparse", "be None where nodes or exact gradients train all weights of a layer", self.sparse
-            )
+            self._refuse("sparse", "be None where nodes or exact gradients train all weights of a layer")
         if self.parameters == "biases" and (self.sparse is not None or self.int16):
-            raise InjectError("parameters", "include weights where they are sparse or have 16 bits", self.parameters)
+            self._refuse("parameters", "include weights where they are sparse or have 16 bits")
         object.__setattr__(self, "int16", _selection(self.int16, "int16"))
         if self.int16 and self.update_bits != 16:
-            raise InjectError("update_bits", "be 16 where layers read weights of 16 bits", self.update_bits)
+            self._refuse("update_bits", "be 16 where layers read weights of 16 bits")
+
+    def _refuse(self, name: str, constraint: str) -> NoReturn:
+        raise InjectError(name, constraint, getattr(self, name))
 
     def _take(self, name: str, low: int, high: int) -> None:
         if (value := getattr(self, name)) is not None:
@@ -273,13 +257,12 @@ class InjectSettings:
     def _check_effects(self) -> None:
         """Raises ConversionError where a setting would change nothing."""
         for field in dataclasses.fields(self):
-            if self.trainable == "none" and field.name in _OF_WEIGHTS:
-                if getattr(self, field.name) != field.default:
-                    raise InjectError(field.name, "be left out where no weight is trainable", getattr(self, field.name))
+            if self.trainable == "none" and field.name in _OF_WEIGHTS and getattr(self, field.name) != field.default:
+                self._refuse(field.name, "be left out where no weight is trainable")
         if self.trainable == "none" and LAYERS in self.cuts:
-            raise InjectError("cuts", f"not be {LAYERS!r} where no layer is trainable", self.cuts)
+            self._refuse("cuts", f"not be {LAYERS!r} where no layer is trainable")
         if self.loss == "none" and self.loss_output is not None:
-            raise InjectError("loss_output", "be None without a loss", self.loss_output)
+            self._refuse("loss_output", "be None without a loss")
 
     @property
     def words(self) -> int:

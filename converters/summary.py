@@ -18,11 +18,8 @@ from .passes.layer_names import operator_names, shown_name
 
 
 def summarize(model: Model, size: int) -> dict[str, Any]:
-    """Returns the summary as numbers, strings, lists and dictionaries.
-
-    Args:
-        model: plain or ZO model.
-        size: size of its file, bytes.
+    """Returns the summary of a plain or ZO model, whose file has `size` bytes, as numbers, strings, lists and
+    dictionaries.
     """
     zo = model.find_metadata(METADATA_NAME) is not None
     statistics = None if zo else read_statistics(model)
@@ -63,17 +60,10 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
     ]
     columns = ["", "segment", "name", "type", "shape", "scale", "zero point", "range"]
     console.print(table("Inputs and outputs", columns, rows))
-    rows = [
-        [
-            op["segment"],
-            op["operator"] + (" (trainable)" if op["trainable"] else ""),
-            op["name"],
-            _shape(op["shape"]),
-            op["weights"],
-            op["macs"],
-        ]
-        for op in result["operators"]
-    ]
+    rows = []
+    for op in result["operators"]:
+        kind = op["operator"] + (" (trainable)" if op["trainable"] else "")
+        rows.append([op["segment"], kind, op["name"], _shape(op["shape"]), op["weights"], op["macs"]])
     console.print(table("Operators", ["segment", "operator", "name", "shape", "weights", "MACs"], rows))
     if any(op["operator"] == ETHOS_U for op in result["operators"]):
         console.print(
@@ -91,8 +81,8 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
 
 
 def trained_by(metadata: ZoMetadata) -> list[str]:
-    """Returns the method for each trainable tensor of the model: nodes of its layer, the layer's exact
-    gradients, or else perturbation of the weights.
+    """Returns the method for each trainable tensor: nodes of its layer, the layer's exact gradients, or weight
+    perturbation.
     """
     ways = {"nodes": metadata.nodes, "exact gradients": metadata.tail.layers if metadata.tail else ()}
     of = {metadata.trainable[n.trainable].layer: way for way, found in ways.items() for n in found}
@@ -100,21 +90,14 @@ def trained_by(metadata: ZoMetadata) -> list[str]:
 
 
 def _ports(model: Model, side: str) -> list[dict[str, Any]]:
-    return [
-        {"segment": k, **_port(tensor)} for k, graph in enumerate(model.subgraphs) for tensor in getattr(graph, side)
-    ]
+    return [{"segment": k, **_port(t)} for k, graph in enumerate(model.subgraphs) for t in getattr(graph, side)]
 
 
 def _port(tensor: Tensor) -> dict[str, Any]:
-    quantization = tensor.quantization
-    quantized = quantization is not None and len(quantization.scales) > 0
-    return {
-        "name": tensor.name,
-        "type": tensor.type_name,
-        "shape": list(tensor.shape),
-        "scale": quantization.scale if quantization is not None and quantized else None,
-        "zero_point": quantization.zero_point if quantization is not None and quantized else None,
-    }
+    q = tensor.quantization
+    scale, zero_point = (q.scale, q.zero_point) if q is not None and len(q.scales) else (None, None)
+    port = {"name": tensor.name, "type": tensor.type_name, "shape": list(tensor.shape)}
+    return {**port, "scale": scale, "zero_point": zero_point}
 
 
 def _operator(segment: int, op: Operator, name: str) -> dict[str, Any]:
@@ -153,18 +136,10 @@ def _quantization(port: dict[str, Any]) -> list[str]:
 
 
 def _render_training(console: Console, zo: Mapping[str, Any], trained_by: Sequence[str]) -> None:
-    rows = [
-        [
-            t["layer"],
-            t["operator"] + (", bias" if t.get("bias") else ""),
-            _shape(t["shape"]),
-            t["size"],
-            zo["blocks"][t["block"]],
-            t["segment"],
-            way,
-        ]
-        for t, way in zip(zo["trainable"], trained_by, strict=True)
-    ]
+    rows = []
+    for t, way in zip(zo["trainable"], trained_by, strict=True):
+        operator, block = t["operator"] + (", bias" if t.get("bias") else ""), zo["blocks"][t["block"]]
+        rows.append([t["layer"], operator, _shape(t["shape"]), t["size"], block, t["segment"], way])
     columns = ["layer", "operator", "shape", "weights", "block", "segment", "trained by"]
     console.print(table("Trainable filters", columns, rows))
     loss = zo["loss"]

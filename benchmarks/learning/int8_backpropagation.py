@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tflm_zo.converters import load_model
-from tflm_zo.core import LogitScale, library
+from tflm_zo.core import library, logit_scale
 from tflm_zo.data import to_levels
 
 sys.path.append(str(Path(__file__).parents[1]))  # the package beside this folder
@@ -109,7 +109,7 @@ class _Filter:
 def _errors(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:
     """Computes softmax minus one-hot label of each sample, unit 2^-15."""
     errors = np.empty(logits.shape, np.int16)
-    scales, addresses = LogitScale.of(scale).struct, (labels.ctypes.data, errors.ctypes.data)
+    scales, addresses = logit_scale(scale), (labels.ctypes.data, errors.ctypes.data)
     status = library().zo_cross_entropy_error_s8(logits.ctypes.data, *logits.shape, scales, *addresses)
     assert status == 0
     return errors

@@ -1,7 +1,7 @@
 """An editable .tflite model: operators hold tensors and tensors hold buffers, as objects.
 
-Unknown parts are kept: metadata, options of operators, unused buffers. A file that holds more than can be
-kept (a newer schema, data outside the flatbuffer) is refused.
+Unknown parts are kept: metadata, options of operators, unused buffers. A file that holds more than can be kept (a newer
+schema, data outside the flatbuffer) is refused.
 """
 
 from .graph import Buffer, Operator, OperatorCode, Quantization, Subgraph, Tensor

@@ -17,10 +17,8 @@ from .schema import DTYPES, OPERATOR_NAMES, TENSOR_TYPE_NAMES, BuiltinOperator, 
 
 @dataclasses.dataclass(eq=False)
 class Buffer:
-    """Bytes that tensors or metadata entries refer to; compared by identity.
-
-    Several tensors may share one buffer: a pass that changes the data of a tensor gives that tensor a new
-    buffer (``Tensor.set_data``) and leaves this one as it is.
+    """Bytes of tensors or metadata entries; compared by identity. Tensors may share a buffer, so passes replace the
+    buffer of a tensor (``Tensor.set_data``) and never edit one.
     """
 
     data: bytes = dataclasses.field(default=b"", repr=False)
@@ -28,19 +26,14 @@ class Buffer:
 
 @dataclasses.dataclass(eq=False)
 class Quantization:
-    """Affine quantization, real = scale * (stored - zero point).
+    """Affine quantization, real = scale * (stored - zero point)."""
 
-    Attributes:
-        scales: scales, float32 [channels]; [1] for the whole tensor; [0] where the table holds no parameters.
-        zero_points: zero points, int64 [scales]; files of older converters may have another number of them.
-        axis: dimension of the channels; meaningless where there is one scale.
-        raw: the object of the generated schema, for fields that are not modelled here (min, max,
-            details).
-    """
-
+    #: scales, float32 [channels]; [1] for the whole tensor; [0] where the table holds no parameters.
     scales: npt.NDArray[np.float32]
+    #: zero points, int64 [scales]; files of older converters may have another number of them.
     zero_points: npt.NDArray[np.int64]
-    axis: int = 0
+    axis: int = 0  #: dimension of the channels; meaningless where there is one scale.
+    #: the object of the generated schema, for fields that are not modelled here (min, max, details).
     raw: Any = dataclasses.field(default_factory=schema.QuantizationParametersT)
 
     @property
@@ -65,30 +58,26 @@ class Quantization:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Tensor:
-    """A tensor; compared by identity, since names need not be unique.
+    """A tensor; compared by identity, since names need not be unique."""
 
-    Attributes:
-        name: name in the file, possibly empty.
-        shape: sizes of the dimensions; () for a scalar.
-        type: element type, a ``TensorType``.
-        buffer: buffer with the constant data; one without data for a tensor that is computed, fed or
-            variable.
-        quantization: quantization parameters, or None where the file has no table of them.
-        is_variable: True if the tensor keeps its value between invokes; the value is zero after allocation
-            and reset.
-        shape_signature: the shape with -1 for sizes that may change, or None where the file has none.
-        raw: the object of the generated schema, for fields that are not modelled here (sparsity, variant
-            tensors, has_rank …).
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    type: int
-    buffer: Buffer
-    quantization: Quantization | None = None
+    name: str  #: name in the file, possibly empty.
+    shape: tuple[int, ...]  #: sizes of the dimensions; () for a scalar.
+    type: int  #: element type, a ``TensorType``.
+    buffer: Buffer  #: buffer with the constant data; one without data for a tensor that is computed, fed or variable.
+    quantization: Quantization | None = None  #: quantization parameters, or None where the file has no table of them.
+    #: True if the tensor keeps its value between invokes; the value is zero after allocation and reset.
     is_variable: bool = False
+    #: the shape with -1 for sizes that may change, or None where the file has none.
     shape_signature: tuple[int, ...] | None = None
+    #: the object of the generated schema, for fields that are not modelled here (sparsity, variant tensors, has_rank
+    #: …).
     raw: Any = dataclasses.field(default_factory=schema.TensorT)
+
+    @classmethod
+    def constant(cls, name: str, values: npt.NDArray[Any]) -> Tensor:
+        """Returns a tensor of constant data."""
+        kind = next(number for number, dtype in DTYPES.items() if values.dtype == dtype)
+        return cls(name, values.shape, kind, Buffer(values.tobytes()))
 
     def __repr__(self) -> str:
         return f"<Tensor {self.name!r}: {self.type_name} {list(self.shape)}>"
@@ -112,8 +101,8 @@ class Tensor:
         """Returns the constant data as a read-only array of the tensor's shape.
 
         Raises:
-            ConversionError: the tensor has no constant data, or data of a type that NumPy lacks (strings,
-                sub-byte integers …).
+            ConversionError: the tensor has no constant data, or data of a type that NumPy lacks (strings, 4-bit
+                integers …).
         """
         if not self.is_constant:
             raise ConversionError(f"tensor `{self.name}` has no constant data")
@@ -122,11 +111,7 @@ class Tensor:
         return np.frombuffer(self.buffer.data, DTYPES[self.type]).reshape(self.shape)
 
     def set_data(self, array: npt.NDArray[Any]) -> None:
-        """Gives the tensor a buffer of its own with this data; other users of the old buffer keep it.
-
-        Args:
-            array: the data, of the tensor's shape and element type.
-        """
+        """Gives the tensor a buffer of its own with data of its shape and type. Other users of the old one keep it."""
         if array.shape != self.shape or array.dtype != np.dtype(DTYPES[self.type]):
             raise ConversionError(
                 f"tensor `{self.name}` is {self.type_name} {list(self.shape)}, not {array.dtype} {list(array.shape)}"
@@ -141,17 +126,11 @@ class Tensor:
 
 @dataclasses.dataclass(eq=False)
 class OperatorCode:
-    """Operator code; equal codes become one entry of the file.
+    """Operator code; equal codes become one entry of the file."""
 
-    Attributes:
-        builtin: a ``BuiltinOperator`` (CUSTOM for custom operators).
-        version: version of the kernel, as the file says.
-        custom: name of a custom operator; None for a builtin one.
-    """
-
-    builtin: int
-    version: int = 1
-    custom: str | None = None
+    builtin: int  #: a ``BuiltinOperator`` (CUSTOM for custom operators).
+    version: int = 1  #: version of the kernel, as the file says.
+    custom: str | None = None  #: name of a custom operator; None for a builtin one.
 
     @classmethod
     def of_custom(cls, name: str) -> OperatorCode:
@@ -168,23 +147,16 @@ class OperatorCode:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Operator:
-    """An operator; compared by identity.
+    """An operator; compared by identity."""
 
-    Attributes:
-        code: operator code, which says what the operator computes.
-        inputs: tensors that the operator reads; None stands for an optional input that is absent.
-        outputs: tensors that the operator computes.
-        intermediates: tensors that some recurrent kernels need, or None where the file has no such list.
-        custom_options: bytes of a custom operator's options, or None.
-        raw: the object of the generated schema, for fields that are not modelled here; its
-            ``builtinOptions`` are the options.
-    """
-
-    code: OperatorCode
-    inputs: list[Tensor | None]
-    outputs: list[Tensor]
+    code: OperatorCode  #: operator code, which says what the operator computes.
+    inputs: list[Tensor | None]  #: tensors that the operator reads; None stands for an optional input that is absent.
+    outputs: list[Tensor]  #: tensors that the operator computes.
+    #: tensors that some recurrent kernels need, or None where the file has no such list.
     intermediates: list[Tensor | None] | None = None
-    custom_options: bytes | None = None
+    custom_options: bytes | None = None  #: bytes of a custom operator's options, or None.
+    #: the object of the generated schema, for fields that are not modelled here; its ``builtinOptions`` are the
+    #: options.
     raw: Any = dataclasses.field(default_factory=schema.OperatorT)
 
     def __repr__(self) -> str:
@@ -201,10 +173,8 @@ class Operator:
         return self.raw.builtinOptions
 
     def option(self, name: str, default: Any) -> Any:
-        """Returns a field of the builtin options, or the default where options or field are absent.
-
-        Raises:
-            ConversionError: the operator has the options of another operator.
+        """Returns a field of the builtin options, or the default where options or field are absent. Raises
+        ConversionError where the operator has the options of another operator.
         """
         options = self.raw.builtinOptions
         if options is None:
@@ -245,23 +215,16 @@ class Operator:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Subgraph:
-    """A subgraph; compared by identity.
+    """A subgraph; compared by identity."""
 
-    Attributes:
-        name: name of the subgraph, possibly empty.
-        tensors: tensors in the order of the file; tensors that operators, inputs or outputs refer to but that
-            are missing here are appended when the model is written.
-        inputs: tensors that the caller feeds.
-        outputs: tensors that the caller reads.
-        operators: operators in execution order.
-        raw: the object of the generated schema, for fields that are not modelled here.
-    """
-
-    name: str = ""
+    name: str = ""  #: name of the subgraph, possibly empty.
+    #: tensors in the order of the file; tensors that operators, inputs or outputs refer to but that are missing here
+    #: are appended when the model is written.
     tensors: list[Tensor] = dataclasses.field(default_factory=list)
-    inputs: list[Tensor] = dataclasses.field(default_factory=list)
-    outputs: list[Tensor] = dataclasses.field(default_factory=list)
-    operators: list[Operator] = dataclasses.field(default_factory=list)
+    inputs: list[Tensor] = dataclasses.field(default_factory=list)  #: tensors that the caller feeds.
+    outputs: list[Tensor] = dataclasses.field(default_factory=list)  #: tensors that the caller reads.
+    operators: list[Operator] = dataclasses.field(default_factory=list)  #: operators in execution order.
+    #: the object of the generated schema, for fields that are not modelled here.
     raw: Any = dataclasses.field(default_factory=schema.SubGraphT)
 
     def __repr__(self) -> str:
@@ -303,6 +266,16 @@ class Subgraph:
         own = op.inputs[index] = tensor.copy()
         self.tensors.append(own)
         return own
+
+    def upstream(self, tensor: Tensor) -> set[Operator]:
+        """Returns the operators that a tensor depends on."""
+        producers, found, pending = self.producers(), set[Operator](), [tensor]
+        while pending:
+            op = producers.get(pending.pop())
+            if op is not None and op not in found:
+                found.add(op)
+                pending += [t for t in op.inputs if t is not None]
+        return found
 
     def producers(self) -> dict[Tensor, Operator]:
         """Returns the operator that computes each tensor; constants, variables and inputs are missing."""

@@ -22,18 +22,13 @@ class Metadata:
 
 @dataclasses.dataclass(eq=False)
 class Signature:
-    """A signature of a model.
+    """A signature of a model."""
 
-    Attributes:
-        key: name of the signature.
-        subgraph: subgraph that the signature runs.
-        inputs: (name, tensor) pairs of the inputs, in the order of the file.
-        outputs: (name, tensor) pairs of the outputs, in the order of the file.
-    """
-
-    key: str
-    subgraph: Subgraph
+    key: str  #: name of the signature.
+    subgraph: Subgraph  #: subgraph that the signature runs.
+    #: (name, tensor) pairs of the inputs, in the order of the file.
     inputs: list[tuple[str, Tensor]] = dataclasses.field(default_factory=list)
+    #: (name, tensor) pairs of the outputs, in the order of the file.
     outputs: list[tuple[str, Tensor]] = dataclasses.field(default_factory=list)
 
     def copy(self, subgraphs: Mapping[Subgraph, Subgraph], tensors: Mapping[Tensor, Tensor]) -> Signature:
@@ -44,29 +39,24 @@ class Signature:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Model:
-    """A .tflite model as objects that refer to each other; indices exist in the file only.
+    """A .tflite model as objects that refer to each other; indices exist in the file only."""
 
-    Attributes:
-        subgraphs: subgraphs in the order of the file; an interpreter's ``Invoke`` runs the first one.
-        buffers: buffers of the original file, referenced or not; the first one is empty. Buffers that tensors
-            or metadata refer to but that are missing here are appended when the model is written.
-        operator_codes: operator codes of the original file; codes of operators that are missing here are
-            appended when the model is written.
-        signatures: signatures in the order of the file, or None where the file has no such list.
-        metadata: metadata entries in the order of the file, or None where the file has no such list.
-        metadata_buffers: buffers of the deprecated ``metadata_buffer`` list, or None where there is none.
-        description: free text, or None where absent.
-        archive: zip archive that is to be appended to the file, or nothing.
-    """
-
+    #: subgraphs in the order of the file; an interpreter's ``Invoke`` runs the first one.
     subgraphs: list[Subgraph] = dataclasses.field(default_factory=list)
+    #: buffers of the original file, referenced or not; the first one is empty. Buffers that tensors or metadata refer
+    #: to but that are missing here are appended when the model is written.
     buffers: list[Buffer] = dataclasses.field(default_factory=lambda: [Buffer()])
+    #: operator codes of the original file; codes of operators that are missing here are appended when the model is
+    #: written.
     operator_codes: list[OperatorCode] = dataclasses.field(default_factory=list)
+    #: signatures in the order of the file, or None where the file has no such list.
     signatures: list[Signature] | None = None
+    #: metadata entries in the order of the file, or None where the file has no such list.
     metadata: list[Metadata] | None = None
+    #: buffers of the deprecated ``metadata_buffer`` list, or None where there is none.
     metadata_buffers: list[Buffer] | None = None
-    description: str | None = None
-    archive: bytes = b""
+    description: str | None = None  #: free text, or None where absent.
+    archive: bytes = b""  #: zip archive that is to be appended to the file, or nothing.
 
     def __repr__(self) -> str:
         ports = (
@@ -81,9 +71,7 @@ class Model:
         return f"<Model: {operators} operators, {' -> '.join(ports)}>"
 
     def summary(self) -> None:
-        """Prints the tables of ``tflm-zo inspect``: inputs and outputs, operators, and a ZO model's trainable
-        filters.
-        """
+        """Prints the tables of ``tflm-zo inspect``: inputs, outputs, operators, and a ZO model's trainable filters."""
         from ...io.table import table_console
         from ..summary import render_summary, summarize
 
@@ -91,11 +79,7 @@ class Model:
 
     @property
     def only_graph(self) -> Subgraph:
-        """The subgraph of a model that has one.
-
-        Raises:
-            ConversionError: the model has several, or none.
-        """
+        """The subgraph of a model that has one. Several or none raise ConversionError."""
         if len(self.subgraphs) != 1:
             raise ConversionError(f"the model has {len(self.subgraphs)} subgraphs, only one is supported")
         return self.subgraphs[0]
@@ -156,9 +140,7 @@ class Model:
         return write_model(self)
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
-        """Writes the model to a file and returns its path.
-
-        The file appears whole or not at all: it is written under a temporary name next to it first.
+        """Writes the model to a file, which appears whole or not at all, and returns its path.
 
         Args:
             path: path of the file.
@@ -167,6 +149,6 @@ class Model:
         Raises:
             FileExistsError: the file exists and ``force`` is not set.
             OSError: the file cannot be written.
-            ConversionError: the model contradicts itself, or is larger than a flatbuffer can be.
+            ConversionError: as in `to_bytes`.
         """
         return write_output(Path(path), self.to_bytes(), force=force)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -39,14 +39,11 @@ _KERAS_FILE: Final = b"config.json"
 
 
 def load_model(source: Model | str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
-    """Reads a .tflite model.
-
-    Args:
-        source: path of a file, or the file's bytes; a `Model` is returned unchanged.
+    """Reads a .tflite model from a path or bytes; a `Model` is returned unchanged.
 
     Raises:
-        ConversionError: the file is no .tflite model, is damaged or truncated, is of a newer schema, or keeps
-            data outside the flatbuffer. The message begins with the path, if there is one.
+        ConversionError: the file is no .tflite model, is damaged or truncated, is of a newer schema, or keeps data
+            outside the flatbuffer. The message begins with the path, if there is one.
         OSError: the file cannot be read.
     """
     if isinstance(source, Model):
@@ -91,6 +88,11 @@ def _integers(values: Any) -> tuple[int, ...]:
     return () if values is None else tuple(int(v) for v in values)
 
 
+def _each(function: Callable[[Any], _T], values: Any) -> list[_T] | None:
+    """Reads the entries of a list, which a file may not have."""
+    return None if values is None else [function(value) for value in values]
+
+
 class _Reader:
     """Turns the generated object tree into ours, once."""
 
@@ -112,13 +114,9 @@ class _Reader:
             subgraphs=self.subgraphs,
             buffers=self.buffers,
             operator_codes=self.codes,
-            signatures=None if raw.signatureDefs is None else [self._signature(s) for s in raw.signatureDefs],
-            metadata=None
-            if raw.metadata is None
-            else [Metadata(text(m.name), _pick(self.buffers, m.buffer, "buffer")) for m in raw.metadata],
-            metadata_buffers=None
-            if raw.metadataBuffer is None
-            else [_pick(self.buffers, i, "buffer") for i in _integers(raw.metadataBuffer)],
+            signatures=_each(self._signature, raw.signatureDefs),
+            metadata=_each(lambda m: Metadata(text(m.name), _pick(self.buffers, m.buffer, "buffer")), raw.metadata),
+            metadata_buffers=_each(lambda i: _pick(self.buffers, int(i), "buffer"), raw.metadataBuffer),
             description=None if raw.description is None else text(raw.description),
         )
 
@@ -183,7 +181,7 @@ class _Reader:
                 code=_pick(self.codes, op.opcodeIndex, "operator code"),
                 inputs=[optional(i) for i in _integers(op.inputs)],
                 outputs=[pick(i) for i in _integers(op.outputs)],
-                intermediates=None if op.intermediates is None else [optional(i) for i in _integers(op.intermediates)],
+                intermediates=_each(lambda i: optional(int(i)), op.intermediates),
                 custom_options=None if op.customOptions is None else bytes(op.customOptions),
                 raw=copy.copy(op),
             )

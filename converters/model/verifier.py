@@ -1,7 +1,7 @@
 """Checks that a flatbuffer stays within its file and within the schema that we know.
 
-The generated Python code trusts every offset: a damaged length makes it loop for minutes or return garbage,
-and a field that a newer schema added is dropped without a word. Both are found here, before it runs.
+The generated Python code trusts every offset: a damaged length makes it loop for minutes or return garbage, and a field
+that a newer schema added is dropped without a word. Both are found here, before it runs.
 """
 
 from __future__ import annotations
@@ -178,11 +178,8 @@ class _Verifier:
 
 
 def verify(data: bytes) -> None:
-    """Checks a .tflite file's structure.
-
-    Raises:
-        ConversionError: an offset leaves the file, a table is malformed, or the file holds fields or data
-            that reading it into objects would lose.
+    """Raises ConversionError where an offset leaves a .tflite file, a table is malformed, or reading into objects would
+    lose fields or data.
     """
     verifier = _Verifier(data)
     verifier.table(verifier.read("I", 0), "Model")

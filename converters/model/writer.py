@@ -49,14 +49,11 @@ def write_model(model: Model) -> bytes:
 
 
 def write_together(models: Sequence[Model]) -> tuple[bytes, list[int]]:
-    """Returns models in one flatbuffer, in which equal data are there once, for firmware's flash.
-
-    Args:
-        models: at least one.
+    """Returns models, at least one, in one flatbuffer, in which equal data are there once, for firmware's flash.
 
     Returns:
-        The bytes, to be placed at a multiple of 16, and where in them each model begins: as far as a reader
-        is concerned that does not ask for the end, a .tflite file begins there. The first is at 0.
+        The bytes, to be placed at a multiple of 16, and the offset of each model in them: a .tflite file begins there,
+            for a reader that does not ask for the end. The first offset is 0.
 
     Raises:
         ConversionError: a model contradicts itself, or all are larger than a flatbuffer can be.

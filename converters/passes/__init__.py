@@ -1,11 +1,12 @@
 """The rewriting passes, in the order in which ``inject`` applies them.
 
-A pass is a function ``(model, settings, plan) -> None``: it changes the model in place, reads the settings,
-and stores results for later passes in the plan. It raises ConversionError where it cannot do its part;
-``inject`` works on a copy, so nothing is left half-done.
+A pass is a function ``(model, settings, plan) -> None``: it changes the model in place, reads the settings, and stores
+results for later passes in the plan. It raises ConversionError where it cannot do its part; ``inject`` works on a copy,
+so nothing is left half-done.
 """
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from ..model import Model
 from ..settings import InjectSettings
@@ -22,13 +23,8 @@ from .requantize import reserve_headroom
 from .select_trainable import select_trainable, train_biases
 from .write_metadata import write_metadata
 
-
-class Pass(Protocol):
-    """The signature of every pass."""
-
-    def __call__(self, model: Model, settings: InjectSettings, plan: Plan) -> None:
-        """Does the pass's part."""
-
+#: The type of every pass.
+Pass = Callable[[Model, InjectSettings, Plan], None]
 
 PASSES: Final[tuple[Pass, ...]] = (
     check_supported,

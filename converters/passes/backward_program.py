@@ -19,7 +19,7 @@ from .layer_geometry import (
     REDUCTIONS,
     SAME_BYTES,
     UnfitError,
-    clamps_by,
+    activation_range,
     clamps_of,
     pool_geometry,
     same_bytes,
@@ -65,36 +65,9 @@ class BackwardProgram:
     of_layers: list[int]  # number of the field of each layer's outputs
 
 
-def backward_program(
-    graph: Subgraph, logits: Tensor, layers: Sequence[Operator], geometries: Sequence[Mapping[str, int]]
-) -> BackwardProgram:
-    """Returns the program that leads errors back to the outputs of layers.
-
-    Args:
-        graph: the uncut graph.
-        logits: input of a softmax loss.
-        layers: operators of the layers, in execution order; errors pass through no other layer.
-        geometries: their fields of ``zo_node_layer``.
-
-    Raises:
-        UnfitError: errors cannot pass back through an operator; the message names it and says why.
-    """
-    return _Builder(graph, logits, layers, geometries).build()
-
-
-def _slopes(op: Operator, levels: Tensor, slope: Callable[[Operator, float], float]) -> tuple[float, ...]:
-    """The derivative at each level of a tensor, from -128 on."""
-    q = levels.quantization
-    assert q is not None
-    return tuple(slope(op, (level - q.zero_point) * q.scale) for level in range(-128, 128))
-
-
 def _windows(whole: Sequence[int], parts: _Parts) -> list[tuple[dict[str, int], int]]:
-    """Returns the slices that lead from a tensor to a part of it, one after the other, with their sizes.
-
-    Args:
-        whole: shape of a sample.
-        parts: begin and length along the axes that are cut.
+    """Returns the slices that lead from a sample of shape `whole` to a part of it, one after the other, with their
+    sizes.
     """
     sizes, axes, found = list(whole), sorted(parts), []
     while axes:
@@ -112,9 +85,12 @@ def _windows(whole: Sequence[int], parts: _Parts) -> list[tuple[dict[str, int], 
     return found
 
 
-class _Builder:
-    """The graph's operators, from the last one back; each tensor's errors are a field once all operators
-    that read the tensor have been passed.
+class ProgramBuilder:
+    """Builds the program that leads errors back from `logits`, the input of a softmax loss, to the outputs of `layers`,
+    in execution order; errors pass through no other layer. `geometries` are their fields of ``zo_node_layer``.
+
+    It passes the graph's operators from the last one back; each tensor's errors are a field once all operators that
+    read the tensor have been passed.
     """
 
     def __init__(
@@ -136,6 +112,7 @@ class _Builder:
                 self._behind.update(op.outputs)
 
     def build(self) -> BackwardProgram:
+        """Returns the program, or raises UnfitError, with the operator through which errors cannot pass back."""
         if self._graph.producers().get(self._logits) not in self._layers[-1:]:
             raise UnfitError(f"the loss reads `{self._logits.name}`, which is no trainable layer's output")
         self._pending[self._logits] = self._field(self._logits)
@@ -235,11 +212,16 @@ class _Builder:
         if kind in _SLOPES:
             reads, slope = _SLOPES[kind]
             levels = op.outputs[0] if reads == "output" else tensor
-            step = ZoBackwardStep("levels", field, 0, factors=_slopes(op, levels, slope))
-            return self._to(tensor, step, levels)
+            q = levels.quantization
+            assert q is not None
+            slopes = (slope(op, (level - q.zero_point) * q.scale) for level in range(-128, 128))
+            return self._to(tensor, ZoBackwardStep("levels", field, 0, factors=tuple(slopes)), levels)
         if kind in (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D):
             name = "max_pool" if kind in (B.MAX_POOL_2D, B.REDUCE_MAX) else "average_pool"
-            step = ZoBackwardStep(name, field, 0, numbers=self._pool(op))
+            try:
+                step = ZoBackwardStep(name, field, 0, numbers=pool_geometry(op, tensor))
+            except UnfitError as unfit:
+                raise self._unfit(op, str(unfit)) from None
             return self._to(tensor, step, tensor if name == "max_pool" else None)
         if kind in (B.CONCATENATION, B.PACK, B.PAD, B.PADV2) and (number == 0 or kind not in _PADS):
             whole = op.outputs[0].shape[1:]
@@ -269,9 +251,8 @@ class _Builder:
     def _clamps(self, op: Operator) -> tuple[int, int]:
         if op in self._layers or op.builtin in _FUSED:
             return clamps_of(op, op.outputs[0])
-        if op.builtin not in _ACTIVATIONS:
-            return NO_CLAMPS
-        return clamps_by(_ACTIVATIONS[op.builtin], op.outputs[0])
+        q = op.outputs[0].quantization
+        return activation_range(q, _ACTIVATIONS[op.builtin]) if q and op.builtin in _ACTIVATIONS else NO_CLAMPS
 
     def _multiplied(self, op: Operator, number: int, tensor: Tensor, field: int) -> int:
         """Returns the errors of a factor: errors times the other factor, summed over the axes of a broadcast."""
@@ -295,9 +276,7 @@ class _Builder:
         return self._to(tensor, ZoBackwardStep("product", field, 0, numbers=numbers, factors=(q.scale,)), other)
 
     def _spread(self, op: Operator, tensor: Tensor) -> tuple[int, int]:
-        """Returns (repeat, length): value i of an operator's output is made of value i / repeat % length of
-        this input.
-        """
+        """Returns (repeat, length): an operator computes output i of value i / repeat % length of this input."""
         whole = op.outputs[0].shape
         if len(tensor.shape) < len(whole) and self._batch > 1:
             raise self._unfit(op, f"spreads `{tensor.name}` over samples")
@@ -307,14 +286,6 @@ class _Builder:
         if kept and any(own[i] != whole[i] for i in range(kept[0], last + 1)):
             raise self._unfit(op, f"spreads `{tensor.name}` along an axis between others")
         return math.prod(whole[last + 1 :] if kept else whole[1:]), math.prod(own[1:])
-
-    def _pool(self, op: Operator) -> dict[str, int]:
-        source = op.inputs[0]
-        assert source is not None
-        try:
-            return pool_geometry(op, source)
-        except UnfitError as unfit:
-            raise self._unfit(op, str(unfit)) from None
 
     # --- parts of tensors -----------------------------------------------------------------------------------
 

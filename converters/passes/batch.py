@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME
 from ..errors import ConversionError, checked_integer
 from ..kernels import check_arity
-from ..model import Buffer, Model, Operator, OperatorCode, Subgraph, Tensor
-from ..model.schema import BuiltinOperator, TensorType
+from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import MOST_SAMPLES, InjectSettings
 from .plan import Plan
@@ -53,17 +52,13 @@ class Rebatching:
         tensor.set_data(values.astype(tensor.numpy().dtype).reshape(tensor.shape))
 
     def insert_axes(self, op: Operator, tensor: Tensor, rank: int) -> None:
-        """Inserts axes of size 1 after the batch of an operand, because TFLite's broadcasting would insert them
-        before it and mix the samples.
-        """
+        """Inserts axes of size 1 after an operand's batch: TFLite would insert them before it and mix samples."""
         shape = (self.new, *[1] * (rank - len(tensor.shape)), *tensor.shape[1:])
-        sizes = Tensor(f"{tensor.name}/shape", (rank,), TensorType.INT32, Buffer())
-        sizes.set_data(np.array(shape, np.int32))
+        sizes = Tensor.constant(f"{tensor.name}/shape", np.array(shape, np.int32))
         spread = dataclasses.replace(tensor.copy(), name=f"{tensor.name}/spread", shape=shape)
         self.graph.tensors += [sizes, spread]
-        self.graph.operators.insert(
-            self.graph.operators.index(op), Operator(OperatorCode(B.RESHAPE), [tensor, sizes], [spread])
-        )
+        operators = self.graph.operators
+        operators.insert(operators.index(op), Operator(OperatorCode(B.RESHAPE), [tensor, sizes], [spread]))
         self.batched.add(spread)
         op.replace_input(tensor, spread)
 
@@ -119,11 +114,8 @@ def _fully_connected(r: Rebatching, op: Operator) -> None:
         if len(shape) < 2 or shape[-1] != depth:
             r.refuse(op, f"its input of shape {list(shape)} does not end in {depth} values")
     elif math.prod(shape[1:]) != depth:
-        r.refuse(
-            op,
-            f"it flattens an input of shape {list(shape)} to rows of {depth} values, which merges the batch "
-            "with another axis",
-        )
+        rows = f"an input of shape {list(shape)} to rows of {depth} values"
+        r.refuse(op, f"it flattens {rows}, which merges the batch with another axis")
 
 
 def _reshape(r: Rebatching, op: Operator) -> None:
@@ -159,19 +151,13 @@ def _expand_dims(r: Rebatching, op: Operator) -> None:
         r.refuse(op, "it inserts an axis before the batch")
 
 
-def _concatenation(r: Rebatching, op: Operator) -> None:
+def _join(r: Rebatching, op: Operator) -> None:
     for tensor in op.inputs:
         if tensor not in r.batched:
             r.refuse(op, f"operand `{tensor.name if tensor else ''}` is the same for every sample")
     if _axis(op.option("axis", 0), len(op.outputs[0].shape)) == 0:
-        r.refuse(op, "it concatenates along the batch axis")
-
-
-def _pack(r: Rebatching, op: Operator) -> None:
-    if any(t not in r.batched for t in op.inputs):
-        r.refuse(op, "an operand is the same for every sample")
-    if _axis(op.option("axis", 0), len(op.outputs[0].shape)) == 0:
-        r.refuse(op, "it stacks tensors before the batch axis")
+        packs = op.builtin == B.PACK
+        r.refuse(op, "it stacks tensors before the batch axis" if packs else "it concatenates along the batch axis")
 
 
 def _unpack(r: Rebatching, op: Operator) -> None:
@@ -195,9 +181,7 @@ _AXES: Final = "list of axes"
 
 
 def _gather(r: Rebatching, op: Operator) -> None:
-    """The operator gathers rows of a constant table by each sample's numbers, or the same places of every
-    sample.
-    """
+    """The operator gathers rows of a constant table by each sample's numbers, or the same places of every sample."""
     table, numbers = op.inputs[0], op.inputs[1]
     assert table is not None and numbers is not None
     axis = _axis(op.option("axis", 0), len(r.shape(table)))
@@ -272,10 +256,6 @@ def _custom(r: Rebatching, op: Operator) -> None:
     r.require_batched(op)
 
 
-def _shape_operator(r: Rebatching, op: Operator) -> None:
-    """The operator gives the batch size as a value: its output is right by itself and not batched."""
-
-
 RULES: Final[dict[int, Rule]] = {
     getattr(B, name): rule
     for names, rule in (
@@ -294,14 +274,13 @@ RULES: Final[dict[int, Rule]] = {
         ("SPLIT_V", _other_axes(0, 2, "axis", "it splits the batch")),
         ("BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND", _space_batch),
         ("BATCH_MATMUL", _batch_matmul),
-        ("CONCATENATION", _concatenation),
+        ("CONCATENATION PACK", _join),
         ("CUSTOM", _custom),
         ("EXPAND_DIMS", _expand_dims),
         ("FULLY_CONNECTED", _fully_connected),
         ("GATHER", _gather),
-        ("PACK", _pack),
         ("RESHAPE", _reshape),
-        ("SHAPE", _shape_operator),
+        ("SHAPE", lambda r, op: None),
         ("SLICE", _slice),
         ("SQUEEZE", _squeeze),
         ("STRIDED_SLICE", _strided_slice),
@@ -312,33 +291,16 @@ RULES: Final[dict[int, Rule]] = {
     for name in names.split()
 }
 
-#: Operators whose outputs are not batched although their input is.
-UNBATCHED_OUTPUT: Final = (B.SHAPE,)
-
 
 def fix_batch(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Sets axis 0 of all activations to ``settings.batch``; the size is fixed from then on.
-
-    Rewrites the shapes of inputs and computed tensors, RESHAPE options and constants with the batch size (in
-    buffers of their own), and shape signatures.
-
-    Raises:
-        ConversionError: the batch size of the model is neither 1 nor the one asked for, or an operator moves
-            or merges the batch axis.
-    """
+    """Sets axis 0 of all activations to ``settings.batch``; the size is fixed from then on."""
     rewrite_batch(model.subgraphs[0], settings.batch)
 
 
 def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Tensor] | None = None) -> None:
-    """Sets axis 0 of all activations of a subgraph, as ``fix_batch`` does.
-
-    On failure the subgraph is left half-rewritten, so callers work on a copy.
-
-    Args:
-        graph: subgraph that is changed.
-        batch: batch size to set.
-        old: batch size that it has, unless it has ``batch`` already.
-        inputs: inputs whose first axis counts samples; None: all.
+    """Sets axis 0 of all activations of a subgraph, with RESHAPE options, constants and shape signatures, from `old`,
+    unless it is `batch` already. On failure the subgraph is left half-rewritten, so callers work on a copy. Axis 0 of
+    `inputs` counts samples; None: of all inputs.
     """
     fed = graph.inputs if inputs is None else inputs
     if not fed:
@@ -372,10 +334,10 @@ def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
         rule = RULES.get(op.builtin)
         if rule is None:
             state.refuse(op, "nothing is known of what it does to the batch axis")
-        if op.builtin != BuiltinOperator.CUSTOM:
+        if op.builtin != B.CUSTOM:
             check_arity(op)
         rule(state, op)
-        if op.builtin in UNBATCHED_OUTPUT:
+        if op.builtin == B.SHAPE:  # it gives the batch size as a value
             continue
         for tensor in op.outputs:
             if not tensor.shape or tensor.shape[0] != state.old:
@@ -386,16 +348,15 @@ def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
 
 
 def set_batch(model: Model, batch: int) -> Model:
-    """Returns a copy of a plain model for another batch size.
+    """Returns a copy of a plain model, of batch size 1, for another batch size.
 
     Args:
         model: one subgraph, batch size 1 (or already ``batch``); it is not changed.
         batch: samples per invoke, at least 1.
 
     Raises:
-        ConversionError: ``batch`` is no positive integer, the model has another batch size or several
-            subgraphs, is a ZO model (inject it with the batch size instead), or has an operator that moves or
-            merges the batch axis.
+        ConversionError: ``batch`` is no positive integer, the model has another batch size or several subgraphs, is a
+            ZO model (inject it with the batch size instead), or has an operator that moves or merges the batch axis.
     """
     batch = checked_integer(batch, "batch", 1, MOST_SAMPLES)
     if model.find_metadata(METADATA_NAME) is not None:

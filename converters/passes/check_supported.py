@@ -8,7 +8,7 @@ from typing import Final
 from ...io.errors import printable
 from .. import constants
 from ..check_graph import check_graph
-from ..constants import METADATA_NAME, OP_PREFIX
+from ..constants import METADATA_NAME, OP_PREFIX, free_name
 from ..errors import ConversionError
 from ..kernels import CONTROL_FLOW, STATEFUL
 from ..mend import mend
@@ -18,9 +18,8 @@ from .plan import Plan
 
 
 def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Raises ConversionError, naming the operator or tensor, unless every operator is an int8 one that TFLM
-    has a kernel for (QUANTIZE and DEQUANTIZE at the edges) and the graph is sound. Repairs the model
-    (`mend`), and fills ``plan.without_softmax``.
+    """Refuses models that cannot be trained (`check_graph`), repairs the others (`mend`), and fills
+    ``plan.without_softmax``.
     """
     names = (op.code.name for graph in model.subgraphs for op in graph.operators)
     if model.find_metadata(METADATA_NAME) is not None or any(n.startswith(OP_PREFIX) for n in names):
@@ -45,10 +44,8 @@ def _check_stateless(graphs: Iterable[Subgraph]) -> None:
 
 
 def set_quantized_dimension(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Sets ``quantized_dimension`` to 0 on tensors of one dimension.
-
-    Some converters leave the filter's number there on biases. TFLM does not look at it, but LiteRT refuses a
-    model in which it is not below the tensor's rank.
+    """Sets ``quantized_dimension`` to 0 on tensors of one dimension. Some converters leave the filter's number there on
+    biases, and LiteRT refuses one that is not below the tensor's rank.
     """
     for graph in model.subgraphs:
         for tensor in graph.tensors:
@@ -56,16 +53,12 @@ def set_quantized_dimension(model: Model, settings: InjectSettings, plan: Plan) 
                 tensor.quantization.axis = 0
 
 
-_RESERVED: Final = frozenset(
-    (constants.BOUNDARY, constants.LABEL, constants.COMMAND, constants.LOSS_OUTPUT, constants.STATUS)
-)
+_RESERVED: Final = (constants.BOUNDARY, constants.LABEL, constants.COMMAND, constants.LOSS_OUTPUT, constants.STATUS)
 
 
 def name_ports(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.inputs`` and ``plan.outputs`` with the tensors' names.
-
-    A name that is empty, reserved, or used twice among the inputs or the outputs, which a signature cannot
-    express, gets a number. Tensor names go into JSON, so bytes that are no UTF-8 are replaced in all of them.
+    """Fills ``plan.inputs`` and ``plan.outputs`` with the tensors' names. A name that is empty, reserved, or used twice
+    gets a number. Tensor names go into JSON, so bytes that are no UTF-8 are replaced in all of them.
     """
     graph = model.subgraphs[0]
     for tensor in graph.all_tensors():
@@ -75,13 +68,7 @@ def name_ports(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def _unique(tensors: Iterable[Tensor], fallback: str) -> list[str]:
-    taken = set(_RESERVED)
-    names = []
+    names: list[str] = []
     for tensor in tensors:
-        base = tensor.name or fallback
-        name, number = base, 1
-        while name in taken:
-            name, number = f"{base}_{number}", number + 1
-        taken.add(name)
-        names.append(name)
+        names.append(free_name(tensor.name or fallback, [*_RESERVED, *names]))
     return names

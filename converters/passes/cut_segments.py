@@ -19,8 +19,8 @@ from .plan import Plan, Port, Segment
 
 @dataclasses.dataclass(eq=False)
 class _Cut:
-    """A cut: the tensor that enters the segment behind it, the operators that it or an earlier one depends
-    on, and the operators behind it.
+    """A cut: the tensor that enters the segment behind it, the operators that it or an earlier one depends on, and the
+    operators behind it.
     """
 
     boundary: Tensor
@@ -31,16 +31,12 @@ class _Cut:
 def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Replaces the subgraph by one subgraph per segment and fills ``plan.segments``.
 
-    A segment computes one tensor for the next one, its boundary, and may read boundaries that entered earlier
-    segments, too: a shortcut around a residual block crosses the cuts in it. Every tensor that crosses a cut
-    without being named as one becomes a cut itself, so that it is the boundary of some segment.
+    A segment computes one tensor for the next one, its boundary, and may read boundaries that entered earlier segments,
+    too: a shortcut around a residual block crosses the cuts in it. Every tensor that crosses a cut without being named
+    as one becomes a cut itself, so that it is the boundary of some segment.
 
-    Without cuts the subgraph stays the object it was. Otherwise each segment gets tensors of its own that
-    share the buffers, so no constant is stored twice; signatures, which span segments, are dropped.
-
-    Raises:
-        ConversionError: a cut, or a tensor that would have to cross one, is no activation that can be a
-            boundary (the message says why).
+    Without cuts the subgraph stays the object it was. Otherwise each segment gets tensors of its own that share the
+    buffers, so no constant is stored twice; signatures, which span segments, are dropped.
     """
     graph = model.subgraphs[0]
     if plan.cuts:
@@ -53,22 +49,15 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
             plan.boundaries, number = _segmented(graph, plan.boundaries, logits)
         _cut(model, plan, number)
         return
-    segment = Segment(graph)
-    for i, tensor in enumerate(graph.inputs):
-        segment.inputs.append(Port("input", tensor, plan.inputs[i], i))
-    for i, tensor in enumerate(graph.outputs):
-        segment.outputs.append(Port("output", tensor, plan.outputs[i], i))
-    plan.segments = [segment]
+    inputs = [Port("input", tensor, plan.inputs[i], i) for i, tensor in enumerate(graph.inputs)]
+    outputs = [Port("output", tensor, plan.outputs[i], i) for i, tensor in enumerate(graph.outputs)]
+    plan.segments = [Segment(graph, inputs, outputs)]
 
 
 def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[str]:
-    """Returns the names of the tensors at which the model can be cut, in execution order; any of them can be
-    combined.
+    """Returns the names of the tensors at which a plain model can be cut, in execution order, in any combination.
 
-    Args:
-        model: a plain model; it is not changed.
-        loss_output: name or number of the output that the loss belongs to, as in ``InjectSettings``; the loss
-            must be computable behind every cut.
+    The loss of `loss_output`, as in ``InjectSettings``, must be computable behind every cut.
 
     Raises:
         ConversionError: the model has several subgraphs or no outputs, or its operators are out of order.
@@ -101,10 +90,7 @@ def _unfit(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None
 
 
 def cut_reason(graph: Subgraph, tensor: Tensor, logits: Tensor | None) -> str | None:
-    """Returns the reason why the graph cannot be cut at a tensor, or None.
-
-    Only the loss may follow the loss's input.
-    """
+    """Returns why the graph cannot be cut at a tensor, or None. Only the loss may follow the loss's input."""
     if [t.name for t in graph.all_tensors()].count(tensor.name) > 1:
         return "several tensors have this name"
     reason = _unfit(graph, tensor, logits)
@@ -140,9 +126,8 @@ def _named(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list
 def _segmented(
     graph: Subgraph, tensors: Sequence[Tensor], logits: Tensor | None
 ) -> tuple[list[Tensor], dict[Operator, int]]:
-    """Returns the boundaries, in execution order, and the number of each operator's segment.
-
-    Boundaries are the tensors of the cuts, and other tensors that cross a cut.
+    """Returns the boundaries, in execution order, and the number of each operator's segment. Boundaries are the tensors
+    of the cuts, and other tensors that cross a cut.
     """
     producers = graph.producers()
     position = {t: i for i, op in enumerate(graph.operators) for t in op.outputs}
@@ -160,9 +145,9 @@ def _segmented(
         for tensor in sorted(crossing, key=lambda t: position[t]):
             reason = "the loss reads" if tensor is logits else _unfit(graph, tensor, logits)
             if reason is not None:
-                names = ", ".join(f"`{t.name}`" for t in tensors)
+                crossed = f"`{tensor.name}` would cross it, which {reason}"
                 raise ConversionError(
-                    f"a cut at {names} is not possible: `{tensor.name}` would cross it, which {reason}"
+                    f"a cut at {', '.join(f'`{t.name}`' for t in tensors)} is not possible: {crossed}"
                 )
             wanted.append(tensor)
         if not crossing:
@@ -194,24 +179,11 @@ def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, in
 
 
 def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None, before: set[Operator]) -> _Cut:
-    """Finds the fewest operators that must lie behind ``boundary``: its readers, what depends on them, and
-    what those read besides and is not computed before the cut.
-
-    Args:
-        graph: the uncut graph.
-        boundary: the tensor.
-        logits: input of the loss, the output of the last operator.
-        before: operators that boundaries of earlier cuts depend on.
+    """Finds the fewest operators that must lie behind ``boundary``: its readers, the operators that depend on them, and
+    their other sources that are not computed before the cut. Boundaries of earlier cuts depend on `before`.
     """
-    before = set(before)
+    before = before | graph.upstream(boundary)
     producers, consumers = graph.producers(), graph.consumers()
-    pending = [producers[boundary]]
-    while pending:
-        op = pending.pop()
-        if op not in before:
-            before.add(op)
-            pending += [producers[t] for t in op.inputs if t is not None and t in producers]
-
     after: set[Operator] = set()
     pending = list(consumers.get(boundary, ()))
 
@@ -239,12 +211,9 @@ def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
     count = len(boundaries) + 1
     operators = [[op for op in graph.operators if number[op] == k] for k in range(count)]
     for trainable in plan.trainable:
-        segments = {number[op] for op in trainable.operators}
-        if len(segments) > 1:
-            raise ConversionError(
-                f"filter `{trainable.tensor.name}` is shared by layers of different segments; cut elsewhere "
-                "or leave it out of the trainable ones"
-            )
+        if len({number[op] for op in trainable.operators}) > 1:
+            shared = f"filter `{trainable.tensor.name}` is shared by layers of different segments"
+            raise ConversionError(f"{shared}; cut elsewhere or leave it out of the trainable ones")
 
     copies: list[dict[Tensor, Tensor]] = []
     plan.segments = []
@@ -263,22 +232,15 @@ def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
             produced |= passed_through
         own = {t: t.copy() for t in graph.all_tensors() if t in mentioned}
         copies.append(own)
-        segment = Segment(Subgraph(name=constants.segment_key(k), tensors=list(own.values())))
-        segment.subgraph.operators = [op.copy(own) for op in members]
-        if k:
-            segment.inputs.append(Port("boundary", own[boundaries[k - 1]], constants.BOUNDARY))
-        for at, tensor in enumerate(boundaries[: max(k - 1, 0)], start=1):
-            if tensor in read:
-                segment.inputs.append(Port("skip", own[tensor], constants.skip_name(at), at))
-        for i, tensor in enumerate(graph.inputs):
-            if tensor in own:
-                segment.inputs.append(Port("input", own[tensor], plan.inputs[i], i))
-        for i, tensor in enumerate(graph.outputs):
-            if tensor in produced:
-                segment.outputs.append(Port("output", own[tensor], plan.outputs[i], i))
+        subgraph = Subgraph(segment_key(k), list(own.values()), operators=[op.copy(own) for op in members])
+        earlier = enumerate(boundaries[: max(k - 1, 0)], start=1)
+        inputs = [Port("boundary", own[boundaries[k - 1]], constants.BOUNDARY)] if k else []
+        inputs += [Port("skip", own[t], constants.skip_name(at), at) for at, t in earlier if t in read]
+        inputs += [Port("input", own[t], plan.inputs[i], i) for i, t in enumerate(graph.inputs) if t in own]
+        outputs = [Port("output", own[t], plan.outputs[i], i) for i, t in enumerate(graph.outputs) if t in produced]
         if k < len(boundaries):
-            segment.outputs.append(Port("boundary", own[boundaries[k]], constants.BOUNDARY))
-        plan.segments.append(segment)
+            outputs.append(Port("boundary", own[boundaries[k]], constants.BOUNDARY))
+        plan.segments.append(Segment(subgraph, inputs, outputs))
 
     model.subgraphs = [segment.subgraph for segment in plan.segments]
     model.signatures = []
@@ -293,23 +255,16 @@ def _cut(model: Model, plan: Plan, number: dict[Operator, int]) -> None:
 
 
 def name_signatures(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Sets inputs and outputs of each subgraph from the plan and adds the signatures ``segment_<k>``.
-
-    Original signatures of an uncut model stay: the tensors they name are still its inputs and outputs.
+    """Sets inputs and outputs of each subgraph from the plan and adds the signatures ``segment_<k>``. Original
+    signatures of an uncut model stay: the tensors they name are still its inputs and outputs.
     """
-    signatures = model.signatures if model.signatures is not None else []
+    signatures = model.signatures or []
     for k, segment in enumerate(plan.segments):
         segment.subgraph.inputs = [p.tensor for p in segment.inputs]
         segment.subgraph.outputs = [p.tensor for p in segment.outputs]
         key = segment_key(k)
         if any(s.key == key for s in signatures):
             raise ConversionError(f"the model has a signature `{key}` already; rename it")
-        signatures.append(
-            Signature(
-                key,
-                segment.subgraph,
-                [(p.name, p.tensor) for p in segment.inputs],
-                [(p.name, p.tensor) for p in segment.outputs],
-            )
-        )
+        ports = ([(p.name, p.tensor) for p in side] for side in (segment.inputs, segment.outputs))
+        signatures.append(Signature(key, segment.subgraph, *ports))
     model.signatures = signatures

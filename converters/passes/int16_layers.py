@@ -16,7 +16,7 @@ from ..selections import Last
 from ..settings import InjectSettings
 from .layer_geometry import RANGES, activation_range
 from .plan import Plan, Trainable
-from .select_trainable import matches, unknown_layer
+from .select_trainable import chosen_by
 
 _OPTIONS_VERSION: Final = 1
 _PER_CHANNEL: Final = 1
@@ -30,18 +30,11 @@ _LARGEST_DEPTH: Final = 65536
 def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Replaces the layers of ``settings.int16`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too.
 
-    Filters have their variables and final scales by now. The builtin options stay those of the
-    FULLY_CONNECTED, for ``restore_layer``; no runtime reads the builtin options of a custom operator.
-
-    Raises:
-        ConversionError: a name or pattern fits no trainable layer, or a layer cannot have weights of 16 bits
-            because it is no FULLY_CONNECTED, carries nodes, or has more than 65,536 inputs.
+    Filters have their variables and final scales by now. The builtin options stay those of the FULLY_CONNECTED, for
+    ``restore_layer``; no runtime reads the builtin options of a custom operator.
     """
     filters = [t for t in plan.trainable if not t.is_bias]
-    chosen = _chosen(settings, filters, plan)
-    for trainable in filters:
-        if trainable not in chosen:
-            continue
+    for trainable in _chosen(settings, filters, plan):
         _check(trainable, plan)
         trainable.int16 = True
         segment = plan.segments[trainable.segment]
@@ -54,20 +47,14 @@ def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> Non
             op.inputs = [op.inputs[0], op.inputs[1], op.input(2), segment.fraction]
 
 
-def _chosen(settings: InjectSettings, filters: list[Trainable], plan: Plan) -> set[Trainable]:
+def _chosen(settings: InjectSettings, filters: list[Trainable], plan: Plan) -> list[Trainable]:
     if not settings.int16:
-        return set()
+        return []
     if not filters:
         raise InjectError("int16", "be left out in a model without trainable filters", settings.int16)
     if isinstance(settings.int16, Last):
-        return set(filters[-settings.int16.n :])
-    chosen: set[Trainable] = set()
-    for pattern in settings.int16:
-        found = [t for t in filters if matches(t, pattern)]
-        if not found:
-            raise unknown_layer("int16", pattern, (t.layer for t in filters), plan, "trainable layer")
-        chosen.update(found)
-    return chosen
+        return filters[-settings.int16.n :]
+    return chosen_by("int16", settings.int16, filters, plan)
 
 
 def _check(trainable: Trainable, plan: Plan) -> None:
@@ -88,11 +75,8 @@ def _check(trainable: Trainable, plan: Plan) -> None:
 
 
 def layer_options(op: Operator, first: int) -> bytes:
-    """Returns the options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_op.h.
-
-    Args:
-        op: the FULLY_CONNECTED that becomes a TFLM_ZO_FULLY_CONNECTED_16.
-        first: number of weights of the segment's filters before this one.
+    """Returns the options of TFLM_ZO_FULLY_CONNECTED_16, byte by byte as in ops/core/graph/zo_op.h. `first` is the
+    number of weights of the segment's filters before this one.
     """
     data, weights, output = op.inputs[0], op.inputs[1], op.outputs[0]
     assert data is not None and weights is not None  # by arity
@@ -100,31 +84,16 @@ def layer_options(op: Operator, first: int) -> bytes:
     if q_in is None or q_out is None or not len(q_in.scales) or not len(q_out.scales):
         raise ConversionError(f"{op.label}: its activations must be quantized")
     assert q_weights is not None  # check_supported
-    units = weights.shape[0]
-    low, high = activation_range(q_out, op.option("fusedActivationFunction", 0))
+    clamps = activation_range(q_out, op.option("fusedActivationFunction", 0), (-128, 127))
     multipliers = _multipliers(q_in.scales[0], q_weights.scales, q_out.scales[0])
-    header = struct.pack(
-        "<BBbbbbBBII",
-        _OPTIONS_VERSION,
-        _PER_CHANNEL if len(multipliers) > 1 else 0,
-        q_in.zero_point,
-        q_out.zero_point,
-        -128 if low is None else low,
-        127 if high is None else high,
-        op.code.version,
-        len(op.inputs),
-        first,
-        units,
-    )
+    flags = _PER_CHANNEL if len(multipliers) > 1 else 0
+    numbers = q_in.zero_point, q_out.zero_point, *clamps, op.code.version, len(op.inputs), first, weights.shape[0]
+    header = struct.pack("<BBbbbbBBII", _OPTIONS_VERSION, flags, *numbers)
     return header + b"".join(struct.pack("<ib", *quantize_multiplier(m)) for m in multipliers)
 
 
 def restore_layer(op: Operator) -> None:
-    """Turns a TFLM_ZO_FULLY_CONNECTED_16 back into the FULLY_CONNECTED that it was.
-
-    Raises:
-        ConversionError: the operator's options are damaged.
-    """
+    """Turns a TFLM_ZO_FULLY_CONNECTED_16 back into the FULLY_CONNECTED that it was."""
     options = op.custom_options or b""
     if len(options) <= _INPUTS_AT or options[0] != _OPTIONS_VERSION or options[_INPUTS_AT] not in (2, 3):
         raise ConversionError(f"{op.label}: its options are damaged; inject the original model again")

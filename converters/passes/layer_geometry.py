@@ -17,24 +17,25 @@ from ..model.schema import BuiltinOperator as B
 RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 
-def activation_range(output: Quantization, activation: int) -> tuple[int | None, int | None]:
-    """Returns the lowest and the highest int8 level of an output; None where the activation does not clamp.
+# Low and high of an output that no activation clamps.
+NO_CLAMPS: Final = (-129, 128)
 
-    Args:
-        output: quantization of the output.
-        activation: number of the fused activation, a key of `RANGES`.
+
+def activation_range(output: Quantization, activation: int, whole: tuple[int, int] = NO_CLAMPS) -> tuple[int, int]:
+    """Returns the lowest and the highest int8 level of an output; those of `whole` where the fused activation, a key of
+    `RANGES`, does not clamp.
     """
 
-    def level(real: float) -> int | None:
+    def level(real: float, unclamped: int) -> int:
         if math.isinf(real):
-            return None
+            return unclamped
         # As TFLite's kernels: a float32 quotient, half away from zero.
         steps = float(np.float32(real) / np.float32(output.scale))
         rounded = int(math.copysign(math.floor(abs(steps) + 0.5), steps))
         return min(127, max(-128, output.zero_point + rounded))
 
     low, high = RANGES[activation]
-    return level(low), level(high)
+    return level(low, whole[0]), level(high, whole[1])
 
 
 _SAME: Final = 0  # Padding.SAME
@@ -52,12 +53,8 @@ class Window:
 
     @classmethod
     def of(cls, op: Operator, side: str, size: int) -> Window:
-        """The window of an operator.
-
-        Args:
-            op: convolution or pooling that has the window.
-            side: "h" or "w", the axis.
-            size: number of values that it reads; the options of a convolution do not have it.
+        """Returns a convolution's or pooling's window along axis "h" or "w"; `size` is the number of values that it
+        reads.
         """
         return cls(
             size=size,
@@ -84,9 +81,6 @@ class Window:
 
 _NONE: Final = 0  # of the schema's ActivationFunctionType
 
-# Low and high of an output that no activation clamps.
-NO_CLAMPS: Final = (-129, 128)
-
 # Operators that leave the bytes of a tensor as they are.
 SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
 
@@ -108,11 +102,7 @@ class UnfitError(Exception):
 
 
 def layer_geometry(op: Operator) -> dict[str, int]:
-    """Returns the fields of ``zo_node_layer`` that a layer's operator has: its own, without clamps and nodes.
-
-    Raises:
-        UnfitError: the core takes no such layer.
-    """
+    """Returns the fields of ``zo_node_layer`` that a layer's operator has: its own, without clamps and nodes."""
     if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
         geometry = _convolution(op)
     elif op.builtin == B.FULLY_CONNECTED:
@@ -168,12 +158,7 @@ def _convolution(op: Operator) -> dict[str, int]:
 
 
 def pool_geometry(op: Operator, source: Tensor) -> dict[str, int]:
-    """Returns the fields of ``zo_pool`` of a pooling, or of a mean or maximum over neighbouring axes.
-
-    Raises:
-        UnfitError: the axes do not lie side by side behind the batch, or the output's shape is not the one
-            that the window gives.
-    """
+    """Returns the fields of ``zo_pool`` of a pooling, or of a mean or maximum over neighbouring axes."""
     if op.builtin in REDUCTIONS:
         return _reduction(op, source)
     if len(source.shape) != 4:
@@ -184,8 +169,8 @@ def pool_geometry(op: Operator, source: Tensor) -> dict[str, int]:
 
 
 def _reduction(op: Operator, source: Tensor) -> dict[str, int]:
-    """A MEAN or REDUCE_MAX as a pooling of an image: the axes that it reduces are the image's sides, or, with
-    axes before them, its width.
+    """Returns a MEAN or REDUCE_MAX as a pooling of an image: the axes that it reduces are the image's sides, or its
+    width.
     """
     given, sizes = op.input(1), source.shape
     if given is None or not given.is_constant:
@@ -241,11 +226,5 @@ def clamps_of(op: Operator, output: Tensor) -> tuple[int, int]:
     activation = int(op.option("fusedActivationFunction", _NONE))
     if activation not in RANGES:
         raise UnfitError(f"has the fused activation {activation}, whose clamps are not known")
-    return clamps_by(activation, output)
-
-
-def clamps_by(activation: int, output: Tensor) -> tuple[int, int]:
-    """Returns (low, high) as `clamps_of`, of an activation by its number, a key of `RANGES`."""
     assert output.quantization is not None
-    low, high = activation_range(output.quantization, activation)
-    return NO_CLAMPS[0] if low is None else low, NO_CLAMPS[1] if high is None else high
+    return activation_range(output.quantization, activation)

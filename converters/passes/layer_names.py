@@ -56,9 +56,8 @@ def _path(op: Operator) -> list[str]:
 
 
 def shown_name(tensor: str) -> str:
-    """Returns a short name of a tensor: the layer's name if the tensor's name has more than 40 characters or
-    was joined by TensorFlow from the names of fused operators
-    (`model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…`).
+    """Returns a short name of a tensor: the layer's name if the tensor's name has more than 40 characters or was joined
+    by TensorFlow from the names of fused operators (`model/relu/Relu;model/bn/FusedBatchNormV3;model/conv/BiasAdd;…`).
     """
     parts = [p for p in tensor.split(";") if p.strip("/")]
     if not parts or (len(parts) == 1 and len(tensor) <= _LONGEST):
@@ -72,12 +71,9 @@ def shown_name(tensor: str) -> str:
 
 
 def layers_of(operators: Iterable[Operator]) -> dict[Operator, str]:
-    """Returns a short name of the layer of each operator with a filter, by which people call it: as many of
-    the last parts of its path as tell it from the others, followed by a number where all parts are alike.
-    Operators that read the same filter are one layer.
-
-    Args:
-        operators: all operators of a model.
+    """Returns a short name of the layer of each operator with a filter, given all operators of a model: as many of the
+    last parts of its path as tell it from the others, followed by a number where all parts are alike. Operators that
+    read the same filter are one layer.
     """
     filters: dict[Operator, Tensor] = {}
     for op in operators:
@@ -91,12 +87,8 @@ def layers_of(operators: Iterable[Operator]) -> dict[Operator, str]:
 
 
 def operator_names(model: Model, layers: Mapping[str, str]) -> dict[Operator, str]:
-    """Returns a name for people of each operator: its layer's, or that of its output, which ends in its kind
-    where the name is another one's.
-
-    Args:
-        model: plain or ZO model.
-        layers: names of layers that the model itself tells, by their filters.
+    """Returns a name for people of each operator: its layer's, or that of its output, which ends in its kind where the
+    name is another one's. `layers` are names of layers that a ZO model has, by their filters.
     """
     operators = [op for graph in model.subgraphs for op in graph.operators]
     names = layers_of(operators)
@@ -129,13 +121,11 @@ def _told_apart(paths: list[list[str]]) -> list[str]:
             break
         for i in longer:
             depth[i] += 1
-    taken: set[str] = set()
-    unique = []
+    unique: list[str] = []
     for name in names:
         candidate, number = name, 1
-        while candidate in taken or (candidate != name and candidate in counts):
+        while candidate in unique or (candidate != name and candidate in counts):
             number += 1
             candidate = f"{name}_{number}"
-        taken.add(candidate)
         unique.append(candidate)
     return unique

@@ -36,13 +36,8 @@ _SQUASHING: Final = {
 def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.loss`` unless the settings want no loss.
 
-    Cross-entropies read the logits: the walk goes back from the output over QUANTIZE, DEQUANTIZE and a
-    SOFTMAX (whose beta goes into the scale), LOG_SOFTMAX or LOGISTIC. The mean squared error reads the
-    output itself as int8.
-
-    Raises:
-        ConversionError: the model has no such output, the kind cannot be told or does not fit the output,
-            shapes contradict each other, or the scale is outside the range of the loss operator.
+    Cross-entropies read the logits: the walk goes back from the output over QUANTIZE, DEQUANTIZE and a SOFTMAX (whose
+    beta goes into the scale), LOG_SOFTMAX or LOGISTIC. The mean squared error reads the output itself as int8.
     """
     if settings.loss == "none":
         return
@@ -58,14 +53,11 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise InjectError("loss", f"be {fitting} or `mse` behind {squashing.label}", kind)
     tensor = _over_conversions(graph, output) if kind == "mse" else logits
     if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
-        raise InjectError(
-            "loss_output", f"be an output of an int8 tensor (`{tensor.name}` is {tensor.type_name})", output.name
-        )
+        wanted = f"be an output of an int8 tensor (`{tensor.name}` is {tensor.type_name})"
+        raise InjectError("loss_output", wanted, output.name)
     if not tensor.shape or tensor.shape[0] != settings.batch or not tensor.size:
-        raise ConversionError(
-            f"output `{output.name}`: `{tensor.name}` of shape {list(tensor.shape)} does not begin with the "
-            f"batch size {settings.batch}"
-        )
+        shape = f"`{tensor.name}` of shape {list(tensor.shape)}"
+        raise ConversionError(f"output `{output.name}`: {shape} does not begin with the batch size {settings.batch}")
     scale = tensor.quantization.scale
     if kind in SOFTMAX_KINDS and squashing is not None:
         scale *= float(squashing.option("beta", 0.0)) if squashing.builtin == BuiltinOperator.SOFTMAX else 1.0
@@ -83,11 +75,8 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def output_number(graph: Subgraph, wanted: int | str | None) -> int:
-    """Returns the number of the output that the loss belongs to: the wanted one, else the first one behind a
-    SOFTMAX or LOGISTIC, else the first one.
-
-    Raises:
-        ConversionError: the model has no such output; the message lists the outputs.
+    """Returns the number of the output that the loss belongs to: the wanted one, else the first one behind a SOFTMAX or
+    LOGISTIC, else the first one.
     """
     names = ", ".join(f"{i} `{t.name}`" for i, t in enumerate(graph.outputs))
     if isinstance(wanted, str):
@@ -105,8 +94,8 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
 
 
 def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:
-    """Returns the tensor that an output is computed from, before conversions and a SOFTMAX, LOG_SOFTMAX or
-    LOGISTIC, and that operator, or None where there is none of the three.
+    """Returns the tensor that an output is computed from, before conversions and a SOFTMAX, LOG_SOFTMAX or LOGISTIC,
+    and that operator, or None where there is none of the three.
     """
     tensor = _over_conversions(graph, output)
     op = graph.producers().get(tensor)
@@ -117,8 +106,8 @@ def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]
 
 
 def _over_conversions(graph: Subgraph, tensor: Tensor, through_int8: bool = False) -> Tensor:
-    """Walks back over QUANTIZE and DEQUANTIZE to the int8 tensor nearest to ``tensor``; with
-    ``through_int8`` over requantizations as well, to what a layer computed.
+    """Walks back over QUANTIZE and DEQUANTIZE to the int8 tensor nearest to ``tensor``; with ``through_int8`` over
+    requantizations as well, to what a layer computed.
     """
     producers = graph.producers()
     while (op := producers.get(tensor)) is not None and op.builtin in _CONVERSIONS:
@@ -154,23 +143,14 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     if is_vector:
         return "cross_entropy"
     classes = "`cross_entropy`, " if 2 <= math.prod(output.shape[1:]) == output.shape[-1] else ""
-    raise InjectError(
-        "loss",
-        f"be {classes}`binary_cross_entropy` or `mse`, because output `{output.name}` of shape "
-        f"{list(output.shape)} fits several",
-        "auto",
-    )
+    why = f"because output `{output.name}` of shape {list(output.shape)} fits several"
+    raise InjectError("loss", f"be {classes}`binary_cross_entropy` or `mse`, {why}", "auto")
 
 
 def _check(loss: ZoLoss, tensor: Tensor, output: Tensor) -> None:
     if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or tensor.shape[-1] != loss.elements):
-        raise InjectError(
-            "loss_output",
-            f"be one vector of at least two logits per sample, not of shape {list(tensor.shape)}",
-            output.name,
-            "Choose another one, or",
-            give={"loss": "mse"},
-        )
+        vector = f"be one vector of at least two logits per sample, not of shape {list(tensor.shape)}"
+        raise InjectError("loss_output", vector, output.name, "Choose another one, or", give={"loss": "mse"})
     if loss.elements > _LARGEST_ELEMENTS:
         raise ConversionError(f"output `{output.name}` has {loss.elements} values, at most 2^20 are possible")
     if loss.kind != "mse" and not _SMALLEST_SCALE <= loss.scale <= _LARGEST_SCALE:
@@ -186,9 +166,8 @@ _LOSS_BITS: Final = 16
 
 
 def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Adds TFLM_ZO_LOSS to the end of the last segment, with ``zo_label`` and ``zo_loss``.
-
-    The weight operators have to be in the graph, for the loss's third input is their status, if there is one.
+    """Adds TFLM_ZO_LOSS to the end of the last segment, with ``zo_label`` and ``zo_loss``, after the weight operators:
+    the loss's third input is their status, if there is one.
     """
     if plan.loss is None or plan.loss_input is None:
         return
@@ -196,24 +175,16 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     graph = segment.subgraph
     batch = settings.batch
     if loss.kind == "mse":
-        label = Tensor(
-            constants.LABEL,
-            read.shape,
-            TensorType.INT8,
-            model.empty_buffer,
-            read.quantization.copy() if read.quantization else None,
-        )
+        quantization = read.quantization.copy() if read.quantization else None
+        label = Tensor(constants.LABEL, read.shape, TensorType.INT8, model.empty_buffer, quantization)
     else:
         shape = (batch,) if loss.kind in SOFTMAX_KINDS else (batch, loss.elements)
         label = Tensor(constants.LABEL, shape, TensorType.INT32, model.empty_buffer)
     result = Tensor(constants.LOSS_OUTPUT, (batch,), TensorType.INT32, model.empty_buffer)
     switch = segment.port("status") or segment.port("command")
     assert switch is not None  # the last segment has a command
-    graph.operators.append(
-        Operator(
-            OperatorCode.of_custom(constants.LOSS), [read, label, switch], [result], custom_options=loss_options(loss)
-        )
-    )
+    code = OperatorCode.of_custom(constants.LOSS)
+    graph.operators.append(Operator(code, [read, label, switch], [result], custom_options=loss_options(loss)))
     graph.tensors += [label, result]
     # The order of converters/README.md: label before command, loss before status.
     at = next((i for i, p in enumerate(segment.inputs) if p.role == "command"), len(segment.inputs))
@@ -234,8 +205,8 @@ def loss_options(loss: ZoLoss) -> bytes:
 
 
 def _mean_squared_error(loss: ZoLoss) -> tuple[int, int]:
-    """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements / unit * 2^16 =
-    multiplier * 2^-shift.
+    """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements / unit * 2^16 = multiplier *
+    2^-shift.
     """
     # At most 2^20 elements: 2^-10 to 2^10.
     mantissa, exponent = math.frexp(2.0**_LOSS_BITS / _UNIT_LEVELS**2 / loss.elements)

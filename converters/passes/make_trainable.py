@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from .. import constants
 from ..errors import ConversionError, InjectError
-from ..model import Buffer, Model, Operator, OperatorCode, Tensor
+from ..model import Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
 from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
 from ..selections import Sparse
@@ -21,22 +20,14 @@ from .plan import Plan, Port, Trainable
 
 
 def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Adds the constant ``<name>/zo_mask`` of each trainable filter that ``settings.sparse`` trains in part.
-
-    Headroom has been reserved, so thresholds compare the weights that training starts with.
-
-    Raises:
-        ConversionError: a mask names no trainable filter or has a wrong shape or type, or leaves a layer
-            nothing to train.
+    """Adds the constant ``<name>/zo_mask`` of each trainable filter that ``settings.sparse`` trains in part. Headroom
+    has been reserved, so thresholds compare the weights that training starts with.
     """
     if settings.sparse is None:
         return
     filters = [t for t in plan.trainable if not t.is_bias]
     if isinstance(settings.sparse, Mapping):
-        known = [t.name for t in filters]
-        unknown = next((name for name in settings.sparse if name not in known), None)
-        if unknown is not None:
-            raise InjectError("sparse", f"name trainable filter tensors ({', '.join(known)})", unknown)
+        _check_names("sparse", settings.sparse, [t.name for t in filters])
     for trainable in filters:
         if isinstance(settings.sparse, Sparse):
             selected = _by_rule(trainable, settings.sparse)
@@ -47,8 +38,15 @@ def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
         if selected.all():
             continue
         trainable.selected = selected
-        trainable.mask = _mask(trainable.name, selected)
+        bits = np.packbits(selected, bitorder="little").view(np.int8)
+        trainable.mask = Tensor.constant(f"{trainable.name}{constants.MASK}", bits)
         plan.segments[trainable.segment].subgraph.tensors.append(trainable.mask)
+
+
+def _check_names(setting: str, given: Iterable[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise InjectError(setting, f"name trainable filter tensors ({', '.join(known)})", name)
 
 
 def _by_rule(trainable: Trainable, rule: Sparse) -> npt.NDArray[np.bool_]:
@@ -61,40 +59,25 @@ def _by_rule(trainable: Trainable, rule: Sparse) -> npt.NDArray[np.bool_]:
 
 def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     mask = np.asarray(mask)
-    if mask.dtype != np.bool_ or mask.shape != trainable.tensor.shape:
-        raise InjectError(
-            "sparse",
-            f"have a bool {list(trainable.tensor.shape)} for `{trainable.name}`, not {mask.dtype} {list(mask.shape)}",
-        )
+    shape, name = trainable.tensor.shape, trainable.name
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        raise InjectError("sparse", f"have a bool {list(shape)} for `{name}`, not {mask.dtype} {list(mask.shape)}")
     if not mask.any():
-        raise InjectError(
-            "sparse", f"select a weight of `{trainable.name}`", fix="Or exclude the layer from the trainable ones"
-        )
+        raise InjectError("sparse", f"select a weight of `{name}`", fix="Or exclude the layer from the trainable ones")
     return mask.reshape(-1)
 
 
-def _mask(name: str, selected: npt.NDArray[np.bool_]) -> Tensor:
-    data = np.packbits(selected, bitorder="little").tobytes()
-    return Tensor(f"{name}{constants.MASK}", (len(data),), TensorType.INT8, Buffer(data))
-
-
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Replaces each trainable filter or bias by a variable tensor.
+    """Replaces each trainable filter or bias by a variable tensor, with name, shape, quantization and place of the
+    constant, and no data (runtimes refuse, or silently misuse, data of a variable).
 
-    The variable takes name, shape, quantization and place of the constant, and no data (runtimes refuse, or
-    silently misuse, data of a variable). The initial weights of a segment lie one after the other in one
-    constant, ``zo_initial``, and so do the fractions of the 16-bit update in one variable, ``zo_fraction``:
-    every tensor costs TFLM's arena a struct. Adds ``<name>/zo_multiplier`` on request.
-
-    Raises:
-        ConversionError: a multiplier names no trainable filter, or has a wrong shape, type or range.
+    The initial weights of a segment lie one after the other in one constant, ``zo_initial``, and so do the fractions of
+    the 16-bit update in one variable, ``zo_fraction``: every tensor costs TFLM's arena a struct. Adds
+    ``<name>/zo_multiplier`` on request.
     """
     multipliers = _multipliers(settings, plan)
     filters_of = {t.layer: t.name for t in plan.trainable if not t.is_bias}
-    known = list(filters_of.values())
-    for name in multipliers:
-        if name not in known:
-            raise InjectError("multipliers", f"name trainable filter tensors ({', '.join(known)})", name)
+    _check_names("multipliers", multipliers, filters_of.values())
     for trainable in plan.trainable:
         graph = plan.segments[trainable.segment].subgraph
         variable = trainable.tensor.copy()
@@ -115,14 +98,12 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
         own = [t for t in plan.trainable if t.segment == k]
         if not own:
             continue
-        data = b"".join(t.tensor.numpy().tobytes() for t in own)
-        segment.initial = Tensor(constants.INITIAL, (len(data),), TensorType.INT8, Buffer(data))
+        data = np.concatenate([t.tensor.numpy().reshape(-1).view(np.int8) for t in own])
+        segment.initial = Tensor.constant(constants.INITIAL, data)
         segment.subgraph.tensors.append(segment.initial)
-        weights = sum(t.tensor.size for t in own if not t.is_bias)
-        if settings.update_bits == 16 and weights:
-            segment.fraction = Tensor(
-                constants.FRACTION, (weights,), TensorType.INT8, model.empty_buffer, is_variable=True
-            )
+        shape = (sum(t.tensor.size for t in own if not t.is_bias),)
+        if settings.update_bits == 16 and shape[0]:
+            segment.fraction = Tensor(constants.FRACTION, shape, TensorType.INT8, model.empty_buffer, is_variable=True)
             segment.subgraph.tensors.append(segment.fraction)
 
 
@@ -153,9 +134,7 @@ def _multiplier(trainable: Trainable, name: str, values: npt.NDArray[Any]) -> Te
         )
     if np.any(values < 0):
         raise InjectError("multipliers", f"not be negative, as for `{name}`")
-    return Tensor(
-        f"{name}{constants.MULTIPLIER}", (trainable.channels,), TensorType.INT32, Buffer(copy.copy(values).tobytes())
-    )
+    return Tensor.constant(f"{name}{constants.MULTIPLIER}", values)
 
 
 _OPTIONS_VERSION: Final = 1
@@ -169,11 +148,9 @@ _BIAS: Final = 0x4000  # likewise
 
 
 def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Adds SEED_REPLAY (unless switched off), UPDATE and PERTURB, in this order, before the operators of each
-    segment with trainable tensors, with ``zo_command``, ``zo_state`` and ``zo_status``.
-
-    The last segment gets ``zo_command`` also without trainable tensors if it has a loss, which looks there
-    for whether to compute.
+    """Adds SEED_REPLAY (if wanted), UPDATE and PERTURB before the operators of each segment with trainable tensors,
+    with ``zo_command``, ``zo_state`` and ``zo_status``. The last segment gets ``zo_command`` also without trainable
+    tensors if it has a loss, which looks there for whether to compute.
     """
     names = [constants.UPDATE, constants.PERTURB]
     if settings.replay:
@@ -189,10 +166,9 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
         segment.inputs.append(Port("command", command, constants.COMMAND))
         if not trainable:
             continue
-        state = Tensor(
-            constants.STATE, (constants.STATE_WORDS,), TensorType.INT32, model.empty_buffer, is_variable=True
-        )
-        status = Tensor(constants.STATUS, (constants.STATUS_WORDS,), TensorType.INT32, model.empty_buffer)
+        words, empty = (constants.STATUS_WORDS,), model.empty_buffer
+        state = Tensor(constants.STATE, (constants.STATE_WORDS,), TensorType.INT32, empty, is_variable=True)
+        status = Tensor(constants.STATUS, words, TensorType.INT32, empty)
         graph.tensors += [state, status]
         segment.outputs.append(Port("status", status, constants.STATUS))
 
@@ -221,12 +197,9 @@ def weight_options(trainable: list[Trainable], settings: InjectSettings, blocks:
     flags |= _FRACTION if settings.update_bits == 16 and not all(t.is_bias for t in trainable) else 0
     flags |= _MULTIPLIER if settings.multipliers is not None else 0
     flags |= _MASK if any(t.mask is not None for t in trainable) else 0
-    header = struct.pack(
-        "<BBBBHH", _OPTIONS_VERSION, flags, settings.headroom, settings.max_queries, len(trainable), blocks
-    )
-    return header + b"".join(
-        struct.pack(
-            "<HHII", t.stream, t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0), t.channels, t.inner
-        )
-        for t in trainable
-    )
+    shared = flags, settings.headroom, settings.max_queries, len(trainable), blocks
+    options = struct.pack("<BBBBHH", _OPTIONS_VERSION, *shared)
+    for t in trainable:
+        block = t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0)
+        options += struct.pack("<HHII", t.stream, block, t.channels, t.inner)
+    return options

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..kernels import channel_axis
 from ..metadata import ZoLoss
 from ..model import Operator, Subgraph, Tensor
 from .backward_program import BackwardProgram
@@ -44,7 +45,7 @@ class Trainable:
     @property
     def axis(self) -> int:
         """Dimension of the output channels: the last one of a depthwise filter, else the first one."""
-        return 3 if not self.is_bias and self.operators[0].code.name == "DEPTHWISE_CONV_2D" else 0
+        return 0 if self.is_bias else channel_axis(self.operators[0])
 
     @property
     def channels(self) -> int:
@@ -82,8 +83,8 @@ class Tail:
 
 @dataclasses.dataclass(eq=False)
 class Port:
-    """An input or output of a segment: role, tensor, signature name, and a number: of an original input or
-    output, or, of a skip, of the segment that the boundary entered.
+    """An input or output of a segment. `index` is the number of an original input or output, or, of a skip, of the
+    segment that the boundary entered.
     """
 
     role: Role

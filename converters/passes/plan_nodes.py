@@ -26,7 +26,7 @@ from .layer_geometry import (
     same_bytes,
 )
 from .plan import NodeLayer, Plan, Trainable
-from .select_trainable import unknown_layer
+from .select_trainable import chosen_by
 
 _NONE: Final = 0  # of the schema's ActivationFunctionType
 
@@ -48,19 +48,13 @@ _MOST_PASSES: Final = 100.0
 
 
 def plan_nodes(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.nodes`` and adds to ``plan.cuts`` the cuts that these layers need.
+    """Fills ``plan.nodes`` and adds to ``plan.cuts`` the cuts that these layers need: input, output and nodes of a
+    layer (the output, or a pooling of it) are boundaries, so that a run can keep them and re-run the network from the
+    nodes on.
 
-    Input, output and nodes of a layer (nodes are the output, or a pooling of it) are boundaries, so that a
-    run can keep them and re-run the network from the nodes on.
-
-    "auto" chooses the trainable layers for which that is possible and that have fewer nodes than weights, for
-    the variance of an estimate grows with the number of perturbed values (Poor Man's Training, sec. 3.2). It
-    leaves out depthwise layers, and layers whose nodes take too many passes to be told apart
-    (`_MOST_PASSES`).
-
-    Raises:
-        ConversionError: a pattern fits no layer, or the layer that it names cannot carry nodes (the message
-            says why, and which layers can).
+    "auto" chooses the trainable layers for which that is possible and that have fewer nodes than weights, for the
+    variance of an estimate grows with the number of perturbed values (Poor Man's Training, sec. 3.2). It leaves out
+    depthwise layers, and layers whose nodes take too many passes to be told apart (`_MOST_PASSES`).
     """
     plan.cuts = _wanted_cuts(model, settings, plan)
     if settings.nodes == ():
@@ -131,25 +125,23 @@ def _choose(
         found = {t for t, n in layers.items() if left_out(n) is None}
         if not found and settings.tail is None:
             why = "; ".join(f"`{t.layer}` {reason}" for t, reason in reasons.items())
-            raise ConversionError(
-                "no trainable layer can carry fewer nodes than it has weights"
-                + (f": {why}" if why else f" (possible with more nodes: {possible})")
-            )
+            more = f": {why}" if why else f" (possible with more nodes: {possible})"
+            raise ConversionError(f"no trainable layer can carry fewer nodes than it has weights{more}")
         return found
     if isinstance(wanted, Last):
         if wanted.n > len(layers):
             raise InjectError("nodes", f"be at most {len(layers)} layers, which can carry nodes: {possible}", wanted)
         return set([t for t in plan.trainable if t in layers][-wanted.n :])
-    chosen: set[Trainable] = set()
-    for pattern in (wanted,) if isinstance(wanted, str) else wanted:
-        found = {t for t in plan.trainable if t.layer == pattern or fnmatchcase(t.layer, pattern)}
-        if not found:
-            raise unknown_layer("nodes", pattern, (t.layer for t in plan.trainable), plan, "trainable layer")
-        for t in found:
-            if t not in layers:
-                raise InjectError("nodes", f"not include layer `{t.layer}`, which {reasons[t]}. Possible: {possible}")
-        chosen |= found
-    return chosen
+
+    def fits(t: Trainable, pattern: str) -> bool:
+        return t.layer == pattern or fnmatchcase(t.layer, pattern)
+
+    patterns = (wanted,) if isinstance(wanted, str) else wanted
+    chosen = chosen_by("nodes", patterns, plan.trainable, plan, fits=fits)
+    for t in chosen:
+        if t not in layers:
+            raise InjectError("nodes", f"not include layer `{t.layer}`, which {reasons[t]}. Possible: {possible}")
+    return set(chosen)
 
 
 def _node_layer(
@@ -178,26 +170,23 @@ def _node_layer(
         is_head=nodes is plan.loss_input,
         share_behind=_share_behind(graph, nodes),
     )
+    batch = graph.inputs[0].shape[:1]
     for what, tensor in (("input", layer.input), ("output", layer.output), ("nodes", layer.nodes)):
-        if tensor.shape[:1] != graph.inputs[0].shape[:1]:
-            raise UnfitError(
-                f"has its {what} `{tensor.name}` in shape {list(tensor.shape)}, which does not begin with "
-                f"the batch {graph.inputs[0].shape[0]}"
-            )
+        its = f"has its {what} `{tensor.name}`"
+        if tensor.shape[:1] != batch:
+            raise UnfitError(f"{its} in shape {list(tensor.shape)}, which does not begin with the batch {batch[0]}")
         reason = None if tensor in graph.inputs else reason_at(tensor)
         if reason is not None:
-            raise UnfitError(f"has its {what} `{tensor.name}` where the model cannot be cut: {reason}")
+            raise UnfitError(f"{its} where the model cannot be cut: {reason}")
     return layer
 
 
 def _summed(
     graph: Subgraph, op: Operator, logits: Tensor | None, reason_at: Callable[[Tensor], str | None]
 ) -> tuple[Tensor, tuple[int, int]]:
-    """Returns the tensor that is perturbed or pooled, with its clamps: the layer's output or, in a residual
-    block, the sum of the output and the other branch.
-
-    An error of the sum is one of the output, in real units, where the sum is not clamped: d sum / d output
-    = 1. So layers on both branches share the sum's nodes, and nothing crosses a cut at it but itself.
+    """Returns the tensor that is perturbed or pooled, with its clamps: the layer's output or, in a residual block, the
+    sum of the output and the other branch. An error of the sum is one of the output, in real units, where the sum is
+    not clamped. So layers on both branches share the sum's nodes, and nothing crosses a cut at it but itself.
     """
     output, clamps = op.outputs[0], clamps_of(op, op.outputs[0])
     while clamps == NO_CLAMPS and reason_at(output) is None:
@@ -212,10 +201,7 @@ def _summed(
 
 
 def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tuple[str, Tensor]:
-    """Returns form and tensor of the nodes: those behind a pooling, if there is one, for they are fewer.
-
-    Reshapes between a layer and its pooling, which those of sequences have, change nothing.
-    """
+    """Returns form and tensor of the nodes: those behind a pooling (and reshapes), if any, for they are fewer."""
     height, width = geometry["out_h"], geometry["out_w"]
     geometry |= {"node_h": height, "node_w": width}
     source, pooling = _reader_of_bytes(graph, output)

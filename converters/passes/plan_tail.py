@@ -9,7 +9,7 @@ from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..selections import ResidualBlocks
 from ..settings import InjectSettings
-from .backward_program import backward_program
+from .backward_program import ProgramBuilder
 from .cut_segments import cut_reason
 from .layer_geometry import UnfitError, check_sizes, clamps_of, layer_geometry, same_bytes
 from .plan import NodeLayer, Plan, Tail, Trainable
@@ -17,14 +17,9 @@ from .plan_nodes import node_layers
 
 
 def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.tail`` and adds to ``plan.cuts`` the cuts that it needs; its layers carry no nodes.
-
-    Dense layers that feed each other up to the loss need no program: they become layers with nodes, through
-    which a run leads errors back itself (``zo_fc_backprop.h``).
-
-    Raises:
-        ConversionError: there are fewer layers or blocks, or no errors come back to one of the layers (the
-            message says why, and how many layers can be trained so).
+    """Fills ``plan.tail`` and adds to ``plan.cuts`` the cuts that it needs; its layers carry no nodes. Dense layers
+    that feed each other up to the loss need no program: they become layers with nodes, through which a run leads errors
+    back itself (``zo_fc_backprop.h``).
     """
     if settings.tail is None:
         return
@@ -73,33 +68,20 @@ def _depending_on(graph: Subgraph, tensor: Tensor) -> set[Operator]:
     return found
 
 
-def _before(graph: Subgraph, tensor: Tensor) -> set[Tensor]:
-    """Returns a tensor and all activations that it depends on."""
-    producers, found, pending = graph.producers(), set[Tensor](), [tensor]
-    while pending:
-        tensor = pending.pop()
-        if tensor in found:
-            continue
-        found.add(tensor)
-        if tensor in producers:
-            pending += [t for t in producers[tensor].inputs if t is not None]
-    return {t for t in found if t in producers or t in graph.inputs}
-
-
 def _forks(graph: Subgraph, logits: Tensor) -> list[Tensor]:
-    """Returns where residual blocks begin, the last block first: the last tensor that both summands of an
-    ADD depend on, or are.
+    """Returns where residual blocks begin, the last block first: the last tensor that both summands of an ADD depend
+    on, or are.
     """
-    order = {t: i for i, t in enumerate([*graph.inputs, *(t for op in graph.operators for t in op.outputs)])}
-    on_path = _before(graph, logits)
+    order = [*graph.inputs, *(t for op in graph.operators for t in op.outputs)]
+    on_path = graph.upstream(logits)
     forks: list[Tensor] = []
     for op in reversed(graph.operators):
         summands = [t for t in op.inputs if t is not None and t in order]
-        if op.builtin != B.ADD or len(summands) != 2 or op.outputs[0] not in on_path:
+        if op.builtin != B.ADD or len(summands) != 2 or op not in on_path:
             continue
-        common = _before(graph, summands[0]) & _before(graph, summands[1])
-        if common:
-            forks.append(max(common, key=lambda t: order[t]))
+        first, second = ({t, *(i for o in graph.upstream(t) for i in o.inputs)} for t in summands)
+        if common := [t for t in order if t in first and t in second]:
+            forks.append(common[-1])
     return list(dict.fromkeys(forks))
 
 
@@ -122,7 +104,7 @@ def _fits(graph: Subgraph, logits: Tensor, layers: Sequence[Trainable]) -> bool:
 def _tail(graph: Subgraph, logits: Tensor, chosen: Sequence[Trainable]) -> Tail:
     layers = [_layer(graph, t) for t in chosen]
     operators = [t.operators[0] for t in chosen]
-    program = backward_program(graph, logits, operators, [n.geometry for n in layers])
+    program = ProgramBuilder(graph, logits, operators, [n.geometry for n in layers]).build()
     layers[-1].is_head = True
     for tensor in [n.input for n in layers] + [layers[-1].output, *program.looks_at]:
         if tensor is None or tensor is graph.inputs[0]:

@@ -7,9 +7,8 @@ import numpy.typing as npt
 
 from ..constants import OP_PREFIX
 from ..errors import ConversionError, InjectError
-from ..kernels import FILTER_OPERATORS
-from ..model import Model, Operator, Subgraph, Tensor
-from ..model.schema import BuiltinOperator
+from ..kernels import FILTER_OPERATORS, channel_axis
+from ..model import Model, Operator, Quantization, Subgraph, Tensor
 from ..settings import InjectSettings
 from .plan import Plan, Trainable
 
@@ -25,9 +24,9 @@ def rescale_bias(
 ) -> None:
     """Requantizes an operator's bias, absent or constant, to input scale * filter scale, the kernels' unit.
 
-    A bias that other operators read as well is copied first; a buffer is replaced, never edited. Values that
-    int32 does not hold are clipped. ``ratio`` is old filter scale / new filter scale, [channels]; ``scales``
-    are the new ones, [channels] or [1]; ``changed`` tells the channels whose scale has changed.
+    A bias that other operators read as well is copied first. Values that int32 does not hold are clipped. ``ratio`` is
+    old filter scale / new filter scale, [channels]; ``scales`` are the new ones, [channels] or [1]; ``changed`` tells
+    the channels whose scale has changed.
     """
     data, bias = op.input(0), op.input(2)
     if bias is None:
@@ -51,57 +50,55 @@ def rescale_bias(
 
 
 _LIMIT = 127
-_SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
-# Of an input value from its zero point.
-_LARGEST_INPUT = 255
+SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
+#: Largest distance of an input value from its zero point.
+LARGEST_INPUT = 255
+
+
+def _largest(rows: npt.NDArray[np.float64], quantization: Quantization) -> npt.NDArray[np.float64]:
+    """Returns the largest |weight| of each channel, [channels, ...], or, where the filter has one scale, of all."""
+    largest: npt.NDArray[np.float64] = np.abs(rows.reshape(len(rows), -1)).max(axis=1)
+    return largest if quantization.is_per_channel else largest.max(keepdims=True)
+
+
+def _store(tensor: Tensor, axis: int, rows: npt.NDArray[np.float64], scales: npt.NDArray[np.float32]) -> None:
+    """Gives a filter other weights, with the channels first, and scales."""
+    assert tensor.quantization is not None
+    tensor.set_data(np.ascontiguousarray(np.moveaxis(rows, 0, axis), np.int8))
+    tensor.quantization.scales = scales
 
 
 def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) -> int:
-    """Requantizes a constant filter from its 16-bit weights so that the largest of each channel is ±127.
+    """Requantizes a constant filter from its 16-bit weights so that the largest of each channel is ±127, and returns
+    how many scales have changed. `in_256ths` is 256 * weight + fraction, int32 in the filter's shape.
 
-    The scale becomes old scale * largest / (256 * 127), of each channel or, where the filter has one scale,
-    of all of it; each weight becomes the one nearest to its 16-bit value, and biases, whose scale is input
-    scale * filter scale, follow. Real values change by rounding alone: a weight by half its new scale at
-    most, a bias by half its new unit.
-
-    A channel (or a filter with one scale) is left as it is where it is all zero, or where the accumulator of
-    an operator, bias included, might exceed int32 in the new, finer unit. So is a filter that something else
-    reads than the layers of which it is the filter, or with a bias that is no constant.
-
-    Args:
-        graph: subgraph that the filter is in.
-        tensor: int8 filter, zero point 0, that holds the 16-bit weights rounded to whole ones.
-        in_256ths: int32 in the filter's shape: 256 * weight + fraction, unit 2^-8 LSB.
-
-    Returns:
-        How many scales are others than before.
+    The scale becomes old scale * largest / (256 * 127), of each channel or, where the filter has one scale, of all of
+    it; weights and biases are rounded anew. A channel (or a filter with one scale) stays where it is all zero, or where
+    the accumulator of an operator, bias included, might exceed int32 in the new, finer unit. So does a filter that
+    something else reads than the layers of which it is the filter, or with a bias that is no constant.
     """
     readers = _readers(graph, tensor)
     quantization = tensor.quantization
     if not readers or quantization is None or not len(quantization.scales):
         return 0
-    axis = 3 if readers[0].builtin == BuiltinOperator.DEPTHWISE_CONV_2D else 0
+    axis = channel_axis(readers[0])
     channels_first = np.moveaxis(in_256ths, axis, 0).astype(np.float64) / 256
     channels = len(channels_first)
     flat = channels_first.reshape(channels, -1)
-    largest = np.abs(flat).max(axis=1)
-    if not quantization.is_per_channel:
-        largest = largest.max(keepdims=True)
 
     old = quantization.scales.astype(np.float64)
-    wanted = old * largest / _LIMIT
-    changed = wanted >= _SMALLEST_SCALE
+    wanted = old * _largest(flat, quantization) / _LIMIT
+    changed = wanted >= SMALLEST_SCALE
     # Ratios are those of the float32 scales that the file stores: the real values come out as near as can be.
     stored = np.where(changed, wanted, old).astype(np.float32)
     ratio = np.broadcast_to(old / stored.astype(np.float64), channels)
     weights = np.clip(np.rint(flat * ratio[:, None]), -_LIMIT, _LIMIT)
-    fits = np.abs(weights).sum(axis=1) * _LARGEST_INPUT <= np.iinfo(np.int32).max
-    for op in readers:
-        bias = op.input(2)
+    sums = np.abs(weights).sum(axis=1) * LARGEST_INPUT
+    fits = sums <= _INT32.max
+    for bias in [op.input(2) for op in readers]:
         if bias is not None:
             real = np.rint(bias.numpy().astype(np.float64).reshape(-1) * ratio)
-            sums = np.abs(weights).sum(axis=1) * _LARGEST_INPUT + np.abs(real)
-            fits &= sums <= np.iinfo(np.int32).max
+            fits &= sums + np.abs(real) <= _INT32.max
     changed &= fits if len(changed) == channels else fits.all()
     changed &= stored != quantization.scales
     if not changed.any():
@@ -110,9 +107,7 @@ def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) 
     everywhere = np.broadcast_to(changed, channels)
     scales = np.where(changed, stored, quantization.scales).astype(np.float32)
     kept = np.moveaxis(tensor.numpy(), axis, 0).reshape(channels, -1)
-    values = np.where(everywhere[:, None], weights, kept).reshape(channels_first.shape)
-    tensor.set_data(np.ascontiguousarray(np.moveaxis(values, 0, axis), np.int8))
-    quantization.scales = scales
+    _store(tensor, axis, np.where(everywhere[:, None], weights, kept).reshape(channels_first.shape), scales)
     for op in readers:
         rescale_bias(graph, op, scales, np.where(everywhere, ratio, 1.0), everywhere)
     return int(np.count_nonzero(changed))
@@ -136,11 +131,9 @@ def _readers(graph: Subgraph, tensor: Tensor) -> list[Operator]:
 def reserve_headroom(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Requantizes trainable filters so that every weight is within +-(127 - headroom).
 
-    Where the largest |weight| of a channel (of the whole tensor, if it has one scale) exceeds that, the scale
-    grows by largest / (127 - headroom), and weights and bias, whose scale is input scale * filter scale, are
-    rounded anew from their real values. All other channels, and the whole model for a headroom of 0, keep
-    every byte, as do filters that stay constants because biases alone are trained. Buffers that are changed
-    are replaced, never edited.
+    Where the largest |weight| of a channel (of the whole tensor, if it has one scale) exceeds that, the scale grows by
+    largest / (127 - headroom), and weights and bias are rounded anew from their real values. All other channels keep
+    every byte, as do filters that stay constants because biases alone are trained.
     """
     if settings.headroom == 0 or settings.parameters == "biases":
         return
@@ -152,9 +145,7 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
     tensor, quantization = trainable.tensor, trainable.tensor.quantization
     assert quantization is not None  # check_supported
     channels_first = np.moveaxis(tensor.numpy(), trainable.axis, 0).astype(np.float64)
-    largest = np.abs(channels_first.reshape(trainable.channels, -1)).max(axis=1)
-    if not quantization.is_per_channel:
-        largest = largest.max(keepdims=True)
+    largest = _largest(channels_first, quantization)
     changed = largest > limit
     trainable.requantized = int(np.count_nonzero(changed))
     if not trainable.requantized:
@@ -168,15 +159,10 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
     ratio = np.broadcast_to(old / scales.astype(np.float64), trainable.channels)
 
     weights = np.rint(channels_first * ratio.reshape(-1, *[1] * (channels_first.ndim - 1)))
-    weights = np.moveaxis(np.clip(weights, -limit, limit), 0, trainable.axis)
-    tensor.set_data(np.ascontiguousarray(weights, np.int8))
-    quantization.scales = scales
+    _store(tensor, trainable.axis, np.clip(weights, -limit, limit), scales)
     for op in trainable.operators:
         bias = op.input(2)
         if bias is not None and not bias.is_constant:
-            raise InjectError(
-                "headroom",
-                f"be 0, because {op.label} has a bias `{bias.name}` that is not a constant",
-                fix="Or exclude the layer from the trainable ones",
-            )
+            why = f"be 0, because {op.label} has a bias `{bias.name}` that is not a constant"
+            raise InjectError("headroom", why, fix="Or exclude the layer from the trainable ones")
         rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))

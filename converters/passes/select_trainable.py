@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
 from ..errors import ConversionError, InjectError
-from ..model import Model, Operator, Subgraph, Tensor
+from ..model import Model, Subgraph, Tensor
 from ..selections import Last
 from ..settings import InjectSettings, Selection
 from .layer_names import layers_of
@@ -21,32 +21,28 @@ UNREAD: Final = "does not feed what the loss reads"
 def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``.
 
-    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on which the
-    tensor that the loss reads depends. Filters of heads for other outputs would walk at random; they go to
-    ``plan.unread``. Layers that read the same filter tensor stay tied: the filter is one trainable tensor.
-
-    Raises:
-        ConversionError: a name or pattern fits no layer (the message lists them) or none that feeds the loss,
-            a layer is in two blocks, or an operator reads a filter in another role as well.
+    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on which the tensor that
+    the loss reads depends. Filters of heads for other outputs would walk at random; they go to ``plan.unread``. Layers
+    that read the same filter tensor stay tied: the filter is one trainable tensor.
     """
     if settings.trainable == "none":
         return
-    found = _candidates(model.subgraphs[0])
-    candidates = [c for c in found if plan.loss_input is None or _feeds(model.subgraphs[0], c, plan.loss_input)]
+    graph = model.subgraphs[0]
+    found = candidates = _candidates(graph)
+    if plan.loss_input is not None:
+        read = graph.upstream(plan.loss_input)
+        candidates = [c for c in found if any(op in read for op in c.operators)]
     plan.unread = [c for c in found if c not in candidates]
     if not candidates:
         behind = "" if plan.loss_input is None else f" before `{plan.loss_input.name}`, which the loss reads"
-        raise ConversionError(
-            "the model has no layer to train: no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a "
-            f"constant int8 filter{behind}"
-        )
+        kinds = "no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a constant int8 filter"
+        raise ConversionError(f"the model has no layer to train: {kinds}{behind}")
     block_of = _explicit_blocks(candidates, settings, plan)
     chosen = _choose(candidates, block_of, settings.trainable, plan)
     for candidate in chosen:
-        _check_readers(candidate, model.subgraphs[0])
-    if len({c.tensor.name for c in chosen}) < len(chosen):
-        names = [c.tensor.name for c in chosen]
-        twice = next(n for n in names if names.count(n) > 1)
+        _check_readers(candidate, graph)
+    names = [c.tensor.name for c in chosen]
+    for twice in (name for name in names if names.count(name) > 1):
         raise ConversionError(f"two trainable filters are called `{twice}`; give them different names")
 
     numbers: dict[str, int] = {}
@@ -67,57 +63,46 @@ def _candidates(graph: Subgraph) -> list[Trainable]:
     return list(found.values())
 
 
-def _feeds(graph: Subgraph, candidate: Trainable, wanted: Tensor) -> bool:
-    """Returns whether a tensor depends on the filter."""
-    producers = graph.producers()
-    seen: set[Operator] = set()
-    pending: list[Tensor | None] = [wanted]
-    while pending:
-        tensor = pending.pop()
-        op = None if tensor is None else producers.get(tensor)
-        if op is not None and op not in seen:
-            seen.add(op)
-            pending += op.inputs
-    return any(op in seen for op in candidate.operators)
-
-
 def matches(candidate: Trainable, pattern: str) -> bool:
     """Returns whether a name or glob pattern fits a layer."""
     names = [candidate.layer, candidate.tensor.name, *(op.outputs[0].name for op in candidate.operators)]
     return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
 
-def unknown_layer(setting: str, pattern: str, names: Iterable[str], plan: Plan, kind: str = "layer") -> ConversionError:
-    """Returns the error of a pattern that fits none of the layers with these names."""
-    unread = next((c for c in plan.unread if matches(c, pattern)), None)
-    if unread is not None and plan.loss_input is not None:
-        return InjectError(
-            setting,
-            f"not include layer `{unread.layer}`, which {UNREAD} (`{plan.loss_input.name}`)",
-            pattern,
-            "Choose another output with",
-            give={"loss_output": ...},
-        )
-    return InjectError(setting, f"fit a {kind}: {', '.join(names)}", pattern)
+def chosen_by(
+    setting: str,
+    patterns: Sequence[str],
+    candidates: Sequence[Trainable],
+    plan: Plan,
+    kind: str = "trainable layer",
+    fits: Callable[[Trainable, str], bool] = matches,
+    others: Iterable[str] = (),
+) -> list[Trainable]:
+    """Returns the candidates that names or patterns fit, in their order.
+
+    Raises ConversionError where a pattern fits none of them; the message lists the layers and other names.
+    """
+    for pattern in patterns:
+        if any(fits(c, pattern) for c in candidates):
+            continue
+        unread = next((c for c in plan.unread if matches(c, pattern)), None)
+        if unread is not None and plan.loss_input is not None:
+            why = f"not include layer `{unread.layer}`, which {UNREAD} (`{plan.loss_input.name}`)"
+            raise InjectError(setting, why, pattern, "Choose another output with", give={"loss_output": ...})
+        raise InjectError(setting, f"fit a {kind}: {', '.join([*(c.layer for c in candidates), *others])}", pattern)
+    return [c for c in candidates if any(fits(c, pattern) for pattern in patterns)]
 
 
 def _explicit_blocks(candidates: Sequence[Trainable], settings: InjectSettings, plan: Plan) -> dict[Trainable, str]:
     block_of: dict[Trainable, str] = {}
-    for name, patterns in (settings.blocks or {}).items():
-        for pattern in patterns:
-            found = [c for c in candidates if matches(c, pattern)]
-            if not found:
-                raise unknown_layer("blocks", pattern, (c.layer for c in candidates), plan)
-            for candidate in found:
-                if block_of.setdefault(candidate, name) != name:
-                    raise ConversionError(
-                        f"layer `{candidate.layer}` is in two blocks, `{block_of[candidate]}` and `{name}`"
-                    )
-    for candidate in candidates:
-        if candidate not in block_of and candidate.layer in (settings.blocks or {}):
-            raise ConversionError(
-                f"block `{candidate.layer}` has the name of a layer that is not in it; call it otherwise"
-            )
+    blocks = settings.blocks or {}
+    for name, patterns in blocks.items():
+        for c in chosen_by("blocks", list(patterns), candidates, plan, "layer"):
+            if block_of.setdefault(c, name) != name:
+                raise ConversionError(f"layer `{c.layer}` is in two blocks, `{block_of[c]}` and `{name}`")
+    for c in candidates:
+        if c not in block_of and c.layer in blocks:
+            raise ConversionError(f"block `{c.layer}` has the name of a layer that is not in it; call it otherwise")
     return block_of
 
 
@@ -130,49 +115,37 @@ def _choose(
         if wanted.n > len(candidates):
             raise InjectError("trainable", f"be at most the {len(candidates)} layers of the model", wanted)
         return candidates[-wanted.n :]
-    chosen: set[Trainable] = set()
-    for pattern in (wanted,) if isinstance(wanted, str) else wanted:
-        found = [c for c in candidates if matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))]
-        if not found:
-            names = [*(c.layer for c in candidates), *dict.fromkeys(block_of.values())]
-            raise unknown_layer("trainable", pattern, names, plan)
-        chosen.update(found)
-    return [c for c in candidates if c in chosen]
+
+    def fits(c: Trainable, pattern: str) -> bool:
+        return matches(c, pattern) or (c in block_of and fnmatchcase(block_of[c], pattern))
+
+    patterns = (wanted,) if isinstance(wanted, str) else wanted
+    return chosen_by("trainable", patterns, candidates, plan, "layer", fits, dict.fromkeys(block_of.values()))
 
 
 def _check_readers(candidate: Trainable, graph: Subgraph) -> None:
-    tensor, kinds = candidate.tensor, {op.builtin for op in candidate.operators}
+    tensor, refused = candidate.tensor, f"filter `{candidate.tensor.name}` cannot be trained"
     for op in graph.operators:
         if tensor in op.inputs and (op not in candidate.operators or op.inputs.count(tensor) > 1):
-            raise ConversionError(
-                f"filter `{tensor.name}` cannot be trained: {op.label} reads it too, as something else"
-            )
+            raise ConversionError(f"{refused}: {op.label} reads it too, as something else")
     if tensor in graph.outputs or tensor in graph.inputs:
-        raise ConversionError(f"filter `{tensor.name}` cannot be trained: it is an input or output of the model")
-    if len(kinds) > 1:
-        raise ConversionError(f"filter `{tensor.name}` cannot be trained: operators of two kinds read it")
+        raise ConversionError(f"{refused}: it is an input or output of the model")
+    if len({op.builtin for op in candidate.operators}) > 1:
+        raise ConversionError(f"{refused}: operators of two kinds read it")
 
 
 def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Puts the bias of each trainable layer behind its filter in ``plan.trainable`` or, where
-    ``settings.parameters`` is "biases", in its place, and numbers the streams anew.
-
-    Only a constant that no other operator reads can be trained, because a change of a shared bias would
-    affect the others. Of a
-    layer without such a bias the filter is trained, or, where biases alone are, nothing.
-
-    Raises:
-        ConversionError: no trainable layer has such a bias, or two trainable tensors have one name.
+    """Puts the bias of each trainable layer behind its filter in ``plan.trainable`` or, where ``settings.parameters``
+    is "biases", in its place, and numbers the streams anew. Only a constant that no other operator reads can be
+    trained. Of a layer without such a bias the filter is trained, or, where biases alone are, nothing.
     """
     if settings.parameters == "weights":
         return
     biases: dict[Trainable, Trainable] = {}
     reasons: list[str] = []
-    tail = [] if plan.tail is None else plan.tail.layers
-    if tail and settings.parameters == "biases":
-        raise ConversionError(
-            "parameters `biases`: errors of a tail come back through filters, which must be trainable, too: take `all`"
-        )
+    if plan.tail is not None and settings.parameters == "biases":
+        why = "errors of a tail come back through filters, which must be trainable, too"
+        raise ConversionError(f"parameters `biases`: {why}: take `all`")
     for layer in plan.trainable:
         bias = layer.operators[0].input(2)
         reason = _unfit(model.subgraphs[0], layer, bias)
@@ -181,9 +154,8 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
         else:
             biases[layer] = dataclasses.replace(layer, tensor=bias, is_bias=True, requantized=0)
     if not biases:
-        raise ConversionError(
-            f"parameters `{settings.parameters}`: no layer has a bias to train: " + "; ".join(reasons)
-        )
+        why = "; ".join(reasons)
+        raise ConversionError(f"parameters `{settings.parameters}`: no layer has a bias to train: {why}")
     if settings.parameters == "all":
         plan.trainable = [t for own in plan.trainable for t in (own, biases.get(own)) if t is not None]
     else:

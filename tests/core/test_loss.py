@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from helpers import core
 from helpers.oracle import fixed_losses as fixed
 from helpers.oracle import losses as oracle
-from tflm_zo.core import LogitScale, NativeError, Status, library
+from tflm_zo.core import NativeError, Status, library, logit_scale
 from tflm_zo.core.loader import structs
 
 BOUND = 1e-3
@@ -228,7 +228,7 @@ def test_bad_labels_leave_the_output_alone(function, limit, element, bad):
         labels = np.zeros((50, 5) if binary else 50, np.int32)
         labels.reshape(-1)[-1] = value
         result = np.full((50, 5), 77, element)
-        arguments = (*limit, LogitScale.of(0.1).struct, labels.ctypes.data, result.ctypes.data)
+        arguments = (*limit, logit_scale(0.1), labels.ctypes.data, result.ctypes.data)
         status = getattr(library(), function)(logits.ctypes.data, 50, 5, *arguments)
         assert status == Status.LABEL
         assert (result == 77).all()

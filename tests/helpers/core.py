@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tflm_zo.core import Distribution, LogitScale, library, make_tensor
+from tflm_zo.core import Distribution, library, logit_scale, make_tensor
 from tflm_zo.core.arguments import Queries, address, pairs
 from tflm_zo.core.command import make_terms, restoration
 from tflm_zo.core.loader import call
@@ -83,7 +83,7 @@ def _losses(
     samples, n = inputs.shape
     found = np.zeros((samples, n), np.int16) if errors else np.zeros(samples, np.int32)
     read, labels_at = address("inputs", inputs, np.int8), address("labels", labels, np.int32)
-    call(name, read, samples, n, *own, LogitScale.of(scale).struct, labels_at, found.ctypes.data)
+    call(name, read, samples, n, *own, logit_scale(scale), labels_at, found.ctypes.data)
     return found
 
 

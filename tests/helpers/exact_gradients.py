@@ -211,9 +211,7 @@ def layer_gradients(model: Model, x: NDArray[np.int8], errors: NDArray[np.float6
                     activation = _ACTIVATIONS.get(op.code.name, int(fused))
                     low, high = activation_range(output.quantization, activation)
                     integers = values[output.name].astype(int)
-                    clamped = (integers <= (-129 if low is None else low)) | (
-                        integers >= (128 if high is None else high)
-                    )
+                    clamped = (integers <= low) | (integers >= high)
                     y = tf.where(clamped, tf.stop_gradient(y), y)
                     # y - y is 0 to the last bit: equals stay equals, of which a MAX_POOL_2D takes the first.
                     real[output] = _real(output, values[output.name]) + (y - tf.stop_gradient(y))

@@ -16,7 +16,7 @@ from ..converters.channel_statistics import Statistics, with_statistics
 from ..converters.errors import ConversionError
 from ..converters.grow_classes import grow_classes
 from ..converters.mend import part_in_int8
-from ..converters.model import Model, Operator, Tensor, load_model
+from ..converters.model import Model, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
 from ..converters.passes.batch import set_batch
 from ..converters.passes.check_supported import check_supported
@@ -105,8 +105,8 @@ class ConversionReport:
         inputs: inputs in the order of the Keras model.
         outputs: outputs in the order of the Keras model.
         operators: kinds of the operators in execution order, e.g. "CONV_2D".
-        float_accuracy: accuracy of the first output of the Keras model on the labelled representative data;
-            None without labels.
+        float_accuracy: accuracy of the first output of the Keras model on the labelled representative data; None
+            without labels.
         int8_accuracy: accuracy of the int8 model on these data (LiteRT's kernels, without delegates).
         warnings: warnings, of one line each.
     """
@@ -164,7 +164,6 @@ class FloatModel(Protocol):
 def to_int8(
     source: FloatModel,
     representative: Any,
-    *,
     batch: int,
     per_channel_dense: bool,
     activation_headroom: float,
@@ -203,24 +202,14 @@ def to_int8(
     except ConversionError as error:
         warnings.append(f"the model cannot be trained with tflm_zo: {error}")
     graph = model.subgraphs[0]
-    report = ConversionReport(
-        inputs=tuple(_port(t) for t in graph.inputs),
-        outputs=tuple(_port(t) for t in graph.outputs),
-        operators=tuple(op.code.name for op in graph.operators),
-        float_accuracy=float_accuracy,
-        int8_accuracy=int8_accuracy,
-        warnings=(*warnings, *unmeasured),
-    )
-    return ConversionResult(model, report)
+    inputs, outputs = (tuple(_port(t) for t in tensors) for tensors in (graph.inputs, graph.outputs))
+    operators, accuracies = tuple(op.code.name for op in graph.operators), (float_accuracy, int8_accuracy)
+    return ConversionResult(model, ConversionReport(inputs, outputs, operators, *accuracies, (*warnings, *unmeasured)))
 
 
 def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
-    """Measures the accuracy of the first output of an int8 model on real-valued inputs, in LiteRT.
-
-    Args:
-        model: an int8 model of batch size 1.
-        inputs: [samples, ...], one array per input.
-        labels: class numbers, integers [samples]; a sample with a label below 0 does not count.
+    """Measures the accuracy of the first output of an int8 model of batch size 1 on real-valued inputs, [samples, ...]
+    each, in LiteRT. Labels are class numbers, integers [samples]; a sample with a label below 0 does not count.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -233,19 +222,26 @@ def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLik
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         experimental_delegates=[exact_delegate()],
     )
+    levels = [
+        np.clip(np.rint(array / scale) + zero_point, -128, 127).astype(np.int8)
+        for array, (scale, zero_point) in zip(
+            arrays, [details["quantization"] for details in interpreter.get_input_details()], strict=True
+        )
+    ]
+    scale, zero_point = interpreter.get_output_details()[0]["quantization"]
+    answers = np.array([values[0][0] for values in outputs_of(interpreter, levels)], np.float64)
+    return _score((answers - zero_point) * scale, np.asarray(labels), model)
+
+
+def outputs_of(interpreter: Any, data: Sequence[Array]) -> Iterator[list[Array]]:
+    """Yields the outputs of LiteRT's interpreter for each sample, [1, ...] each. Inputs are [samples, ...] each."""
     interpreter.allocate_tensors()
-    ports = interpreter.get_input_details()
-    output = interpreter.get_output_details()[0]
-    scale, zero_point = output["quantization"]
-    values = []
-    for i in range(len(arrays[0])):
-        for details, array in zip(ports, arrays, strict=True):
-            s, z = details["quantization"]
-            levels = np.clip(np.rint(array[i : i + 1] / s) + z, -128, 127)
-            interpreter.set_tensor(details["index"], levels.astype(np.int8))
+    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+    for i in range(len(data[0])):
+        for details, array in zip(inputs, data, strict=True):
+            interpreter.set_tensor(details["index"], array[i : i + 1])
         interpreter.invoke()
-        values.append((interpreter.get_tensor(output["index"])[0].astype(np.float64) - zero_point) * scale)
-    return _score(np.array(values), np.asarray(labels), model)
+        yield [interpreter.get_tensor(details["index"]) for details in outputs]
 
 
 def _score(values: Array, labels: Array, model: Model) -> float:
@@ -265,18 +261,11 @@ def _check_int8(model: Model, place: Callable[[str], str]) -> None:
     graph = model.subgraphs[0]
     floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
 
-    def is_float(op: Operator) -> bool:
-        return any(t is not None and t.type in floats for t in [*op.inputs, *op.outputs])
-
-    culprits = [op for op in graph.operators if is_float(op) and op.builtin not in _EDGES]
-    culprits += [op for op in graph.operators if is_float(op)]
-    if culprits:
-        op = culprits[0]
-        name = op.outputs[0].name if op.outputs else ""
-        raise ConversionError(
-            f"layer `{place(name)}`: {op.code.name} stays float, the converter has no int8 form for it here; "
-            "replace it by operators that have one"
-        )
+    left = [op for op in graph.operators if any(t and t.type in floats for t in [*op.inputs, *op.outputs])]
+    for op in sorted(left, key=lambda op: op.builtin in _EDGES):
+        layer = place(op.outputs[0].name if op.outputs else "")
+        why = f"{op.code.name} stays float, the converter has no int8 form for it here"
+        raise ConversionError(f"layer `{layer}`: {why}; replace it by operators that have one")
 
 
 def _check_ports(model: Model) -> None:
@@ -294,9 +283,7 @@ def _check_ports(model: Model) -> None:
 
 
 def _leave_out_unused(model: Model) -> None:
-    """Removes unused buffers and the converter's metadata, which take flash and differ between two
-    conversions.
-    """
+    """Removes unused buffers and the converter's metadata, which take flash and differ between two conversions."""
     model.metadata = [m for m in model.metadata or () if m.name != _NOTE] or None
     used = model.referenced_buffers()
     model.buffers = [b for i, b in enumerate(model.buffers) if i == 0 or b in used]

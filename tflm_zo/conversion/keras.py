@@ -40,46 +40,38 @@ def convert(
 ) -> ConversionResult:
     """Converts a Keras model to int8: weights, activations, inputs and outputs.
 
-    The result is deterministic. A softmax at the end remains an operator, so that a loss can read the logits
-    before it. The model keeps statistics of its channels for `tflm_zo.recalibrate`: those of the
-    representative data or, after batch normalization, those of the training data.
+    The result is deterministic. A softmax at the end remains an operator, so that a loss can read the logits before it.
+    The model keeps statistics of its channels for `tflm_zo.recalibrate`: those of the representative data or, after
+    batch normalization, those of the training data.
 
     Args:
-        model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its
-            signature ``serving_default``, inputs and outputs in the order of their names). It is not changed.
-        representative: typical inputs, which calibrate the ranges of activations: an array [samples, ...]
-            (for several inputs a list or tuple of arrays in the model's order, or a dictionary by their
-            names), the path of a ``.npy`` file or of an ``.npz`` file (``x``, or the names of the inputs;
-            ``y``: labels), or an iterable of samples or batches, arrays (for several inputs: lists or
-            dictionaries of arrays). A few hundred samples are enough. Dimensions of size 1 may be missing or
-            added.
+        model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its signature
+            ``serving_default``, inputs and outputs in the order of their names). It is not changed.
+        representative: typical inputs, which calibrate the ranges of activations: an array [samples, ...] (for several
+            inputs a list or tuple of arrays in the model's order, or a dictionary by their names), the path of a
+            ``.npy`` file or of an ``.npz`` file (``x``, or the names of the inputs; ``y``: labels), or an iterable of
+            samples or batches, arrays (for several inputs: lists or dictionaries of arrays). A few hundred samples are
+            enough. Dimensions of size 1 may be missing or added.
         batch: samples per invoke.
         per_channel_dense: quantize Dense layers per output channel; False: per tensor.
-        activation_headroom: fraction by which the calibrated ranges of activations are widened against
-            saturation in training; see ``widen_activations``.
-        classes: number of classes of the first output. A number above that of the Keras model adds classes to
-            learn later, see ``grow_classes``; the report's accuracies are those of the Keras model's classes.
-        labels: class indices of the representative data, integers [samples], -1 for a sample without a label,
-            or one-hot [samples, classes]; for the report's accuracies. They belong to the first output.
+        activation_headroom: fraction by which the calibrated ranges of activations are widened against saturation in
+            training; see ``widen_activations``.
+        classes: number of classes of the first output. A number above that of the Keras model adds classes to learn
+            later, see ``grow_classes``; the report's accuracies are those of the Keras model's classes.
+        labels: class indices of the representative data, integers [samples], -1 for a sample without a label, or
+            one-hot [samples, classes]; for the report's accuracies. They belong to the first output.
 
     Raises:
-        ConversionError: TensorFlow is not installed; the model cannot be read or converted, or an operator
-            has no int8 kernel (the message names it).
+        ConversionError: TensorFlow is not installed; the model cannot be read or converted, or an operator has no int8
+            kernel (the message names it).
         DataError: the data or the labels do not fit the model.
         OSError: a file cannot be read.
 
     Example:
         >>> convert("model.keras", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    return to_int8(
-        _KerasModel(model),
-        representative,
-        batch=batch,
-        per_channel_dense=per_channel_dense,
-        activation_headroom=activation_headroom,
-        classes=classes,
-        labels=labels,
-    )
+    options = batch, per_channel_dense, activation_headroom, classes, labels
+    return to_int8(_KerasModel(model), representative, *options)
 
 
 class _KerasModel:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from ..converters.constants import free_name
 from ..converters.errors import ConversionError
 from ..converters.model import Model, Tensor
 
-# Names of layers during TensorFlow's conversion. TensorFlow adds numbers to equal scopes, and enters the
-# scope of a layer twice: Keras' dense, dense_1 and dense_2 become dense_1, dense_1_2 and dense_2_1, which are
-# ambiguous.
+# Names of layers during TensorFlow's conversion. TensorFlow adds numbers to equal scopes, and enters the scope of a
+# layer twice: Keras' dense, dense_1 and dense_2 become dense_1, dense_1_2 and dense_2_1, which are ambiguous.
 _SCOPE: Final = "zo.{}.layer"
 _IN_SCOPE: Final = re.compile(r"zo\.(\d+)\.layer(?:_\d+)*")
 
@@ -30,9 +30,7 @@ def all_layers(model: Any) -> list[Any]:
 
 
 def _paths(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yields the identity and the path of each layer: its name after those of the models and layers around
-    it.
-    """
+    """Yields the identity and the path of each layer: its name after those of the models and layers around it."""
     flatten = getattr(model, "_flatten_layers", None)
     for layer in () if flatten is None else flatten(include_self=False, recursive=False):
         yield id(layer), (*above, layer.name)
@@ -40,12 +38,8 @@ def _paths(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple
 
 
 class KerasNames:
-    """Maps the tensors that TensorFlow creates to the names of Keras layers.
-
-    A layer's name is prefixed with those of the models around it if another layer has the same name.
-
-    Args:
-        model: Keras model, or a SavedModel as a single layer.
+    """Maps the tensors that TensorFlow creates to the names of Keras layers (a SavedModel is a single layer). A layer's
+    name is prefixed with those of the models around it if another layer has the same name.
     """
 
     def __init__(self, model: Any) -> None:
@@ -107,12 +101,8 @@ def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: 
     taken: set[str] = set()
     # Inputs and outputs choose first.
     for tensor in [*names, *(t for t in graph.all_tensors() if t not in names)]:
-        base = names.get(tensor) or layers.shorten(tensor.name)
-        name, number = base, 1
-        while name in taken:
-            name, number = f"{base}_{number}", number + 1
-        taken.add(name)
-        tensor.name = name
+        tensor.name = free_name(names.get(tensor) or layers.shorten(tensor.name), taken)
+        taken.add(tensor.name)
 
 
 _SAVED_MODEL: Final = "saved_model.pb"
@@ -120,11 +110,7 @@ _ENDPOINT: Final = "serving_default"
 
 
 def tensorflow_and_keras() -> tuple[Any, Any]:
-    """Imports TensorFlow and Keras.
-
-    Raises:
-        ConversionError: TensorFlow is not installed, or Keras runs on another backend.
-    """
+    """Imports TensorFlow and Keras, or raises ConversionError without TensorFlow, or with Keras on another backend."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         import keras
@@ -179,11 +165,8 @@ class FixedModel:
 
 
 def load_keras(keras: Any, model: Any) -> Any:
-    """Reads a Keras model, or a SavedModel as a layer. Returns a model object unchanged.
-
-    Raises:
-        ConversionError: the file cannot be read as a model; the message says why.
-        FileNotFoundError: the file does not exist.
+    """Reads a Keras model, or a SavedModel as a layer. Returns a model object unchanged. Raises FileNotFoundError, or
+    ConversionError with the reason why the file cannot be read as a model.
     """
     if not isinstance(model, str | os.PathLike):
         if not isinstance(model, keras.Model):
@@ -236,10 +219,8 @@ def first_line(error: BaseException) -> str:
 
 
 def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
-    """Builds a model of batch size 1 around the result of `load_keras`.
-
-    Raises:
-        ConversionError: the model has inputs or layers that have no int8 form.
+    """Builds a model of batch size 1 around the result of `load_keras`. Inputs or layers without an int8 form raise
+    ConversionError.
     """
     if isinstance(model, keras.Model):
         specs = [(t.name, tuple(t.shape), str(t.dtype)) for t in getattr(model, "inputs", None) or ()]

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from ..converters.channel_statistics import Statistics
 from ..converters.errors import ConversionError
-from ..converters.model import Buffer, Model, Signature, Subgraph, Tensor, load_model
+from ..converters.model import Model, Signature, Subgraph, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
 from ..converters.passes.batch import rewrite_batch
 from ..converters.passes.layer_names import shown_name
 from ..io.arrays import Array
 from ..recalibration import channel_statistics_of
-from .int8 import ConversionResult, to_int8
+from .int8 import ConversionResult, outputs_of, to_int8
 from .keras_source import first_line, quiet
 
 _SIGNATURE = "serving_default"
@@ -37,40 +37,29 @@ def quantize(
     classes: int | None = None,
     labels: npt.ArrayLike | None = None,
 ) -> ConversionResult:
-    """Quantizes a float32 model to int8: weights, activations, inputs and outputs.
-
-    It uses ai-edge-quantizer's static recipe (`static_wi8_ai8`). The model keeps statistics of its channels
-    on the representative data for `tflm_zo.recalibrate`.
+    """Quantizes a float32 model to int8 by ai-edge-quantizer's static recipe (`static_wi8_ai8`): weights, activations,
+    inputs and outputs. The model keeps statistics of its channels on the representative data for `tflm_zo.recalibrate`.
 
     Args:
         model: a float32 model with one subgraph, its path or its bytes; it is not changed.
-        representative: typical inputs, which calibrate the ranges of activations, as for `convert`. Inputs
-            have the names of the model's signature.
+        representative: typical inputs, as for `convert`. Inputs have the names of the model's signature.
         batch: samples per invoke.
         per_channel_dense: quantize dense layers per output channel; False: per tensor.
-        activation_headroom: fraction by which the calibrated ranges of activations are widened, see
-            ``widen_activations``.
-        classes: number of classes of the first output, see ``grow_classes``.
-        labels: class indices of the representative data, as for `convert`; for the report's accuracies.
+        activation_headroom: as for `convert`.
+        classes: as for `convert`.
+        labels: as for `convert`.
 
     Raises:
-        ConversionError: ai-edge-quantizer is not installed; the model is no float32 model, has variable
-            sizes, or has an operator that stays float (the message names it).
+        ConversionError: ai-edge-quantizer is not installed; the model is no float32 model, has variable sizes, or has
+            an operator that stays float (the message names it).
         DataError: the data or the labels do not fit the model.
         OSError: a file cannot be read.
 
     Example:
         >>> quantize("float.tflite", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    return to_int8(
-        _FloatTflite(model),
-        representative,
-        batch=batch,
-        per_channel_dense=per_channel_dense,
-        activation_headroom=activation_headroom,
-        classes=classes,
-        labels=labels,
-    )
+    options = batch, per_channel_dense, activation_headroom, classes, labels
+    return to_int8(_FloatTflite(model), representative, *options)
 
 
 class _FloatTflite:
@@ -93,13 +82,10 @@ class _FloatTflite:
                 content = bytearray(self._model.to_bytes())
                 made = modules.quantizer.Quantizer(content, modules.recipe.static_wi8_ai8())
                 if not per_channel_dense:
-                    made.add_static_config(
-                        ".*",
-                        modules.qtyping.TFLOperationName.FULLY_CONNECTED,
-                        activation_num_bits=8,
-                        weight_num_bits=8,
-                        weight_granularity=modules.qtyping.QuantGranularity.TENSORWISE,
-                    )
+                    bits = {"activation_num_bits": 8, "weight_num_bits": 8}
+                    tensorwise = modules.qtyping.QuantGranularity.TENSORWISE
+                    dense = modules.qtyping.TFLOperationName.FULLY_CONNECTED
+                    made.add_static_config(".*", dense, **bits, weight_granularity=tensorwise)
                 recipes = modules.recipe_manager.RecipeManager()
                 recipes.load_quantization_recipe(made.get_quantization_recipe())
                 # Its default, a moving average of the samples' ranges, saturates values beyond it. One thread
@@ -132,15 +118,7 @@ class _FloatTflite:
         from ai_edge_litert.interpreter import Interpreter
 
         interpreter = Interpreter(model_content=self._model.to_bytes(), num_threads=1)
-        interpreter.allocate_tensors()
-        ports = [details["index"] for details in interpreter.get_input_details()]
-        output, values = interpreter.get_output_details()[0]["index"], []
-        for i in range(len(data[0])):
-            for port, x in zip(ports, data, strict=True):
-                interpreter.set_tensor(port, x[i : i + 1])
-            interpreter.invoke()
-            values.append(interpreter.get_tensor(output)[0])
-        return np.array(values)
+        return np.array([values[0][0] for values in outputs_of(interpreter, data)])
 
     def warnings(self, model: Model) -> Iterator[str]:
         yield from ()
@@ -155,14 +133,8 @@ def _modules() -> Any:
         raise ConversionError(
             f"quantizing a float .tflite needs ai-edge-quantizer ({e}): pip install 'tflm_zo[quantizer]'"
         ) from e
-    return SimpleNamespace(
-        calibrator=calibrator,
-        qtyping=qtyping,
-        quantizer=quantizer,
-        recipe=recipe,
-        recipe_manager=recipe_manager,
-        qsv_utils=qsv_utils,
-    )
+    modules = calibrator, qtyping, quantizer, recipe, recipe_manager, qsv_utils
+    return SimpleNamespace(**{module.__name__.rpartition(".")[2]: module for module in modules})
 
 
 # --- the float model ------------------------------------------------------------------------------------
@@ -176,16 +148,13 @@ def _fixed(model: Model) -> Model:
     for kind, tensors in (("input", graph.inputs), ("output", graph.outputs)):
         for t in tensors:
             if t.type != TensorType.FLOAT32:
-                raise ConversionError(
-                    f"{kind} `{t.name}` is {t.type_name}: this takes float32 models; a model that is int8 "
-                    "already needs no conversion"
-                )
+                advice = "this takes float32 models; a model that is int8 already needs no conversion"
+                raise ConversionError(f"{kind} `{t.name}` is {t.type_name}: {advice}")
     for t in graph.inputs:
-        if any(size < 1 for size in (t.shape_signature or t.shape)[1:]):
-            raise ConversionError(
-                f"input `{t.name}` has shape {list(t.shape_signature or t.shape)}: sizes but for the first, "
-                "the batch, must be fixed; export the model with fixed ones"
-            )
+        shape = t.shape_signature or t.shape
+        if any(size < 1 for size in shape[1:]):
+            advice = "sizes but for the first, the batch, must be fixed; export the model with fixed ones"
+            raise ConversionError(f"input `{t.name}` has shape {list(shape)}: {advice}")
     first = graph.inputs[0].shape
     if not first:
         raise ConversionError(f"input `{graph.inputs[0].name}` is a scalar, without a batch axis")
@@ -195,14 +164,14 @@ def _fixed(model: Model) -> Model:
 
 
 def _fold_shapes(graph: Subgraph) -> None:
-    """Replaces computed shapes of RESHAPE by constants, and removes the operators that compute them, which
-    have no int8 form.
+    """Replaces computed shapes of RESHAPE by constants, and removes the operators that compute them, which have no int8
+    form.
     """
     for op in graph.operators:
         shape = op.input(1)
         if op.builtin == BuiltinOperator.RESHAPE and shape is not None and not shape.is_constant:
             own = np.array(op.outputs[0].shape, np.int32)
-            op.inputs[1] = Tensor(f"{op.outputs[0].name}/shape", own.shape, TensorType.INT32, Buffer(own.tobytes()))
+            op.inputs[1] = Tensor.constant(f"{op.outputs[0].name}/shape", own)
     while True:
         read = {t for op in graph.operators for t in op.inputs} | set(graph.outputs)
         kept = [op for op in graph.operators if any(t in read for t in op.outputs)]

@@ -14,6 +14,7 @@ from ..converters.rescale_channels import layers_with_filters
 from ..io.arrays import Array
 from ..recalibration.recalibrate import statistics_of_outputs
 from ..recalibration.walk import corrected_layers
+from .int8 import outputs_of
 from .keras_source import FixedModel, all_layers, order_and_name, quiet
 
 #: Samples that pass through the model at once: enough to normalize by, few enough for memory.
@@ -21,10 +22,9 @@ _AT_ONCE: Final = 128
 
 
 def remembering_layers(keras: Any, source: Any) -> list[Any]:
-    """Returns the batch norms of a Keras model whose statistics are those of its training data.
-
-    It excludes batch norms that were never trained or did not follow the training: frozen ones, and those of
-    a part that was called with ``training=False``, as in fine-tuning.
+    """Returns the batch norms of a Keras model whose statistics are those of its training data. Excludes batch norms
+    that were never trained or did not follow the training: frozen ones, and those of a part that was called with
+    ``training=False``, as in fine-tuning.
     """
     kept = {id(layer) for layer in _called_for_inference(source)}
     found = []
@@ -48,16 +48,9 @@ def _called_for_inference(model: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def normalized_by(layers: Sequence[Any], fixed: FixedModel, data: list[Array]) -> Iterator[None]:
-    """Changes the statistics of batch norms so that their outputs on `data` have the mean and deviation of
-    the training data.
-
-    These are beta and gamma. One pass measures each layer after the changed ones.
-
-    Args:
-        layers: batch norms of the model, see `remembering_layers`. Their own statistics are restored at the
-            end.
-        fixed: the model.
-        data: samples, [samples, ...] for each input.
+    """Changes the statistics of batch norms, until the end of the context, so that their outputs on `data`, [samples,
+    ...] for each input, have the mean and deviation of the training data, which are beta and gamma. One pass measures
+    each layer after the changed ones.
     """
     own = [(layer.moving_mean.numpy(), layer.moving_variance.numpy()) for layer in layers]
     found: list[list[tuple[Array, Array]]] = [[] for _ in layers]
@@ -100,9 +93,8 @@ def _measured(layer: Any, trained: tuple[Array, Array], seen: list[tuple[Array, 
 
 
 def _variance(now: Array, trained: Array, epsilon: float) -> Array:
-    """Returns the variance that normalizes `now` as `trained` normalized the training data, epsilon included.
-
-    A constant channel keeps its variance.
+    """Returns the variance that normalizes `now` as `trained` normalized the training data; a constant channel keeps
+    its own.
     """
     alive = (now > 0) & (trained > 0)
     return np.where(alive, now * (1 + epsilon / np.where(alive, trained, 1)) - epsilon, trained)
@@ -111,23 +103,11 @@ def _variance(now: Array, trained: Array, epsilon: float) -> Array:
 def training_statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Statistics | None:
     """Returns the channels' statistics on the training data, as far as batch norm keeps them.
 
-    Representative data are few, and may differ from the training data (another camera, another compression).
-    Batch norms keep the mean and deviation of each channel in training. So the float model runs on
-    representative data with batch norms adjusted layer by layer, and the statistics of its outputs are
-    expressed in the levels of the int8 model.
-
-    Args:
-        tf: TensorFlow.
-        keras: Keras.
-        fixed: the Keras model.
-        model: the plain int8 model of it, with the same layers in the same order.
-        data: representative data, [samples, ...] for each input, at least 2 samples.
-
-    Returns:
-        None if no batch norm has statistics of the training data, or the layers of both models do not match.
-
-    Raises:
-        ConversionError: the model cannot be recalibrated.
+    Representative data are few, and may differ from the training data (another camera, another compression). Batch
+    norms keep the mean and deviation of each channel in training. So the float model runs on at least 2 samples of
+    representative data, [samples, ...] for each input, with batch norms adjusted layer by layer, and the statistics of
+    its outputs are expressed in the levels of the int8 model. Returns None if no batch norm has statistics of the
+    training data, or the layers of both models do not match.
     """
     layers = corrected_layers(model)
     remembering = remembering_layers(keras, fixed.source)
@@ -155,10 +135,9 @@ def _as_floats(tf: Any, fixed: FixedModel) -> bytes:
 
 
 def _counterparts(layers: list[Operator], found: list[Operator]) -> dict[Operator, Operator] | None:
-    """Matches the layers of the float model and the int8 model; returns None if they do not match.
-
-    Layers are matched by name and, if the names differ, by order: the model's outputs have other names, and
-    so do all layers of a model that was converted elsewhere.
+    """Matches the layers of the float model and the int8 model by name and, if the names differ, by order: the model's
+    outputs have other names, and so do all layers of a model that was converted elsewhere. Returns None if they do not
+    match.
     """
     common = {_origin(op) for op in layers} & {_origin(op) for op in found}
 
@@ -187,17 +166,11 @@ def _levels(floating: Model, found: list[Operator], layers: list[Operator], data
     graph = floating.subgraphs[0]
     graph.outputs, floating.signatures = [op.outputs[0] for op in found], None
     interpreter = Interpreter(model_content=floating.to_bytes(), num_threads=1)
-    interpreter.allocate_tensors()
-    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
     results = [np.empty((len(data[0]), *op.outputs[0].shape[1:]), np.int8) for op in layers]
-    for i in range(len(data[0])):
-        for details, x in zip(inputs, data, strict=True):
-            interpreter.set_tensor(details["index"], x[i : i + 1])
-        interpreter.invoke()
-        for details, layer, levels in zip(outputs, layers, results, strict=True):
+    for i, values in enumerate(outputs_of(interpreter, data)):
+        for real, layer, levels in zip(values, layers, results, strict=True):
             quantization = layer.outputs[0].quantization
             assert quantization is not None  # an int8 model's
-            real = interpreter.get_tensor(details["index"])[0].astype(np.float64)
-            nearest = np.rint(real / quantization.scale) + quantization.zero_point
+            nearest = np.rint(real[0].astype(np.float64) / quantization.scale) + quantization.zero_point
             levels[i] = np.clip(nearest, -128, 127)
     return results

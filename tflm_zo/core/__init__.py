@@ -1,14 +1,21 @@
 """Bindings to the C core (``ops/core``) by ctypes.
 
-Python computes only constants that a device receives precomputed. All other arithmetic is in the C functions,
-which the runtimes' custom ops and the firmware share.
+Python computes only constants that a device receives precomputed. All other arithmetic is in the C functions, which the
+runtimes' custom ops and the firmware share.
 """
 
 from __future__ import annotations
 
 from .arguments import QUERY_DTYPE
-from .backward import Backward, BackwardProgram, BackwardStep, ErrorField
-from .command import ALL_BLOCKS, Command, command_check, without_checksum, without_instructions, without_losses
+from .backward import BackwardProgram, BackwardStep, ErrorField
+from .command import (
+    FLAG_CHECKSUM,
+    FLAG_LOSS,
+    Command,
+    command_check,
+    without_flag,
+    without_instructions,
+)
 from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
@@ -22,7 +29,7 @@ from .control import (
     write_items,
 )
 from .distribution import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform, query_seed, query_seeds
-from .loader import CSettings, NativeError, Status, Struct, Tensor, installed, library, library_path
+from .loader import CSettings, NativeError, Status, Struct, installed, library, library_path
 from .log_formats import (
     BEST_SLOT,
     FINGERPRINT_BYTES,
@@ -45,7 +52,6 @@ from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import (
     NODE_HEAD,
     NODE_TAIL,
-    LogitScale,
     ModelLoss,
     NodeForm,
     NodeLayer,
@@ -53,6 +59,7 @@ from .node_layer import (
     NodeState,
     NodeTask,
     TaskKind,
+    logit_scale,
 )
 from .tensor import Directory, checksum, fnv1a, make_tensor, replay, weight_tensors
 
@@ -61,9 +68,7 @@ __all__ = [
     "Gaussian",
     "Rademacher",
     "SparseUniform",
-    "ALL_BLOCKS",
     "BEST_SLOT",
-    "Backward",
     "BackwardProgram",
     "BackwardStep",
     "BlockControl",
@@ -74,7 +79,8 @@ __all__ = [
     "Distribution",
     "ErrorField",
     "FINGERPRINT_BYTES",
-    "LogitScale",
+    "FLAG_CHECKSUM",
+    "FLAG_LOSS",
     "ModelLoss",
     "MAX_CHAIN",
     "MAX_QUERIES",
@@ -105,14 +111,12 @@ __all__ = [
     "StepRecord",
     "TaskEntry",
     "TaskKind",
-    "Tensor",
     "UNIT_AT",
     "best_of",
     "checksum",
     "command_check",
-    "without_checksum",
+    "without_flag",
     "without_instructions",
-    "without_losses",
     "command_words",
     "distribution_at",
     "fnv1a",
@@ -120,6 +124,7 @@ __all__ = [
     "is_due",
     "library",
     "library_path",
+    "logit_scale",
     "make_tensor",
     "query_seed",
     "query_seeds",

@@ -1,7 +1,7 @@
 """Checks of arguments for the C core's functions.
 
-Arrays are never converted, because they are changed in place. A wrong type, layout or size raises `TypeError`
-or `ValueError`.
+Arrays are never converted, because they are changed in place. A wrong type, layout or size raises `TypeError` or
+`ValueError`.
 """
 
 from __future__ import annotations

@@ -11,64 +11,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arguments import address
-from .loader import call, constants, library, structs
+from .loader import Struct, call, constants, library, structs
 from .node_layer import NodeLayer
 
 
 @dataclass(frozen=True)
 class BackwardStep:
-    """A step of a program, ``zo_backward_step``.
+    """A step of a program, ``zo_backward_step``."""
 
-    Attributes:
-        kind: name of the kind, see `ZoBackwardStep`.
-        source, target: numbers of fields.
-        numbers: fields of the step ("mask", "slice", "place"), its ``zo_pool`` or its ``zo_error_product``.
-        layer: layer through which errors pass back, or None.
-        mantissas: factors of the kind, or scales of a layer's weights, int16 in units of
-            2^(exponent - 15), or None.
-        exponent: their exponent.
-        tensor: number of the trainable tensor with the weights of kind "layer", else None.
-        segment: number of the segment whose input activation the step reads, or None.
-    """
-
-    kind: str
-    source: int
-    target: int
+    kind: str  #: name of the kind, see `ZoBackwardStep`.
+    source: int  #: number of a field.
+    target: int  #: likewise.
+    #: fields of the step ("mask", "slice", "place"), its ``zo_pool`` or its ``zo_error_product``.
     numbers: Mapping[str, int] = field(default_factory=dict)
-    layer: NodeLayer | None = None
+    layer: NodeLayer | None = None  #: layer through which errors pass back, or None.
+    #: factors of the kind, or scales of a layer's weights, int16 in units of 2^(exponent - 15), or None.
     mantissas: NDArray[np.int16] | None = None
     exponent: int = 0
-    tensor: int | None = None
-    segment: int | None = None
+    tensor: int | None = None  #: number of the trainable tensor with the weights of kind "layer", else None.
+    segment: int | None = None  #: number of the segment whose input activation the step reads, or None.
 
     @property
-    def number(self) -> int:
-        """Number of the kind in the core."""
-        return int(getattr(constants, f"ZO_BACKWARD_{self.kind.upper()}"))
+    def pool(self) -> Struct | None:
+        """``zo_pool``, or None."""
+        return structs.zo_pool(**self.numbers) if self.kind.endswith("_pool") else None
 
     @property
-    def pool(self) -> Mapping[str, int] | None:
-        """Fields of ``zo_pool``, or None."""
-        return self.numbers if self.kind.endswith("_pool") else None
-
-    @property
-    def product(self) -> Mapping[str, int] | None:
-        """Fields of ``zo_error_product``, or None."""
+    def product(self) -> Struct | None:
+        """``zo_error_product``, or None."""
         if self.kind not in ("product", "sum"):
             return None
-        return {"other_repeat": 1, "other_length": 1, "zero_point": 0, **self.numbers}
+        return structs.zo_error_product(**{"other_repeat": 1, "other_length": 1, **self.numbers})
 
     @property
     def own_numbers(self) -> dict[str, int]:
         """The numeric fields of ``zo_backward_step``, by name, in order."""
-        own = {} if self.pool is not None or self.product is not None else self.numbers
+        own = self.numbers if self.pool is None and self.product is None else {}
         names = ("low", "high", "blocks", "pitch", "offset", "length")
-        return {
-            "kind": self.number,
-            "from": self.source,
-            "to": self.target,
-            **{name: own.get(name, 0) for name in names},
-        }
+        kind = int(getattr(constants, f"ZO_BACKWARD_{self.kind.upper()}"))
+        return {"kind": kind, "from": self.source, "to": self.target, **{name: own.get(name, 0) for name in names}}
 
     @property
     def channels(self) -> int:
@@ -78,31 +59,21 @@ class BackwardStep:
 
 @dataclass(frozen=True)
 class ErrorField:
-    """Errors of one tensor, or of several tensors with equal errors, ``zo_error_field``.
+    """Errors of one tensor, or of several tensors with equal errors, ``zo_error_field``."""
 
-    Attributes:
-        count: number of errors of a sample.
-        at: offset in the memory that fields share during the backward pass of a sample, in errors; None: the
-            field is kept for each sample of the minibatch.
-    """
-
-    count: int
+    count: int  #: number of errors of a sample.
+    #: offset in the memory that fields share during the backward pass of a sample, in errors; None: the field is kept
+    #: for each sample of the minibatch.
     at: int | None
 
 
 @dataclass(frozen=True)
 class BackwardProgram:
-    """A program of a run.
+    """A program of a run."""
 
-    Attributes:
-        steps: steps in the order of execution.
-        fields: fields of errors; number 0 is that of the logits.
-        of_tasks: number of the field of each task of the tail, by number of the task.
-    """
-
-    steps: tuple[BackwardStep, ...]
-    fields: tuple[ErrorField, ...]
-    of_tasks: Mapping[int, int]
+    steps: tuple[BackwardStep, ...]  #: steps in the order of execution.
+    fields: tuple[ErrorField, ...]  #: fields of errors; number 0 is that of the logits.
+    of_tasks: Mapping[int, int]  #: number of the field of each task of the tail, by number of the task.
 
     @property
     def shared_errors(self) -> int:
@@ -125,19 +96,14 @@ def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
     """Returns ``zo_backward_step`` [steps], and the structs to which they point."""
     result, kept = (structs.zo_backward_step * max(1, len(steps)))(), list[Any]()
 
-    def kept_at(struct: Any) -> int:
-        kept.append(struct)
-        return ctypes.addressof(struct)
-
     for c, step in zip(result, steps, strict=False):
         for name, value in step.own_numbers.items():
             setattr(c, name, value)
-        if step.layer is not None:
-            c.layer = kept_at(step.layer.struct)
-        if step.pool is not None:
-            c.pool = kept_at(structs.zo_pool(**step.pool))
-        if step.product is not None:
-            c.product = kept_at(structs.zo_error_product(**step.product))
+        layer = None if step.layer is None else step.layer.struct
+        for name, struct in (("layer", layer), ("pool", step.pool), ("product", step.product)):
+            if struct is not None:
+                kept.append(struct)
+                setattr(c, name, ctypes.addressof(struct))
         if step.mantissas is not None:
             c.mantissas = address("mantissas", step.mantissas, np.int16)
         c.channels, c.exponent = step.channels, step.exponent
@@ -145,59 +111,39 @@ def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
 
 
 class Backward:
-    """A program with its memory.
+    """A program with its memory, for a minibatch of `samples`. Steps and fields that do not fit each other raise
+    NativeError.
 
     Attributes:
         struct: ``zo_backward``.
         fields: errors and exponents of each field, int16 and int8; kept fields [samples, ...].
         buffer_bytes: bytes of all its memory.
-
-    Raises:
-        NativeError: steps and fields do not fit each other.
     """
 
     def __init__(self, program: BackwardProgram, samples: int) -> None:
         self.program = program
         shared = np.zeros(max(1, program.shared_errors), np.int16)
         self.fields: list[tuple[NDArray[np.int16], NDArray[np.int8]]] = []
-        for f in program.fields:
-            if f.at is None:
-                self.fields.append((np.zeros((samples, f.count), np.int16), np.zeros(samples, np.int8)))
-            else:
-                self.fields.append((shared[f.at : f.at + f.count], np.zeros(1, np.int8)))
+        fields = (structs.zo_error_field * len(program.fields))()
+        for c, f in zip(fields, program.fields, strict=True):
+            kept = f.at is None
+            errors = np.zeros((samples, f.count), np.int16) if f.at is None else shared[f.at : f.at + f.count]
+            exponents = np.zeros(samples if kept else 1, np.int8)
+            c.errors, c.exponents, c.count, c.kept = errors.ctypes.data, exponents.ctypes.data, f.count, int(kept)
+            self.fields.append((errors, exponents))
         norms = np.zeros(max(1, len(program.steps)), np.uint32)
         scratch = np.zeros(max(1, program.scratch_values), np.int32)
         self.buffer_bytes = program.bytes_kept(samples) + norms.nbytes + scratch.nbytes
-        self._kept: list[Any] = [norms, scratch]  # keeps the targets of addresses in structs alive
-        steps, kept = _structs_of(program.steps)
-        self._kept.append(kept)
-        fields = (structs.zo_error_field * len(program.fields))()
-        for c, f, (errors, exponents) in zip(fields, program.fields, self.fields, strict=True):
-            c.errors, c.exponents = errors.ctypes.data, exponents.ctypes.data
-            c.count, c.kept = f.count, int(f.at is None)
-        self.struct = structs.zo_backward(
-            self._address(steps),
-            self._address(fields),
-            len(program.steps),
-            len(program.fields),
-            norms.ctypes.data,
-            scratch.ctypes.data,
-        )
+        steps, pointed_to = _structs_of(program.steps)
+        self._kept = norms, scratch, steps, pointed_to, fields  # keeps the targets of addresses in structs alive
+        sizes = len(program.steps), len(program.fields)
+        arrays = norms.ctypes.data, scratch.ctypes.data
+        self.struct = structs.zo_backward(ctypes.addressof(steps), ctypes.addressof(fields), *sizes, *arrays)
         call("zo_backward_check", self.struct)
 
-    def _address(self, struct: Any) -> int:
-        self._kept.append(struct)
-        return ctypes.addressof(struct)
-
     def sources(self, samples: int, given: Sequence[NDArray[np.int8] | None]) -> ctypes.Array[ctypes.c_void_p]:
-        """Returns the addresses of the arrays that the steps read.
-
-        Args:
-            samples: samples of the activations.
-            given: for each step, the weights or the activation [samples, ...] that it reads, or None.
-
-        Raises:
-            ValueError: an array does not have the size that its step reads.
+        """Returns the addresses of the arrays that the steps read: for each step, the weights or the activation
+        [samples, ...] that it reads, or None. Another size raises ValueError.
         """
         found = (ctypes.c_void_p * max(1, len(given)))()
         for i, (step, array) in enumerate(zip(self.program.steps, given, strict=True)):

@@ -14,13 +14,13 @@ from .loader import Struct, call, constants, structs
 
 ALL_BLOCKS: Final[int] = constants.ZO_ALL_BLOCKS
 """Selects every block in an instruction of a `Command`."""
+FLAG_CHECKSUM: Final[int] = constants.ZO_FLAG_CHECKSUM
+FLAG_LOSS: Final[int] = constants.ZO_FLAG_LOSS
 
 
 def make_terms(table: NDArray[np.void], momentum: int) -> Struct:
     """Creates the terms of a perturbation. The caller must keep the table alive."""
-    rho = integer("momentum", momentum, 0, 2**16 - 1)
-    terms: Struct = structs.zo_perturb_terms(table.ctypes.data, len(table), rho)
-    return terms
+    return structs.zo_perturb_terms(table.ctypes.data, len(table), integer("momentum", momentum, 0, 2**16 - 1))
 
 
 def restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> NDArray[np.void]:
@@ -41,9 +41,9 @@ def _block(block: int | None) -> int:
 class Command:
     """Writes the ``zo_command`` tensor: the instructions of the weight ops for one invoke.
 
-    Add instructions in the order in which the graph executes them: restore, replay, update, perturb. A
-    `block` of None selects every block. An instruction that does not fit raises `NativeError` and leaves the
-    command unchanged. Methods return the command:
+    Add instructions in the order in which the graph executes them: restore, replay, update, perturb. A `block` of None
+    selects every block. An instruction that does not fit raises `NativeError` and leaves the command unchanged. Methods
+    return the command:
 
         Command(45).update(queries, distribution, restore_k=1).perturb([(seed, 1)], distribution).words
 
@@ -54,15 +54,11 @@ class Command:
     """
 
     def __init__(self, capacity: int, *, loss: bool = True, checksum: bool = False) -> None:
-        self._words = np.zeros(unsigned("capacity", capacity), np.int32)
+        #: int32 [capacity], zero after the last instruction: the tensor's content.
+        self.words: NDArray[np.int32] = np.zeros(unsigned("capacity", capacity), np.int32)
         self._writer = structs.zo_command_writer()
         flags = constants.ZO_FLAG_LOSS * loss | constants.ZO_FLAG_CHECKSUM * checksum
-        call("zo_command_begin", self._writer, self._words.ctypes.data, self._words.size, flags)
-
-    @property
-    def words(self) -> NDArray[np.int32]:
-        """int32 [capacity], zero after the last instruction: the tensor's content."""
-        return self._words
+        call("zo_command_begin", self._writer, self.words.ctypes.data, self.words.size, flags)
 
     @property
     def length(self) -> int:
@@ -95,10 +91,8 @@ class Command:
         """Applies one step, see ``zo_update_s8``."""
         table = pairs("queries", queries, "coefficient")
         before = restoration(table, restore_k, restore)
-        terms = make_terms(before, momentum)
-        call(
-            "zo_command_update", self._writer, _block(block), distribution.struct, terms, table.ctypes.data, len(table)
-        )
+        arguments = make_terms(before, momentum), table.ctypes.data, len(table)
+        call("zo_command_update", self._writer, _block(block), distribution.struct, *arguments)
         return self
 
     def perturb(
@@ -106,41 +100,24 @@ class Command:
     ) -> Command:
         """Adds perturbations, see ``zo_perturb_s8``."""
         table = pairs("seed_k_pairs", seed_k_pairs, "k")
-        terms = make_terms(table, momentum)
-        call("zo_command_perturb", self._writer, _block(block), distribution.struct, terms)
+        call("zo_command_perturb", self._writer, _block(block), distribution.struct, make_terms(table, momentum))
         return self
 
 
 def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, blocks: int) -> None:
-    """Checks a command against the limits of a model.
-
-    Args:
-        words: words of the command, int32 [capacity].
-        headroom: largest perturbation of a weight, LSB.
-        max_queries: largest number of seeds in one update or one step of a replay.
-        blocks: number of blocks of the model.
-
-    Raises:
-        NativeError: a weight op would refuse the command with this status.
+    """Raises NativeError, with the status of a weight op, where a command, int32 [capacity], is beyond a model's
+    limits.
     """
     limits = structs.zo_limits(
         unsigned("headroom", headroom), unsigned("max_queries", max_queries), unsigned("blocks", blocks)
     )
-    capacity = unsigned("words.size", words.size)
-    call("zo_command_check", address("words", words, np.int32), capacity, limits)
+    call("zo_command_check", address("words", words, np.int32), unsigned("words.size", words.size), limits)
 
 
-def without_checksum(words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Returns the words of the same command without a checksum."""
+def without_flag(words: NDArray[np.int32], flag: int) -> NDArray[np.int32]:
+    """Returns the words of the same command without `FLAG_CHECKSUM` or `FLAG_LOSS`."""
     quiet: NDArray[np.int32] = words.copy()
-    quiet[0] &= ~constants.ZO_FLAG_CHECKSUM
-    return quiet
-
-
-def without_losses(words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Returns the words of the same command without losses."""
-    quiet: NDArray[np.int32] = words.copy()
-    quiet[0] &= ~constants.ZO_FLAG_LOSS
+    quiet[0] &= ~flag
     return quiet
 
 

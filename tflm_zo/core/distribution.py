@@ -16,27 +16,20 @@ from .loader import Struct, constants, library, structs
 class Distribution:
     """Distribution of a perturbation: a `Rademacher`, `SparseUniform`, `Gaussian` or `Coordinate`.
 
-    Attributes:
-        kind: number of the family, in files and in ``zo_distribution``.
-        mu: size of the perturbation in files; the unit depends on the family.
-        p_zero: sparse uniform only: zero probability in 1/256.
-
     Raises:
         ValueError: a parameter is out of range.
     """
 
-    kind: ClassVar[int]
+    kind: ClassVar[int]  #: number of the family, in files and in ``zo_distribution``.
     _mu_max: ClassVar[int] = 127
     _p_zero_max: ClassVar[int] = 0
-    mu: int
-    p_zero: int = 0
+    mu: int  #: size of the perturbation in files; the unit depends on the family.
+    p_zero: int = 0  #: sparse uniform only: zero probability in 1/256.
 
     def __post_init__(self) -> None:
         """Checks the parameters against the ranges of ``zo_types.h``."""
-        mu = integer("mu", self.mu, 1, self._mu_max)
-        p_zero = integer("p_zero", self.p_zero, 0, self._p_zero_max)
-        object.__setattr__(self, "mu", mu)
-        object.__setattr__(self, "p_zero", p_zero)
+        for name, low, high in (("mu", 1, self._mu_max), ("p_zero", 0, self._p_zero_max)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), low, high))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.mu})"
@@ -59,15 +52,12 @@ class Distribution:
     @property
     def struct(self) -> Struct:
         """``zo_distribution``."""
-        struct: Struct = structs.zo_distribution(self.kind, self.p_zero, self.mu)
-        return struct
+        return structs.zo_distribution(self.kind, self.p_zero, self.mu)
 
     @staticmethod
     def of(struct: Any) -> Distribution:
-        """Returns the distribution of a ``zo_distribution``.
-
-        Raises:
-            ValueError: the kind is not known, or a parameter is out of range.
+        """Returns the distribution of a ``zo_distribution``. An unknown kind or a number out of range raises
+        ValueError.
         """
         for family in Rademacher, SparseUniform, Gaussian, Coordinate:
             if family.kind == struct.kind:
@@ -156,9 +146,8 @@ class Coordinate(Distribution):
 
 def query_seed(run_seed: int, step: int, query: int) -> int:
     """Returns the seed of a query in a step of a run; all numbers are 0..2^32-1."""
-    return int(
-        library().zo_query_seed(unsigned("run_seed", run_seed), unsigned("step", step), unsigned("query", query))
-    )
+    numbers = unsigned("run_seed", run_seed), unsigned("step", step), unsigned("query", query)
+    return int(library().zo_query_seed(*numbers))
 
 
 def query_seeds(run_seed: int, first: int, steps: int, queries: int) -> NDArray[np.uint32]:

@@ -1,7 +1,7 @@
 """The shared library: its path, functions, structs, constants and errors. It is loaded on import.
 
-No declaration is repeated in Python. The library carries a table of them (``ops/python/zo_declarations.c``),
-which the C compiler has checked against the headers. A struct that ctypes lays out differently is an error.
+No declaration is repeated in Python. The library carries a table of them (``ops/python/zo_declarations.c``), which the
+C compiler has checked against the headers. A struct that ctypes lays out differently is an error.
 """
 
 from __future__ import annotations
@@ -79,12 +79,7 @@ def _declared(loaded: ctypes.CDLL) -> Iterator[tuple[str, str, int, int]]:
 
 
 class Declarations:
-    """The library's declarations.
-
-    Attributes:
-        structs: class of each struct by its C name.
-        constants: value of each constant by its C name.
-    """
+    """The library's declarations: classes of structs and values of constants, by their C names."""
 
     def __init__(self, loaded: ctypes.CDLL) -> None:
         self.structs: dict[str, type[Struct]] = {}
@@ -137,11 +132,7 @@ _PACKAGE: Final = __package__.partition(".")[0]
 
 
 def installed(name: str) -> Path:
-    """Returns the path of a file or folder of the installed package.
-
-    Raises:
-        FileNotFoundError: the package was imported from a source tree that is not installed.
-    """
+    """Returns the path of a file or folder of the package, or raises FileNotFoundError where that is not installed."""
     spec = find_spec(_PACKAGE)
     # An editable install splits the package between the source tree and the build folder.
     folders = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
@@ -157,11 +148,7 @@ def installed(name: str) -> Path:
 
 @lru_cache(maxsize=1)
 def library_path() -> Path:
-    """Returns the path of the compiled op pack, which a runtime loads as its delegate.
-
-    Raises:
-        FileNotFoundError: the package was imported from a source tree that is not installed.
-    """
+    """Returns the path of the compiled op pack, which a runtime loads as its delegate; see `installed`."""
     names = {"darwin": "libtflm_zo.dylib", "win32": "tflm_zo.dll"}
     return installed(f"_native/{names.get(sys.platform, 'libtflm_zo.so')}")
 
@@ -171,7 +158,16 @@ def library_path() -> Path:
 _LIBRARY: Final = ctypes.CDLL(str(library_path()), mode=ctypes.RTLD_GLOBAL)
 _DECLARATIONS: Final = Declarations(_LIBRARY)
 
-structs: Final[Any] = SimpleNamespace(**_DECLARATIONS.structs)
+
+class _Structs:
+    def __init__(self, classes: dict[str, type[Struct]]) -> None:
+        vars(self).update(classes)
+
+    def __getattr__(self, name: str) -> type[Struct]:  # declares the attributes for type checkers
+        raise AttributeError(f"the library has no struct {name}")
+
+
+structs: Final = _Structs(_DECLARATIONS.structs)
 """The classes of all structs, by their C names."""
 
 constants: Final[Any] = SimpleNamespace(**_DECLARATIONS.constants)
@@ -223,11 +219,7 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: object) -> None:
-    """Calls a function that returns a status.
-
-    Raises:
-        NativeError: the status is not OK.
-    """
+    """Calls a function that returns a status, and raises NativeError unless that is OK."""
     status: int = getattr(_LIBRARY, name)(*arguments)
     if status != Status.OK:
         raise NativeError(name, status)

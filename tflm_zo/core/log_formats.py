@@ -17,28 +17,20 @@ from numpy.typing import NDArray
 from .control import Control
 from .loader import CSettings, Struct, constants, library, structs
 from .node_control import NodeControl
-from .node_layer import NodeRules, NodeState, NodeTask, TaskKind
+from .node_layer import NodeState, NodeTask, TaskKind
 
 MEASUREMENT_BYTES: Final[int] = constants.ZO_MEASUREMENT_BYTES
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement.
+    """One measurement."""
 
-    Attributes:
-        step: number of complete steps before the measurement.
-        samples: number of labelled samples.
-        loss_sum: sum of their losses, unit 2^-16.
-        correct: number of correct outputs; 0 for the mean squared error.
-        data_checksum: CRC-32 of the prepared samples and labels.
-    """
-
-    step: int
-    samples: int
-    loss_sum: int
-    correct: int
-    data_checksum: int
+    step: int  #: number of complete steps before the measurement.
+    samples: int  #: number of labelled samples.
+    loss_sum: int  #: sum of their losses, unit 2^-16.
+    correct: int  #: number of correct outputs; 0 for the mean squared error.
+    data_checksum: int  #: CRC-32 of the prepared samples and labels.
 
     @property
     def loss(self) -> float:
@@ -58,39 +50,26 @@ class Measurement:
     def from_bytes(cls, record: bytes, checksum: int) -> Measurement | None:
         """Returns the measurement of a record; None if the record is damaged or incomplete."""
         m = structs.zo_measurement()
-        if len(record) < MEASUREMENT_BYTES:
-            return None
-        if library().zo_measurement_read(record, checksum, m):
+        if len(record) < MEASUREMENT_BYTES or library().zo_measurement_read(record, checksum, m):
             return None
         return cls(m.step, m.samples, m.loss, m.correct, m.data_checksum)
 
 
 def is_due(every: int, steps: int, step: int, done: int) -> bool:
-    """Returns whether a measurement is due after `step` complete steps.
-
-    Args:
-        every: steps between measurements; 0: never.
-        steps: number of steps of the whole run.
-        step: number of complete steps.
-        done: number of measurements in the log.
+    """Returns whether a measurement is due after `step` complete steps of a run of `steps` that is measured each
+    `every` steps (0: never) and has `done` measurements in its log.
     """
-    if not library().zo_measurement_is_due(every, steps, step):
-        return False
-    return bool(library().zo_measurement_number(every, step) == done)
+    due = library().zo_measurement_is_due(every, steps, step)
+    return bool(due and library().zo_measurement_number(every, step) == done)
 
 
 def best_of(measurements: Iterable[Measurement]) -> Measurement | None:
-    """Returns the best measurement: the smallest loss among measurements with at least as many correct
-    outputs as the first one. Returns None without measurements.
-
-    Args:
-        measurements: measurements of a run, in order.
+    """Returns the best of a run's measurements, given in order: the smallest loss among measurements with at least as
+    many correct outputs as the first one. Returns None without measurements.
     """
-    first = best = None
-    for m in measurements:
-        if first is None or best is None:
-            first = best = m
-        elif library().zo_measurement_is_better(m._struct(), best._struct(), first.correct):
+    best = first = next(iter(given := list(measurements)), None)
+    for m in given[1:]:
+        if best and first and library().zo_measurement_is_better(m._struct(), best._struct(), first.correct):
             best = m
     return best
 
@@ -110,19 +89,12 @@ def _record_bytes(queries: int) -> int:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """Record of a step in a log.
+    """Record of a step in a log."""
 
-    Attributes:
-        step: number of the step.
-        mean_loss: mean loss, unit 2^-16 nat.
-        mean_square: running mean of the control unit after the step; 0 in a snapshot log.
-        coefficients: coefficient of each query; none in a snapshot log.
-    """
-
-    step: int
-    mean_loss: int
-    mean_square: int = 0
-    coefficients: Sequence[int] = ()
+    step: int  #: number of the step.
+    mean_loss: int  #: mean loss, unit 2^-16 nat.
+    mean_square: int = 0  #: running mean of the control unit after the step; 0 in a snapshot log.
+    coefficients: Sequence[int] = ()  #: coefficient of each query; none in a snapshot log.
 
     @staticmethod
     def size_of(queries: int) -> int:
@@ -139,23 +111,13 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class SeedLogHeader:
-    """Header of a seed log.
+    """Header of a seed log. It also has the attributes of a `SnapshotLogHeader`: no tasks, no slots for snapshots."""
 
-    It also has the attributes of a `SnapshotLogHeader`; a seed log has no tasks and no slots for snapshots.
-
-    Attributes:
-        settings: settings of the run.
-        fingerprint: fingerprint of the base model, 16 bytes.
-        measure_every: steps between measurements; 0: never.
-        size: bytes of the header.
-        is_chained: True: the checksum of a record continues that of the record before it.
-    """
-
-    settings: CSettings
-    fingerprint: bytes
-    measure_every: int
-    size: ClassVar[int] = SEED_LOG_HEADER_BYTES
-    is_chained: ClassVar[bool] = True
+    settings: CSettings  #: settings of the run.
+    fingerprint: bytes  #: fingerprint of the base model, 16 bytes.
+    measure_every: int  #: steps between measurements; 0: never.
+    size: ClassVar[int] = SEED_LOG_HEADER_BYTES  #: bytes of the header.
+    is_chained: ClassVar[bool] = True  #: True: the checksum of a record continues that of the record before it.
     tasks: ClassVar[tuple[()]] = ()
     interval: ClassVar[int] = 0
     slots: ClassVar[int] = 0
@@ -197,15 +159,9 @@ BEST_SLOT: Final[int] = constants.ZO_SNAPSHOT_BEST_SLOT
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """Entry of a task in the log.
+    """Entry of a task in the log: fields of the `NodeTask`, and its tensors."""
 
-    Attributes:
-        tensors: consecutive numbers of its trainable tensors.
-        queries, mu, rate, gain: fields of the `NodeTask`.
-        kind: kind of the task.
-    """
-
-    tensors: tuple[int, ...]
+    tensors: tuple[int, ...]  #: consecutive numbers of its trainable tensors.
     queries: int
     mu: int
     rate: int
@@ -220,50 +176,30 @@ class TaskEntry:
     @property
     def struct(self) -> Struct:
         """``zo_snapshot_task``."""
-        struct: Struct = structs.zo_snapshot_task(
-            tensor=self.tensors[0],
-            tensors=len(self.tensors),
-            kind=self.kind,
-            queries=self.queries,
-            mu=self.mu,
-            rate=self.rate,
-            gain=self.gain.struct,
-        )
-        return struct
+        fields = {name: getattr(self, name) for name in ("kind", "queries", "mu", "rate")}
+        first, count = self.tensors[0], len(self.tensors)
+        return structs.zo_snapshot_task(tensor=first, tensors=count, gain=self.gain.struct, **fields)
 
     @classmethod
     def of_struct(cls, task: Any) -> TaskEntry:
         """Returns the entry of a ``zo_snapshot_task``."""
-        tensors = tuple(range(task.tensor, task.tensor + task.tensors))
-        gain = NodeState.of(task.gain)
+        tensors, gain = tuple(range(task.tensor, task.tensor + task.tensors)), NodeState.of(task.gain)
         return cls(tensors, task.queries, task.mu, task.rate, gain, TaskKind(task.kind))
 
 
 @dataclass(frozen=True)
 class SnapshotLogHeader:
-    """Header of a snapshot log.
+    """Header of a snapshot log."""
 
-    Attributes:
-        node_settings: settings of the run, ``zo_node_settings``.
-        tasks: tasks of the run.
-        fingerprint: fingerprint of the base model, 16 bytes.
-        interval: number of steps between snapshots.
-        weight_bytes: bytes of a snapshot's weights.
-        data_checksum: checksum of the training data.
-        measure_every: steps between measurements; 0: never.
-        is_chained: False: the checksum of every record continues that of the header.
-        record_bytes: bytes of a step's record.
-    """
-
-    node_settings: Any
-    tasks: tuple[TaskEntry, ...]
-    fingerprint: bytes
-    interval: int
-    weight_bytes: int
-    data_checksum: int
-    measure_every: int
-    is_chained: ClassVar[bool] = False
-    record_bytes: ClassVar[int] = SNAPSHOT_RECORD_BYTES
+    node_settings: Any  #: settings of the run, ``zo_node_settings``.
+    tasks: tuple[TaskEntry, ...]  #: tasks of the run.
+    fingerprint: bytes  #: fingerprint of the base model, 16 bytes.
+    interval: int  #: number of steps between snapshots.
+    weight_bytes: int  #: bytes of a snapshot's weights.
+    data_checksum: int  #: checksum of the training data.
+    measure_every: int  #: steps between measurements; 0: never.
+    is_chained: ClassVar[bool] = False  #: False: the checksum of every record continues that of the header.
+    record_bytes: ClassVar[int] = SNAPSHOT_RECORD_BYTES  #: bytes of a step's record.
 
     @staticmethod
     def size_of(tasks: int) -> int:
@@ -296,14 +232,8 @@ class SnapshotLogHeader:
         settings: CSettings = self.node_settings.common
         return settings
 
-    @property
-    def rules(self) -> NodeRules:
-        """Settings of layer-wise runs."""
-        return NodeRules.of(self.node_settings)
-
     def _entries(self) -> ctypes.Array[Any]:
-        entries: ctypes.Array[Any] = (structs.zo_snapshot_task * len(self.tasks))(*(t.struct for t in self.tasks))
-        return entries
+        return (structs.zo_snapshot_task * len(self.tasks))(*(t.struct for t in self.tasks))
 
     def to_bytes(self) -> bytes:
         """Returns the header, which ends with its checksum."""
@@ -338,41 +268,27 @@ class SnapshotLogHeader:
     def read_record(self, data: bytes, checksum: int) -> StepRecord | None:
         """Parses a record; returns None if it is incomplete or damaged."""
         step, loss = ctypes.c_uint32(), ctypes.c_int32()
-        if len(data) < SNAPSHOT_RECORD_BYTES:
-            return None
-        if library().zo_snapshot_read_record(data, checksum, ctypes.byref(step), ctypes.byref(loss)):
+        places = ctypes.byref(step), ctypes.byref(loss)
+        if len(data) < SNAPSHOT_RECORD_BYTES or library().zo_snapshot_read_record(data, checksum, *places):
             return None
         return StepRecord(step.value, loss.value)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights and state after some step.
+    """Weights and state after some step."""
 
-    Attributes:
-        number: number of the snapshot, counted from 1.
-        step: number of complete steps.
-        states: states of the tasks.
-        largest_loss: largest loss of the steps so far, unit 2^-16.
-        weights: bytes of the tasks' tensors, int8 weights or int32 biases, then the int8 fractions of 16-bit
-            updates.
-    """
-
-    number: int
-    step: int
-    states: tuple[NodeState, ...]
-    largest_loss: int
+    number: int  #: number of the snapshot, counted from 1.
+    step: int  #: number of complete steps.
+    states: tuple[NodeState, ...]  #: states of the tasks.
+    largest_loss: int  #: largest loss of the steps so far, unit 2^-16.
+    #: bytes of the tasks' tensors, int8 weights or int32 biases, then the int8 fractions of 16-bit updates.
     weights: NDArray[np.int8]
 
     @staticmethod
     def write(control: NodeControl, owner: int, number: int, weights: Sequence[NDArray[np.int8]]) -> bytes:
-        """Returns a snapshot of the run's present state as bytes.
-
-        Args:
-            control: control unit of the run.
-            owner: checksum of the log's header.
-            number: number of the snapshot.
-            weights: the tasks' weights, then their fractions.
+        """Returns a snapshot of the run's present state as bytes: `weights` are the tasks' weights, then their
+        fractions; `owner` is the checksum of the log's header.
         """
         head = ctypes.create_string_buffer(16 + 8 * len(control.tasks))
         library().zo_snapshot_write_head(control.struct, owner, number, head)
@@ -383,20 +299,10 @@ class Snapshot:
     def read(cls, data: bytes, owner: int, header: SnapshotLogHeader) -> Snapshot | None:
         """Parses the snapshot in a slot; returns None if it is damaged or belongs to another log."""
         number, step, largest = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_int32()
-        states = (structs.zo_scale * len(header.tasks))()
-        if library().zo_snapshot_read(
-            data,
-            owner,
-            header.node_settings,
-            header._entries(),
-            header.weight_bytes,
-            ctypes.byref(number),
-            ctypes.byref(step),
-            ctypes.byref(largest),
-            states,
-        ):
+        states, size = (structs.zo_scale * len(header.tasks))(), header.weight_bytes
+        places = ctypes.byref(number), ctypes.byref(step), ctypes.byref(largest), states
+        if library().zo_snapshot_read(data, owner, header.node_settings, header._entries(), size, *places):
             return None
-        size = header.weight_bytes
         weights = np.frombuffer(data, np.int8, size, len(data) - 4 - size).copy()
         return cls(number.value, step.value, tuple(map(NodeState.of, states)), largest.value, weights)
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
@@ -24,7 +23,12 @@ class NodeForm(IntEnum):
     MEAN = constants.ZO_NODES_MEAN
 
 
-@dataclasses.dataclass(frozen=True)
+def _computed(function: str) -> cached_property[int]:
+    """Returns a property of a layer that a function of the C core computes."""
+    return cached_property(lambda layer: int(getattr(library(), function)(layer.struct)))
+
+
+@dataclass(frozen=True)
 class NodeLayer:
     """The geometry of a CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED (with sizes of 1) that carries nodes,
     ``zo_node_layer``.
@@ -86,28 +90,13 @@ class NodeLayer:
     @cached_property
     def struct(self) -> Struct:
         """``zo_node_layer``."""
-        fields: Struct = structs.zo_node_layer(**{f.name: int(getattr(self, f.name)) for f in dataclasses.fields(self)})
-        return fields
+        return structs.zo_node_layer(**{f.name: int(getattr(self, f.name)) for f in fields(self)})
 
-    @cached_property
-    def nodes(self) -> int:
-        """Number of nodes of one sample."""
-        return int(library().zo_node_count(self.struct))
-
-    @cached_property
-    def input_bytes(self) -> int:
-        """Size of one sample's input, bytes."""
-        return int(library().zo_node_input_bytes(self.struct))
-
-    @cached_property
-    def route_bytes(self) -> int:
-        """Size of one sample's route, bytes. A device keeps input and route of each sample until the update."""
-        return int(library().zo_node_route_bytes(self.struct))
-
-    @cached_property
-    def scratch_values(self) -> int:
-        """Size of an update's scratch memory, int32 values (``zo_node_scratch_values``)."""
-        return int(library().zo_node_scratch_values(self.struct))
+    nodes = _computed("zo_node_count")  #: number of nodes of one sample.
+    input_bytes = _computed("zo_node_input_bytes")  #: size of one sample's input, bytes.
+    #: size of one sample's route, bytes. A device keeps input and route of each sample until the update.
+    route_bytes = _computed("zo_node_route_bytes")
+    scratch_values = _computed("zo_node_scratch_values")  #: size of an update's scratch memory, int32 values.
 
     @property
     def weights(self) -> int:
@@ -115,7 +104,7 @@ class NodeLayer:
         return self.out_c * self.k_h * self.k_w * (1 if self.depthwise else self.in_c)
 
 
-@dataclasses.dataclass
+@dataclass
 class NodeState:
     """State of a layer's updates: the running mean of the squared gradient, mantissa 2^exponent."""
 
@@ -125,8 +114,7 @@ class NodeState:
     @property
     def struct(self) -> Struct:
         """``zo_scale``."""
-        struct: Struct = structs.zo_scale(self.mantissa, self.exponent)
-        return struct
+        return structs.zo_scale(self.mantissa, self.exponent)
 
     @classmethod
     def of(cls, struct: Any) -> NodeState:
@@ -134,11 +122,10 @@ class NodeState:
         return cls(struct.mantissa, struct.exponent)
 
 
+#: Number of the task that follows one that the loss follows.
 NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
-"""Number of the task that follows one that the loss follows."""
-
+#: The same of a task to which a backward program leads errors.
 NODE_TAIL: Final[int] = constants.ZO_NODE_TAIL
-"""The same of a task to which a backward program leads errors."""
 
 
 class TaskKind(IntEnum):
@@ -151,36 +138,24 @@ class TaskKind(IntEnum):
 
 @dataclass(frozen=True)
 class NodeTask:
-    """Task of a run: a layer with its nodes or its exact gradient, or tensors that are perturbed together.
+    """Task of a run: a layer with its nodes or its exact gradient, or tensors that are perturbed together."""
 
-    Attributes:
-        layer: geometry of the layer; None for tensors that are perturbed.
-        start_segment: first segment that reads the nodes, or has one of the tensors.
-        queries: perturbations per sample and step, 1..32; 0 for the exact gradient, or for shared nodes,
-            which use the queries of the task before.
-        mu: perturbation of a node, LSB.
-        rate: factor of the run's rate, unit 2^-16.
-        following: number of the exact task that reads the nodes of this one; None if the loss does.
-        gain: gain of a "gradient" rule, see ``zo_node_task``.
-        boundary_bytes: size of a sample's input activation of the first segment with perturbed tensors,
-            bytes; 0 for the network's inputs.
-        shared: True if the layer shares the nodes of an earlier task.
-        keeps_inputs: True if the layer's inputs are kept; an update of the filter needs them, one of the
-            biases does not.
-        in_tail: True if the task receives errors from a backward program.
-    """
-
-    layer: NodeLayer | None
-    start_segment: int
+    layer: NodeLayer | None  #: geometry of the layer; None for tensors that are perturbed.
+    start_segment: int  #: first segment that reads the nodes, or has one of the tensors.
+    #: perturbations per sample and step, 1..32; 0 for the exact gradient, or for shared nodes, which use the queries of
+    #: the task before.
     queries: int
-    mu: int = 2
-    rate: int = 65536
-    following: int | None = None
-    gain: NodeState = field(default_factory=NodeState)
+    mu: int = 2  #: perturbation of a node, LSB.
+    rate: int = 65536  #: factor of the run's rate, unit 2^-16.
+    following: int | None = None  #: number of the exact task that reads the nodes of this one; None if the loss does.
+    gain: NodeState = field(default_factory=NodeState)  #: gain of a "gradient" rule, see ``zo_node_task``.
+    #: size of a sample's input activation of the first segment with perturbed tensors, bytes; 0 for the network's
+    #: inputs.
     boundary_bytes: int = 0
-    shared: bool = False
+    shared: bool = False  #: True if the layer shares the nodes of an earlier task.
+    #: True if the layer's inputs are kept; an update of the filter needs them, one of the biases does not.
     keeps_inputs: bool = True
-    in_tail: bool = False
+    in_tail: bool = False  #: True if the task receives errors from a backward program.
 
     @property
     def kind(self) -> TaskKind:
@@ -209,23 +184,14 @@ class NodeTask:
 
 @dataclass(frozen=True)
 class NodeRules:
-    """Further settings of layer-wise runs, in ``zo_node_settings``.
+    """Further settings of layer-wise runs, in ``zo_node_settings``."""
 
-    Attributes:
-        weight_clip: clip of perturbed weights' differences, unit 2^-16.
-        rule: rule of node tasks, 0: RMS, 1: fixed.
-        exact_rule: rule of exact tasks, 0: RMS, 2: bits, 3: standardized.
-        exact_bits: bits of updates by rule 2, in each of three stages, 1..7.
-        weight_bits: bits of updates of perturbed weights, if the run's rule rounds them, 1..7.
-        rows_least, rows_most: bounds of the share of an exact task's outputs that a step updates, unit
-        1/65535; both 0: all.
-    """
-
-    weight_clip: int = 0
-    rule: int = 0
-    exact_rule: int = 0
-    exact_bits: tuple[int, ...] = (0, 0, 0)
-    weight_bits: int = 0
+    weight_clip: int = 0  #: clip of perturbed weights' differences, unit 2^-16.
+    rule: int = 0  #: rule of node tasks, 0: RMS, 1: fixed.
+    exact_rule: int = 0  #: rule of exact tasks, 0: RMS, 2: bits, 3: standardized.
+    exact_bits: tuple[int, ...] = (0, 0, 0)  #: bits of updates by rule 2, in each of three stages, 1..7.
+    weight_bits: int = 0  #: bits of updates of perturbed weights, if the run's rule rounds them, 1..7.
+    #: bounds of the share of an exact task's outputs that a step updates, unit 1/65535; both 0: all.
     rows_least: int = 0
     rows_most: int = 0
 
@@ -240,45 +206,20 @@ class NodeRules:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True)
-class LogitScale:
-    """Scale of the logits in the fixed point of the cross-entropies.
-
-    Attributes:
-        scale_log2e: round(s * log2(e) * 2^24).
-        scale: scale s of the logits in fixed point, round(s * 2^24).
-    """
-
-    scale_log2e: int
-    scale: int
-
-    @classmethod
-    def of(cls, scale: float) -> LogitScale:
-        """Converts a scale s of logits, 2^-20..64."""
-        if not 2.0**-20 <= scale <= 64.0:
-            raise ValueError(f"`scale` must be in 2^-20..64. Received: {scale}.")
-        return cls(round(scale * math.log2(math.e) * 2**24), round(scale * 2**24))
-
-    @property
-    def struct(self) -> Struct:
-        """``zo_logit_scale``."""
-        struct: Struct = structs.zo_logit_scale(self.scale_log2e, self.scale)
-        return struct
+def logit_scale(scale: float) -> Struct:
+    """Returns ``zo_logit_scale``, the fixed point of a scale of logits, 2^-20..64."""
+    if not 2.0**-20 <= scale <= 64.0:
+        raise ValueError(f"`scale` must be in 2^-20..64. Received: {scale}.")
+    return structs.zo_logit_scale(round(scale * math.log2(math.e) * 2**24), round(scale * 2**24))
 
 
 @dataclass(frozen=True)
 class ModelLoss:
-    """``zo_model_loss``.
+    """``zo_model_loss``."""
 
-    Attributes:
-        kind: "cross_entropy", "binary_cross_entropy", "mse" or "floor_log2".
-        scale: scale of the loss's input; for logits 2^-20..64.
-        zero_point: zero point of the loss's input, -128..127.
-    """
-
-    kind: str
-    scale: float
-    zero_point: int
+    kind: str  #: "cross_entropy", "binary_cross_entropy", "mse" or "floor_log2".
+    scale: float  #: scale of the loss's input; for logits 2^-20..64.
+    zero_point: int  #: zero point of the loss's input, -128..127.
 
     @property
     def number(self) -> int:
@@ -293,7 +234,6 @@ class ModelLoss:
     @property
     def struct(self) -> Struct:
         """``zo_model_loss``, without a scale for the mean squared error."""
-        scale = LogitScale(0, 0) if self.kind == "mse" else LogitScale.of(self.scale)
+        scale = structs.zo_logit_scale() if self.kind == "mse" else logit_scale(self.scale)
         zero_point = self.zero_point if self.kind == "binary_cross_entropy" else 0
-        struct: Struct = structs.zo_model_loss(self.number, zero_point, scale.struct)
-        return struct
+        return structs.zo_model_loss(self.number, zero_point, scale)

@@ -1,7 +1,7 @@
 """Trainable tensors in the C core: replay, checksum, and their addresses in the memory of a runtime.
 
-Weights are an int8 array of any shape in TFLite's order; the biases of a layer are a tensor as well, int32
-[channels]. `stream` is the number of the tensor in the model, `limit` is 127 minus the headroom.
+Weights are an int8 array of any shape in TFLite's order; the biases of a layer are a tensor as well, int32 [channels].
+`stream` is the number of the tensor in the model, `limit` is 127 minus the headroom.
 """
 
 from __future__ import annotations
@@ -30,25 +30,19 @@ def make_tensor(
     mask: NDArray[np.uint8] | None = None,
     int16: bool = False,
 ) -> Tensor:
-    """Creates a tensor after a check of its arrays.
+    """Creates a tensor after a check of its arrays, which the caller must keep alive.
 
     Args:
         weights: weights of the tensor, int8, or biases, int32 [channels].
-        fraction: fractions of the weights, int8 in units of 2^-8 LSB, shaped like `weights`; None for the
-            8-bit update.
+        fraction: fractions of the weights, int8 in units of 2^-8 LSB, shaped like `weights`; None for the 8-bit update.
         multiplier: factor of the update for each output channel, Q31, int32 [channels]; None: 1.
         channels: number of output channels. Only used with `multiplier`, like `inner`.
-        inner: number of consecutive weights of a channel: weight i belongs to channel (i // inner) %
-            channels.
+        inner: number of consecutive weights of a channel: weight i belongs to channel (i // inner) % channels.
         stream: number of the tensor.
         limit: 127 minus the headroom.
         writable: True if the weights are changed in place; read-only arrays are then refused.
-        mask: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. None: all are
-            trained.
+        mask: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. None: all are trained.
         int16: True if the forward pass reads weights and fractions.
-
-    Returns:
-        The tensor. The caller must keep the arrays alive.
 
     Raises:
         TypeError, ValueError: an array has another type, layout or size.
@@ -81,14 +75,11 @@ def make_tensor(
     tensor.stream = unsigned("stream", stream)
     tensor.limit = signed("limit", limit)
     if mask is not None:
-        tensor.mask = address("mask", mask, np.uint8)
-        if mask.size != -(-weights.size // 8):
-            raise ValueError(
-                f"`mask` must have {-(-weights.size // 8)} bytes, one bit for each weight. Received: {mask.size}."
-            )
-    tensor.type = constants.ZO_TENSOR_INT16 if int16 else constants.ZO_TENSOR_INT8
-    if are_biases:
-        tensor.type = constants.ZO_TENSOR_INT32
+        tensor.mask, size = address("mask", mask, np.uint8), -(-weights.size // 8)
+        if mask.size != size:
+            raise ValueError(f"`mask` must have {size} bytes, one bit for each weight. Received: {mask.size}.")
+    kind = "INT32" if are_biases else "INT16" if int16 else "INT8"
+    tensor.type = getattr(constants, f"ZO_TENSOR_{kind}")
     return tensor
 
 
@@ -104,28 +95,14 @@ def replay(
     steps: Sequence[Queries] | NDArray[Any],
     mask: NDArray[np.uint8] | None = None,
 ) -> int:
-    """Applies recorded steps in one pass over the weights. The result equals ``zo_update_s8`` for each step.
+    """Applies recorded steps in one pass over the weights, whose values are within ±limit, and fractions, in place. The
+    result equals ``zo_update_s8`` for each step. Returns the number of clamped weights, added up over the steps.
 
-    Args:
-        weights: int8, every value within ±limit, or biases, int32 [channels]; changed in place.
-        fraction: fractions for 16-bit updates, int8 like `weights`, units of 2^-8 LSB; changed in place.
-            None: 8-bit updates with stochastic rounding.
-        multiplier: see `make_tensor`.
-        channels: see `make_tensor`.
-        inner: see `make_tensor`.
-        stream: see `make_tensor`.
-        limit: see `make_tensor`.
-        distribution: distribution of the directions.
-        steps: pairs (seed, coefficient) of each step, with equal numbers; or an array [steps, queries] of
-            `QUERY_DTYPE`.
-        mask: see `make_tensor`.
-
-    Returns:
-        Number of clamped weights, added up over the steps.
+    Steps are pairs (seed, coefficient) of each step, with equal numbers; or an array [steps, queries] of
+    `QUERY_DTYPE`. `make_tensor` describes the other arguments.
 
     Raises:
-        NativeError: an argument, a distribution, a number of queries or a coefficient is out of range; see
-            the status.
+        NativeError: an argument, a distribution, a number of queries or a coefficient is out of range; see the status.
     """
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table, queries, count = step_pairs(steps)
@@ -157,9 +134,8 @@ def _view(address: int, size: int) -> NDArray[np.int8]:
 
 
 class Directory:
-    """The addresses of up to `capacity` tensors.
-
-    Views alias the runtime's memory. They are valid until the interpreter is destroyed or reallocated.
+    """The addresses of up to `capacity` tensors. Views alias the runtime's memory, and are valid until it is
+    reallocated.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -174,13 +150,8 @@ class Directory:
         return ctypes.addressof(self._directory)
 
     def find(self, stream: int) -> tuple[NDArray[np.int8], NDArray[np.int8] | None]:
-        """Returns views of the weights and, for 16-bit updates, the fractions of one tensor, int8 [size].
-
-        Args:
-            stream: number of the tensor in the model.
-
-        Raises:
-            KeyError: the tensor is not in this segment, or there was no invoke yet.
+        """Returns views of the weights and, for 16-bit updates, the fractions of tensor `stream`, int8 [size]. Raises
+        KeyError where the tensor is not in this segment, or before the first invoke.
         """
         for entry in self._entries[: self._directory.count]:
             if entry.stream == stream and entry.weights:

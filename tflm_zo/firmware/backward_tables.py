@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..core import BackwardProgram, BackwardStep, Struct
-from ..core.loader import structs
 from .source_text import array, numbers
 
 
@@ -49,11 +48,10 @@ def _step(step: BackwardStep, name: str, zo: str) -> tuple[list[str], str]:
         constants.append(f"const {zo}_node_layer kStepLayer{name} = {{{_values(step.layer.struct)}}};\n")
         pointers[0] = f"&kStepLayer{name}"
     if step.pool is not None:
-        constants.append(f"const {zo}_pool kStepPool{name} = {{{_values(structs.zo_pool(**step.pool))}}};\n")
+        constants.append(f"const {zo}_pool kStepPool{name} = {{{_values(step.pool)}}};\n")
         pointers[1] = f"&kStepPool{name}"
     if step.product is not None:
-        values = _values(structs.zo_error_product(**step.product))
-        constants.append(f"const {zo}_error_product kStepProduct{name} = {{{values}}};\n")
+        constants.append(f"const {zo}_error_product kStepProduct{name} = {{{_values(step.product)}}};\n")
         pointers[2] = f"&kStepProduct{name}"
     if step.mantissas is not None:
         constants.append(array(f"const int16_t kFactors{name}[{step.mantissas.size}]", step.mantissas))

@@ -315,7 +315,7 @@ def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
         tuple(measurements),
         tasks=header.tasks,
         first_segment=int(header.node_settings.first_segment),
-        rules=header.rules,
+        rules=NodeRules.of(header.node_settings),
         interval=header.interval,
         weight_bytes=header.weight_bytes,
         data_checksum=header.data_checksum,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, load_model
-from ..core import Control, CSettings, Request, without_checksum, without_losses
+from ..core import FLAG_CHECKSUM, FLAG_LOSS, Control, CSettings, Request, without_flag
 from ..data import Data
 from ..logs import Log
 from ..logs.replay import Arrays, Replay
@@ -120,7 +120,7 @@ class LocalExecutor:
         words = self._control.settle()
         if words is not None:
             # Adding up a checksum of the weights would take longer than to move them.
-            self._runtime.execute(without_checksum(words))
+            self._runtime.execute(without_flag(words, FLAG_CHECKSUM))
 
     def settled(self) -> None:
         """Notes that the runtime already has the weights after the last complete step."""
@@ -299,7 +299,7 @@ class _Replica:
             request = self._control.next()
             assert request is not None  # a step has that many
             if number < first:  # its moves are on the way to the share's own
-                self._runtime.execute(without_losses(request.words))
+                self._runtime.execute(without_flag(request.words, FLAG_LOSS))
             else:
                 # The invoke before the first one has left nothing to start from.
                 found.append(self._executor.losses(request, request.start_segment if found else 0).copy())
