@@ -62,7 +62,7 @@ nitpick_ignore_regex = [
     ("cpp:identifier", r"u?int\d+_t|size_t|(zo|ZO)_\w+|tflite(::\w+)?|TfLite\w+|TFLM\w+"),
     ("py:class", r"NDArray|ArrayLike|DTypeLike"),
     # Classes that no package exports, and types by another name, which Sphinx 8 does not look for.
-    ("py:.*", r"tflm_zo(\.\w+){3,}|RunSettings|InjectChanges|FileInUseError|Watch|Offset|Queries|Details"),
+    ("py:.*", r"tflm_zo(\.\w+){3,}|Run|RunSettings|InjectChanges|FileInUseError|Watch|Offset|Queries|Details"),
     ("py:class", r"(tflm_zo\.(data|converters)\.)?(Samples|Labels|WeightArray)|Keep|ProbeProgress"),
     # Words before the colon of a section "Returns", which are no types.
     ("py:class", r".*[^\w.].*"),

@@ -87,8 +87,7 @@ def test_a_run_that_begins_with_weights_it_was_given(name: str) -> None:
     made.set_log(store)
     train(made)
     assert made.export_weights() == (OK, expected.states[-1].weights)
-    # The log is the desktop's except for the fingerprint of its initial weights, and the checksums that
-    # depend on it.
+    # The log is the desktop's except for the fingerprint of its initial weights, and the checksums that depend on it.
     content = store.content(len(expected.log))
     assert content[:28] == expected.log[:28] and content[28:32] != expected.log[28:32]
     assert content[32:100] == expected.log[32:100]

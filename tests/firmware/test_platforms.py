@@ -1,8 +1,7 @@
 """Every platform's build glue: parsed by the rules of its build system, executed if tools are here.
 
-The C++ sources need headers of TensorFlow Lite Micro; tests/tflm_checkout/test_firmware_warnings.py compiles
-them. The C sources are compiled here, from the list of the Makefile fragment, and in test_compilers.py by
-every compiler.
+The C++ sources need headers of TensorFlow Lite Micro; tests/tflm_checkout/test_firmware_warnings.py compiles them. The
+C sources are compiled here, from the list of the Makefile fragment, and in test_compilers.py by every compiler.
 """
 
 import json

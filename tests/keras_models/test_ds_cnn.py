@@ -13,8 +13,7 @@ SHAPE = (49, 20, 1)
 
 
 def test_embedding_narrows_the_last_convolution_alone() -> None:
-    """Counts weights by hand: 10 x 4 and 3 x 3 filters, pointwise ones, and the dense layer on the
-    embedding."""
+    """Counts weights by hand: 10 x 4 and 3 x 3 filters, pointwise ones, and the dense layer on the embedding."""
     from tflm_zo.keras_models import ds_cnn
 
     model = ds_cnn(SHAPE, 10, filters=12, blocks=3, stride=(4, 2), embedding=5)

@@ -1,5 +1,4 @@
-"""examples/personalization: its folder, its reservoir, and the training of an emulated Cortex-M4 on its
-stream.
+"""examples/personalization: its folder, its reservoir, and the training of an emulated Cortex-M4 on its stream.
 
 The run must be that of a reservoir and a layer-wise run written down here once more, in Python.
 """

@@ -1,11 +1,10 @@
 """A generated folder's module and sample, built by Zephyr itself and run on an emulated board, against the
 same run on this machine.
 
-`ZEPHYR_BASE` is Zephyr's tree, in a shell in which its own samples can be built, with its Python packages on
-the PATH. If it is in no west workspace, `ZEPHYR_MODULES` names the folders of its modules, of which it
-needs cmsis. TFLM is that of `TFLM_DIR`, with the library that its own Makefile has built for a Cortex-M4 with
-CMSIS-NN's kernels, so a workspace is to be without the module tflite-micro. Without
-`ZEPHYR_TOOLCHAIN_VARIANT`, Debian's compiler is taken.
+`ZEPHYR_BASE` is Zephyr's tree, in a shell in which its own samples can be built, with its Python packages on the PATH.
+If it is in no west workspace, `ZEPHYR_MODULES` names the folders of its modules, of which it needs cmsis. TFLM is that
+of `TFLM_DIR`, with the library that its own Makefile has built for a Cortex-M4 with CMSIS-NN's kernels, so a workspace
+is to be without the module tflite-micro. Without `ZEPHYR_TOOLCHAIN_VARIANT`, Debian's compiler is taken.
 """
 
 import os
@@ -53,8 +52,7 @@ def configure(sample: Path, build: Path) -> list[str]:
     """Returns the command that calls Zephyr's CMake."""
     command = ["cmake", "-GNinja", "-S", str(sample), "-B", str(build), "-DBOARD=mps2/an386"]
     if "ZEPHYR_TOOLCHAIN_VARIANT" not in os.environ:
-        # Debian's C library has locks of its own, which nothing here needs, and does not say that it has
-        # Zephyr's.
+        # Debian's C library has locks of its own, which nothing here needs, and does not say that it has Zephyr's.
         command += [f"-DEXTRA_{language}FLAGS=-D_RETARGETABLE_LOCKING=1" for language in ("C", "CXX")]
     # The library's calls have floating-point arguments in registers.
     command += ["-DCONFIG_FPU=y", "-DCONFIG_FP_HARDABI=y"]

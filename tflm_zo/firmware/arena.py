@@ -1,9 +1,8 @@
 """The size of the arena that a model needs on a 32-bit target.
 
-TFLM's recording allocator (package ``tflite-micro``) measures each segment on this machine. The arena's tail
-is corrected for pointers of four bytes and for CMSIS-NN's kernels. Its head is planned again
-(`planned_bytes`) with the scratch buffers of those kernels (`cmsis_nn`). Without that package, the size is an
-upper bound.
+TFLM's recording allocator (package ``tflite-micro``) measures each segment on this machine. The arena's tail is
+corrected for pointers of four bytes and for CMSIS-NN's kernels. Its head is planned again (`planned_bytes`) with the
+scratch buffers of those kernels (`cmsis_nn`). Without that package, the size is an upper bound.
 """
 
 from __future__ import annotations
@@ -185,9 +184,8 @@ def _temporary(op: Operator) -> int:
 def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: _Kernels) -> int:
     """Returns the least that `Network::Init` takes of an arena, without the directory.
 
-    The arena is used from both ends. Each segment adds its persistent memory to the tail. The head has the
-    activations of the largest segment, and notes while a segment is being prepared and planned. The largest
-    sum of both decides.
+    The arena is used from both ends. Each segment adds its persistent memory to the tail. The head has the activations
+    of the largest segment, and notes while a segment is being prepared and planned. The largest sum of both decides.
     """
     tail = _ALLOCATOR[1]
     head = most = 0

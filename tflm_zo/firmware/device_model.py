@@ -1,6 +1,4 @@
-"""A ZO model on a device: untrained weights are constants in flash. Also the memory for input activations of
-segments.
-"""
+"""A ZO model on a device, whose untrained weights are constants in flash, and its memory for input activations."""
 
 from __future__ import annotations
 

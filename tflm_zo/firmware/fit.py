@@ -26,23 +26,14 @@ _FEWEST_SAMPLES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """A run that fits.
+    """A run that fits."""
 
-    Attributes:
-        model: ZO model of the run.
-        settings: settings of the run.
-        search: search for the best block, or None.
-        run: one step of the run.
-        ram: RAM of the run.
-        given_up: description of the reductions.
-    """
-
-    model: Model
-    settings: Settings
-    search: BlockSearch | None
-    run: LoweredRun
-    ram: Ram
-    given_up: tuple[str, ...] = ()
+    model: Model  #: ZO model of the run.
+    settings: Settings  #: settings of the run.
+    search: BlockSearch | None  #: search for the best block, or None.
+    run: LoweredRun  #: one step of the run.
+    ram: Ram  #: RAM of the run.
+    given_up: tuple[str, ...] = ()  #: description of the reductions.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,23 +72,14 @@ _CORE_FOLDERS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Firmware:
-    """A generated folder.
+    """A generated folder."""
 
-    Attributes:
-        files: text of each file by its path.
-        example: paths of the files that the user may change.
-        ram: RAM of the run.
-        trainable_bytes: size of weights, fractions and biases in the arena, bytes.
-        model_bytes: size of the models in flash, bytes.
-        no_self_test: reason why there is no self-test, or "".
-    """
-
-    files: dict[str, str]
-    example: frozenset[str]
-    ram: Ram
-    trainable_bytes: int
-    model_bytes: int
-    no_self_test: str
+    files: dict[str, str]  #: text of each file by its path.
+    example: frozenset[str]  #: paths of the files that the user may change.
+    ram: Ram  #: RAM of the run.
+    trainable_bytes: int  #: size of weights, fractions and biases in the arena, bytes.
+    model_bytes: int  #: size of the models in flash, bytes.
+    no_self_test: str  #: reason why there is no self-test, or "".
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[str]:
         """Writes the folder atomically.

@@ -78,8 +78,7 @@ def _check_log(record: int, steps: int) -> None:
 def plan_blocks(
     model: Model, settings: Settings, search: BlockSearch, data: Data, *, steps: int, measures: bool = True
 ) -> LoweredRun:
-    """Lowers a layer-wise run in which the device chooses a block, as `training.choose_block` does on a
-    desktop.
+    """Lowers a layer-wise run in which the device chooses a block, as `training.choose_block` does on a desktop.
 
     Args:
         model: the ZO model.
@@ -137,8 +136,7 @@ def check_names(platform: str, name: str | None) -> None:
     """Checks the names of a platform and a model before the work begins.
 
     Raises:
-        SettingsError: the platform is not known, or the model's name is not valid in names of files and
-            variables.
+        SettingsError: the platform is not known, or the model's name is not valid in names of files and variables.
     """
     if platform not in PLATFORMS:
         raise SettingsError("platform", f"be one of {', '.join(PLATFORMS)}", platform)

@@ -156,8 +156,7 @@ def resolve(text: str, known: Mapping[str, int | None]) -> str:
 
     Args:
         text: the source.
-        known: values of macros by name; None for a macro that is never defined. Conditions on other macros
-            are kept.
+        known: values of macros by name; None for a macro that is never defined. Conditions on other macros are kept.
     """
     # Of each condition around a line: whether a branch that is certain was there, whether this one is there,
     # and whether its directives are.
@@ -462,9 +461,7 @@ def _mentions(item: _Item) -> Iterator[tuple[tuple[str, ...], set[str]]]:
 
 
 def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
-    """Splits a source into its first comment, the beginning of its guard, its items, and the end of its
-    guard.
-    """
+    """Splits a source into its first comment, the beginning of its guard, its items, and the end of its guard."""
     guard = _GUARD.search(text)
     about, begin, body, end = ("", "", text, "") if guard is None else (text[: guard.start()], *guard.group(1, 3, 4))
     return about, begin, _parse(_EXTERN_C.sub("", body), path), end

@@ -53,9 +53,7 @@ def operators_of(models: Sequence[Model]) -> list[str]:
 
 
 def _registration(name: str) -> str:
-    """Returns the registration of an op that only publishes the addresses of weights, since trainers update
-    them.
-    """
+    """Returns the registration of an op that only publishes the addresses of weights, since trainers update them."""
     short = name.removeprefix(OP_PREFIX)
     return "WEIGHTS" if short in ("SEED_REPLAY", "UPDATE", "PERTURB") else short
 

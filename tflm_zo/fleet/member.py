@@ -227,20 +227,14 @@ def evaluations(settings: CSettings) -> int:
 
 @dataclass(frozen=True)
 class Answer:
-    """A client's answer for a step.
+    """A client's answer for a step."""
 
-    Attributes:
-        step: number of the step.
-        differences: L(w + z) - L(w - z) of each query, summed over the client's minibatch (for a one-sided
-            estimator L(w + z) - L(w)), int64 [queries], unit 2^-16 nat.
-        loss: sum of the losses of all evaluations of the step, unit 2^-16 nat.
-        samples: number of samples in the minibatch, >= 1.
-    """
-
-    step: int
+    step: int  #: number of the step.
+    #: L(w + z) - L(w - z) of each query, summed over the client's minibatch (for a one-sided estimator L(w + z) -
+    #: L(w)), int64 [queries], unit 2^-16 nat.
     differences: NDArray[np.int64]
-    loss: int
-    samples: int
+    loss: int  #: sum of the losses of all evaluations of the step, unit 2^-16 nat.
+    samples: int  #: number of samples in the minibatch, >= 1.
 
     def check(self, settings: CSettings, step: int) -> None:
         """Raises FleetError if an answer is not possible for a step."""

@@ -28,15 +28,10 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Load:
-    """The data to send to a device.
+    """The data to send to a device."""
 
-    Attributes:
-        kind: WEIGHTS, from which a run starts, or LOG, from whose end a run resumes.
-        data: the bytes.
-    """
-
-    kind: PlaceKind
-    data: bytes
+    kind: PlaceKind  #: WEIGHTS, from which a run starts, or LOG, from whose end a run resumes.
+    data: bytes  #: the bytes.
 
     def stored(self, unit: int) -> Load:
         """Returns the data, padded to the programming unit of the store."""
@@ -50,17 +45,11 @@ class Load:
 
 @dataclass(frozen=True)
 class Deployment:
-    """The result of `deploy`.
+    """The result of `deploy`."""
 
-    Attributes:
-        place: number of the active place.
-        sent: bytes that were sent; an earlier attempt may have sent the others.
-        changed: True if another place was active before.
-    """
-
-    place: int
-    sent: int
-    changed: bool
+    place: int  #: number of the active place.
+    sent: int  #: bytes that were sent; an earlier attempt may have sent the others.
+    changed: bool  #: True if another place was active before.
 
 
 # --- data to send -----------------------------------------------------------------------------------

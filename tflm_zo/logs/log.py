@@ -67,47 +67,30 @@ def data_checksum(arrays: Sequence[NDArray[Any]]) -> int:
 
 @dataclass(frozen=True)
 class Log:
-    """A log, or consecutive steps of it.
+    """A log, or consecutive steps of it."""
 
-    Attributes:
-        settings: settings of the run.
-        fingerprint: fingerprint of the base model, 16 bytes.
-        measure_every: steps between measurements; 0: never.
-        losses: mean loss of each complete step, nats or `ZoLoss.unit`, float64 [steps]. In a snapshot log
-            they include steps after the last snapshot, which can only be repeated with the data.
-        measurements: measurements from the first of these steps on, in order.
-        first_step: number of the first of these steps in the run.
-        whole_bytes: size of the header and the complete records of a seed log.
-        torn_bytes: number of bytes after the last complete record of a seed log, from an interrupted write.
-        steps: (seed, coefficient) pairs of a seed log, `QUERY_DTYPE` [steps, queries].
-        mean_squares: the control unit's running mean after each step of a seed log, int64 [steps].
-        tasks: tasks of a layer-wise run; none in a seed log.
-        first_segment: first segment with a trained layer in a layer-wise run.
-        rules: further settings of a layer-wise run.
-        interval: number of steps between snapshots.
-        weight_bytes: bytes of a snapshot's weights.
-        data_checksum: checksum of the training data of a layer-wise run.
-        snapshot: the last complete snapshot; None before the first.
-        best_slot: the last complete snapshot of a best state; None if no measurement improved on the first.
-    """
-
-    settings: CSettings
-    fingerprint: bytes
-    measure_every: int
+    settings: CSettings  #: settings of the run.
+    fingerprint: bytes  #: fingerprint of the base model, 16 bytes.
+    measure_every: int  #: steps between measurements; 0: never.
+    #: mean loss of each complete step, nats or `ZoLoss.unit`, float64 [steps]. In a snapshot log they include steps
+    #: after the last snapshot, which can only be repeated with the data.
     losses: NDArray[np.float64]
-    measurements: tuple[Measurement, ...] = ()
-    first_step: int = 0
-    whole_bytes: int = 0
-    torn_bytes: int = 0
+    measurements: tuple[Measurement, ...] = ()  #: measurements from the first of these steps on, in order.
+    first_step: int = 0  #: number of the first of these steps in the run.
+    whole_bytes: int = 0  #: size of the header and the complete records of a seed log.
+    torn_bytes: int = 0  #: number of bytes after the last complete record of a seed log, from an interrupted write.
+    #: (seed, coefficient) pairs of a seed log, `QUERY_DTYPE` [steps, queries].
     steps: NDArray[np.void] = field(default_factory=lambda: np.zeros((0, 0), QUERY_DTYPE))
+    #: the control unit's running mean after each step of a seed log, int64 [steps].
     mean_squares: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    tasks: tuple[TaskEntry, ...] = ()
-    first_segment: int = 0
-    rules: NodeRules = field(default_factory=NodeRules)
-    interval: int = 0
-    weight_bytes: int = 0
-    data_checksum: int = 0
-    snapshot: Snapshot | None = None
+    tasks: tuple[TaskEntry, ...] = ()  #: tasks of a layer-wise run; none in a seed log.
+    first_segment: int = 0  #: first segment with a trained layer in a layer-wise run.
+    rules: NodeRules = field(default_factory=NodeRules)  #: further settings of a layer-wise run.
+    interval: int = 0  #: number of steps between snapshots.
+    weight_bytes: int = 0  #: bytes of a snapshot's weights.
+    data_checksum: int = 0  #: checksum of the training data of a layer-wise run.
+    snapshot: Snapshot | None = None  #: the last complete snapshot; None before the first.
+    #: the last complete snapshot of a best state; None if no measurement improved on the first.
     best_slot: Snapshot | None = None
 
     @classmethod

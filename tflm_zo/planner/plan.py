@@ -93,19 +93,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The ways to train a model with their costs. The first is likely to learn most.
+    """The ways to train a model with their costs. The first is likely to learn most."""
 
-    Attributes:
-        model: name of the model's file, for commands.
-        target: the target device.
-        inference: instructions of an inference of the original model.
-        costs: costs of each way.
-    """
-
-    model: str
-    target: Target
-    inference: float
-    costs: tuple[Cost, ...]
+    model: str  #: name of the model's file, for commands.
+    target: Target  #: the target device.
+    inference: float  #: instructions of an inference of the original model.
+    costs: tuple[Cost, ...]  #: costs of each way.
 
     @property
     def best(self) -> Cost | None:

@@ -19,17 +19,11 @@ _Floats = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Sums over the samples and positions of a layer's output. Sums of several sets of samples can be added.
+    """Sums over the samples and positions of a layer's output. Sums of several sets of samples can be added."""
 
-    Attributes:
-        positions: number of values of a channel in all samples.
-        sums: sum of each channel's int8 values, [channels].
-        squares: sum of their squares, [channels].
-    """
-
-    positions: int
-    sums: _Sums
-    squares: _Sums
+    positions: int  #: number of values of a channel in all samples.
+    sums: _Sums  #: sum of each channel's int8 values, [channels].
+    squares: _Sums  #: sum of their squares, [channels].
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.positions + other.positions, self.sums + other.sums, self.squares + other.squares)

@@ -29,49 +29,30 @@ Watch = Callable[[Sequence[Operator]], Iterable[Operator]]
 
 @dataclasses.dataclass(frozen=True)
 class LayerChange:
-    """The shift of a layer and its correction.
+    """The shift of a layer and its correction."""
 
-    Attributes:
-        layer: name of the layer.
-        operator: kind of the operator, e.g. "CONV_2D".
-        channels: number of its output channels.
-        corrected: number of channels that were corrected.
-        mean_shift: shift of the channels' means, in old deviations, root mean square.
-        deviation_shift: logarithm of new deviation / old deviation, root mean square.
-        mean_share: share of ``mean_shift`` that was corrected, 0..1; the rest may be chance.
-        deviation_share: share of ``deviation_shift`` that was corrected.
-        left_alone: reason why the layer was not corrected, or None.
-    """
-
-    layer: str
-    operator: str
-    channels: int
-    corrected: int = 0
-    mean_shift: float = 0.0
-    deviation_shift: float = 0.0
-    mean_share: float = 0.0
-    deviation_share: float = 0.0
-    left_alone: str | None = None
+    layer: str  #: name of the layer.
+    operator: str  #: kind of the operator, e.g. "CONV_2D".
+    channels: int  #: number of its output channels.
+    corrected: int = 0  #: number of channels that were corrected.
+    mean_shift: float = 0.0  #: shift of the channels' means, in old deviations, root mean square.
+    deviation_shift: float = 0.0  #: logarithm of new deviation / old deviation, root mean square.
+    mean_share: float = 0.0  #: share of ``mean_shift`` that was corrected, 0..1; the rest may be chance.
+    deviation_share: float = 0.0  #: share of ``deviation_shift`` that was corrected.
+    left_alone: str | None = None  #: reason why the layer was not corrected, or None.
 
 
 @dataclasses.dataclass(frozen=True)
 class Recalibration:
-    """A recalibrated model and its corrections.
+    """A recalibrated model and its corrections."""
 
-    Attributes:
-        model: plain int8 model, which keeps the old statistics.
-        samples: number of new samples.
-        source_samples: number of samples of the old statistics.
-        uneven: True if no layer was corrected because the shift differs between places of the image, as after
-            a rotation or with samples of one class.
-        layers: every layer with a filter, in execution order.
-    """
-
-    model: Model
-    samples: int
-    source_samples: int
+    model: Model  #: plain int8 model, which keeps the old statistics.
+    samples: int  #: number of new samples.
+    source_samples: int  #: number of samples of the old statistics.
+    #: True if no layer was corrected because the shift differs between places of the image, as after a rotation or with
+    #: samples of one class.
     uneven: bool
-    layers: tuple[LayerChange, ...]
+    layers: tuple[LayerChange, ...]  #: every layer with a filter, in execution order.
 
     @property
     def sentence(self) -> str:

@@ -215,17 +215,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Status:
-    """Diagnostics of the last invoke (``zo_status``).
+    """Diagnostics of the last invoke (``zo_status``)."""
 
-    Attributes:
-        steps: number of steps, replayed ones included, since the weights were initialized or all restored.
-        saturated: number of weights that the last invoke clamped to the headroom.
-        checksum: checksum of all trainable weights and fractions after the last invoke's weight ops if the
-            command requested it, else 0. It does not depend on the model's cuts.
-    """
-
-    steps: int
-    saturated: int
+    steps: int  #: number of steps, replayed ones included, since the weights were initialized or all restored.
+    saturated: int  #: number of weights that the last invoke clamped to the headroom.
+    #: checksum of all trainable weights and fractions after the last invoke's weight ops if the command requested it,
+    #: else 0. It does not depend on the model's cuts.
     checksum: int
 
     @classmethod

@@ -26,6 +26,9 @@ from .tasks import Exact, Nodes, Weights
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+# The site documents these names, and the functions of ALGORITHMS.
+__all__ = ["ALGORITHMS", "DEFAULT", "algorithm", "algorithm_for", "algorithm_of", "summary", "usual_settings"]
+
 
 class RunSettings(TypedDict, total=False):
     """Fields of `Settings` that every algorithm takes."""

@@ -69,29 +69,20 @@ class BlockSearch:
 
 @dataclasses.dataclass(frozen=True)
 class BlockChoice:
-    """The result of the probes.
+    """The result of the probes."""
 
-    Attributes:
-        best: number of the best block, the first one of equals.
-        blocks: names of the layers of each block, in execution order.
-        scores: score of each block: the number of correct held-out samples for classifiers, else minus the sum of
-            their losses in units of `unit` / 2^16; empty if a log told the block.
-        before: score of the model before the probes.
-        held_out: number of held-out samples.
-        of_classes: True if scores count correct samples.
-        equivalents: cost in forward equivalents: training of the probes, the measurement of their learning rate, and
-            the evaluations of the held-out samples.
-        unit: real value of a loss of 1, see `ZoLoss`.
-    """
-
-    best: int
-    blocks: tuple[tuple[str, ...], ...]
+    best: int  #: number of the best block, the first one of equals.
+    blocks: tuple[tuple[str, ...], ...]  #: names of the layers of each block, in execution order.
+    #: score of each block: the number of correct held-out samples for classifiers, else minus the sum of their losses
+    #: in units of `unit` / 2^16; empty if a log told the block.
     scores: tuple[int, ...]
-    before: int
-    held_out: int
-    of_classes: bool
+    before: int  #: score of the model before the probes.
+    held_out: int  #: number of held-out samples.
+    of_classes: bool  #: True if scores count correct samples.
+    #: cost in forward equivalents: training of the probes, the measurement of their learning rate, and the evaluations
+    #: of the held-out samples.
     equivalents: float
-    unit: float = 1.0
+    unit: float = 1.0  #: real value of a loss of 1, see `ZoLoss`.
 
     @property
     def layers(self) -> tuple[str, ...]:

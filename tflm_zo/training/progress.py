@@ -19,29 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class History:
-    """History of a run, like Keras' History: `history` maps a name to its values.
+    """History of a run, like Keras' History: `history` maps a name to its values."""
 
-    Attributes:
-        history: values of each epoch: "loss" (mean training loss, nats or the output's unit squared), "rate"
-            (the last step's learning rate), "equivalents" (forward equivalents of the run until then)
-            and, with validation data, "val_loss" and "val_accuracy" (not for the mean squared error, nor for
-            samples of one class alone, for which one constant answer is right).
-        measurements: measurements of the run's weights, in order, those before it was resumed included:
-            "step", "loss" and, where "val_accuracy" would be given, "accuracy", on the validation data or,
-            without them, on the training data; empty with keep="last".
-        kept_step: step of the weights that were kept; 0: the initial weights. With keep="best" they have the
-            highest measured accuracy and, among equals, the smallest loss.
-        forwards: number of forward passes of a sample in training, partial ones included; without validation.
-        equivalents: cost of the run in forward equivalents, see `Trainer`.
-        seconds: duration of the run, validation and callbacks included.
-    """
-
+    #: values of each epoch: "loss" (mean training loss, nats or the output's unit squared), "rate" (the last step's
+    #: learning rate), "equivalents" (forward equivalents of the run until then) and, with validation data, "val_loss"
+    #: and "val_accuracy" (not for the mean squared error, nor for samples of one class alone, for which one constant
+    #: answer is right).
     history: dict[str, list[float]] = field(default_factory=dict)
+    #: measurements of the run's weights, in order, those before it was resumed included: "step", "loss" and, where
+    #: "val_accuracy" would be given, "accuracy", on the validation data or, without them, on the training data; empty
+    #: with keep="last".
     measurements: list[dict[str, float]] = field(default_factory=list)
+    #: step of the weights that were kept; 0: the initial weights. With keep="best" they have the highest measured
+    #: accuracy and, among equals, the smallest loss.
     kept_step: int = 0
-    forwards: int = 0
-    equivalents: float = 0.0
-    seconds: float = 0.0
+    forwards: int = 0  #: number of forward passes of a sample in training, partial ones included; without validation.
+    equivalents: float = 0.0  #: cost of the run in forward equivalents, see `Trainer`.
+    seconds: float = 0.0  #: duration of the run, validation and callbacks included.
     # 8 bytes a step: a run may have millions.
     _losses: array.array[float] = field(default_factory=lambda: array.array("d"), compare=False)
 

@@ -20,23 +20,14 @@ _WHERE_TO_READ_ON = " (inspect --nodes says why; --algorithm weight trains all)"
 
 @dataclass(frozen=True)
 class TrainedLayers:
-    """The layers of a network that a run trains.
+    """The layers of a network that a run trains."""
 
-    Attributes:
-        layers: names of the layers that are trained, in execution order.
-        of_layers: number of all layers that have weights.
-        weights: number of the weights that are trained.
-        of_weights: number of the weights of all layers.
-        sentence: one sentence that names the trained layers and explains why others are not trained.
-        biases: number of the biases that are trained.
-    """
-
-    layers: tuple[str, ...]
-    of_layers: int
-    weights: int
-    of_weights: int
-    sentence: str
-    biases: int = 0
+    layers: tuple[str, ...]  #: names of the layers that are trained, in execution order.
+    of_layers: int  #: number of all layers that have weights.
+    weights: int  #: number of the weights that are trained.
+    of_weights: int  #: number of the weights of all layers.
+    sentence: str  #: one sentence that names the trained layers and explains why others are not trained.
+    biases: int = 0  #: number of the biases that are trained.
 
 
 def trained_layers(model: Model, settings: Settings) -> TrainedLayers:

@@ -17,21 +17,13 @@ from .trainer import Trainer
 
 @dataclass(frozen=True)
 class RuntimeRun:
-    """A run in one runtime.
+    """A run in one runtime."""
 
-    Attributes:
-        runtime: name of the runtime.
-        losses: mean loss of each step, in nats or the output's unit squared.
-        checksum: checksum of the final weights.
-        log: the seed log's bytes.
-        exported: the exported model's bytes.
-    """
-
-    runtime: str
-    losses: list[float]
-    checksum: int
-    log: bytes
-    exported: bytes
+    runtime: str  #: name of the runtime.
+    losses: list[float]  #: mean loss of each step, in nats or the output's unit squared.
+    checksum: int  #: checksum of the final weights.
+    log: bytes  #: the seed log's bytes.
+    exported: bytes  #: the exported model's bytes.
 
     def equals(self, other: RuntimeRun) -> bool:
         """Returns whether every bit agrees: losses, log, weights and exported model."""

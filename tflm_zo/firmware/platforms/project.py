@@ -24,21 +24,13 @@ _MAIN: Final = """int main() { return Train() ? 0 : 1; }
 
 @dataclass(frozen=True)
 class Project:
-    """Generated sources, before they are laid out. Includes are relative to their common folder.
+    """Generated sources, before they are laid out. Includes are relative to their common folder."""
 
-    Attributes:
-        name: name of the model in the sources, an identifier.
-        command: command line that generated the folder.
-        sources: sources of the library, text by path.
-        samples: the header and source of the example's samples, text by path.
-        chooses_block: True if the example has a block of layers to choose before it trains.
-    """
-
-    name: str
-    command: str
-    sources: Mapping[str, str]
-    samples: Mapping[str, str]
-    chooses_block: bool = False
+    name: str  #: name of the model in the sources, an identifier.
+    command: str  #: command line that generated the folder.
+    sources: Mapping[str, str]  #: sources of the library, text by path.
+    samples: Mapping[str, str]  #: the header and source of the example's samples, text by path.
+    chooses_block: bool = False  #: True if the example has a block of layers to choose before it trains.
 
     def compiled(self) -> list[str]:
         """Returns the paths of the library's sources that are compiled."""
@@ -55,8 +47,7 @@ class Project:
             includes: lines that come before the program's own.
             printing: definition of the function ``print_with``.
             print_with: name of the function that prints, which is called as printf is.
-            entry: source of the functions that the platform calls; ``bool Train()`` trains and says if that
-                went well.
+            entry: source of the functions that the platform calls; ``bool Train()`` trains and says if that went well.
         """
         return fill(
             "example.cc.in",
@@ -93,30 +84,19 @@ class Project:
 
 @dataclass(frozen=True)
 class Layout:
-    """A folder.
+    """A folder."""
 
-    Attributes:
-        files: texts of the files, by path.
-        example: paths of the example's files, which users change.
-    """
-
-    files: Mapping[str, str]
-    example: frozenset[str]
+    files: Mapping[str, str]  #: texts of the files, by path.
+    example: frozenset[str]  #: paths of the example's files, which users change.
 
 
 @dataclass(frozen=True)
 class Platform:
-    """A build system.
+    """A build system."""
 
-    Attributes:
-        lay_out: function that makes the layout of a project.
-        static_memory: True if TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes
-            its structs smaller.
-        int8: operators that TFLM can register there for int8 alone; None: all of the checkout's.
-        absent: names of macros that no compiler of the platform defines.
-    """
-
-    lay_out: Callable[[Project], Layout]
+    lay_out: Callable[[Project], Layout]  #: function that makes the layout of a project.
+    #: True if TensorFlow Lite Micro is built with TF_LITE_STATIC_MEMORY there, which makes its structs smaller.
     static_memory: bool = True
+    #: operators that TFLM can register there for int8 alone; None: all of the checkout's.
     int8: frozenset[str] | None = None
-    absent: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()  #: names of macros that no compiler of the platform defines.

@@ -172,24 +172,17 @@ class AveragingStrategy(Strategy):
 
 @dataclasses.dataclass(frozen=True)
 class AveragingClient:
-    """Model, settings and data of a client.
+    """Model, settings and data of a client."""
 
-    Attributes:
-        model: the ZO model, the same file as at the server: the model, its bytes or its path.
-        settings: settings of the client's run in each round, e.g. ``algorithms.weight()``. The
-            seed is combined with the numbers of round and client.
-        steps: steps of a round.
-        x: the client's samples, as for `tflm_zo.Trainer.fit`.
-        y: their labels, as for `tflm_zo.Trainer.fit`.
-        runtime: name of the runtime that runs the model.
-    """
-
+    #: the ZO model, the same file as at the server: the model, its bytes or its path.
     model: Model | bytes | str | os.PathLike[str]
+    #: settings of the client's run in each round, e.g. ``algorithms.weight()``. The seed is combined with the numbers
+    #: of round and client.
     settings: Settings
-    steps: int
-    x: Samples
-    y: Labels | None = None
-    runtime: str = "litert"
+    steps: int  #: steps of a round.
+    x: Samples  #: the client's samples, as for `tflm_zo.Trainer.fit`.
+    y: Labels | None = None  #: their labels, as for `tflm_zo.Trainer.fit`.
+    runtime: str = "litert"  #: name of the runtime that runs the model.
 
 
 def averaging_app(make: Callable[[Context], AveragingClient]) -> ClientApp:

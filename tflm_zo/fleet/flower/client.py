@@ -22,21 +22,14 @@ from .messages import SAMPLES, Request, State, answer_records, node_app, run_of
 
 @dataclass(frozen=True)
 class GatewayClient:
-    """A client whose devices evaluate the steps, each on its own samples.
+    """A client whose devices evaluate the steps, each on its own samples."""
 
-    Attributes:
-        model: the ZO model that the devices' firmware was generated from: the model, its bytes or its path.
-        lines: function that opens the line to a device, by the device's name.
-        log: path of a file with the run's records, for devices that lack them.
-        deadline: time limit of the devices for a step, seconds.
-        share_loss: True to send the mean loss of the minibatches; False sends 0.
-    """
-
+    #: the ZO model that the devices' firmware was generated from: the model, its bytes or its path.
     model: Model | bytes | str | os.PathLike[str]
-    lines: Mapping[str, Callable[[], Port]]
-    log: str | os.PathLike[str]
-    deadline: float = 60.0
-    share_loss: bool = True
+    lines: Mapping[str, Callable[[], Port]]  #: function that opens the line to a device, by the device's name.
+    log: str | os.PathLike[str]  #: path of a file with the run's records, for devices that lack them.
+    deadline: float = 60.0  #: time limit of the devices for a step, seconds.
+    share_loss: bool = True  #: True to send the mean loss of the minibatches; False sends 0.
 
     def member(self, model: Model, header: bytes) -> Gateway:
         """Creates the follower of the run with this header."""
@@ -70,24 +63,16 @@ _KEPT: Final = "tflm-zo"  # name of the record in a node's state
 
 @dataclass(frozen=True)
 class FleetClient:
-    """Model and data of a client.
+    """Model and data of a client."""
 
-    Attributes:
-        model: the ZO model, the same file as at the server: the model, its bytes or its path.
-        x: the client's samples, as for `tflm_zo.Trainer.fit`.
-        y: their labels, as for `tflm_zo.Trainer.fit`.
-        validation: samples, or samples and labels, for evaluations that the server requests; None: the
-            training samples.
-        runtime: name of the runtime that runs the model.
-        share_loss: True to send the mean loss of the minibatch, which only the log shows; False sends 0.
-    """
-
+    #: the ZO model, the same file as at the server: the model, its bytes or its path.
     model: Model | bytes | str | os.PathLike[str]
-    x: Samples
-    y: Labels | None = None
+    x: Samples  #: the client's samples, as for `tflm_zo.Trainer.fit`.
+    y: Labels | None = None  #: their labels, as for `tflm_zo.Trainer.fit`.
+    #: samples, or samples and labels, for evaluations that the server requests; None: the training samples.
     validation: Samples | tuple[Samples, Labels | None] | None = None
-    runtime: str = "litert"
-    share_loss: bool = True
+    runtime: str = "litert"  #: name of the runtime that runs the model.
+    share_loss: bool = True  #: True to send the mean loss of the minibatch, which only the log shows; False sends 0.
 
     def member(self, model: Model, header: bytes) -> Replica:
         """Creates the follower of the run with this header."""

@@ -18,17 +18,11 @@ from flwr.supercore.task_identity import TaskIdentity
 
 @dataclass
 class Traffic:
-    """The traffic between the server and a node.
+    """The traffic between the server and a node."""
 
-    Attributes:
-        messages: messages to the node.
-        down: bytes to the node, as Flower's protocol buffers.
-        up: bytes of its replies.
-    """
-
-    messages: int = 0
-    down: int = 0
-    up: int = 0
+    messages: int = 0  #: messages to the node.
+    down: int = 0  #: bytes to the node, as Flower's protocol buffers.
+    up: int = 0  #: bytes of its replies.
 
 
 class LocalGrid(Grid):

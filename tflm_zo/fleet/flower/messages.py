@@ -206,17 +206,11 @@ def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refused reply, or a message that a client refused.
+    """A refused reply, or a message that a client refused."""
 
-    Attributes:
-        step: number of the requested step or round.
-        node: number of the client's node.
-        reason: reason of the refusal.
-    """
-
-    step: int
-    node: int
-    reason: str
+    step: int  #: number of the requested step or round.
+    node: int  #: number of the client's node.
+    reason: str  #: reason of the refusal.
 
 
 def addressed(

@@ -113,17 +113,12 @@ def _result(method: str, reply: Message) -> Any:
 
 @dataclass(frozen=True)
 class RecalibrationClient:
-    """Model and data of a client.
+    """Model and data of a client."""
 
-    Attributes:
-        model: the plain int8 model, the same file as at the server: the model, its bytes or its path.
-        x: the client's samples, without labels.
-        runtime: name of the runtime that runs the model.
-    """
-
+    #: the plain int8 model, the same file as at the server: the model, its bytes or its path.
     model: Model | bytes | str | os.PathLike[str]
-    x: Samples
-    runtime: str = "litert"
+    x: Samples  #: the client's samples, without labels.
+    runtime: str = "litert"  #: name of the runtime that runs the model.
 
 
 def recalibration_app(make: Callable[[Context], RecalibrationClient]) -> ClientApp:
