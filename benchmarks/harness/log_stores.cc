@@ -44,8 +44,7 @@ int main(int count, char** words) {
   uint32_t given[11] = {};
   if (count != 12) return 2;
   for (int i = 0; i < 11; ++i) given[i] = static_cast<uint32_t>(strtoul(words[i + 1], nullptr, 10));
-  Check(stores::Begin(given[0], given[1], given[2], given[3], given[4], given[5]) &&
-        stores::Mount());
+  Check(stores::Begin(given[0], given[1], given[2], given[3], given[4], given[5]) && stores::Mount());
   const uint32_t steps = given[6], run_steps = given[7], slot = given[8], every = given[9];
   const bool sleeps = given[10] != 0;
   const uint32_t unit = stores::Log().unit, slots = slot > 0 ? 2 : 0;
@@ -73,8 +72,7 @@ int main(int count, char** words) {
   uint64_t erases = 0;
   for (uint32_t i = 0; i < part.flash.sectors; ++i) erases += part.erases[i];
   printf("%llu %llu %lu %lu %lu\n", static_cast<unsigned long long>(part.program_bytes),
-         static_cast<unsigned long long>(erases),
-         static_cast<unsigned long>(flash_part_least_erases(&part)),
+         static_cast<unsigned long long>(erases), static_cast<unsigned long>(flash_part_least_erases(&part)),
          static_cast<unsigned long>(flash_part_most_erases(&part)),
          static_cast<unsigned long>(zo_step_record_at(records_at, record, 0, unit, run_steps)));
   return part.faults == 0 ? 0 : 3;

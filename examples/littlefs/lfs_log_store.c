@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-bool lfs_log_store_init(lfs_log_store* self, lfs_t* lfs, const char* path, uint32_t file_bytes,
-                        void* buffer) {
+bool lfs_log_store_init(lfs_log_store* self, lfs_t* lfs, const char* path, uint32_t file_bytes, void* buffer) {
   const size_t length = strlen(path);
   memset(self, 0, sizeof *self);
   if (length > LFS_LOG_STORE_PATH || file_bytes == 0u) return false;

@@ -39,8 +39,7 @@ typedef struct lfs_log_store {
  *               suits most. There are LFS_LOG_STORE_FILES at most
  *   buffer      [cache_size of the file system's configuration]; NULL: littlefs allocates it
  * False: the path is too long, or files have no bytes. */
-bool lfs_log_store_init(lfs_log_store* store, lfs_t* lfs, const char* path, uint32_t file_bytes,
-                        void* buffer);
+bool lfs_log_store_init(lfs_log_store* store, lfs_t* lfs, const char* path, uint32_t file_bytes, void* buffer);
 
 /* Removes all files, for a log that begins anew: to write over those of another run costs more. */
 bool lfs_log_store_clear(lfs_log_store* store);

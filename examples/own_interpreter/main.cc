@@ -45,8 +45,7 @@ int main() {
     if (!model_zo::kSamples.read(model_zo::kSamples.context, sample, inputs, label)) return 4;
     if (interpreter.Invoke() != kTfLiteOk) return 5;
     if (model_zo_control_report(&control, loss, 1, &report) != MODEL_ZO_OK) return 6;
-    if (report.step_done)
-      printf("step %lu loss %ld\n", (unsigned long)report.step, (long)report.mean_loss);
+    if (report.step_done) printf("step %lu loss %ld\n", (unsigned long)report.step, (long)report.mean_loss);
   }
   uint32_t pending;  // the last update rides on one more invoke, which adds up a checksum
   if (model_zo_control_settle(&control, words, capacity, &pending) != MODEL_ZO_OK) return 7;

@@ -69,8 +69,7 @@ digits_zo_status Report(uint32_t met) {
     } else {
       printf(" class %lu", static_cast<unsigned long>(c - 1));
     }
-    printf(" %lu of %lu", static_cast<unsigned long>(found.correct),
-           static_cast<unsigned long>(found.samples));
+    printf(" %lu of %lu", static_cast<unsigned long>(found.correct), static_cast<unsigned long>(found.samples));
     first = end;
   }
   printf("\n");
@@ -97,13 +96,11 @@ digits_zo_status Learn() {
 }  // namespace
 
 int main() {
-  digits_zo_status status =
-      trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kTraining);
+  digits_zo_status status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kTraining);
   if (status == DIGITS_ZO_OK) {
     printf("%s: %lu bytes of arena, %lu of workspace, %lu of reservoir\n", DIGITS_ZO_MODEL_NAME,
            static_cast<unsigned long>(trainer.network().arena_used_bytes()),
-           static_cast<unsigned long>(sizeof workspace),
-           static_cast<unsigned long>(sizeof reservoir));
+           static_cast<unsigned long>(sizeof workspace), static_cast<unsigned long>(sizeof reservoir));
     // A kernel that computes other bytes than the desktop is told before the device learns.
     digits_zo_self_test found;
     status = trainer.SelfTest(&found);

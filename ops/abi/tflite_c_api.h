@@ -165,15 +165,12 @@ typedef struct TfLiteContext {
   TfLiteStatus (*GetExecutionPlan)(struct TfLiteContext* context, TfLiteIntArray** execution_plan);
   TfLiteTensor* tensors;
   void* impl_;
-  TfLiteStatus (*ResizeTensor)(struct TfLiteContext* context, TfLiteTensor* tensor,
-                               TfLiteIntArray* new_size);
+  TfLiteStatus (*ResizeTensor)(struct TfLiteContext* context, TfLiteTensor* tensor, TfLiteIntArray* new_size);
   void (*ReportError)(struct TfLiteContext* context, const char* message, ...);
-  TfLiteStatus (*AddTensors)(struct TfLiteContext* context, int tensors_to_add,
-                             int* first_new_tensor_index);
-  TfLiteStatus (*GetNodeAndRegistration)(struct TfLiteContext* context, int node_index,
-                                         TfLiteNode** node, TfLiteRegistration** registration);
-  TfLiteStatus (*ReplaceNodeSubsetsWithDelegateKernels)(struct TfLiteContext* context,
-                                                        TfLiteRegistration registration,
+  TfLiteStatus (*AddTensors)(struct TfLiteContext* context, int tensors_to_add, int* first_new_tensor_index);
+  TfLiteStatus (*GetNodeAndRegistration)(struct TfLiteContext* context, int node_index, TfLiteNode** node,
+                                         TfLiteRegistration** registration);
+  TfLiteStatus (*ReplaceNodeSubsetsWithDelegateKernels)(struct TfLiteContext* context, TfLiteRegistration registration,
                                                         const TfLiteIntArray* nodes_to_replace,
                                                         struct TfLiteDelegate* delegate);
   int recommended_num_threads; /* number that the interpreter's owner set; below 1: the

@@ -165,30 +165,21 @@ static inline int zo_is_coordinate(zo_distribution distribution) {
   return ZO_WITH_COORDINATE && distribution.kind == ZO_COORDINATE;
 }
 static inline int zo_is_rademacher(zo_distribution distribution) {
-  return (!ZO_WITH_GAUSSIAN && !ZO_WITH_SPARSE_UNIFORM && !ZO_WITH_COORDINATE) ||
-         distribution.kind == ZO_RADEMACHER;
+  return (!ZO_WITH_GAUSSIAN && !ZO_WITH_SPARSE_UNIFORM && !ZO_WITH_COORDINATE) || distribution.kind == ZO_RADEMACHER;
 }
 
 /* A tensor's mask and multipliers, of a build that has such things. */
-static inline const uint8_t* zo_mask_of(const zo_tensor* tensor) {
-  return ZO_WITH_MASKS ? tensor->mask : NULL;
-}
+static inline const uint8_t* zo_mask_of(const zo_tensor* tensor) { return ZO_WITH_MASKS ? tensor->mask : NULL; }
 static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
 
 /* A tensor's fractions, in a build that has such tensors; whether it has any. */
-static inline int8_t* zo_fraction_of(const zo_tensor* tensor) {
-  return ZO_WITH_16_BITS ? tensor->fraction : NULL;
-}
-static inline int zo_has_fraction(const zo_tensor* tensor) {
-  return !ZO_WITH_8_BITS || zo_fraction_of(tensor) != NULL;
-}
+static inline int8_t* zo_fraction_of(const zo_tensor* tensor) { return ZO_WITH_16_BITS ? tensor->fraction : NULL; }
+static inline int zo_has_fraction(const zo_tensor* tensor) { return !ZO_WITH_8_BITS || zo_fraction_of(tensor) != NULL; }
 
 /* Whether a tensor is of biases, in a build that trains any; number of its weights or biases. */
-static inline int zo_is_of_biases(const zo_tensor* tensor) {
-  return ZO_WITH_BIASES && tensor->type == ZO_TENSOR_INT32;
-}
+static inline int zo_is_of_biases(const zo_tensor* tensor) { return ZO_WITH_BIASES && tensor->type == ZO_TENSOR_INT32; }
 static inline uint32_t zo_values(const zo_tensor* tensor) {
   return zo_is_of_biases(tensor) ? tensor->size / (uint32_t)sizeof(int32_t) : tensor->size;
 }
@@ -196,11 +187,9 @@ static inline uint32_t zo_values(const zo_tensor* tensor) {
 /* Whether the build supports a tensor. The position behind the last tile of the largest tensor fits
  * 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
-  return tensor->size <= INT32_MAX && tensor->type <= ZO_TENSOR_INT32 &&
-         zo_fraction_of(tensor) == tensor->fraction && zo_mask_of(tensor) == tensor->mask &&
-         zo_multiplier_of(tensor) == tensor->multiplier &&
-         (ZO_WITH_CHAINS || tensor->type != ZO_TENSOR_INT16) &&
-         (ZO_WITH_BIASES || tensor->type != ZO_TENSOR_INT32);
+  return tensor->size <= INT32_MAX && tensor->type <= ZO_TENSOR_INT32 && zo_fraction_of(tensor) == tensor->fraction &&
+         zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
+         (ZO_WITH_CHAINS || tensor->type != ZO_TENSOR_INT16) && (ZO_WITH_BIASES || tensor->type != ZO_TENSOR_INT32);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

@@ -5,13 +5,9 @@
 
 #include <stdint.h>
 
-static inline uint32_t zo_read_u16(const uint8_t* bytes) {
-  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
-}
+static inline uint32_t zo_read_u16(const uint8_t* bytes) { return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8; }
 
-static inline uint32_t zo_read_u32(const uint8_t* bytes) {
-  return zo_read_u16(bytes) | zo_read_u16(bytes + 2) << 16;
-}
+static inline uint32_t zo_read_u32(const uint8_t* bytes) { return zo_read_u16(bytes) | zo_read_u16(bytes + 2) << 16; }
 
 static inline void zo_write_u16(uint8_t* bytes, uint32_t value) {
   bytes[0] = (uint8_t)value;

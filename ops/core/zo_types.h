@@ -134,9 +134,9 @@ typedef struct zo_tensor {
   uint32_t inner;            /* >= 1, read only if multiplier is given */
   uint32_t stream;           /* number of the tensor in the model: its random stream */
   int32_t limit;             /* 127 - headroom: the update clips to +-limit */
-  const uint8_t* mask; /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
-                          neither perturbed nor updated; the random streams run on over them */
-  uint32_t type;       /* zo_tensor_type */
+  const uint8_t* mask;       /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
+                                neither perturbed nor updated; the random streams run on over them */
+  uint32_t type;             /* zo_tensor_type */
 } zo_tensor;
 
 #ifdef __cplusplus

@@ -18,8 +18,7 @@
 typedef struct zo_workers {
   uint32_t count; /* 1..ZO_PARTS_MAX: parts that are worth making */
   /* Calls work(context, part) once for each part, and returns when all have returned. */
-  void (*run)(const struct zo_workers* self, uint32_t parts,
-              void (*work)(void* context, uint32_t part), void* context);
+  void (*run)(const struct zo_workers* self, uint32_t parts, void (*work)(void* context, uint32_t part), void* context);
 } zo_workers;
 
 /* Parts that `count` iterations are divided into. */
@@ -33,8 +32,8 @@ static inline uint32_t zo_part_begin(uint32_t count, uint32_t part, uint32_t par
   return (uint32_t)((uint64_t)count * part / parts);
 }
 
-static inline void zo_divide_work(const zo_workers* workers, uint32_t parts,
-                                  void (*work)(void* context, uint32_t part), void* context) {
+static inline void zo_divide_work(const zo_workers* workers, uint32_t parts, void (*work)(void* context, uint32_t part),
+                                  void* context) {
   if (parts > 1u) {
     workers->run(workers, parts, work, context);
   } else {

@@ -56,8 +56,7 @@ struct BackwardTail {
       if (carver->fits() && fields != nullptr) fields[i] = field;
     }
     if (!carver->fits() || tail == nullptr) return nullptr;
-    *tail = {
-        {info.steps, fields, info.step_count, info.field_count, norms, nullptr}, &info, sources};
+    *tail = {{info.steps, fields, info.step_count, info.field_count, norms, nullptr}, &info, sources};
     return tail;
   }
 

@@ -40,8 +40,8 @@ bool ReadRest(void* context, uint32_t sample, int8_t* const* inputs, void* label
 
 }  // namespace
 
-zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint32_t interval,
-                             void* workspace, size_t workspace_bytes, const SampleSource& source) {
+zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint32_t interval, void* workspace,
+                             size_t workspace_bytes, const SampleSource& source) {
   network_ = network;
   info_ = &info;
   workspace_ = static_cast<uint8_t*>(workspace);
@@ -65,11 +65,10 @@ zo_status BlockTrainer::Init(Network* network, const BlockChoiceInfo& info, uint
 }
 
 // A run of a block, whose model the network has.
-zo_status BlockTrainer::Begin(NodeTrainer* run, const BlockInfo& block,
-                              const zo_node_settings* settings, const SampleSource& source) {
+zo_status BlockTrainer::Begin(NodeTrainer* run, const BlockInfo& block, const zo_node_settings* settings,
+                              const SampleSource& source) {
   if (workspace_bytes_ < block.boundary_bytes) return ZO_ERROR_MEMORY;
-  return run->NodeTrainer::Init(network_, settings, block.tasks, interval_,
-                                workspace_ + block.boundary_bytes,
+  return run->NodeTrainer::Init(network_, settings, block.tasks, interval_, workspace_ + block.boundary_bytes,
                                 workspace_bytes_ - block.boundary_bytes, source);
 }
 
@@ -108,8 +107,7 @@ zo_status BlockTrainer::Probe(BlockProbe* probe) {
 
 zo_status BlockTrainer::Resume(const zo_block_choice& choice) {
   if (network_ == nullptr) return ZO_ERROR_ORDER;
-  if (choice.blocks != info_->block_count || choice.block > choice.blocks ||
-      choice.best >= choice.blocks) {
+  if (choice.blocks != info_->block_count || choice.block > choice.blocks || choice.best >= choice.blocks) {
     return ZO_ERROR_ARGUMENT;
   }
   // The run in progress ends here, and its log stays unchanged.

@@ -58,15 +58,14 @@ struct Segment {
   uint8_t tensors;          // how many it has
   uint32_t boundary_bytes;  // of its input, of a sample; 0 for the first segment
   int32_t kept_at;          // where the boundaries keep its input; -1: nowhere
-  int32_t passing_at;  // where it is in a run that keeps nothing; -1: no later segment reads it
+  int32_t passing_at;       // where it is in a run that keeps nothing; -1: no later segment reads it
   uint8_t first_skip;
   uint8_t skips;  // how many it has
 };
 
 // Properties of a trainable tensor that the weight ops do not publish. The tables have a row for
 // each tensor if there are any.
-#define ZO_TRAINABLE_ROWS \
-  (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES || ZO_WITH_CHAINS)
+#define ZO_TRAINABLE_ROWS (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES || ZO_WITH_CHAINS)
 struct Trainable {
 #if ZO_WITH_MULTIPLIERS
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1

@@ -23,8 +23,7 @@ class Measurements {
   zo_status Begin(Network* network, uint32_t steps, const Yardstick& yardstick) {
     if (steps != 0 || count_ != 0) return ZO_ERROR_ORDER;
     if (yardstick.count == 0 || yardstick.every == 0) return ZO_ERROR_ARGUMENT;
-    const zo_status status =
-        network->DataChecksum(yardstick.source, yardstick.count, &data_checksum_);
+    const zo_status status = network->DataChecksum(yardstick.source, yardstick.count, &data_checksum_);
     if (status == ZO_OK) yardstick_ = yardstick;
     return status;
   }
@@ -49,8 +48,7 @@ class Measurements {
     zo_measurement first;
     const zo_status status = zo_store_read(&log, at, bytes, sizeof bytes);
     if (status == ZO_ERROR_STORE) return status;
-    const bool is_other = status == ZO_OK &&
-                          zo_measurement_read(bytes, header_checksum, &first) == ZO_OK &&
+    const bool is_other = status == ZO_OK && zo_measurement_read(bytes, header_checksum, &first) == ZO_OK &&
                           first.data_checksum != data_checksum_;
     return is_other ? ZO_ERROR_LOG : ZO_OK;
   }

@@ -15,8 +15,7 @@ namespace {
 
 // Whether the loss is one of classes, in a build that has others.
 bool IsOfClasses(const ModelInfo& info) {
-  return !ZO_WITH_OTHER_LOSSES || info.loss.kind == ZO_LOSS_CROSS_ENTROPY ||
-         info.loss.kind == ZO_LOSS_FLOOR_LOG2;
+  return !ZO_WITH_OTHER_LOSSES || info.loss.kind == ZO_LOSS_CROSS_ENTROPY || info.loss.kind == ZO_LOSS_FLOOR_LOG2;
 }
 
 }  // namespace
@@ -27,8 +26,7 @@ uint32_t Feed::number(uint32_t i) const {
 }
 
 tflite::MicroInterpreter* Network::interpreter(uint32_t segment) const {
-  return reinterpret_cast<tflite::MicroInterpreter*>(interpreters_ +
-                                                     segment * sizeof(tflite::MicroInterpreter));
+  return reinterpret_cast<tflite::MicroInterpreter*>(interpreters_ + segment * sizeof(tflite::MicroInterpreter));
 }
 
 // The arena begins with the directory, in which weight ops publish the addresses of their tensors.
@@ -37,8 +35,7 @@ size_t Network::DirectoryBytes() const {
 }
 
 zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
-                        unsigned char* interpreters, zo_directory* directories,
-                        int8_t* boundaries) {
+                        unsigned char* interpreters, zo_directory* directories, int8_t* boundaries) {
   is_ready_ = false;
   if (arena == nullptr) return ZO_ERROR_MEMORY;
   if (reinterpret_cast<uintptr_t>(arena) % 16u != 0) return ZO_ERROR_ARGUMENT;
@@ -69,10 +66,8 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
     const Segment& segment = info().segments[k];
     const tflite::Model* model = tflite::GetModel(segment.model);
     if (model->version() != TFLITE_SCHEMA_VERSION) return ZO_ERROR_RUNTIME;
-    tflite::MicroInterpreter* made =
-        new (interpreter(k)) tflite::MicroInterpreter(model, resolver, allocator);
-    directories[k] = {ZO_DIRECTORY_MAGIC, segment.tensors, 0, entries + segment.first_tensor,
-                      nullptr};
+    tflite::MicroInterpreter* made = new (interpreter(k)) tflite::MicroInterpreter(model, resolver, allocator);
+    directories[k] = {ZO_DIRECTORY_MAGIC, segment.tensors, 0, entries + segment.first_tensor, nullptr};
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
   }
@@ -85,8 +80,7 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
 int8_t* Network::entering(uint32_t segment) {
   if (!ZO_WITH_SEGMENTS) return nullptr;
   const int8_t index = info().segments[segment].boundary_input;
-  return index == kNone ? nullptr
-                        : interpreter(segment)->input(static_cast<size_t>(index))->data.int8;
+  return index == kNone ? nullptr : interpreter(segment)->input(static_cast<size_t>(index))->data.int8;
 }
 
 int8_t* Network::kept(uint32_t segment) const {
@@ -142,8 +136,7 @@ zo_status Network::CheckLabels(const uint8_t* labels) const {
 zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
   int8_t* const none[kMaxInputs] = {};
   for (uint32_t b = 0; b < ZO_BATCH; ++b) {
-    if (!feed.source->read(feed.source->context, feed.number(b), none,
-                           labels + b * info().label_bytes)) {
+    if (!feed.source->read(feed.source->context, feed.number(b), none, labels + b * info().label_bytes)) {
       return ZO_ERROR_SAMPLE;
     }
   }
@@ -200,8 +193,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
     if (ZO_WITH_SEGMENTS && k > start) {
       // The activations of both segments share their memory.
       const auto output = static_cast<size_t>(info().segments[k - 1].boundary_output);
-      memmove(entering(k), interpreter(k - 1)->output(output)->data.int8,
-              ZO_BATCH * segment.boundary_bytes);
+      memmove(entering(k), interpreter(k - 1)->output(output)->data.int8, ZO_BATCH * segment.boundary_bytes);
     }
     if (ZO_WITH_SEGMENTS) Pass(k, start, keep);
     if (feed != nullptr) {
@@ -229,8 +221,7 @@ const int8_t* Network::output() {
   return interpreter(info().output.segment)->output(info().output.index)->data.int8;
 }
 
-zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
-                            Evaluation* evaluation) {
+zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation) {
   *evaluation = {};
   const bool of_classes = IsOfClasses(info());
   for (uint32_t done = 0; done < count; done += ZO_BATCH) {

@@ -21,8 +21,7 @@ namespace tflm_zo {
 // Network::Init.
 template <uint32_t kSegments>
 struct NetworkStorage {
-  alignas(tflite::MicroInterpreter) unsigned char interpreters[kSegments]
-                                                              [sizeof(tflite::MicroInterpreter)];
+  alignas(tflite::MicroInterpreter) unsigned char interpreters[kSegments][sizeof(tflite::MicroInterpreter)];
   zo_directory directories[kSegments];
 };
 
@@ -52,12 +51,11 @@ class Network {
   // Errors: ZO_ERROR_ARGUMENT (arena not aligned), ZO_ERROR_MEMORY (arena too small),
   // ZO_ERROR_RUNTIME (an operator is not registered, the model is of another version).
   template <uint32_t kSegments>
-  zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena,
-                 size_t arena_bytes, NetworkStorage<kSegments>* storage, int8_t* boundaries) {
+  zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
+                 NetworkStorage<kSegments>* storage, int8_t* boundaries) {
     if (info.segment_count != kSegments) return ZO_ERROR_ARGUMENT;
     Choose(info);
-    return Init(resolver, arena, arena_bytes, storage->interpreters[0], storage->directories,
-                boundaries);
+    return Init(resolver, arena, arena_bytes, storage->interpreters[0], storage->directories, boundaries);
   }
 
   // Switches to another model of as many segments, in the same memory, with its initial weights.
@@ -150,8 +148,7 @@ class Network {
   zo_status ReadInputs(const Feed& feed, int8_t* inputs) const;
 
   // Losses and hits of samples first..first + count - 1.
-  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
-                     Evaluation* evaluation);
+  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation);
 
   // Gives the weights of all tensors that the run trains, then, if there are any, their
   // fractions, tensor by tensor.

@@ -20,13 +20,9 @@ struct Workspace {
 };
 
 // Tests of a task's kind, among those of the build.
-bool PerturbsWeights(const TaskInfo& task) {
-  return ZO_WITH_WEIGHT_TASKS && task.kind == ZO_TASK_WEIGHTS;
-}
+bool PerturbsWeights(const TaskInfo& task) { return ZO_WITH_WEIGHT_TASKS && task.kind == ZO_TASK_WEIGHTS; }
 
-bool IsExact(const TaskInfo& task) {
-  return ZO_WITH_EXACT_TASKS && task.kind == ZO_TASK_NODES && task.queries == 0;
-}
+bool IsExact(const TaskInfo& task) { return ZO_WITH_EXACT_TASKS && task.kind == ZO_TASK_NODES && task.queries == 0; }
 
 bool IsHead(const TaskInfo& task) { return IsExact(task) && task.following == ZO_NODE_HEAD; }
 
@@ -46,8 +42,7 @@ const BackwardInfo* BackwardOf(const zo_node_settings& settings, const TaskInfo*
 #endif
 
 // `tasks` may be null: nothing is written then.
-Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* infos,
-                Carver* carver) {
+Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* infos, Carver* carver) {
   const uint32_t batch = settings.common.batch;
   const uint32_t samples = batch * settings.common.parts;
   Workspace space = {};
@@ -115,16 +110,14 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
 
 }  // namespace
 
-size_t NodeTrainer::WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings,
-                                   const TaskInfo* tasks) {
+size_t NodeTrainer::WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* tasks) {
   Carver carver(nullptr, 0);
   Carve(info, settings, tasks, &carver);
   return carver.used();
 }
 
-zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings,
-                            const TaskInfo* tasks, uint32_t interval, void* workspace,
-                            size_t workspace_bytes, const SampleSource& source) {
+zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings, const TaskInfo* tasks,
+                            uint32_t interval, void* workspace, size_t workspace_bytes, const SampleSource& source) {
   const ModelInfo& info = network->info();
   if (interval == 0 || workspace == nullptr || settings->common.batch != info.batch) {
     return ZO_ERROR_ARGUMENT;
@@ -211,9 +204,7 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
   if (status == ZO_OK && tail_ != nullptr) status = tail_->LeadBack(run_, *network_);
 #endif
   zo_report none;
-  return status == ZO_OK
-             ? zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none)
-             : status;
+  return status == ZO_OK ? zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none) : status;
 }
 
 zo_status NodeTrainer::Query(const zo_node_request& request) {

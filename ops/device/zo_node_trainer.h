@@ -51,13 +51,11 @@ class NodeTrainer {
   //
   // Errors: ZO_ERROR_MEMORY: the workspace is smaller than WorkspaceBytes; those of
   // zo_node_run_init.
-  zo_status Init(Network* network, const zo_node_settings* settings, const TaskInfo* tasks,
-                 uint32_t interval, void* workspace, size_t workspace_bytes,
-                 const SampleSource& source);
+  zo_status Init(Network* network, const zo_node_settings* settings, const TaskInfo* tasks, uint32_t interval,
+                 void* workspace, size_t workspace_bytes, const SampleSource& source);
 
   // Bytes of workspace of a run, without the network's boundaries.
-  static size_t WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings,
-                               const TaskInfo* tasks);
+  static size_t WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* tasks);
 
   // Does one step.
   //
@@ -150,12 +148,9 @@ class NodeTrainer {
   // Errors: ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog; a step
   // is in progress whose shortcut from layers before the trained ones is kept in a place that any
   // other use of the network overwrites.
-  zo_status Settle() const {
-    return is_ready_ && (!IsInStep() || HasRoomInStep()) ? ZO_OK : ZO_ERROR_ORDER;
-  }
+  zo_status Settle() const { return is_ready_ && (!IsInStep() || HasRoomInStep()) ? ZO_OK : ZO_ERROR_ORDER; }
 
-  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
-                     Evaluation* evaluation) {
+  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation) {
     const zo_status status = Settle();
     return status == ZO_OK ? network_->Evaluate(source, first, count, evaluation) : status;
   }

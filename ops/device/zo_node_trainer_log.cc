@@ -33,8 +33,8 @@ zo_status NodeTrainer::KeepBest(const Yardstick& yardstick) {
 }
 
 uint32_t NodeTrainer::MeasurementAt(const LogStore& log, uint32_t step) const {
-  return static_cast<uint32_t>(zo_measurement_at(RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES,
-                                                 measurements_.every(), log.unit, step));
+  return static_cast<uint32_t>(
+      zo_measurement_at(RecordsAt(log), ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), log.unit, step));
 }
 
 const NodeTrainer::Measuring NodeTrainer::kMeasuring = {
@@ -84,8 +84,7 @@ zo_status NodeTrainer::ReadMeasurements(const LogStore& log) {
     const uint32_t at = MeasurementAt(log, step);
     const zo_status status = zo_store_read(&log, at, record, sizeof record);
     if (status == ZO_ERROR_STORE) return status;
-    if (status != ZO_OK || zo_measurement_read(record, header_checksum_, &measured) != ZO_OK ||
-        measured.step != step) {
+    if (status != ZO_OK || zo_measurement_read(record, header_checksum_, &measured) != ZO_OK || measured.step != step) {
       return step == run_.step ? ZO_OK : ZO_ERROR_LOG;  // it is still to be done
     }
     measurements_.Add(measured);
@@ -105,8 +104,7 @@ zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
     status = network_->Restore();
   } else if (measurements_.best().step < run_.step) {
     uint32_t number = 0, step = 0;
-    const uint32_t wanted =
-        zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
+    const uint32_t wanted = zo_measurement_number(measurements_.every(), measurements_.best().step) + 1;
     status = IsWhole(*log_, ZO_SNAPSHOT_BEST_SLOT, &number, &step);
     if (status == ZO_OK && number != wanted) status = ZO_ERROR_LOG;
     if (status != ZO_OK) return status;
@@ -152,8 +150,8 @@ void NodeTrainer::Header(const LogStore& log, uint8_t* bytes) const {
   header.data_checksum = data_checksum_;
   header.measure_every = measurements_.every();
   const uint32_t size = zo_snapshot_header_bytes(count);
-  auto* entries = reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) +
-                                                      2 * static_cast<size_t>(size));
+  auto* entries =
+      reinterpret_cast<zo_snapshot_task*>(reinterpret_cast<uint8_t*>(scratch_) + 2 * static_cast<size_t>(size));
   for (uint32_t i = 0; i < count; ++i) {
     const TaskInfo& info = infos_[i];
     const uint32_t tensor = network_->tensor(info.first_tensor).stream;
@@ -214,9 +212,8 @@ zo_status NodeTrainer::WriteRecord() {
   uint8_t record[ZO_SNAPSHOT_RECORD_BYTES];
   zo_snapshot_write_record(run_.step - 1, mean_loss_, header_checksum_, record);
   // The generator refuses a run whose log may be too long for offsets of 32 bits.
-  const auto at =
-      static_cast<uint32_t>(zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES,
-                                              measurements_.every(), log_->unit, run_.step - 1));
+  const auto at = static_cast<uint32_t>(
+      zo_step_record_at(RecordsAt(*log_), ZO_SNAPSHOT_RECORD_BYTES, measurements_.every(), log_->unit, run_.step - 1));
   // Safe before the next snapshot is: until then the step is one that is repeated.
   return StoreWriter(*log_, at).WriteAll(record, sizeof record) ? ZO_OK : ZO_ERROR_STORE;
 }
@@ -297,8 +294,7 @@ zo_status NodeTrainer::ExportLog(const LogStore& log) {
 // Whether a slot holds a snapshot of which every byte is as it was written, and no weight is beyond
 // the limit, as one from a host may be: ZO_OK; ZO_ERROR_LOG: it does not; ZO_ERROR_STORE: it cannot
 // be read.
-zo_status NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number,
-                               uint32_t* step) const {
+zo_status NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number, uint32_t* step) const {
   uint8_t piece[64] = {};
   uint32_t at = SlotAt(log, slot), crc = 0;
   bool is_within = true;

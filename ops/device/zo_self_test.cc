@@ -17,8 +17,7 @@ class OperatorWatch : public tflite::MicroOpResolver {
   static const tflite::MicroOpResolver& Any();  // for its type
 
  public:
-  OperatorWatch(const tflite::MicroOpResolver& own, zo_self_test* found)
-      : own_(own), found_(found) {}
+  OperatorWatch(const tflite::MicroOpResolver& own, zo_self_test* found) : own_(own), found_(found) {}
 
   const TFLMRegistration* FindOp(tflite::BuiltinOperator op) const override {
     return Watched(op, nullptr, own_.FindOp(op));
@@ -40,8 +39,7 @@ class OperatorWatch : public tflite::MicroOpResolver {
     const OperatorInfo& next = kSelfTest.operators[next_];
     const TfLiteStatus status = own_invoke_[next.kind](context, node);
     if (compares_ && found_->layer == nullptr &&
-        (status != kTfLiteOk ||
-         (next.layer != nullptr && Checksum(context, node) != next.checksum))) {
+        (status != kTfLiteOk || (next.layer != nullptr && Checksum(context, node) != next.checksum))) {
       uint32_t first = next_;
       while (first > 0 && kSelfTest.operators[first - 1].segment == next.segment) --first;
       *found_ = {next.layer, next.segment, next_ - first};
@@ -68,8 +66,7 @@ class OperatorWatch : public tflite::MicroOpResolver {
     return sum;
   }
 
-  const TFLMRegistration* Watched(int32_t builtin, const char* custom,
-                                  const TFLMRegistration* own) const;
+  const TFLMRegistration* Watched(int32_t builtin, const char* custom, const TFLMRegistration* own) const;
 
   const tflite::MicroOpResolver& own_;
   zo_self_test* found_;
@@ -83,8 +80,7 @@ class OperatorWatch : public tflite::MicroOpResolver {
 // TFLM calls operators without saying for whom.
 OperatorWatch* watch = nullptr;
 
-const TFLMRegistration* OperatorWatch::Watched(int32_t builtin, const char* custom,
-                                               const TFLMRegistration* own) const {
+const TFLMRegistration* OperatorWatch::Watched(int32_t builtin, const char* custom, const TFLMRegistration* own) const {
   if (own == nullptr) return nullptr;
   uint32_t i = 0;
   while (kSelfTest.kinds[i].builtin != builtin ||
@@ -93,9 +89,7 @@ const TFLMRegistration* OperatorWatch::Watched(int32_t builtin, const char* cust
   }
   own_invoke_[i] = own->invoke;
   watched_[i] = *own;
-  watched_[i].invoke = [](TfLiteContext* context, TfLiteNode* node) {
-    return watch->Run(context, node);
-  };
+  watched_[i].invoke = [](TfLiteContext* context, TfLiteNode* node) { return watch->Run(context, node); };
   return &watched_[i];
 }
 

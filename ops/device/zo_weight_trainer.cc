@@ -16,8 +16,7 @@ namespace {
 
 // Longest record of this build, and the longest entry of a log, a record or a measurement.
 constexpr uint32_t kRecordBytes = 20 + 4 * ZO_MAX_QUERIES;
-constexpr uint32_t kEntryBytes =
-    kRecordBytes > ZO_MEASUREMENT_BYTES ? kRecordBytes : ZO_MEASUREMENT_BYTES;
+constexpr uint32_t kEntryBytes = kRecordBytes > ZO_MEASUREMENT_BYTES ? kRecordBytes : ZO_MEASUREMENT_BYTES;
 
 // Bytes that are written by themselves, with room to fill the last unit up.
 template <uint32_t kBytes>
@@ -32,8 +31,7 @@ zo_status WritePadded(const LogStore& log, uint32_t at, uint8_t* bytes, uint32_t
 
 }  // namespace
 
-zo_status WeightTrainer::Init(Network* network, const uint8_t* block_segments,
-                              const SampleSource& source) {
+zo_status WeightTrainer::Init(Network* network, const uint8_t* block_segments, const SampleSource& source) {
   *this = {};
   const zo_status status = zo_control_init(&control_, nullptr, block_segments);
   if (status != ZO_OK) return status;
@@ -123,14 +121,14 @@ void WeightTrainer::Header(const LogStore& log, uint8_t* bytes) const {
 // The generator refuses a run whose log may be too long for offsets of 32 bits.
 uint32_t WeightTrainer::RecordAt(const LogStore& log, uint32_t step) const {
   return static_cast<uint32_t>(zo_step_record_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
-                                                 zo_log_record_bytes(Settings()->queries),
-                                                 measurements_.every(), log.unit, step));
+                                                 zo_log_record_bytes(Settings()->queries), measurements_.every(),
+                                                 log.unit, step));
 }
 
 uint32_t WeightTrainer::MeasurementAt(const LogStore& log, uint32_t step) const {
   return static_cast<uint32_t>(zo_measurement_at(zo_padded(ZO_LOG_HEADER_BYTES, log.unit),
-                                                 zo_log_record_bytes(Settings()->queries),
-                                                 measurements_.every(), log.unit, step));
+                                                 zo_log_record_bytes(Settings()->queries), measurements_.every(),
+                                                 log.unit, step));
 }
 
 uint32_t WeightTrainer::LogBytes() const {
@@ -175,8 +173,7 @@ zo_status WeightTrainer::BeginLog() {
 // the entry behind them is read, and erased if it continues them: the one after `step` complete
 // steps, a measurement first if it is due and not `measured`.
 zo_status WeightTrainer::EraseStale(uint32_t checksum, uint32_t step, bool measured) const {
-  const bool measures =
-      !measured && zo_measurement_is_due(measurements_.every(), Settings()->steps, step) != 0;
+  const bool measures = !measured && zo_measurement_is_due(measurements_.every(), Settings()->steps, step) != 0;
   const uint32_t size = measures ? ZO_MEASUREMENT_BYTES : zo_log_record_bytes(Settings()->queries);
   const uint32_t at = measures ? MeasurementAt(*log_, step) : RecordAt(*log_, step);
   if (step == Settings()->steps && !measures) return ZO_OK;
@@ -191,8 +188,7 @@ zo_status WeightTrainer::EraseStale(uint32_t checksum, uint32_t step, bool measu
 }
 
 // Writes an entry that ends with `step` complete steps, and with a measurement if `measured`.
-zo_status WeightTrainer::Append(uint32_t at, uint8_t* bytes, uint32_t count, uint32_t step,
-                                bool measured) {
+zo_status WeightTrainer::Append(uint32_t at, uint8_t* bytes, uint32_t count, uint32_t step, bool measured) {
   const zo_status status = EraseStale(zo_log_checksum(bytes, count), step, measured);
   return status == ZO_OK ? WritePadded(*log_, at, bytes, count) : status;
 }
@@ -247,9 +243,7 @@ zo_status WeightTrainer::Replay(const zo_log_record& record) {
 
 const WeightTrainer::Measuring WeightTrainer::kMeasuring = {
     [](WeightTrainer* trainer) { return trainer->Measure(); },
-    [](WeightTrainer* trainer, const LogStore& log, uint32_t step) {
-      return trainer->ReadMeasurement(log, step);
-    },
+    [](WeightTrainer* trainer, const LogStore& log, uint32_t step) { return trainer->ReadMeasurement(log, step); },
     [](const WeightTrainer* trainer, const LogStore& log, uint32_t header_checksum) {
       return trainer->measurements_.IsOwn(log, trainer->MeasurementAt(log, 0), header_checksum);
     },
@@ -280,8 +274,8 @@ zo_status WeightTrainer::Measure() {
   if (log_ == nullptr) {
     at_ = {};
   } else {
-    const zo_status written = Append(MeasurementAt(*log_, control_.step), record,
-                                     ZO_MEASUREMENT_BYTES, control_.step, true);
+    const zo_status written =
+        Append(MeasurementAt(*log_, control_.step), record, ZO_MEASUREMENT_BYTES, control_.step, true);
     if (written != ZO_OK) return written;
   }
   after_ = zo_log_checksum(record, ZO_MEASUREMENT_BYTES);
@@ -311,8 +305,7 @@ void WeightTrainer::Rewind(uint32_t header_checksum) {
 
 // Sets the weights by the log anew, up to the best of all measurements.
 zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || measuring_ == nullptr || IsMeasurementDue(control_.step) || log_ == nullptr ||
-      is_unlogged_) {
+  if (!done() || measuring_ == nullptr || IsMeasurementDue(control_.step) || log_ == nullptr || is_unlogged_) {
     return ZO_ERROR_ORDER;
   }
   // An interrupted earlier call leaves nothing pending.
@@ -370,8 +363,7 @@ zo_status WeightTrainer::SnapshotMark(uint32_t* mark) {
 
 // Sets the weights of a snapshot. The records before it are read, not replayed: with them comes the
 // checksum that its mark continues from.
-bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot,
-                         int64_t* mean_square) {
+bool WeightTrainer::GoTo(const LogStore& log, const WeightSnapshot& snapshot, int64_t* mean_square) {
   zo_log_record record;
   for (uint32_t step = 0; step < snapshot.step; ++step) {
     if (ReadRecord(log, step, &record) != ZO_OK) return false;
@@ -439,8 +431,7 @@ zo_status WeightTrainer::Settle() {
   return control_.pending != 0 ? Abandon(0) : ZO_OK;
 }
 
-zo_status WeightTrainer::Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
-                                  Evaluation* evaluation) {
+zo_status WeightTrainer::Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation) {
   const zo_status status = Settle();
   return status == ZO_OK ? network_->Evaluate(source, first, count, evaluation) : status;
 }

@@ -166,8 +166,7 @@ class WeightTrainer {
   zo_status Settle();
 
   // Settle, then Network::Evaluate and Network::ExportWeights.
-  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count,
-                     Evaluation* evaluation);
+  zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation);
   zo_status ExportWeights(const WeightSink& sink);
 
  private:
@@ -217,8 +216,7 @@ class WeightTrainer {
   struct Measuring {
     zo_status (*measure)(WeightTrainer* trainer);
     zo_status (*read)(WeightTrainer* trainer, const LogStore& log, uint32_t step);
-    zo_status (*is_own)(const WeightTrainer* trainer, const LogStore& log,
-                        uint32_t header_checksum);
+    zo_status (*is_own)(const WeightTrainer* trainer, const LogStore& log, uint32_t header_checksum);
   };
   static const Measuring kMeasuring;
   const Measuring* measuring_ = nullptr;

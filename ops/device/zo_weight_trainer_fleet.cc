@@ -11,18 +11,14 @@ namespace tflm_zo {
 
 void WeightTrainer::JoinFleet(zo_fleet* fleet) {
   static const zo_fleet_trainer does = {
-      [](void* trainer, zo_fleet_state* state) {
-        *state = static_cast<WeightTrainer*>(trainer)->FleetState();
-      },
+      [](void* trainer, zo_fleet_state* state) { *state = static_cast<WeightTrainer*>(trainer)->FleetState(); },
       [](void* trainer, uint32_t* checksum) {
         WeightTrainer* self = static_cast<WeightTrainer*>(trainer);
         const zo_status status = self->Settle();
         if (status == ZO_OK) *checksum = self->network_->checksum();
         return status;
       },
-      [](void* trainer, zo_fleet_answer* answer) {
-        return static_cast<WeightTrainer*>(trainer)->AnswerSlice(answer);
-      },
+      [](void* trainer, zo_fleet_answer* answer) { return static_cast<WeightTrainer*>(trainer)->AnswerSlice(answer); },
       [](void* trainer, const uint8_t* record, uint32_t bytes) {
         return static_cast<WeightTrainer*>(trainer)->TakeRecord(record, bytes);
       },

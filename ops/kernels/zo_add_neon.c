@@ -16,8 +16,7 @@ static inline int32x4_t term(int16x4_t x, int32_t offset, zo_multiplier multipli
 }
 
 static inline int32x4_t sum_of(const zo_add* add, int16x4_t a, int16x4_t b) {
-  const int32x4_t sum =
-      vaddq_s32(term(a, add->offset[0], add->input[0]), term(b, add->offset[1], add->input[1]));
+  const int32x4_t sum = vaddq_s32(term(a, add->offset[0], add->input[0]), term(b, add->offset[1], add->input[1]));
   return vaddq_s32(scaled(sum, add->output), vdupq_n_s32(add->zero_point));
 }
 

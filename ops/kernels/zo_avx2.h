@@ -9,20 +9,16 @@
 
 #include "ops/kernels/zo_output.h"
 
-static inline __m256i zo_avx2_load(const void* from) {
-  return _mm256_loadu_si256((const __m256i*)from);
-}
+static inline __m256i zo_avx2_load(const void* from) { return _mm256_loadu_si256((const __m256i*)from); }
 
-static inline void zo_avx2_store(void* to, __m256i value) {
-  _mm256_storeu_si256((__m256i*)to, value);
-}
+static inline void zo_avx2_store(void* to, __m256i value) { _mm256_storeu_si256((__m256i*)to, value); }
 
 /* floor((sum * multiplier + 2^30) / 2^31). */
 static inline __m256i zo_avx2_high(__m256i sums, __m256i multiplier) {
   const __m256i half = _mm256_set1_epi64x(INT64_C(1) << 30);
   const __m256i low = _mm256_add_epi64(_mm256_mul_epi32(sums, multiplier), half);
-  const __m256i high = _mm256_add_epi64(
-      _mm256_mul_epi32(_mm256_srli_epi64(sums, 32), _mm256_srli_epi64(multiplier, 32)), half);
+  const __m256i high =
+      _mm256_add_epi64(_mm256_mul_epi32(_mm256_srli_epi64(sums, 32), _mm256_srli_epi64(multiplier, 32)), half);
   return _mm256_blend_epi32(_mm256_srli_epi64(low, 31), _mm256_slli_epi64(high, 1), 0xAA);
 }
 
@@ -37,8 +33,7 @@ static inline __m256i zo_avx2_scaled(__m256i sums, const zo_output* o, int32_t c
 
 /* 16 outputs that were packed to 16 bits within halves of vectors of 8: low halves first. */
 static inline __m128i zo_avx2_bytes(__m256i packed, int32_t min, int32_t max) {
-  const __m128i bytes =
-      _mm_packs_epi16(_mm256_castsi256_si128(packed), _mm256_extracti128_si256(packed, 1));
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(packed), _mm256_extracti128_si256(packed, 1));
   return _mm_min_epi8(_mm_max_epi8(bytes, _mm_set1_epi8((char)min)), _mm_set1_epi8((char)max));
 }
 
@@ -54,7 +49,6 @@ static inline void zo_avx2_store_bytes(int8_t* y, __m128i bytes, int32_t valid) 
 }
 
 /* 16 outputs of sums of neighbouring channels, the first `valid` of which are stored. */
-void zo_avx2_finish(const zo_output* output, int32_t channel, __m256i low, __m256i high, int8_t* y,
-                    int32_t valid);
+void zo_avx2_finish(const zo_output* output, int32_t channel, __m256i low, __m256i high, int8_t* y, int32_t valid);
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_AVX2_H_ */

@@ -11,27 +11,23 @@
 
 /* sums += four products of unsigned and signed bytes each. GCC 12 moves the sums of its own
  * intrinsic to another register and back, each time. */
-static inline __attribute__((always_inline)) void zo_avx512_add_fours(__m512i* sums, __m512i x,
-                                                                      __m512i w) {
+static inline __attribute__((always_inline)) void zo_avx512_add_fours(__m512i* sums, __m512i x, __m512i w) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(*sums) : "v"(x), "v"(w));
 }
 
 /* sums += two products of signed 16-bit values each. */
-static inline __attribute__((always_inline)) void zo_avx512_add_twos(__m512i* sums, __m512i x,
-                                                                     __m512i w) {
+static inline __attribute__((always_inline)) void zo_avx512_add_twos(__m512i* sums, __m512i x, __m512i w) {
   __asm__("vpdpwssd %2, %1, %0" : "+v"(*sums) : "v"(x), "v"(w));
 }
 
 /* Sums that will be multiplied are lifted: they have 2^31 more than they are, and no sign. Then a
  * multiplier, which is below 2^31, can be doubled, and the high product is the high half of 64
  * bits. */
-static inline __m512i zo_avx512_lift(__m512i sums) {
-  return _mm512_xor_si512(sums, _mm512_set1_epi32(INT32_MIN));
-}
+static inline __m512i zo_avx512_lift(__m512i sums) { return _mm512_xor_si512(sums, _mm512_set1_epi32(INT32_MIN)); }
 
 /* Multipliers of 16 channels. */
 typedef struct zo_avx512_multiplier {
-  __m512i even, odd; /* of channels 0, 2, … and 1, 3, …, doubled, in the low halves of 64 bits */
+  __m512i even, odd;           /* of channels 0, 2, … and 1, 3, …, doubled, in the low halves of 64 bits */
   __m512i even_rest, odd_rest; /* 2^31 - 2^32 multiplier: half, and the lifting addend */
 } zo_avx512_multiplier;
 
@@ -49,8 +45,7 @@ static inline zo_avx512_multiplier zo_avx512_multiplier_of(__m512i multiplier) {
 /* floor((sum * multiplier + 2^30) / 2^31) of lifted sums: the rounding doubling high product. */
 static inline __m512i zo_avx512_high(__m512i lifted, const zo_avx512_multiplier* m) {
   const __m512i even = _mm512_add_epi64(_mm512_mul_epu32(lifted, m->even), m->even_rest);
-  const __m512i odd =
-      _mm512_add_epi64(_mm512_mul_epu32(_mm512_srli_epi64(lifted, 32), m->odd), m->odd_rest);
+  const __m512i odd = _mm512_add_epi64(_mm512_mul_epu32(_mm512_srli_epi64(lifted, 32), m->odd), m->odd_rest);
   return _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
 
@@ -90,20 +85,17 @@ typedef struct zo_avx512_range {
 } zo_avx512_range;
 
 static inline zo_avx512_range zo_avx512_range_of(const zo_output* output) {
-  const zo_avx512_range range = {_mm512_set1_epi8((char)output->min),
-                                 _mm512_set1_epi8((char)output->max)};
+  const zo_avx512_range range = {_mm512_set1_epi8((char)output->min), _mm512_set1_epi8((char)output->max)};
   return range;
 }
 
 static inline __m128i zo_avx512_bytes(__m512i scaled, zo_avx512_range range) {
   const __m128i y = _mm512_cvtsepi32_epi8(scaled);
-  return _mm_min_epi8(_mm_max_epi8(y, _mm512_castsi512_si128(range.min)),
-                      _mm512_castsi512_si128(range.max));
+  return _mm_min_epi8(_mm_max_epi8(y, _mm512_castsi512_si128(range.min)), _mm512_castsi512_si128(range.max));
 }
 
 /* Clamped outputs of four neighbouring vectors. Packing takes quarters of vectors by turns. */
-static inline __m512i zo_avx512_four_bytes(__m512i a, __m512i b, __m512i c, __m512i d,
-                                           zo_avx512_range range) {
+static inline __m512i zo_avx512_four_bytes(__m512i a, __m512i b, __m512i c, __m512i d, zo_avx512_range range) {
   const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
   const __m512i y = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
   const __m512i clamped = _mm512_min_epi8(_mm512_max_epi8(y, range.min), range.max);
@@ -112,14 +104,10 @@ static inline __m512i zo_avx512_four_bytes(__m512i a, __m512i b, __m512i c, __m5
 
 /* The sums of four vectors, each of all its 32-bit values. */
 static inline __m128i zo_avx512_reduce_four(const __m512i v[4]) {
-  const __m512i ab =
-      _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
-  const __m512i cd =
-      _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
-  const __m512i all =
-      _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-  const __m256i half =
-      _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+  const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+  const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
   return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 

@@ -42,11 +42,8 @@ static inline __attribute__((always_inline)) void zo_avx512_transpose(__m512i v[
 
 /* [steps, kZoColumns, 4] of `columns` times `values` neighbouring values, `next` apart, each ^
  * flip; missing values of 16 columns or of the last step are 0 ^ flip. */
-static inline __attribute__((always_inline)) void zo_avx512_columns(const int8_t* from,
-                                                                    ptrdiff_t next, int32_t columns,
-                                                                    int32_t values,
-                                                                    const uint8_t flip,
-                                                                    uint8_t* to) {
+static inline __attribute__((always_inline)) void zo_avx512_columns(const int8_t* from, ptrdiff_t next, int32_t columns,
+                                                                    int32_t values, const uint8_t flip, uint8_t* to) {
   const __m512i flips = _mm512_set1_epi8((char)flip);
   for (int32_t at = 0; at < values; at += 64) {
     const int32_t left = values - at < 64 ? values - at : 64;
@@ -54,8 +51,7 @@ static inline __attribute__((always_inline)) void zo_avx512_columns(const int8_t
     __m512i v[kZoColumns];
 #pragma GCC unroll 16
     for (int32_t c = 0; c < kZoColumns; ++c) {
-      const __m512i own = c < columns ? _mm512_maskz_loadu_epi8(mask, from + c * next + at)
-                                      : _mm512_setzero_si512();
+      const __m512i own = c < columns ? _mm512_maskz_loadu_epi8(mask, from + c * next + at) : _mm512_setzero_si512();
       v[c] = _mm512_xor_si512(own, flips);
     }
     zo_avx512_transpose(v);

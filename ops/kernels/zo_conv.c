@@ -40,8 +40,7 @@ static void set_distances(zo_conv* self) {
   for (int32_t s = 0; s < self->image.held; ++s) {
     for (int32_t y = 0; y < w->out_height; ++y) {
       for (int32_t x = 0; x < w->out_width; ++x) {
-        *at++ =
-            s * (int32_t)self->image.sample_bytes + zo_image_at(&self->image, y, x) * value_bytes;
+        *at++ = s * (int32_t)self->image.sample_bytes + zo_image_at(&self->image, y, x) * value_bytes;
       }
     }
   }
@@ -71,9 +70,7 @@ static void choose_kernel(zo_conv* self, const zo_kernel_set* kernels, const zo_
   }
 }
 
-static bool takes_as_they_lie(const zo_conv* self) {
-  return self->dots != NULL || self->dense != NULL;
-}
+static bool takes_as_they_lie(const zo_conv* self) { return self->dots != NULL || self->dense != NULL; }
 
 static bool allocate(zo_conv* self, const zo_layer* layer) {
   const size_t columns = (size_t)blocks_of(layer->channels) * kZoBlock;
@@ -114,8 +111,7 @@ zo_conv* zo_conv_create(const zo_kernel_set* kernels, const zo_layer* layer) {
   self->gemm.columns = layer->channels;
   const int64_t some = (kRows + rows - 1) / rows;
   const zo_image_format format = {self->layout.wide, self->layout.flip, layer->input_zero_point, 1};
-  const int32_t held =
-      self->dense != NULL ? kZoSamplesAtOnce : (int32_t)(some < w->samples ? some : w->samples);
+  const int32_t held = self->dense != NULL ? kZoSamplesAtOnce : (int32_t)(some < w->samples ? some : w->samples);
   if (!zo_image_init(&self->image, w, &format, held, layer->threads) || !allocate(self, layer)) {
     zo_conv_free(self);
     return NULL;
@@ -147,8 +143,8 @@ static void pack(zo_conv* self, const int8_t* filters) {
     const int32_t left = channels - first;
     int8_t* to = self->filters + (size_t)(first / kZoColumns) * block;
     for (int32_t at = 0; at < self->depth; at += self->run_length) {
-      self->pack(filters + (ptrdiff_t)first * self->depth + at, self->depth,
-                 left < kZoColumns ? left : kZoColumns, self->run_length, to);
+      self->pack(filters + (ptrdiff_t)first * self->depth + at, self->depth, left < kZoColumns ? left : kZoColumns,
+                 self->run_length, to);
       to += self->run_steps * kZoColumns * step;
     }
   }
@@ -192,8 +188,7 @@ static void run_dots(const zo_conv* self, const int8_t* x, int32_t thread, int8_
   self->dots(&dots);
 }
 
-static void run_dense(const zo_conv* self, const int8_t* x, int32_t samples, int32_t thread,
-                      int8_t* y) {
+static void run_dense(const zo_conv* self, const int8_t* x, int32_t samples, int32_t thread, int8_t* y) {
   const zo_dense dense = {x,
                           samples,
                           self->depth,
@@ -206,8 +201,7 @@ static void run_dense(const zo_conv* self, const int8_t* x, int32_t samples, int
   self->dense(&dense);
 }
 
-static void run_gemm(const zo_conv* self, const int8_t* x, int32_t samples, int32_t thread,
-                     int8_t* y) {
+static void run_gemm(const zo_conv* self, const int8_t* x, int32_t samples, int32_t thread, int8_t* y) {
   zo_gemm gemm = self->gemm;
   gemm.rows = zo_image_load(&self->image, x, samples, thread);
   gemm.row_count = samples * self->rows;

@@ -22,13 +22,11 @@ static __m128i filter_sums(const int8_t* const* filter, int32_t depth) {
 }
 
 /* Initial sums of a tile's channels. */
-static void load_starts(const zo_dense* d, const int8_t* const* filter, int32_t first,
-                        int32_t* start) {
+static void load_starts(const zo_dense* d, const int8_t* const* filter, int32_t first, int32_t* start) {
   for (int c = 0; c < kChannels; ++c) start[c] = d->output->start[first + c];
   for (int c = 0; d->correction != 0 && c < kChannels; c += kFour) {
     const __m128i from = _mm_loadu_si128((const __m128i*)(const void*)(start + c));
-    const __m128i more =
-        _mm_mullo_epi32(filter_sums(filter + c, d->depth), _mm_set1_epi32(d->correction));
+    const __m128i more = _mm_mullo_epi32(filter_sums(filter + c, d->depth), _mm_set1_epi32(d->correction));
     _mm_storeu_si128((__m128i*)(void*)(start + c), _mm_add_epi32(from, more));
   }
 }
@@ -42,33 +40,28 @@ static zo_avx512_output output_of_channel(const zo_output* output, int32_t chann
 }
 
 /* Clamped outputs of four channels, [kZoSamples, 4]. */
-static inline __m512i four_channels(__m512i a, __m512i b, __m512i c, __m512i d,
-                                    zo_avx512_range range) {
-  const __m512i order =
-      _mm512_broadcast_i32x4(_mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
+static inline __m512i four_channels(__m512i a, __m512i b, __m512i c, __m512i d, zo_avx512_range range) {
+  const __m512i order = _mm512_broadcast_i32x4(_mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
   const __m512i y = _mm512_packs_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
   const __m512i clamped = _mm512_min_epi8(_mm512_max_epi8(y, range.min), range.max);
   return _mm512_shuffle_epi8(clamped, order);
 }
 
 /* Outputs of vectors of sums if some channel shifts left or not at all. */
-static __attribute__((noinline)) void finish_slowly(const zo_dense* d, int32_t first,
-                                                    const __m512i* lifted, int32_t valid,
-                                                    int blocks) {
+static __attribute__((noinline)) void finish_slowly(const zo_dense* d, int32_t first, const __m512i* lifted,
+                                                    int32_t valid, int blocks) {
   for (int32_t i = 0; i < valid * blocks; ++i) {
     const int32_t channel = first + i / blocks, sample = i % blocks * kZoSamples;
     int32_t sums[kZoSamples];
     _mm512_storeu_si512(sums, zo_avx512_lift(lifted[i]));
     for (int32_t s = 0; s < kZoSamples && sample + s < d->samples; ++s) {
-      d->y[(ptrdiff_t)(sample + s) * d->channels + channel] =
-          zo_output_of(d->output, channel, sums[s]);
+      d->y[(ptrdiff_t)(sample + s) * d->channels + channel] = zo_output_of(d->output, channel, sums[s]);
     }
   }
 }
 
 /* [kZoSamples, kChannels] outputs of a block of samples, of which so many channels are valid. */
-static void store(const zo_dense* d, int32_t channel, int32_t sample, const int8_t* from,
-                  int32_t valid) {
+static void store(const zo_dense* d, int32_t channel, int32_t sample, const int8_t* from, int32_t valid) {
   int8_t* to = d->y + (ptrdiff_t)sample * d->channels + channel;
   const int32_t left = d->samples - sample, count = left < kZoSamples ? left : kZoSamples;
   for (int32_t s = 0; s < count; ++s, from += kChannels, to += d->channels) {
@@ -81,8 +74,8 @@ static void store(const zo_dense* d, int32_t channel, int32_t sample, const int8
 }
 
 static inline __attribute__((always_inline)) void finish(const zo_dense* d, int32_t first,
-                                                         __m512i sums[kChannels][kMostBlocks],
-                                                         const int blocks, int32_t valid) {
+                                                         __m512i sums[kChannels][kMostBlocks], const int blocks,
+                                                         int32_t valid) {
   if (!d->output->shifts_right) {
     __m512i stored[kChannels * kMostBlocks];
 #pragma GCC unroll 16
@@ -111,8 +104,7 @@ static inline __attribute__((always_inline)) void finish(const zo_dense* d, int3
 }
 
 /* Eight channels of one or two blocks of samples; the last channel stands in for missing ones. */
-static inline __attribute__((always_inline)) void tile(const zo_dense* d, int32_t first,
-                                                       const int blocks) {
+static inline __attribute__((always_inline)) void tile(const zo_dense* d, int32_t first, const int blocks) {
   const int32_t left = d->channels - first, valid = left < kChannels ? left : kChannels;
   const int8_t* filter[kChannels];
   int32_t start[kChannels];
@@ -148,8 +140,8 @@ static inline __attribute__((always_inline)) void tile(const zo_dense* d, int32_
 static __attribute__((noinline)) void load_block(const zo_dense* d, int32_t block) {
   const int32_t first = block * kZoSamples, left = d->samples - first;
   const ptrdiff_t depth = d->depth;
-  zo_avx512_columns(d->x + first * depth, depth, left < kZoSamples ? left : kZoSamples, d->depth,
-                    0x80, d->memory + first * depth);
+  zo_avx512_columns(d->x + first * depth, depth, left < kZoSamples ? left : kZoSamples, d->depth, 0x80,
+                    d->memory + first * depth);
 }
 
 void zo_avx512_dense(const zo_dense* dense) {

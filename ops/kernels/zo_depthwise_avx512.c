@@ -6,8 +6,7 @@
 enum { kLanes = 32, kMostRuns = 4 };
 
 /* Outputs of a block if some channel shifts left or not at all. */
-static void finish_slowly(const zo_output* output, int32_t first, __m512i low, __m512i high,
-                          int8_t* y, int32_t valid) {
+static void finish_slowly(const zo_output* output, int32_t first, __m512i low, __m512i high, int8_t* y, int32_t valid) {
   int32_t places[kLanes];
   _mm512_storeu_si512(places, zo_avx512_lift(low));
   _mm512_storeu_si512(places + 16, zo_avx512_lift(high));
@@ -18,10 +17,9 @@ static void finish_slowly(const zo_output* output, int32_t first, __m512i low, _
 }
 
 /* A block of so many runs. */
-static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d,
-                                                           const int16_t* const* x,
-                                                           int8_t* const* y, int32_t at,
-                                                           int32_t block, const int runs) {
+static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d, const int16_t* const* x,
+                                                           int8_t* const* y, int32_t at, int32_t block,
+                                                           const int runs) {
   const int32_t first = block * kLanes;
   const int16_t* filters = d->filters + (size_t)first * (size_t)d->taps;
   __m512i sums[kMostRuns][2];
@@ -57,8 +55,7 @@ static inline __attribute__((always_inline)) void block_of(const zo_depthwise* d
 #pragma GCC unroll 4
   for (int r = 0; r < runs; ++r) {
     /* Packing halves of vectors reverses the unpacking. */
-    const __m512i both =
-        _mm512_packs_epi32(zo_avx512_scaled(sums[r][0], &low), zo_avx512_scaled(sums[r][1], &high));
+    const __m512i both = _mm512_packs_epi32(zo_avx512_scaled(sums[r][0], &low), zo_avx512_scaled(sums[r][1], &high));
     const __m256i bytes = _mm512_cvtsepi16_epi8(both);
     _mm256_mask_storeu_epi8(y[r] + at, mask, _mm256_min_epi8(_mm256_max_epi8(bytes, min), max));
   }

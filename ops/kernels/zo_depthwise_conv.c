@@ -72,10 +72,9 @@ zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const 
   const int64_t length = (by_rows ? (int64_t)w->out_width : 1) * layer->channels;
   const int64_t runs = (int64_t)w->out_height * (by_rows ? 1 : w->out_width);
   const int64_t taps = ((int64_t)w->filter_height * w->filter_width + 1) / 2 * 2;
-  const int64_t period = by_rows ? layer->channels / common_divisor(layer->channels, lanes)
-                                 : (layer->channels + lanes - 1) / lanes;
-  if (length > INT32_MAX / 8 || runs > INT32_MAX / 8 || taps > INT32_MAX / 8 ||
-      period * lanes > INT32_MAX / 8 / taps) {
+  const int64_t period =
+      by_rows ? layer->channels / common_divisor(layer->channels, lanes) : (layer->channels + lanes - 1) / lanes;
+  if (length > INT32_MAX / 8 || runs > INT32_MAX / 8 || taps > INT32_MAX / 8 || period * lanes > INT32_MAX / 8 / taps) {
     return NULL;
   }
   zo_depthwise_conv* self = calloc(1, sizeof *self);
@@ -97,9 +96,8 @@ zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const 
   self->channel = malloc(places * sizeof *self->channel);
   self->filters = calloc(places, (size_t)taps * sizeof *self->filters);
   self->source = malloc((size_t)layer->channels * (size_t)real_taps(w));
-  if (!zo_image_init(&self->image, w, &format, held, layer->threads) || self->run_at == NULL ||
-      self->tap_at == NULL || self->channel == NULL || self->filters == NULL ||
-      self->source == NULL) {
+  if (!zo_image_init(&self->image, w, &format, held, layer->threads) || self->run_at == NULL || self->tap_at == NULL ||
+      self->channel == NULL || self->filters == NULL || self->source == NULL) {
     zo_depthwise_conv_free(self);
     return NULL;
   }
@@ -144,8 +142,7 @@ void zo_depthwise_conv_begin(zo_depthwise_conv* self, const int8_t* filters, con
   }
 }
 
-void zo_depthwise_conv_run(const zo_depthwise_conv* self, const int8_t* x, zo_share share,
-                           int8_t* y) {
+void zo_depthwise_conv_run(const zo_depthwise_conv* self, const int8_t* x, zo_share share, int8_t* y) {
   const zo_window* w = &self->image.window;
   const size_t in_bytes = (size_t)w->height * (size_t)w->width * (size_t)w->channels;
   const size_t out_bytes = (size_t)self->runs * (size_t)self->depthwise.length;

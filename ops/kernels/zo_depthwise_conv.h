@@ -16,8 +16,7 @@ zo_depthwise_conv* zo_depthwise_conv_create(const zo_kernel_set* kernels, const 
 void zo_depthwise_conv_begin(zo_depthwise_conv* conv, const int8_t* filters, const int32_t* bias);
 
 /* As zo_conv_run. */
-void zo_depthwise_conv_run(const zo_depthwise_conv* conv, const int8_t* x, zo_share share,
-                           int8_t* y);
+void zo_depthwise_conv_run(const zo_depthwise_conv* conv, const int8_t* x, zo_share share, int8_t* y);
 
 void zo_depthwise_conv_free(zo_depthwise_conv* conv);
 

@@ -11,12 +11,10 @@
 enum { kZoMostRuns = 4 };
 
 /* All outputs of some runs. */
-typedef void zo_depthwise_runs(const zo_depthwise* depthwise, const int16_t* const* x,
-                               int8_t* const* y);
+typedef void zo_depthwise_runs(const zo_depthwise* depthwise, const int16_t* const* x, int8_t* const* y);
 
 /* `most` runs at a time by `several`, the rest by `one`. */
-static inline __attribute__((always_inline)) void zo_depthwise_by_runs(const zo_depthwise* d,
-                                                                       const int32_t most,
+static inline __attribute__((always_inline)) void zo_depthwise_by_runs(const zo_depthwise* d, const int32_t most,
                                                                        zo_depthwise_runs* several,
                                                                        zo_depthwise_runs* one) {
   for (int32_t run = 0; run < d->run_count;) {

@@ -15,7 +15,7 @@ typedef struct zo_dots {
   int32_t depth;
   const int8_t* filters; /* [channels, depth] */
   int32_t channels;
-  int32_t correction; /* of a sum, for each unit of the sum of its filter; 0 if rows are int16 */
+  int32_t correction;      /* of a sum, for each unit of the sum of its filter; 0 if rows are int16 */
   const zo_output* output; /* starts without the correction */
   int8_t* y;               /* [channels] */
 } zo_dots;
@@ -29,14 +29,11 @@ enum { kZoDots = 16 };
 typedef uint32_t zo_dot_function(const zo_dots* dots, const int8_t* filter);
 
 /* Outputs of sums of neighbouring channels, of which so many are valid. */
-typedef void zo_dots_finish(const zo_output* output, int32_t channel, const int32_t* sums,
-                            int8_t* y, int32_t valid);
+typedef void zo_dots_finish(const zo_output* output, int32_t channel, const int32_t* sums, int8_t* y, int32_t valid);
 
 /* A filter at a time; outputs of `at_once` channels, kZoDots at most, together. */
-static inline __attribute__((always_inline)) void zo_dots_by_channels(const zo_dots* d,
-                                                                      const int32_t at_once,
-                                                                      zo_dot_function* dot,
-                                                                      zo_dots_finish* finish) {
+static inline __attribute__((always_inline)) void zo_dots_by_channels(const zo_dots* d, const int32_t at_once,
+                                                                      zo_dot_function* dot, zo_dots_finish* finish) {
   for (int32_t first = 0; first < d->channels; first += at_once) {
     int32_t sums[kZoDots] = {0};
     const int32_t left = d->channels - first, valid = left < at_once ? left : at_once;

@@ -16,8 +16,7 @@ static inline uint32_t dot(const zo_dots* d, const int8_t* w) {
   __m256i sums = _mm256_setzero_si256();
   int32_t at = 0;
   for (; at + kStep <= depth; at += kStep) {
-    const __m256i own =
-        _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(const void*)(w + at)));
+    const __m256i own = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(const void*)(w + at)));
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(zo_avx2_load(x + at), own));
   }
   uint32_t sum = (uint32_t)reduce(sums);
@@ -25,8 +24,7 @@ static inline uint32_t dot(const zo_dots* d, const int8_t* w) {
   return sum;
 }
 
-static inline void finish(const zo_output* output, int32_t channel, const int32_t* sums, int8_t* y,
-                          int32_t valid) {
+static inline void finish(const zo_output* output, int32_t channel, const int32_t* sums, int8_t* y, int32_t valid) {
   zo_avx2_finish(output, channel, zo_avx2_load(sums), zo_avx2_load(sums + 8), y, valid);
 }
 

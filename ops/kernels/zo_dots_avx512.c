@@ -8,8 +8,8 @@ typedef struct four_sums {
   __m512i products[kAtOnce], filters[kAtOnce];
 } four_sums;
 
-static inline __attribute__((always_inline)) void add_step(four_sums* sums, __m512i x,
-                                                           const __m512i* w, const bool corrected) {
+static inline __attribute__((always_inline)) void add_step(four_sums* sums, __m512i x, const __m512i* w,
+                                                           const bool corrected) {
   const __m512i ones = _mm512_set1_epi8(1);
 #pragma GCC unroll 4
   for (int c = 0; c < kAtOnce; ++c) {
@@ -20,8 +20,7 @@ static inline __attribute__((always_inline)) void add_step(four_sums* sums, __m5
 
 /* Sums of four channels from this one on; the last channel stands in for missing ones. Behind a
  * ReLU zero points are -128, and sums need no correction. */
-static inline __attribute__((always_inline)) __m128i four_channels(const zo_dots* d,
-                                                                   int32_t channel,
+static inline __attribute__((always_inline)) __m128i four_channels(const zo_dots* d, int32_t channel,
                                                                    const bool corrected) {
   const int8_t* w[kAtOnce];
   four_sums sums;
@@ -49,8 +48,7 @@ static inline __attribute__((always_inline)) __m128i four_channels(const zo_dots
     const __m512i correction = _mm512_set1_epi32(d->correction);
 #pragma GCC unroll 4
     for (int c = 0; c < kAtOnce; ++c) {
-      sums.products[c] =
-          _mm512_add_epi32(sums.products[c], _mm512_mullo_epi32(sums.filters[c], correction));
+      sums.products[c] = _mm512_add_epi32(sums.products[c], _mm512_mullo_epi32(sums.filters[c], correction));
     }
   }
   return zo_avx512_reduce_four(sums.products);
@@ -77,8 +75,7 @@ void zo_avx512_dots(const zo_dots* dots) {
   const zo_output* out = d->output;
   for (int32_t first = 0; first < d->channels; first += kChannels) {
     const int32_t left = d->channels - first, valid = left < kChannels ? left : kChannels;
-    __m512i sums =
-        d->correction == 0 ? all_channels(d, first, false) : all_channels(d, first, true);
+    __m512i sums = d->correction == 0 ? all_channels(d, first, false) : all_channels(d, first, true);
     sums = _mm512_add_epi32(sums, _mm512_loadu_si512(out->start + first));
     if (!out->shifts_right) {
       int32_t values[kChannels];
@@ -90,8 +87,7 @@ void zo_avx512_dots(const zo_dots* dots) {
     }
     const __mmask16 mask = (__mmask16)((1u << valid) - 1u);
     const zo_avx512_output o = zo_avx512_output_of(out, first);
-    _mm_mask_storeu_epi8(
-        d->y + first, mask,
-        zo_avx512_bytes(zo_avx512_scaled(zo_avx512_lift(sums), &o), zo_avx512_range_of(out)));
+    _mm_mask_storeu_epi8(d->y + first, mask,
+                         zo_avx512_bytes(zo_avx512_scaled(zo_avx512_lift(sums), &o), zo_avx512_range_of(out)));
   }
 }

@@ -16,12 +16,9 @@ static inline uint32_t dot(const zo_dots* d, const int8_t* w) {
     products = vdotq_s32(products, vld1q_s8(x + at), own);
     filter = vdotq_s32(filter, ones, own);
   }
-  uint32_t sum =
-      (uint32_t)vaddvq_s32(products) + (uint32_t)correction * (uint32_t)vaddvq_s32(filter);
+  uint32_t sum = (uint32_t)vaddvq_s32(products) + (uint32_t)correction * (uint32_t)vaddvq_s32(filter);
   for (; at < depth; ++at) sum += (uint32_t)((x[at] + correction) * w[at]);
   return sum;
 }
 
-void zo_neon_dot_dots(const zo_dots* dots) {
-  zo_dots_by_channels(dots, 8, dot, zo_neon_finish_sums);
-}
+void zo_neon_dot_dots(const zo_dots* dots) { zo_dots_by_channels(dots, 8, dot, zo_neon_finish_sums); }

@@ -24,8 +24,7 @@ typedef struct zo_gemm_layout {
 } zo_gemm_layout;
 
 typedef struct zo_gemm {
-  const uint8_t*
-      rows; /* memory that rows lie in; steps of the last one may reach past its values */
+  const uint8_t* rows;   /* memory that rows lie in; steps of the last one may reach past its values */
   const int32_t* row_at; /* bytes from there to each row, [row_count] */
   int32_t row_count;
   const int32_t* step_at; /* bytes from the beginning of a row to each step, [steps] */

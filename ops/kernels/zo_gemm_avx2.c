@@ -5,9 +5,8 @@
 
 enum { kStep = 2 };
 
-static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
-                                                       int8_t* const* y, int32_t first,
-                                                       const int rows) {
+static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
+                                                       int32_t first, const int rows) {
   const int32_t left = g->columns - first;
   const int8_t* filters = g->filters + (size_t)first * (size_t)g->steps * kStep;
   __m256i low[kZoTileRows], high[kZoTileRows];

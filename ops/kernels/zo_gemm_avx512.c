@@ -8,9 +8,8 @@
 #define MAX_SUMS 24
 
 /* Outputs of vectors of sums if some channel shifts left or not at all. */
-static __attribute__((noinline)) void finish_slowly(const zo_output* output, int32_t first,
-                                                    const __m512i* lifted, int rows, int blocks,
-                                                    int8_t* const* y, int32_t valid) {
+static __attribute__((noinline)) void finish_slowly(const zo_output* output, int32_t first, const __m512i* lifted,
+                                                    int rows, int blocks, int8_t* const* y, int32_t valid) {
   for (int i = 0; i < rows * blocks; ++i) {
     const int32_t at = i % blocks * kZoColumns;
     int32_t values[kZoColumns];
@@ -22,17 +21,14 @@ static __attribute__((noinline)) void finish_slowly(const zo_output* output, int
 }
 
 /* The outputs of vector i. */
-static inline __attribute__((always_inline)) void store_quarter(int8_t* const* y, const int i,
-                                                                const int blocks, __mmask64 mask,
-                                                                __m128i bytes) {
+static inline __attribute__((always_inline)) void store_quarter(int8_t* const* y, const int i, const int blocks,
+                                                                __mmask64 mask, __m128i bytes) {
   const int at = i % blocks * kZoColumns;
   _mm_mask_storeu_epi8(y[i / blocks] + at, (__mmask16)(mask >> at), bytes);
 }
 
-static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
-                                                       int8_t* const* y, int32_t block,
-                                                       const int rows, const int blocks,
-                                                       int32_t valid) {
+static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
+                                                       int32_t block, const int rows, const int blocks, int32_t valid) {
   const zo_output* out = g->output;
   __m512i sums[MAX_ROWS][MAX_BLOCKS];
   const int32_t first = block * kZoColumns;
@@ -81,9 +77,8 @@ static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const u
 #pragma GCC unroll 6
   for (int i = 0; i < vectors; i += 4) {
     const int j = i < last ? i + 1 : last, k = j < last ? j + 1 : last, l = k < last ? k + 1 : last;
-    const __m512i four =
-        zo_avx512_four_bytes(sums[i / blocks][i % blocks], sums[j / blocks][j % blocks],
-                             sums[k / blocks][k % blocks], sums[l / blocks][l % blocks], range);
+    const __m512i four = zo_avx512_four_bytes(sums[i / blocks][i % blocks], sums[j / blocks][j % blocks],
+                                              sums[k / blocks][k % blocks], sums[l / blocks][l % blocks], range);
     if (blocks == 4) {
       _mm512_mask_storeu_epi8(y[i / blocks], mask, four);
       continue;

@@ -14,9 +14,8 @@ static inline void add_products(int32x4_t sums[kFours], int8x16_t w, int16_t x) 
   sums[3] = vmlal_n_s16(sums[3], vget_high_s16(high), x);
 }
 
-static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
-                                                       int8_t* const* y, int32_t first,
-                                                       const int rows) {
+static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
+                                                       int32_t first, const int rows) {
   const int8_t* filters = g->filters + (size_t)first * (size_t)g->steps * kStep;
   int32x4_t sums[kZoTileRows][kFours];
   for (int r = 0; r < rows; ++r) {

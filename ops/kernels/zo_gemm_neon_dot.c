@@ -5,9 +5,8 @@
 
 enum { kStep = 4, kFours = kZoColumns / 4 };
 
-static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row,
-                                                       int8_t* const* y, int32_t first,
-                                                       const int rows) {
+static inline __attribute__((always_inline)) void tile(const zo_gemm* g, const uint8_t* const* row, int8_t* const* y,
+                                                       int32_t first, const int rows) {
   const int8_t* filters = g->filters + (size_t)first * (size_t)g->steps * kStep;
   int32x4_t sums[kZoTileRows][kFours];
   for (int r = 0; r < rows; ++r) {

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool zo_channels_init(zo_channels* channels, const zo_layer* layer, const int32_t* source,
-                      int32_t count) {
+bool zo_channels_init(zo_channels* channels, const zo_layer* layer, const int32_t* source, int32_t count) {
   memset(channels, 0, sizeof *channels);
   int32_t* memory = calloc((size_t)count, 3 * sizeof *memory);
   if (memory == NULL) return false;
@@ -20,8 +19,7 @@ bool zo_channels_init(zo_channels* channels, const zo_layer* layer, const int32_
     shifts_right = shifts_right && m.shift < 0;
   }
   channels->memory = channels->start = memory;
-  const zo_output output = {memory,     multiplier, right, shifts_right, layer->zero_point,
-                            layer->min, layer->max};
+  const zo_output output = {memory, multiplier, right, shifts_right, layer->zero_point, layer->min, layer->max};
   channels->output = output;
   return true;
 }

@@ -26,8 +26,7 @@ typedef struct zo_channels {
 } zo_channels;
 
 /* Arrays of `count` entries: entry i is of channel source[i], or of none if that is below 0. */
-bool zo_channels_init(zo_channels* channels, const zo_layer* layer, const int32_t* source,
-                      int32_t count);
+bool zo_channels_init(zo_channels* channels, const zo_layer* layer, const int32_t* source, int32_t count);
 
 void zo_channels_free(zo_channels* channels);
 

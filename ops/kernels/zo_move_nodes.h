@@ -8,8 +8,8 @@
 #include "ops/core/kernels/zo_weight_loops.h"
 
 /* to = from + moves within the block's bounds, or from where that is held. */
-static inline void zo_move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from,
-                                 const int8_t* moves, int8_t* restrict to) {
+static inline void zo_move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from, const int8_t* moves,
+                                 int8_t* restrict to) {
   const int16_t held_low = (int16_t)block->held_low, held_high = (int16_t)block->held_high;
   const int16_t low = (int16_t)block->low, high = (int16_t)block->high;
   for (uint32_t i = 0; i < count; ++i) {

@@ -40,8 +40,8 @@ static inline void zo_neon_store(int8_t* y, int8x8_t bytes, int32_t valid) {
 }
 
 /* Outputs of 8 sums of neighbouring channels. */
-static inline void zo_neon_finish(const zo_output* o, int32_t channel, int32x4_t low,
-                                  int32x4_t high, int8_t* y, int32_t valid) {
+static inline void zo_neon_finish(const zo_output* o, int32_t channel, int32x4_t low, int32x4_t high, int8_t* y,
+                                  int32_t valid) {
   if (!o->shifts_right) {
     int32_t sums[8];
     vst1q_s32(sums, low);
@@ -49,20 +49,20 @@ static inline void zo_neon_finish(const zo_output* o, int32_t channel, int32x4_t
     for (int32_t i = 0; i < valid && i < 8; ++i) y[i] = zo_output_of(o, channel + i, sums[i]);
     return;
   }
-  const int8x8_t bytes = zo_neon_bytes(zo_neon_scaled(low, o, channel),
-                                       zo_neon_scaled(high, o, channel + 4), o->min, o->max);
+  const int8x8_t bytes =
+      zo_neon_bytes(zo_neon_scaled(low, o, channel), zo_neon_scaled(high, o, channel + 4), o->min, o->max);
   zo_neon_store(y, bytes, valid);
 }
 
 /* The same of sums in memory. */
-static inline void zo_neon_finish_sums(const zo_output* o, int32_t channel, const int32_t* sums,
-                                       int8_t* y, int32_t valid) {
+static inline void zo_neon_finish_sums(const zo_output* o, int32_t channel, const int32_t* sums, int8_t* y,
+                                       int32_t valid) {
   zo_neon_finish(o, channel, vld1q_s32(sums), vld1q_s32(sums + 4), y, valid);
 }
 
 /* Those of `fours` vectors of sums, an even number. */
-static inline void zo_neon_finish_row(const zo_output* o, int32_t channel, const int32x4_t* sums,
-                                      int fours, int8_t* y, int32_t valid) {
+static inline void zo_neon_finish_row(const zo_output* o, int32_t channel, const int32x4_t* sums, int fours, int8_t* y,
+                                      int32_t valid) {
   for (int f = 0; f < fours && 4 * f < valid; f += 2) {
     zo_neon_finish(o, channel + 4 * f, sums[f], sums[f + 1], y + 4 * f, valid - 4 * f);
   }

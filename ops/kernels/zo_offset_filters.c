@@ -35,8 +35,7 @@ void zo_offset_filters_begin(zo_offset_filters* self, const int8_t* filters, con
   self->bias = bias;
 }
 
-void zo_offset_filters_run(const zo_offset_filters* self, const int8_t* x, zo_share share,
-                           int8_t* y) {
+void zo_offset_filters_run(const zo_offset_filters* self, const int8_t* x, zo_share share, int8_t* y) {
   x += (ptrdiff_t)share.first * self->depth;
   y += (ptrdiff_t)share.first * self->units;
   for (int32_t sample = 0; sample < share.count; ++sample, x += self->depth) {

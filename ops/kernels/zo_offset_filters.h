@@ -17,8 +17,7 @@ zo_offset_filters* zo_offset_filters_create(const zo_layer* layer, int32_t filte
 void zo_offset_filters_begin(zo_offset_filters* self, const int8_t* filters, const int32_t* bias);
 
 /* As zo_conv_run. */
-void zo_offset_filters_run(const zo_offset_filters* self, const int8_t* x, zo_share share,
-                           int8_t* y);
+void zo_offset_filters_run(const zo_offset_filters* self, const int8_t* x, zo_share share, int8_t* y);
 
 void zo_offset_filters_free(zo_offset_filters* self);
 

@@ -18,7 +18,7 @@ typedef struct zo_output {
                                 points */
   const int32_t* multiplier; /* zo_multiplier.value */
   const int32_t* right;      /* -zo_multiplier.shift */
-  bool shifts_right; /* every `right` is 1 at least: vectors compute that; the rest is rare */
+  bool shifts_right;         /* every `right` is 1 at least: vectors compute that; the rest is rare */
   int32_t zero_point, min, max;
 } zo_output;
 

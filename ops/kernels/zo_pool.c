@@ -57,8 +57,7 @@ static void maxima(const zo_pool* pool, const int8_t* x, int32_t row, int8_t* co
   int8_t* largest = columns + span * channels;
   memset(columns, pool->min, span * channels);
   for (int32_t r = rows.top; r < rows.bottom; ++r) {
-    raise_to(columns + (size_t)w->pad_left * channels, x + (ptrdiff_t)r * w->width * w->channels,
-             inside);
+    raise_to(columns + (size_t)w->pad_left * channels, x + (ptrdiff_t)r * w->width * w->channels, inside);
   }
   memcpy(largest, columns, values);
   for (size_t k = 1; k < (size_t)w->filter_width; ++k) {
@@ -83,8 +82,7 @@ void zo_pool_run(const zo_pool* pool, const int8_t* x, int32_t samples, void* sc
       int8_t* own = y + (ptrdiff_t)row * w->out_width * w->channels;
       if (!pool->average) maxima(pool, x, row, (int8_t*)scratch, own);
       for (int32_t column = 0; pool->average && column < w->out_width; ++column) {
-        average(pool, x, part_of(w, row, column), (int32_t*)scratch,
-                own + (ptrdiff_t)column * w->channels);
+        average(pool, x, part_of(w, row, column), (int32_t*)scratch, own + (ptrdiff_t)column * w->channels);
       }
     }
     x += (ptrdiff_t)w->height * w->width * w->channels;

@@ -15,9 +15,8 @@ zo_multiplier zo_reduce_mean_multiplier(zo_multiplier multiplier, int64_t count)
   int32_t shift = 0;
   while (shift < 32 && count >> (shift + 1) != 0) ++shift;
   if (shift > 31 + multiplier.shift) shift = 31 + multiplier.shift;
-  const zo_multiplier result = {
-      (int32_t)((int64_t)((uint64_t)(uint32_t)multiplier.value << shift) / count),
-      multiplier.shift - shift};
+  const zo_multiplier result = {(int32_t)((int64_t)((uint64_t)(uint32_t)multiplier.value << shift) / count),
+                                multiplier.shift - shift};
   return result;
 }
 

@@ -36,8 +36,7 @@ static int32_t exponential_near_zero(int32_t a) {
 /* e^a, unit 2^-31, for a <= 0 in unit 2^-26. */
 static int32_t exponential(int32_t a) {
   /* e^(-1/4), e^(-1/2), e^-1, … e^-16 */
-  static const int32_t factors[] = {1672461947, 1302514674, 790015084, 290630308,
-                                    39332535,   720401,     242};
+  static const int32_t factors[] = {1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242};
   if (a == 0) return INT32_MAX;
   const int32_t near = (a & (kQuarter - 1)) - kQuarter; /* a's own rest, in [-1/4, 0) */
   const int32_t quarters = near - a;
@@ -69,8 +68,7 @@ void zo_softmax_init(zo_softmax* softmax, zo_multiplier multiplier) {
   }
 }
 
-void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x,
-                    int8_t* y) {
+void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x, int8_t* y) {
   for (int32_t row = 0; row < rows; ++row, x += depth, y += depth) {
     int32_t largest = INT8_MIN;
     int64_t whole = 0;

@@ -25,7 +25,6 @@ void zo_softmax_init(zo_softmax* softmax, zo_multiplier multiplier);
 
 /* Outputs of scale 1/256 and zero point -128. TFLM's own kernel ends the process at 512 equal
  * logits. x, y  int8 [rows, depth]; depth at least 1 */
-void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x,
-                    int8_t* y);
+void zo_softmax_run(const zo_softmax* softmax, int32_t rows, int32_t depth, const int8_t* x, int8_t* y);
 
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_SOFTMAX_H_ */

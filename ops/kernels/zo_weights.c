@@ -22,9 +22,7 @@ static uint32_t state_of(uint32_t seed, uint32_t stream, uint32_t begin) {
 
 /* --- Weights that are no multiple of a loop's size -------------------------------------------- */
 
-static uint32_t padded(uint32_t count) {
-  return (count + kZoWeights - 1u) / kZoWeights * kZoWeights;
-}
+static uint32_t padded(uint32_t count) { return (count + kZoWeights - 1u) / kZoWeights * kZoWeights; }
 
 /* Where loops find the weights: they themselves, or a copy that zeros follow. */
 static int8_t* enter(int8_t* copy, int8_t* weights, uint32_t count) {
@@ -110,16 +108,15 @@ static int has_bytes(zo_distribution distribution) {
 }
 
 /* Draws two bytes a weight, if the distribution takes two, and one otherwise. */
-static void draw_bytes(const zo_weight_loops* loops, uint32_t* words, zo_distribution distribution,
-                       uint32_t state) {
+static void draw_bytes(const zo_weight_loops* loops, uint32_t* words, zo_distribution distribution, uint32_t state) {
   loops->draw(words, state);
   if (distribution.kind == ZO_SPARSE_UNIFORM) {
     loops->draw(words + kZoTileWords, words[kZoTileWords - 1]);
   }
 }
 
-static void perturb_bytes(const zo_weight_loops* loops, const zo_tensor* tensor,
-                          zo_distribution distribution, const zo_perturb_term* term) {
+static void perturb_bytes(const zo_weight_loops* loops, const zo_tensor* tensor, zo_distribution distribution,
+                          const zo_perturb_term* term) {
   uint8_t table[128];
   for (uint32_t i = 0; i < 128u; ++i) {
     const int32_t z = zo_gaussian_quantiles[i];
@@ -140,8 +137,7 @@ static void perturb_bytes(const zo_weight_loops* loops, const zo_tensor* tensor,
   }
 }
 
-static int perturbs(const zo_tensor* tensor, zo_distribution distribution,
-                    const zo_perturb_terms* terms) {
+static int perturbs(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms) {
   if (tensor->type == ZO_TENSOR_INT32 || tensor->mask != NULL || tensor->size < ZO_LOOPS_MIN) {
     return 0;
   }
@@ -150,8 +146,8 @@ static int perturbs(const zo_tensor* tensor, zo_distribution distribution,
   return has_bytes(distribution) && tensor->type == ZO_TENSOR_INT8 && terms->momentum == 0u;
 }
 
-int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor,
-                     zo_distribution distribution, const zo_perturb_terms* terms) {
+int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor, zo_distribution distribution,
+                     const zo_perturb_terms* terms) {
   if (!perturbs(tensor, distribution, terms)) return 0;
   if (distribution.kind == ZO_RADEMACHER) {
     perturb_signs(loops, tensor, distribution.mu, terms);
@@ -166,8 +162,8 @@ int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor,
 /* --- Updates --------------------------------------------------------------------------------- */
 
 /* Moves the weights of a tile by their steps; returns how many were clipped. */
-static uint32_t apply(const zo_weight_loops* loops, const zo_tensor* tensor, uint32_t begin,
-                      int32_t* steps, uint32_t seed) {
+static uint32_t apply(const zo_weight_loops* loops, const zo_tensor* tensor, uint32_t begin, int32_t* steps,
+                      uint32_t seed) {
   const uint32_t count = tile_size(tensor, begin), all = padded(count);
   memset(steps + count, 0, (all - count) * sizeof steps[0]); /* nothing of the zeros is clipped */
   int8_t copy[kTile], fraction_copy[kTile];
@@ -186,9 +182,8 @@ static uint32_t apply(const zo_weight_loops* loops, const zo_tensor* tensor, uin
   return clipped;
 }
 
-static void sum_bytes(const zo_weight_loops* loops, int32_t* steps, const zo_tensor* tensor,
-                      uint32_t begin, zo_distribution distribution, const zo_query* queries,
-                      uint32_t query_count) {
+static void sum_bytes(const zo_weight_loops* loops, int32_t* steps, const zo_tensor* tensor, uint32_t begin,
+                      zo_distribution distribution, const zo_query* queries, uint32_t query_count) {
   const uint32_t all = padded(tile_size(tensor, begin));
   memset(steps, 0, all * sizeof steps[0]);
   for (uint32_t q = 0; q < query_count; ++q) {
@@ -204,8 +199,8 @@ static void sum_bytes(const zo_weight_loops* loops, int32_t* steps, const zo_ten
   }
 }
 
-static void sum_signs(const zo_weight_loops* loops, int32_t* steps, uint32_t count,
-                      const uint32_t* signs, const zo_query* queries, uint32_t query_count) {
+static void sum_signs(const zo_weight_loops* loops, int32_t* steps, uint32_t count, const uint32_t* signs,
+                      const zo_query* queries, uint32_t query_count) {
   int32_t coefficients[kZoSigns];
   for (uint32_t q = 0; q < query_count; ++q) coefficients[q] = queries[q].coefficient;
   loops->sum_signs(steps, padded(count), signs, coefficients, query_count);
@@ -234,8 +229,8 @@ static int moves_fit(const zo_query* steps, uint32_t count) {
 }
 
 /* One step; returns how many values were clipped. */
-static uint32_t move(const zo_weight_loops* loops, int16_t* values, uint32_t count,
-                     const uint32_t* signs, int32_t coefficient, int32_t limit) {
+static uint32_t move(const zo_weight_loops* loops, int16_t* values, uint32_t count, const uint32_t* signs,
+                     int32_t coefficient, int32_t limit) {
   int16_t moves[2];
   (void)moves_of(coefficient, moves);
   const uint32_t whole = count / kZoWeights * kZoWeights;
@@ -265,23 +260,21 @@ static void store(const zo_tensor* tensor, uint32_t begin, const int16_t* values
 
 /* --- Both ------------------------------------------------------------------------------------ */
 
-static int updates(const zo_tensor* tensor, zo_distribution distribution,
-                   const zo_perturb_terms* restore, uint32_t count) {
+static int updates(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
+                   uint32_t count) {
   return tensor->type == ZO_TENSOR_INT8 && tensor->mask == NULL && tensor->multiplier == NULL &&
          tensor->size >= ZO_LOOPS_MIN &&
-         (has_bytes(distribution) ||
-          (distribution.kind == ZO_RADEMACHER && count <= (uint32_t)kZoSigns)) &&
+         (has_bytes(distribution) || (distribution.kind == ZO_RADEMACHER && count <= (uint32_t)kZoSigns)) &&
          (restore == NULL || perturbs(tensor, distribution, restore));
 }
 
-int zo_loops_update(const zo_weight_loops* loops, const zo_tensor* tensor,
-                    zo_distribution distribution, const zo_perturb_terms* restore,
-                    const zo_query* queries, uint32_t count, uint32_t steps, uint32_t* clipped) {
+int zo_loops_update(const zo_weight_loops* loops, const zo_tensor* tensor, zo_distribution distribution,
+                    const zo_perturb_terms* restore, const zo_query* queries, uint32_t count, uint32_t steps,
+                    uint32_t* clipped) {
   if (!updates(tensor, distribution, restore, count)) return 0;
   if (restore != NULL) (void)zo_loops_perturb(loops, tensor, distribution, restore);
   const int signs = distribution.kind == ZO_RADEMACHER;
-  const int by_values =
-      signs && count == 1u && steps > 1u && tensor->fraction != NULL && moves_fit(queries, steps);
+  const int by_values = signs && count == 1u && steps > 1u && tensor->fraction != NULL && moves_fit(queries, steps);
   sign_walk walk;
   begin_walk(&walk, loops, tensor);
   walk.seeds = &queries[0].seed;
@@ -313,8 +306,8 @@ int zo_loops_update(const zo_weight_loops* loops, const zo_tensor* tensor,
   return 1;
 }
 
-uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const int32_t* steps,
-                            uint32_t count, int32_t limit, uint32_t* stream, uint32_t* clipped) {
+uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const int32_t* steps, uint32_t count,
+                            int32_t limit, uint32_t* stream, uint32_t* clipped) {
   const uint32_t whole = count / kZoWeights * kZoWeights;
   for (uint32_t i = 0; i < whole; i += kTile) {
     const uint32_t size = whole - i < kTile ? whole - i : kTile;
@@ -326,18 +319,16 @@ uint32_t zo_loops_apply_row(const zo_weight_loops* loops, int8_t* weights, const
   return whole;
 }
 
-uint32_t zo_loops_add_products(const zo_weight_loops* loops, int32_t* sums, uint32_t count,
-                               const zo_product* products, uint32_t number, size_t offset,
-                               int32_t zero_point) {
+uint32_t zo_loops_add_products(const zo_weight_loops* loops, int32_t* sums, uint32_t count, const zo_product* products,
+                               uint32_t number, size_t offset, int32_t zero_point) {
   return loops->add_products(sums, count, products, number, offset, zero_point);
 }
 
 /* --- Nodes ----------------------------------------------------------------------------------- */
 
 /* Sums of one tile, or of the part of it from a word's first sign on. */
-static void sum_tile(const zo_weight_loops* loops, const uint32_t* seeds,
-                     const int32_t* coefficients, uint32_t queries, uint32_t stream, uint32_t begin,
-                     uint32_t end, int32_t* sums) {
+static void sum_tile(const zo_weight_loops* loops, const uint32_t* seeds, const int32_t* coefficients, uint32_t queries,
+                     uint32_t stream, uint32_t begin, uint32_t end, int32_t* sums) {
   const uint32_t tile = begin / kTile, skipped = begin % kTile / 32u;
   const uint32_t words = (end - 1u) % kTile / 32u + 1u;
   for (uint32_t q = 0; q < queries; q += kZoSigns) {
@@ -349,15 +340,13 @@ static void sum_tile(const zo_weight_loops* loops, const uint32_t* seeds,
       states[i] = zo_stream_state(zo_stream_key(seeds[q + i], stream), tile);
     }
     loops->draw_signs(signs, words, states);
-    loops->sum_signs(own, 32u * (words - skipped), signs + (size_t)kZoSigns * skipped,
-                     coefficients + q, together);
+    loops->sum_signs(own, 32u * (words - skipped), signs + (size_t)kZoSigns * skipped, coefficients + q, together);
     for (uint32_t i = 0; q > 0u && i < end - begin; ++i) sums[i] += more[i];
   }
 }
 
-void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds,
-                        const int32_t* coefficients, uint32_t queries, uint32_t stream,
-                        uint32_t first, uint32_t count, int32_t* sums) {
+void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds, const int32_t* coefficients,
+                        uint32_t queries, uint32_t stream, uint32_t first, uint32_t count, int32_t* sums) {
   for (uint32_t i = first; i < first + count;) {
     const uint32_t begin = i / 32u * 32u, next = (i / kTile + 1u) * kTile;
     const uint32_t end = next < first + count ? next : first + count;
@@ -372,8 +361,7 @@ void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds,
 enum { kMostNodes = kTile * kZoSigns };
 
 /* Moves of nodes, a channel's next to each other: k or -k. */
-static void draw_moves(const zo_weight_loops* loops, uint32_t count, uint32_t key, int32_t k,
-                       int8_t* moves) {
+static void draw_moves(const zo_weight_loops* loops, uint32_t count, uint32_t key, int32_t k, int8_t* moves) {
   uint32_t states[kZoSigns] = {0}, signs[kSignWords];
   for (uint32_t tile = 0; tile < (uint32_t)kZoSigns && tile * kTile < count; ++tile) {
     states[tile] = zo_stream_state(key, tile);
@@ -386,9 +374,8 @@ static void draw_moves(const zo_weight_loops* loops, uint32_t count, uint32_t ke
   }
 }
 
-int zo_loops_perturb_nodes(const zo_weight_loops* loops, const zo_node_block* block,
-                           const int8_t* from, uint32_t seed, uint32_t stream, int32_t k,
-                           int8_t* to) {
+int zo_loops_perturb_nodes(const zo_weight_loops* loops, const zo_node_block* block, const int8_t* from, uint32_t seed,
+                           uint32_t stream, int32_t k, int8_t* to) {
   const uint32_t positions = block->positions, channels = block->channels;
   if ((uint64_t)positions * channels > (uint64_t)kMostNodes) return 0;
   const uint32_t count = positions * channels;

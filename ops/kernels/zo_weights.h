@@ -27,29 +27,24 @@ struct zo_weight_loops {
    * those of words, table is [128]. */
   void (*add_bytes)(int8_t* weights, uint32_t count, const uint32_t* words, const uint8_t* table);
   /* weights += k z, modulo 256, with the sparse uniform z of zo_stream.h, of `count` / 2 words. */
-  void (*add_halves)(int8_t* weights, uint32_t count, const uint32_t* words,
-                     zo_distribution distribution, int32_t k);
+  void (*add_halves)(int8_t* weights, uint32_t count, const uint32_t* words, zo_distribution distribution, int32_t k);
   /* steps = sum over streams of +-coefficient. */
-  void (*sum_signs)(int32_t* steps, uint32_t count, const uint32_t* signs,
-                    const int32_t* coefficients, uint32_t streams);
+  void (*sum_signs)(int32_t* steps, uint32_t count, const uint32_t* signs, const int32_t* coefficients,
+                    uint32_t streams);
   /* steps += coefficient * values. */
   void (*add_values)(int32_t* steps, uint32_t count, const int8_t* values, int32_t coefficient);
   /* Both rules of zo_update.h, 8 bits with the rounding stream's words. They return the number of
    * clipped weights. */
-  uint32_t (*round_8)(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit,
-                      const uint32_t* words);
-  uint32_t (*round_16)(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps,
-                       int32_t limit);
+  uint32_t (*round_8)(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit, const uint32_t* words);
+  uint32_t (*round_16)(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps, int32_t limit);
   /* values += moves[sign], clipped to +-limit, within which they are before; returns the number of
    * clipped ones. */
-  uint32_t (*move)(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves,
-                   int32_t limit);
+  uint32_t (*move)(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves, int32_t limit);
   /* zo_add_products on the first sums, any number of them; returns how many it has done. */
-  uint32_t (*add_products)(int32_t* sums, uint32_t count, const zo_product* products,
-                           uint32_t number, size_t offset, int32_t zero_point);
+  uint32_t (*add_products)(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                           int32_t zero_point);
   /* zo_move_nodes. */
-  void (*move_nodes)(const zo_node_block* block, uint32_t count, const int8_t* from,
-                     const int8_t* moves, int8_t* to);
+  void (*move_nodes)(const zo_node_block* block, uint32_t count, const int8_t* from, const int8_t* moves, int8_t* to);
 };
 
 /* Entry j, l: the state after 16 l steps if bit j alone is set. A step is linear over bits, so the

@@ -51,8 +51,8 @@ static void draw_signs(uint32_t* signs, uint32_t count, const uint32_t* states) 
 
 /* All bits of each byte whose bit of the word is set. */
 static inline __m256i bytes_of_bits(uint32_t word) {
-  const __m256i copies = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202,
-                                           0x0101010101010101, 0x0000000000000000);
+  const __m256i copies =
+      _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0x0000000000000000);
   const __m256i own = _mm256_set1_epi64x((long long)0x8040201008040201LL);
   const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)word), copies);
   return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own), own);
@@ -67,13 +67,11 @@ static void add_signs(int8_t* weights, uint32_t count, const uint32_t* signs, in
   }
 }
 
-static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
-                      const uint8_t* table) {
+static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words, const uint8_t* table) {
   __m256i part[8];
 #pragma GCC unroll 8
   for (int p = 0; p < 8; ++p) {
-    part[p] =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)(const void*)(table + 16 * p)));
+    part[p] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)(const void*)(table + 16 * p)));
   }
   for (uint32_t i = 0; i < count; i += 32) {
     const __m256i bytes = zo_avx2_load((const uint8_t*)words + i);
@@ -81,8 +79,8 @@ static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
     __m256i found = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int p = 0; p < 8; ++p) { /* of another part, bit 7 is set, and nothing is found */
-      const __m256i own = _mm256_adds_epu8(
-          _mm256_xor_si256(index, _mm256_set1_epi8((char)(16 * p))), _mm256_set1_epi8(0x70));
+      const __m256i own =
+          _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8((char)(16 * p))), _mm256_set1_epi8(0x70));
       found = _mm256_or_si256(found, _mm256_shuffle_epi8(part[p], own));
     }
     const __m256i minus = _mm256_cmpgt_epi8(_mm256_setzero_si256(), bytes);
@@ -95,30 +93,27 @@ static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
 static inline __m256i of_halves(__m256i halves, zo_distribution distribution, int32_t k) {
   const __m256i byte = _mm256_srai_epi16(halves, 8);
   const __m256i low = _mm256_and_si256(halves, _mm256_set1_epi16(0xFF));
-  const __m256i none =
-      _mm256_or_si256(_mm256_cmpgt_epi16(_mm256_set1_epi16(distribution.p_zero), low),
-                      _mm256_cmpeq_epi16(byte, _mm256_set1_epi16(-128)));
-  const __m256i scaled =
-      _mm256_mullo_epi16(byte, _mm256_set1_epi16((short)(2 * distribution.mu + 1)));
+  const __m256i none = _mm256_or_si256(_mm256_cmpgt_epi16(_mm256_set1_epi16(distribution.p_zero), low),
+                                       _mm256_cmpeq_epi16(byte, _mm256_set1_epi16(-128)));
+  const __m256i scaled = _mm256_mullo_epi16(byte, _mm256_set1_epi16((short)(2 * distribution.mu + 1)));
   const __m256i z = _mm256_srai_epi16(_mm256_add_epi16(scaled, _mm256_set1_epi16(128)), 8);
   return _mm256_mullo_epi16(_mm256_andnot_si256(none, z), _mm256_set1_epi16((short)k));
 }
 
-static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
-                       zo_distribution distribution, int32_t k) {
+static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words, zo_distribution distribution,
+                       int32_t k) {
   const __m256i lowest = _mm256_set1_epi16(0xFF);
   for (uint32_t i = 0; i < count; i += 32, words += 16) {
     const __m256i a = of_halves(zo_avx2_load(words), distribution, k);
     const __m256i b = of_halves(zo_avx2_load(words + 8), distribution, k);
-    const __m256i packed =
-        _mm256_packus_epi16(_mm256_and_si256(a, lowest), _mm256_and_si256(b, lowest));
+    const __m256i packed = _mm256_packus_epi16(_mm256_and_si256(a, lowest), _mm256_and_si256(b, lowest));
     const __m256i added = _mm256_permute4x64_epi64(packed, 0xD8);
     zo_avx2_store(weights + i, _mm256_add_epi8(zo_avx2_load(weights + i), added));
   }
 }
 
-static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
-                      const int32_t* coefficients, uint32_t streams) {
+static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs, const int32_t* coefficients,
+                      uint32_t streams) {
   const __m256i places = _mm256_set_epi32(24, 25, 26, 27, 28, 29, 30, 31);
   for (uint32_t i = 0; i < count; i += 32, signs += kZoSigns) {
     __m256i sums[4];
@@ -128,8 +123,7 @@ static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
       const __m256i plus = _mm256_set1_epi32(coefficients[s]);
 #pragma GCC unroll 4
       for (int p = 0; p < 4; ++p) { /* a weight's bit becomes the sign of its lane */
-        const __m256i lanes =
-            _mm256_sllv_epi32(_mm256_set1_epi32((int)(signs[s] >> (8 * p))), places);
+        const __m256i lanes = _mm256_sllv_epi32(_mm256_set1_epi32((int)(signs[s] >> (8 * p))), places);
         const __m256i minus = _mm256_srai_epi32(lanes, 31);
         sums[p] = _mm256_add_epi32(sums[p], _mm256_sub_epi32(_mm256_xor_si256(plus, minus), minus));
       }
@@ -153,8 +147,7 @@ static void add_values(int32_t* steps, uint32_t count, const int8_t* values, int
 
 /* Stores 32 values of int8, in four vectors. */
 static inline void narrow(int8_t* to, const __m256i* v) {
-  const __m256i bytes =
-      _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+  const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
   zo_avx2_store(to, _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0)));
 }
 
@@ -173,14 +166,12 @@ static inline __m256i clip(__m256i values, __m256i low, __m256i high, __m256i* k
   return inside;
 }
 
-static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit,
-                        const uint32_t* words) {
+static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit, const uint32_t* words) {
   const __m256i low = _mm256_set1_epi32(-limit), high = _mm256_set1_epi32(limit);
   /* Of each word its two lowest bytes, the two in the middle, the two highest, the two outermost.
    */
-  const __m256i halves =
-      _mm256_set_epi32((int)0x80800407u, (int)0x80800706u, (int)0x80800605u, (int)0x80800504u,
-                       (int)0x80800003u, (int)0x80800302u, (int)0x80800201u, (int)0x80800100u);
+  const __m256i halves = _mm256_set_epi32((int)0x80800407u, (int)0x80800706u, (int)0x80800605u, (int)0x80800504u,
+                                          (int)0x80800003u, (int)0x80800302u, (int)0x80800201u, (int)0x80800100u);
   __m256i kept = _mm256_setzero_si256();
   for (uint32_t i = 0; i < count; i += 32) {
     __m256i inside[4];
@@ -190,8 +181,8 @@ static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, i
       __builtin_memcpy(&two, words, sizeof two);
       const __m256i random = _mm256_shuffle_epi8(_mm256_set1_epi64x(two), halves);
       const __m256i step = _mm256_add_epi32(zo_avx2_load(steps + i + 8 * p), random);
-      const __m256i moved = _mm256_add_epi32(widened(weights + i + 8 * p),
-                                             _mm256_srai_epi32(step, ZO_COEFFICIENT_BITS));
+      const __m256i moved =
+          _mm256_add_epi32(widened(weights + i + 8 * p), _mm256_srai_epi32(step, ZO_COEFFICIENT_BITS));
       inside[p] = clip(moved, low, high, &kept);
     }
     narrow(weights + i, inside);
@@ -199,8 +190,7 @@ static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, i
   return count - counted(kept);
 }
 
-static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps,
-                         int32_t limit) {
+static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps, int32_t limit) {
   const __m256i low = _mm256_set1_epi32(-256 * limit), high = _mm256_set1_epi32(256 * limit);
   const __m256i half = _mm256_set1_epi32(128);
   __m256i kept = _mm256_setzero_si256();
@@ -210,11 +200,9 @@ static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, cons
     for (int p = 0; p < 4; ++p) {
       const uint32_t at = i + 8u * (uint32_t)p;
       const __m256i step = _mm256_add_epi32(zo_avx2_load(steps + at), half);
-      const __m256i from =
-          _mm256_add_epi32(_mm256_slli_epi32(widened(weights + at), 8), widened(fraction + at));
+      const __m256i from = _mm256_add_epi32(_mm256_slli_epi32(widened(weights + at), 8), widened(fraction + at));
       const __m256i inside =
-          clip(_mm256_add_epi32(from, _mm256_srai_epi32(step, ZO_COEFFICIENT_BITS - 8)), low, high,
-               &kept);
+          clip(_mm256_add_epi32(from, _mm256_srai_epi32(step, ZO_COEFFICIENT_BITS - 8)), low, high, &kept);
       whole[p] = _mm256_srai_epi32(_mm256_add_epi32(inside, half), 8);
       fine[p] = _mm256_srai_epi32(_mm256_slli_epi32(inside, 24), 24);
     }
@@ -224,13 +212,11 @@ static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, cons
   return count - counted(kept);
 }
 
-static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves,
-                     int32_t limit) {
+static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves, int32_t limit) {
   const __m256i plus = _mm256_set1_epi16(moves[0]), minus = _mm256_set1_epi16(moves[1]);
   const __m256i low = _mm256_set1_epi16((short)-limit), high = _mm256_set1_epi16((short)limit);
-  const __m256i own =
-      _mm256_set_epi16((short)0x8000, 0x4000, 0x2000, 0x1000, 0x0800, 0x0400, 0x0200, 0x0100,
-                       0x0080, 0x0040, 0x0020, 0x0010, 0x0008, 0x0004, 0x0002, 0x0001);
+  const __m256i own = _mm256_set_epi16((short)0x8000, 0x4000, 0x2000, 0x1000, 0x0800, 0x0400, 0x0200, 0x0100, 0x0080,
+                                       0x0040, 0x0020, 0x0010, 0x0008, 0x0004, 0x0002, 0x0001);
   __m256i kept = _mm256_setzero_si256(); /* in 16 bits: count is a tile's at most */
   for (uint32_t i = 0; i < count; i += 32, signs += kZoSigns) {
 #pragma GCC unroll 2
@@ -256,8 +242,8 @@ static inline void add_to(int32_t* sums, __m256i added) {
   zo_avx2_store(sums, _mm256_add_epi32(zo_avx2_load(sums), added));
 }
 
-static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products,
-                             uint32_t number, size_t offset, int32_t zero_point) {
+static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                             int32_t zero_point) {
   const __m256i zero = _mm256_set1_epi16((short)zero_point);
   const uint32_t whole = count / 16u * 16u;
   for (uint32_t i = 0; i < whole; i += 16) {
@@ -265,8 +251,7 @@ static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* pr
     for (uint32_t k = 0; k < number; k += 2) { /* of an odd number, the last one with 0, too */
       const zo_product *one = products + k, *other = k + 1u < number ? one + 1 : one;
       const uint32_t of_other = k + 1u < number ? (uint32_t)other->factor << 16 : 0u;
-      const __m256i factors =
-          _mm256_set1_epi32((int)(of_other | ((uint32_t)one->factor & 0xFFFFu)));
+      const __m256i factors = _mm256_set1_epi32((int)(of_other | ((uint32_t)one->factor & 0xFFFFu)));
       const __m256i a = row_of(one->row + offset + i, zero);
       const __m256i b = row_of(other->row + offset + i, zero);
       low = _mm256_add_epi32(low, _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), factors));
@@ -278,11 +263,10 @@ static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* pr
   return whole;
 }
 
-static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from,
-                       const int8_t* moves, int8_t* to) {
+static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from, const int8_t* moves,
+                       int8_t* to) {
   zo_move_nodes(block, count, from, moves, to);
 }
 
-const zo_weight_loops zo_avx2_weights = {draw,       draw_signs, add_signs,    add_bytes,
-                                         add_halves, sum_signs,  add_values,   round_8,
-                                         round_16,   move,       add_products, move_nodes};
+const zo_weight_loops zo_avx2_weights = {draw,       draw_signs, add_signs, add_bytes, add_halves,   sum_signs,
+                                         add_values, round_8,    round_16,  move,      add_products, move_nodes};

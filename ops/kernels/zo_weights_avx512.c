@@ -54,13 +54,11 @@ static void add_signs(int8_t* weights, uint32_t count, const uint32_t* signs, in
   }
 }
 
-static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
-                      const uint8_t* table) {
+static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words, const uint8_t* table) {
   __m512i part[8];
 #pragma GCC unroll 8
   for (int p = 0; p < 8; ++p) {
-    part[p] =
-        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(const void*)(table + 16 * p)));
+    part[p] = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(const void*)(table + 16 * p)));
   }
   for (uint32_t i = 0; i < count; i += 64) {
     const __m512i bytes = _mm512_loadu_si512((const uint8_t*)words + i);
@@ -78,8 +76,8 @@ static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
   }
 }
 
-static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
-                       zo_distribution distribution, int32_t k) {
+static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words, zo_distribution distribution,
+                       int32_t k) {
   const __m512i factor = _mm512_set1_epi16((short)(2 * distribution.mu + 1));
   const __m512i times = _mm512_set1_epi16((short)k), half = _mm512_set1_epi16(128);
   const __m512i zeros = _mm512_set1_epi16(distribution.p_zero);
@@ -87,8 +85,8 @@ static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
     const __m512i halves = _mm512_loadu_si512(words + i / 2u);
     const __m512i byte = _mm512_srai_epi16(halves, 8);
     const __m512i low = _mm512_and_si512(halves, _mm512_set1_epi16(0xFF));
-    const __mmask32 keep = _mm512_cmpge_epi16_mask(low, zeros) &
-                           _mm512_cmpneq_epi16_mask(byte, _mm512_set1_epi16(-128));
+    const __mmask32 keep =
+        _mm512_cmpge_epi16_mask(low, zeros) & _mm512_cmpneq_epi16_mask(byte, _mm512_set1_epi16(-128));
     const __m512i scaled = _mm512_add_epi16(_mm512_mullo_epi16(byte, factor), half);
     const __m512i z = _mm512_maskz_srai_epi16(keep, scaled, 8);
     const __m256i added = _mm512_cvtepi16_epi8(_mm512_mullo_epi16(z, times));
@@ -97,8 +95,8 @@ static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
   }
 }
 
-static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
-                      const int32_t* coefficients, uint32_t streams) {
+static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs, const int32_t* coefficients,
+                      uint32_t streams) {
   for (uint32_t i = 0; i < count; i += 32, signs += kZoSigns) {
     __m512i low = _mm512_setzero_si512(), high = low;
     for (uint32_t s = 0; s < streams; ++s) {
@@ -142,20 +140,17 @@ static inline __m512i rounded(const int32_t* steps, const uint32_t* words, __m51
   return _mm512_add_epi32(_mm512_loadu_si512(steps), _mm512_shuffle_epi8(four, halves));
 }
 
-static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit,
-                        const uint32_t* words) {
+static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit, const uint32_t* words) {
   const __m512i low = _mm512_set1_epi16((short)-limit), high = _mm512_set1_epi16((short)limit);
   /* Of each word its two lowest bytes, the two in the middle, the two highest, the two outermost.
    */
-  const __m512i first =
-      _mm512_set4_epi32((int)0x80800003u, (int)0x80800302u, (int)0x80800201u, (int)0x80800100u);
+  const __m512i first = _mm512_set4_epi32((int)0x80800003u, (int)0x80800302u, (int)0x80800201u, (int)0x80800100u);
   const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __m512i word = _mm512_and_si512(lane, _mm512_set1_epi32(12));
-  const __m512i halves =
-      _mm512_add_epi32(first, _mm512_mullo_epi32(word, _mm512_set1_epi32(0x0101)));
+  const __m512i halves = _mm512_add_epi32(first, _mm512_mullo_epi32(word, _mm512_set1_epi32(0x0101)));
   /* 1, 3, …, 63: the upper half of each step of two vectors. */
-  const __m512i uppers = _mm512_add_epi32(_mm512_mullo_epi32(lane, _mm512_set1_epi32(0x00040004)),
-                                          _mm512_set1_epi32(0x00030001));
+  const __m512i uppers =
+      _mm512_add_epi32(_mm512_mullo_epi32(lane, _mm512_set1_epi32(0x00040004)), _mm512_set1_epi32(0x00030001));
   uint32_t clipped = 0;
   for (uint32_t i = 0; i < count; i += 32, words += 8) {
     const __m512i steps_a = rounded(steps + i, words, halves);
@@ -170,15 +165,13 @@ static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, i
   return clipped;
 }
 
-static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps,
-                         int32_t limit) {
+static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps, int32_t limit) {
   const __m512i low = _mm512_set1_epi32(-256 * limit), high = _mm512_set1_epi32(256 * limit);
   const __m512i half = _mm512_set1_epi32(128);
   uint32_t clipped = 0;
   for (uint32_t i = 0; i < count; i += 16) {
     const __m512i step = _mm512_add_epi32(_mm512_loadu_si512(steps + i), half);
-    const __m512i fine =
-        _mm512_add_epi32(_mm512_slli_epi32(widened(weights + i), 8), widened(fraction + i));
+    const __m512i fine = _mm512_add_epi32(_mm512_slli_epi32(widened(weights + i), 8), widened(fraction + i));
     const __m512i moved = _mm512_add_epi32(fine, _mm512_srai_epi32(step, ZO_COEFFICIENT_BITS - 8));
     const __m512i inside = clip(moved, low, high, &clipped);
     narrow(weights + i, _mm512_srai_epi32(_mm512_add_epi32(inside, half), 8));
@@ -187,8 +180,7 @@ static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, cons
   return clipped;
 }
 
-static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves,
-                     int32_t limit) {
+static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves, int32_t limit) {
   const __m512i plus = _mm512_set1_epi16(moves[0]), minus = _mm512_set1_epi16(moves[1]);
   const __m512i low = _mm512_set1_epi16((short)-limit), high = _mm512_set1_epi16((short)limit);
   uint32_t clipped = 0;
@@ -212,8 +204,8 @@ static inline void add_to(int32_t* sums, __mmask16 mask, __m512i added) {
   _mm512_mask_storeu_epi32(sums, mask, _mm512_add_epi32(own, added));
 }
 
-static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products,
-                             uint32_t number, size_t offset, int32_t zero_point) {
+static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                             int32_t zero_point) {
   const __m512i zero = _mm512_set1_epi16((short)zero_point);
   /* Unpacking has left quarters of the first 16 sums, and of the others, in two vectors. */
   const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
@@ -224,8 +216,7 @@ static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* pr
     for (uint32_t k = 0; k < number; k += 2) { /* of an odd number, the last one with 0, too */
       const zo_product *one = products + k, *other = k + 1u < number ? one + 1 : one;
       const uint32_t of_other = k + 1u < number ? (uint32_t)other->factor << 16 : 0u;
-      const __m512i factors =
-          _mm512_set1_epi32((int)(of_other | ((uint32_t)one->factor & 0xFFFFu)));
+      const __m512i factors = _mm512_set1_epi32((int)(of_other | ((uint32_t)one->factor & 0xFFFFu)));
       const __m512i a = row_of(one->row + offset + i, mask, zero);
       const __m512i b = row_of(other->row + offset + i, mask, zero);
       zo_avx512_add_twos(&low, _mm512_unpacklo_epi16(a, b), factors);
@@ -239,11 +230,10 @@ static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* pr
   return count;
 }
 
-static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from,
-                       const int8_t* moves, int8_t* to) {
+static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from, const int8_t* moves,
+                       int8_t* to) {
   zo_move_nodes(block, count, from, moves, to);
 }
 
-const zo_weight_loops zo_avx512_weights = {draw,       draw_signs, add_signs,    add_bytes,
-                                           add_halves, sum_signs,  add_values,   round_8,
-                                           round_16,   move,       add_products, move_nodes};
+const zo_weight_loops zo_avx512_weights = {draw,       draw_signs, add_signs, add_bytes, add_halves,   sum_signs,
+                                           add_values, round_8,    round_16,  move,      add_products, move_nodes};

@@ -64,28 +64,27 @@ static void add_signs(int8_t* weights, uint32_t count, const uint32_t* signs, in
   }
 }
 
-static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words,
-                      const uint8_t* table) {
+static void add_bytes(int8_t* weights, uint32_t count, const uint32_t* words, const uint8_t* table) {
   const uint8x16x4_t low = vld1q_u8_x4(table), high = vld1q_u8_x4(table + 64);
   for (uint32_t i = 0; i < count; i += 16) {
     const uint8x16_t bytes = vreinterpretq_u8_u32(vld1q_u32(words + i / 4u));
     const uint8x16_t index = vandq_u8(bytes, vdupq_n_u8(0x7F));
     /* Beyond a table 0 is found. */
-    const int8x16_t found = vreinterpretq_s8_u8(
-        vorrq_u8(vqtbl4q_u8(low, index), vqtbl4q_u8(high, vsubq_u8(index, vdupq_n_u8(64)))));
+    const int8x16_t found =
+        vreinterpretq_s8_u8(vorrq_u8(vqtbl4q_u8(low, index), vqtbl4q_u8(high, vsubq_u8(index, vdupq_n_u8(64)))));
     const uint8x16_t minus = vcltzq_s8(vreinterpretq_s8_u8(bytes));
     vst1q_s8(weights + i, vaddq_s8(vld1q_s8(weights + i), vbslq_s8(minus, vnegq_s8(found), found)));
   }
 }
 
-static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
-                       zo_distribution distribution, int32_t k) {
+static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words, zo_distribution distribution,
+                       int32_t k) {
   const int16_t factor = (int16_t)(2 * distribution.mu + 1);
   for (uint32_t i = 0; i < count; i += 8) {
     const int16x8_t halves = vreinterpretq_s16_u32(vld1q_u32(words + i / 2u));
     const int16x8_t byte = vshrq_n_s16(halves, 8), low = vandq_s16(halves, vdupq_n_s16(0xFF));
-    const uint16x8_t keep = vbicq_u16(vcgeq_s16(low, vdupq_n_s16(distribution.p_zero)),
-                                      vceqq_s16(byte, vdupq_n_s16(-128)));
+    const uint16x8_t keep =
+        vbicq_u16(vcgeq_s16(low, vdupq_n_s16(distribution.p_zero)), vceqq_s16(byte, vdupq_n_s16(-128)));
     const int16x8_t scaled = vaddq_s16(vmulq_n_s16(byte, factor), vdupq_n_s16(128));
     const int16x8_t z = vandq_s16(vshrq_n_s16(scaled, 8), vreinterpretq_s16_u16(keep));
     const int8x8_t added = vmovn_s16(vmulq_n_s16(z, (int16_t)k));
@@ -93,8 +92,8 @@ static void add_halves(int8_t* weights, uint32_t count, const uint32_t* words,
   }
 }
 
-static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs,
-                      const int32_t* coefficients, uint32_t streams) {
+static void sum_signs(int32_t* steps, uint32_t count, const uint32_t* signs, const int32_t* coefficients,
+                      uint32_t streams) {
   static const uint32_t kOwn[4] = {1, 2, 4, 8};
   const uint32x4_t own = vld1q_u32(kOwn);
   for (uint32_t i = 0; i < count; i += 32, signs += kZoSigns) {
@@ -146,21 +145,17 @@ static inline int32x4_t clip(int32x4_t values, int32_t limit, uint32x4_t* kept) 
   return inside;
 }
 
-static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit,
-                        const uint32_t* words) {
+static uint32_t round_8(int8_t* weights, uint32_t count, const int32_t* steps, int32_t limit, const uint32_t* words) {
   /* Of each word its two lowest bytes, the two in the middle, the two highest, the two outermost.
    */
-  static const uint8_t kHalves[16] = {0, 1, 255, 255, 1, 2, 255, 255,
-                                      2, 3, 255, 255, 3, 0, 255, 255};
+  static const uint8_t kHalves[16] = {0, 1, 255, 255, 1, 2, 255, 255, 2, 3, 255, 255, 3, 0, 255, 255};
   const uint8x16_t first = vld1q_u8(kHalves);
   const uint8x16_t second = vqaddq_u8(first, vreinterpretq_u8_u16(vdupq_n_u16(0x0404)));
   uint32x4_t kept = vdupq_n_u32(0);
   for (uint32_t i = 0; i < count; i += 8, words += 2) {
     const uint8x16_t two = vreinterpretq_u8_u32(vcombine_u32(vld1_u32(words), vdup_n_u32(0)));
-    const int32x4_t low =
-        vaddq_s32(vld1q_s32(steps + i), vreinterpretq_s32_u8(vqtbl1q_u8(two, first)));
-    const int32x4_t high =
-        vaddq_s32(vld1q_s32(steps + i + 4), vreinterpretq_s32_u8(vqtbl1q_u8(two, second)));
+    const int32x4_t low = vaddq_s32(vld1q_s32(steps + i), vreinterpretq_s32_u8(vqtbl1q_u8(two, first)));
+    const int32x4_t high = vaddq_s32(vld1q_s32(steps + i + 4), vreinterpretq_s32_u8(vqtbl1q_u8(two, second)));
     const eight w = widened(weights + i);
     narrow(weights + i, clip(vsraq_n_s32(w.low, low, ZO_COEFFICIENT_BITS), limit, &kept),
            clip(vsraq_n_s32(w.high, high, ZO_COEFFICIENT_BITS), limit, &kept));
@@ -173,8 +168,7 @@ static inline int32x4_t moved_16(int32x4_t weights, int32x4_t fraction, const in
   return vrsraq_n_s32(from, vld1q_s32(step), ZO_COEFFICIENT_BITS - 8);
 }
 
-static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps,
-                         int32_t limit) {
+static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, const int32_t* steps, int32_t limit) {
   uint32x4_t kept = vdupq_n_u32(0);
   for (uint32_t i = 0; i < count; i += 8) {
     const eight w = widened(weights + i), f = widened(fraction + i);
@@ -186,8 +180,7 @@ static uint32_t round_16(int8_t* weights, int8_t* fraction, uint32_t count, cons
   return count + vaddvq_u32(kept);
 }
 
-static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves,
-                     int32_t limit) {
+static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, const int16_t* moves, int32_t limit) {
   static const uint16_t kOwn[8] = {1, 2, 4, 8, 16, 32, 64, 128};
   const uint16x8_t own = vld1q_u16(kOwn);
   const int16x8_t plus = vdupq_n_s16(moves[0]), minus = vdupq_n_s16(moves[1]);
@@ -197,8 +190,7 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
 #pragma GCC unroll 4
     for (uint32_t p = 0; p < 32; p += 8) {
       const uint16x8_t is_minus = vtstq_u16(vdupq_n_u16((uint16_t)(signs[0] >> p)), own);
-      const int16x8_t moved =
-          vqaddq_s16(vld1q_s16(values + i + p), vbslq_s16(is_minus, minus, plus));
+      const int16x8_t moved = vqaddq_s16(vld1q_s16(values + i + p), vbslq_s16(is_minus, minus, plus));
       const int16x8_t inside = vminq_s16(vmaxq_s16(moved, low), high);
       kept = vsubq_u16(kept, vceqq_s16(inside, moved));
       vst1q_s16(values + i + p, inside);
@@ -207,8 +199,8 @@ static uint32_t move(int16_t* values, uint32_t count, const uint32_t* signs, con
   return count - vaddlvq_u16(kept);
 }
 
-static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products,
-                             uint32_t number, size_t offset, int32_t zero_point) {
+static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                             int32_t zero_point) {
   const int16x8_t zero = vdupq_n_s16((int16_t)zero_point);
   const uint32_t whole = count / 8u * 8u;
   for (uint32_t i = 0; i < whole; i += 8) {
@@ -225,11 +217,10 @@ static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* pr
   return whole;
 }
 
-static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from,
-                       const int8_t* moves, int8_t* to) {
+static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from, const int8_t* moves,
+                       int8_t* to) {
   zo_move_nodes(block, count, from, moves, to);
 }
 
-const zo_weight_loops zo_neon_weights = {draw,       draw_signs, add_signs,    add_bytes,
-                                         add_halves, sum_signs,  add_values,   round_8,
-                                         round_16,   move,       add_products, move_nodes};
+const zo_weight_loops zo_neon_weights = {draw,       draw_signs, add_signs, add_bytes, add_halves,   sum_signs,
+                                         add_values, round_8,    round_16,  move,      add_products, move_nodes};

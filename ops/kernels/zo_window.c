@@ -21,12 +21,11 @@ static void fill(zo_image* image, size_t bytes) {
   memset(image->memory, value, bytes);
 }
 
-bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format,
-                   int32_t held, int32_t threads) {
-  const int64_t height = extent(window->out_height, window->stride_height, window->filter_height,
-                                window->dilation_height);
-  const int64_t width =
-      extent(window->out_width, window->stride_width, window->filter_width, window->dilation_width);
+bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format, int32_t held,
+                   int32_t threads) {
+  const int64_t height =
+      extent(window->out_height, window->stride_height, window->filter_height, window->dilation_height);
+  const int64_t width = extent(window->out_width, window->stride_width, window->filter_width, window->dilation_width);
   const int64_t limit = INT32_MAX / 4;
   memset(image, 0, sizeof *image);
   const int64_t channels = (int64_t)window->channels * format->repeat;
@@ -42,8 +41,7 @@ bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_form
   image->held = held;
   image->value_bytes = format->wide ? sizeof(int16_t) : 1u;
   image->sample_bytes = (size_t)(height * width * channels) * image->value_bytes;
-  image->thread_bytes =
-      ((size_t)held * image->sample_bytes + PAST_THE_END + LINE - 1u) / LINE * LINE;
+  image->thread_bytes = ((size_t)held * image->sample_bytes + PAST_THE_END + LINE - 1u) / LINE * LINE;
   const size_t bytes = (size_t)threads * image->thread_bytes;
   image->memory = malloc(bytes);
   if (image->memory == NULL) return false;
@@ -65,8 +63,7 @@ static void copy_wide(int16_t* to, const int8_t* from, size_t count, int32_t zer
   for (size_t i = 0; i < count; ++i) to[i] = (int16_t)(from[i] - offset);
 }
 
-static void copy_repeated(int16_t* to, const int8_t* from, size_t count, int32_t zero_point,
-                          int32_t repeat) {
+static void copy_repeated(int16_t* to, const int8_t* from, size_t count, int32_t zero_point, int32_t repeat) {
   for (size_t i = 0; i < count; ++i) {
     for (int32_t r = 0; r < repeat; ++r) *to++ = (int16_t)(from[i] - zero_point);
   }
@@ -86,8 +83,7 @@ static void copy(const zo_image* image, uint8_t* to, const int8_t* from, size_t 
 
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 
-const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples,
-                             int32_t thread) {
+const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples, int32_t thread) {
   uint8_t* memory = zo_image_memory(image, thread);
   const zo_window* w = &image->window;
   const int32_t rows = smaller(w->height, image->height - w->pad_top);
@@ -104,8 +100,7 @@ const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t sam
       continue;
     }
     for (int32_t r = 0; r < rows; ++r) {
-      copy(image, to + (size_t)r * row, x + (size_t)r * in_row,
-           (size_t)columns * (size_t)w->channels);
+      copy(image, to + (size_t)r * row, x + (size_t)r * in_row, (size_t)columns * (size_t)w->channels);
     }
   }
   return memory;

@@ -47,8 +47,8 @@ typedef struct zo_image {
 
 /* Room for so many samples of each thread; false if it would be too large for 32-bit distances,
  * or there is no memory. */
-bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format,
-                   int32_t held, int32_t threads);
+bool zo_image_init(zo_image* image, const zo_window* window, const zo_image_format* format, int32_t held,
+                   int32_t threads);
 
 void zo_image_free(zo_image* image);
 
@@ -57,8 +57,7 @@ static inline uint8_t* zo_image_memory(const zo_image* image, int32_t thread) {
 }
 
 /* Copies so many samples, from x on, into a thread's memory, which it returns. */
-const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples,
-                             int32_t thread);
+const uint8_t* zo_image_load(const zo_image* image, const int8_t* x, int32_t samples, int32_t thread);
 
 /* Values from a sample's beginning to the window of an output. */
 static inline int32_t zo_image_at(const zo_image* image, int32_t out_y, int32_t out_x) {

@@ -54,11 +54,9 @@ typedef struct zo_declaration {
 #define TEXT(name) #name
 #define NAME(name) TEXT(name)
 #define STRUCT {NAME(S), "struct", 0, sizeof(S)}
-#define FIELD(type, name) \
-  {#name, #type, offsetof(S, name) + SAME(type, __typeof__(MEMBER(name))), sizeof(MEMBER(name))}
-#define ARRAY(type, name)                                                          \
-  {#name, #type "[]", offsetof(S, name) + SAME(type, __typeof__(MEMBER(name)[0])), \
-   sizeof(MEMBER(name))}
+#define FIELD(type, name) {#name, #type, offsetof(S, name) + SAME(type, __typeof__(MEMBER(name))), sizeof(MEMBER(name))}
+#define ARRAY(type, name) \
+  {#name, #type "[]", offsetof(S, name) + SAME(type, __typeof__(MEMBER(name)[0])), sizeof(MEMBER(name))}
 #define U32(name) FIELD(uint32_t, name)
 #define FUNCTION(result, name, ...) \
   {#name, #result "(" #__VA_ARGS__ ")", SAME(result(__VA_ARGS__), __typeof__(name)), 0}

@@ -31,11 +31,10 @@
 #include "ops/tflite/zo_delegate_kernel.h"
 #include "ops/tflite/zo_exact_op.h"
 
-static bool is_claimed(const zo_delegate_settings* self, const TfLiteContext* context,
-                       const TfLiteNode* node, const TfLiteRegistration* registration) {
+static bool is_claimed(const zo_delegate_settings* self, const TfLiteContext* context, const TfLiteNode* node,
+                       const TfLiteRegistration* registration) {
   if (zo_delegate_is_custom(registration)) return true;
-  const zo_node own = {context, node->inputs, node->outputs, node->builtin_data,
-                       registration->builtin_code};
+  const zo_node own = {context, node->inputs, node->outputs, node->builtin_data, registration->builtin_code};
   return self->exact && zo_exact_op_supports(&own);
 }
 
@@ -51,13 +50,11 @@ static TfLiteStatus delegate_prepare(TfLiteContext* context, TfLiteDelegate* del
     TfLiteNode* node;
     TfLiteRegistration* registration;
     status = context->GetNodeAndRegistration(context, plan->data[i], &node, &registration);
-    if (status != kTfLiteOk ||
-        !is_claimed((const zo_delegate_settings*)delegate->data_, context, node, registration)) {
+    if (status != kTfLiteOk || !is_claimed((const zo_delegate_settings*)delegate->data_, context, node, registration)) {
       continue;
     }
     if (zo_delegate_is_custom(registration) && !zo_delegate_knows(registration)) {
-      context->ReportError(context, "%s: not in this op pack; install a newer tflm_zo",
-                           registration->custom_name);
+      context->ReportError(context, "%s: not in this op pack; install a newer tflm_zo", registration->custom_name);
       status = kTfLiteError;
       continue;
     }
@@ -65,8 +62,7 @@ static TfLiteStatus delegate_prepare(TfLiteContext* context, TfLiteDelegate* del
   }
 
   if (status == kTfLiteOk && claimed->size > 0) {
-    status = context->ReplaceNodeSubsetsWithDelegateKernels(context, zo_delegate_kernel(), claimed,
-                                                            delegate);
+    status = context->ReplaceNodeSubsetsWithDelegateKernels(context, zo_delegate_kernel(), claimed, delegate);
   }
   free(claimed);
   return status;
@@ -81,8 +77,7 @@ static zo_directory* directory_at(const char* text) {
     address = 10u * address + (uint64_t)(*text - '0');
   }
   zo_directory* directory = (zo_directory*)(uintptr_t)address;
-  if (address % sizeof(void*) != 0u || directory == NULL ||
-      directory->magic != ZO_DIRECTORY_MAGIC ||
+  if (address % sizeof(void*) != 0u || directory == NULL || directory->magic != ZO_DIRECTORY_MAGIC ||
       (directory->capacity > 0u && directory->entries == NULL)) {
     return NULL;
   }
@@ -93,15 +88,11 @@ static zo_directory* directory_at(const char* text) {
 static const char* set_option(zo_delegate_settings* self, const char* key, const char* value) {
   if (key != NULL && strcmp(key, "directory") == 0) {
     self->directory = directory_at(value);
-    return self->directory != NULL
-               ? NULL
-               : "tflm_zo delegate: directory is not the decimal address of a zo_directory";
+    return self->directory != NULL ? NULL : "tflm_zo delegate: directory is not the decimal address of a zo_directory";
   }
   if (key != NULL && strcmp(key, "weights") == 0) {
     self->weights = directory_at(value);
-    return self->weights != NULL
-               ? NULL
-               : "tflm_zo delegate: weights is not the decimal address of a zo_directory";
+    return self->weights != NULL ? NULL : "tflm_zo delegate: weights is not the decimal address of a zo_directory";
   }
   if (key != NULL && strcmp(key, "exact") == 0) {
     if (value == NULL || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) {
@@ -119,8 +110,8 @@ static const char* set_option(zo_delegate_settings* self, const char* key, const
   return "tflm_zo delegate: unknown option (known: directory, weights, exact, kernels)";
 }
 
-TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values,
-                                              size_t count, void (*report_error)(const char*)) {
+TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values, size_t count,
+                                              void (*report_error)(const char*)) {
   zo_delegate_settings* self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
   self->kernels = zo_kernel_set_of(NULL);

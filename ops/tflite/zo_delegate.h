@@ -10,8 +10,7 @@
 struct TfLiteDelegate;
 
 /* Returns null, after reporting why, if an option is unknown or has no valid value. */
-struct TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys,
-                                                     const char* const* values, size_t count,
+struct TfLiteDelegate* tflite_plugin_create_delegate(const char* const* keys, const char* const* values, size_t count,
                                                      void (*report_error)(const char*));
 
 void tflite_plugin_destroy_delegate(struct TfLiteDelegate* delegate);

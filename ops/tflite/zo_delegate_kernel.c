@@ -16,10 +16,8 @@ static const struct {
   const char* name;
   int opcode;
 } kOps[] = {
-    {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},
-    {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
-    {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},
-    {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
+    {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},    {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
+    {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},       {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
     {ZO_CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kInt16Op},
 };
 
@@ -85,8 +83,7 @@ static TfLiteStatus report(TfLiteContext* context, const op_view* op, zo_status 
 
 bool zo_delegate_is_custom(const TfLiteRegistration* registration) {
   return registration->custom_name != NULL &&
-         strncmp(registration->custom_name, ZO_CUSTOM_NAME_PREFIX, strlen(ZO_CUSTOM_NAME_PREFIX)) ==
-             0;
+         strncmp(registration->custom_name, ZO_CUSTOM_NAME_PREFIX, strlen(ZO_CUSTOM_NAME_PREFIX)) == 0;
 }
 
 /* Index into kOps, or -1. */
@@ -97,13 +94,10 @@ static int find_op(const char* name) {
   return -1;
 }
 
-bool zo_delegate_knows(const TfLiteRegistration* registration) {
-  return find_op(registration->custom_name) >= 0;
-}
+bool zo_delegate_knows(const TfLiteRegistration* registration) { return find_op(registration->custom_name) >= 0; }
 
 /* Returns false for an op that is none of ours. */
-static bool set_view(op_view* view, const TfLiteNode* node,
-                     const TfLiteRegistration* registration) {
+static bool set_view(op_view* view, const TfLiteNode* node, const TfLiteRegistration* registration) {
   view->inputs = node->inputs;
   view->outputs = node->outputs;
   if (zo_delegate_is_custom(registration)) {
@@ -149,8 +143,7 @@ static void* kernel_init(TfLiteContext* context, const char* buffer, size_t leng
   for (int i = 0; i < replaced->size; ++i) {
     TfLiteNode* node;
     TfLiteRegistration* registration;
-    if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) !=
-            kTfLiteOk ||
+    if (context->GetNodeAndRegistration(context, replaced->data[i], &node, &registration) != kTfLiteOk ||
         !set_view(&self->ops[self->count], node, registration)) {
       kernel_free(context, self);
       return NULL;
@@ -223,15 +216,14 @@ static zo_status run_custom(TfLiteContext* context, const op_view* view, const k
     lend_scratch(context, view);
     return zo_int16_op_run(view->options, view->options_length, find_buffer, &source);
   }
-  if (view->opcode == kLossOp)
-    return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
+  if (view->opcode == kLossOp) return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
   if (self->weights != NULL) {
-    const zo_status status = zo_weight_op_borrow(view->options, view->options_length, find_buffer,
-                                                 &source, self->weights, lend_buffer);
+    const zo_status status =
+        zo_weight_op_borrow(view->options, view->options_length, find_buffer, &source, self->weights, lend_buffer);
     if (status != ZO_OK) return status;
   }
-  return zo_weight_op_run((zo_opcode)view->opcode, view->options, view->options_length, find_buffer,
-                          &source, self->directory);
+  return zo_weight_op_run((zo_opcode)view->opcode, view->options, view->options_length, find_buffer, &source,
+                          self->directory);
 }
 
 /* Neighbouring exact ops, through which each sample goes by itself. */

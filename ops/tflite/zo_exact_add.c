@@ -28,17 +28,15 @@ static void factors(const zo_node* node, double inputs[2], double* output) {
 
 /* A factor below 1 even once it is rounded. */
 static bool is_fraction(double real) {
-  return isfinite(real) && real >= 0.0 &&
-         zo_quantize_multiplier(real < 2.0 ? real : 2.0).shift <= 0;
+  return isfinite(real) && real >= 0.0 && zo_quantize_multiplier(real < 2.0 ? real : 2.0).shift <= 0;
 }
 
 bool zo_exact_add_supports(const zo_node* node) {
   const TfLiteTensor *a = zo_node_input(node, 0), *b = zo_node_input(node, 1);
   const TfLiteTensor* output = zo_node_output(node, 0);
   const TfLiteAddParams* params = (const TfLiteAddParams*)node->params;
-  if (!zo_is_int8(a) || !zo_is_int8(b) || !zo_is_int8(output) || !zo_has_scale(a) ||
-      !zo_has_scale(b) || !zo_has_scale(output) || !same_shape(a, b) || !same_shape(a, output) ||
-      !zo_is_clamp(params->activation)) {
+  if (!zo_is_int8(a) || !zo_is_int8(b) || !zo_is_int8(output) || !zo_has_scale(a) || !zo_has_scale(b) ||
+      !zo_has_scale(output) || !same_shape(a, b) || !same_shape(a, output) || !zo_is_clamp(params->activation)) {
     return false;
   }
   double inputs[2], real;
@@ -62,8 +60,7 @@ void* zo_exact_add_create(const zo_node* node, const zo_kernel_set* kernels, int
   add->output = zo_quantize_multiplier(real);
   add->zero_point = output->params.zero_point;
   add->count = output->bytes;
-  zo_activation_range(((const TfLiteAddParams*)node->params)->activation, output, &add->min,
-                      &add->max);
+  zo_activation_range(((const TfLiteAddParams*)node->params)->activation, output, &add->min, &add->max);
   return self;
 }
 

@@ -23,8 +23,8 @@ typedef struct tensors {
 } tensors;
 
 static tensors tensors_of(const zo_node* node) {
-  const tensors result = {zo_node_input(node, kInput), zo_node_input(node, kFilters),
-                          zo_node_input(node, kBias), zo_node_output(node, 0)};
+  const tensors result = {zo_node_input(node, kInput), zo_node_input(node, kFilters), zo_node_input(node, kBias),
+                          zo_node_output(node, 0)};
   return result;
 }
 
@@ -38,8 +38,7 @@ static double factor_of(const zo_node* node, int32_t channel) {
   const tensors t = tensors_of(node);
   const TfLiteFloatArray* scales = zo_scales(t.filters);
   if (scales->size > 1) {
-    return (double)t.input->params.scale * (double)scales->data[channel] /
-           (double)t.output->params.scale;
+    return (double)t.input->params.scale * (double)scales->data[channel] / (double)t.output->params.scale;
   }
   if (node->builtin != kTfLiteBuiltinFullyConnected) {
     return (double)t.input->params.scale * (double)scales->data[0] / (double)t.output->params.scale;
@@ -49,12 +48,10 @@ static double factor_of(const zo_node* node, int32_t channel) {
 }
 
 /* Common checks of all three, for so many output channels. */
-static bool supports(const zo_node* node, TfLiteFusedActivation activation, int rank,
-                     int32_t channels) {
+static bool supports(const zo_node* node, TfLiteFusedActivation activation, int rank, int32_t channels) {
   const tensors t = tensors_of(node);
-  if (!zo_is_int8(t.input) || !zo_has_scale(t.input) || !zo_is_int8(t.output) ||
-      !zo_has_scale(t.output) || !zo_is_int8(t.filters) || !zo_has_rank(t.filters, rank) ||
-      !zo_is_clamp(activation) || channels < 1) {
+  if (!zo_is_int8(t.input) || !zo_has_scale(t.input) || !zo_is_int8(t.output) || !zo_has_scale(t.output) ||
+      !zo_is_int8(t.filters) || !zo_has_rank(t.filters, rank) || !zo_is_clamp(activation) || channels < 1) {
     return false;
   }
   const TfLiteFloatArray* scales = zo_scales(t.filters);
@@ -63,8 +60,7 @@ static bool supports(const zo_node* node, TfLiteFusedActivation activation, int 
     if (!zo_is_multiplier(factor_of(node, c))) return false;
   }
   if (bias_index(node) == kTfLiteOptionalTensor) return true;
-  return t.bias != NULL && t.bias->type == kTfLiteInt32 &&
-         t.bias->bytes == (uint64_t)channels * sizeof(int32_t);
+  return t.bias != NULL && t.bias->type == kTfLiteInt32 && t.bias->bytes == (uint64_t)channels * sizeof(int32_t);
 }
 
 static bool conv_window(const zo_node* node, zo_window* window) {
@@ -86,8 +82,7 @@ bool zo_exact_conv_supports(const zo_node* node) {
   const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
   const TfLiteTensor* filters = zo_node_input(node, kFilters);
   zo_window window;
-  return filters != NULL && zo_has_rank(filters, 4) &&
-         supports(node, params->activation, 4, filters->dims->data[0]) &&
+  return filters != NULL && zo_has_rank(filters, 4) && supports(node, params->activation, 4, filters->dims->data[0]) &&
          conv_window(node, &window);
 }
 
@@ -102,16 +97,15 @@ static bool depthwise_window(const zo_node* node, zo_window* window) {
                           params->stride_width,
                           params->dilation_height_factor,
                           params->dilation_width_factor};
-  return zo_window_of(t.input, t.output, &moves, window) && filter[0] == 1 &&
-         filter[3] == t.output->dims->data[3] && filter[3] % t.input->dims->data[3] == 0;
+  return zo_window_of(t.input, t.output, &moves, window) && filter[0] == 1 && filter[3] == t.output->dims->data[3] &&
+         filter[3] % t.input->dims->data[3] == 0;
 }
 
 bool zo_exact_depthwise_supports(const zo_node* node) {
   const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
   const TfLiteTensor* filters = zo_node_input(node, kFilters);
   zo_window window;
-  return filters != NULL && zo_has_rank(filters, 4) &&
-         supports(node, params->activation, 4, filters->dims->data[3]) &&
+  return filters != NULL && zo_has_rank(filters, 4) && supports(node, params->activation, 4, filters->dims->data[3]) &&
          depthwise_window(node, &window);
 }
 
@@ -129,8 +123,8 @@ bool zo_exact_fully_connected_supports(const zo_node* node) {
 }
 
 /* The layer, but for its window; false if memory is short. */
-static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int32_t channels,
-                     int32_t threads, zo_multiplier** multipliers, zo_layer* layer) {
+static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int32_t channels, int32_t threads,
+                     zo_multiplier** multipliers, zo_layer* layer) {
   const tensors t = tensors_of(node);
   *multipliers = malloc((size_t)channels * sizeof **multipliers);
   if (*multipliers == NULL) return false;
@@ -148,8 +142,7 @@ static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int3
 }
 
 /* Owns its arguments; null if all are null or there is no memory. */
-static void* holder_of(zo_conv* conv, zo_depthwise_conv* depthwise,
-                       zo_offset_filters* offset_filters) {
+static void* holder_of(zo_conv* conv, zo_depthwise_conv* depthwise, zo_offset_filters* offset_filters) {
   exact_filters* self = NULL;
   if (conv != NULL || depthwise != NULL || offset_filters != NULL) {
     self = malloc(sizeof *self);
@@ -171,8 +164,7 @@ void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels, in
   zo_multiplier* multipliers = NULL;
   zo_layer layer;
   if (!conv_window(node, &layer.window) ||
-      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads,
-                &multipliers, &layer)) {
+      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads, &multipliers, &layer)) {
     return NULL;
   }
   void* self = holder_of(zo_conv_create(kernels, &layer), NULL, NULL);
@@ -180,14 +172,12 @@ void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels, in
   return self;
 }
 
-void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels,
-                                int32_t threads) {
+void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
   zo_multiplier* multipliers = NULL;
   zo_layer layer;
   if (!depthwise_window(node, &layer.window) ||
-      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads,
-                &multipliers, &layer)) {
+      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads, &multipliers, &layer)) {
     return NULL;
   }
   void* self = holder_of(NULL, zo_depthwise_conv_create(kernels, &layer), NULL);
@@ -201,8 +191,7 @@ int32_t zo_exact_fully_connected_samples(const zo_node* node) {
   return (int32_t)(t.input->bytes / (size_t)t.filters->dims->data[1]);
 }
 
-void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* kernels,
-                                      int32_t threads) {
+void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->params;
   const tensors t = tensors_of(node);
   const int32_t units = t.filters->dims->data[0], depth = t.filters->dims->data[1];
@@ -214,9 +203,8 @@ void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* 
   layer.window = window;
   if (!layer_of(node, params->activation, units, threads, &multipliers, &layer)) return NULL;
   const int32_t zero_point = zo_scales(t.filters)->size == 1 ? t.filters->params.zero_point : 0;
-  void* self = zero_point == 0
-                   ? holder_of(zo_conv_create(kernels, &layer), NULL, NULL)
-                   : holder_of(NULL, NULL, zo_offset_filters_create(&layer, zero_point));
+  void* self = zero_point == 0 ? holder_of(zo_conv_create(kernels, &layer), NULL, NULL)
+                               : holder_of(NULL, NULL, zo_offset_filters_create(&layer, zero_point));
   free(multipliers);
   return self;
 }

@@ -15,7 +15,7 @@ typedef struct operations {
   const char* name;
   bool (*supports)(const zo_node* node);
   void* (*create)(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
-  int32_t (*samples)(const zo_node* node); /* parts of equal size that depend on one another not */
+  int32_t (*samples)(const zo_node* node);        /* parts of equal size that depend on one another not */
   bool (*begin)(void* self, const zo_node* node); /* null: nothing to do */
   void (*run)(const void* self, const zo_node* node, zo_share share);
   void (*free)(void* self);
@@ -30,24 +30,23 @@ struct zo_exact_op {
 static const operations kOperations[] = {
     {kTfLiteBuiltinConv2d, "CONV_2D", zo_exact_conv_supports, zo_exact_conv_create, zo_node_samples,
      zo_exact_filters_begin, zo_exact_filters_run, zo_exact_filters_free},
-    {kTfLiteBuiltinDepthwiseConv2d, "DEPTHWISE_CONV_2D", zo_exact_depthwise_supports,
-     zo_exact_depthwise_create, zo_node_samples, zo_exact_filters_begin, zo_exact_filters_run,
-     zo_exact_filters_free},
+    {kTfLiteBuiltinDepthwiseConv2d, "DEPTHWISE_CONV_2D", zo_exact_depthwise_supports, zo_exact_depthwise_create,
+     zo_node_samples, zo_exact_filters_begin, zo_exact_filters_run, zo_exact_filters_free},
     {kTfLiteBuiltinFullyConnected, "FULLY_CONNECTED", zo_exact_fully_connected_supports,
-     zo_exact_fully_connected_create, zo_exact_fully_connected_samples, zo_exact_filters_begin,
-     zo_exact_filters_run, zo_exact_filters_free},
-    {kTfLiteBuiltinAdd, "ADD", zo_exact_add_supports, zo_exact_add_create, zo_node_samples, NULL,
-     zo_exact_add_run, free},
-    {kTfLiteBuiltinAveragePool2d, "AVERAGE_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create,
-     zo_node_samples, NULL, zo_exact_pool_run, zo_exact_pool_free},
-    {kTfLiteBuiltinMaxPool2d, "MAX_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create,
-     zo_node_samples, NULL, zo_exact_pool_run, zo_exact_pool_free},
-    {kTfLiteBuiltinMean, "MEAN", zo_exact_reduce_supports, zo_exact_reduce_create,
-     zo_exact_reduce_samples, NULL, zo_exact_reduce_run, zo_exact_reduce_free},
-    {kTfLiteBuiltinSoftmax, "SOFTMAX", zo_exact_softmax_supports, zo_exact_softmax_create,
-     zo_exact_softmax_samples, NULL, zo_exact_softmax_run, free},
-    {kTfLiteBuiltinSum, "SUM", zo_exact_reduce_supports, zo_exact_reduce_create,
-     zo_exact_reduce_samples, NULL, zo_exact_reduce_run, zo_exact_reduce_free},
+     zo_exact_fully_connected_create, zo_exact_fully_connected_samples, zo_exact_filters_begin, zo_exact_filters_run,
+     zo_exact_filters_free},
+    {kTfLiteBuiltinAdd, "ADD", zo_exact_add_supports, zo_exact_add_create, zo_node_samples, NULL, zo_exact_add_run,
+     free},
+    {kTfLiteBuiltinAveragePool2d, "AVERAGE_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create, zo_node_samples,
+     NULL, zo_exact_pool_run, zo_exact_pool_free},
+    {kTfLiteBuiltinMaxPool2d, "MAX_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create, zo_node_samples, NULL,
+     zo_exact_pool_run, zo_exact_pool_free},
+    {kTfLiteBuiltinMean, "MEAN", zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_samples, NULL,
+     zo_exact_reduce_run, zo_exact_reduce_free},
+    {kTfLiteBuiltinSoftmax, "SOFTMAX", zo_exact_softmax_supports, zo_exact_softmax_create, zo_exact_softmax_samples,
+     NULL, zo_exact_softmax_run, free},
+    {kTfLiteBuiltinSum, "SUM", zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_samples, NULL,
+     zo_exact_reduce_run, zo_exact_reduce_free},
 };
 
 static const operations* find(int builtin) {
@@ -67,8 +66,7 @@ bool zo_exact_op_supports(const zo_node* node) {
   return own != NULL && node->params != NULL && own->supports(node);
 }
 
-zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels,
-                                int32_t threads) {
+zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
   if (!zo_exact_op_supports(node)) return NULL;
   zo_exact_op* op = malloc(sizeof *op);
   if (op == NULL) return NULL;

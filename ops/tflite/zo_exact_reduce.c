@@ -14,8 +14,7 @@ static bool shape_of(const zo_node* node, zo_reduce* reduce) {
   const TfLiteTensor* output = zo_node_output(node, 0);
   if (input->dims == NULL || input->dims->size < 1 || input->dims->size > kZoReduceRank ||
       !zo_has_rank(input, input->dims->size) || axes == NULL || axes->type != kTfLiteInt32 ||
-      axes->allocation_type != kTfLiteMmapRo || axes->data == NULL ||
-      axes->bytes % sizeof(int32_t) != 0u) {
+      axes->allocation_type != kTfLiteMmapRo || axes->data == NULL || axes->bytes % sizeof(int32_t) != 0u) {
     return false;
   }
   memset(reduce, 0, sizeof *reduce);
@@ -33,8 +32,7 @@ static bool shape_of(const zo_node* node, zo_reduce* reduce) {
 }
 
 static double factor_of(const zo_node* node) {
-  return (double)zo_node_input(node, kInput)->params.scale /
-         (double)zo_node_output(node, 0)->params.scale;
+  return (double)zo_node_input(node, kInput)->params.scale / (double)zo_node_output(node, 0)->params.scale;
 }
 
 bool zo_exact_reduce_supports(const zo_node* node) {
@@ -64,9 +62,8 @@ void* zo_exact_reduce_create(const zo_node* node, const zo_kernel_set* kernels, 
     return NULL;
   }
   const zo_multiplier sum = zo_quantize_multiplier(factor_of(node));
-  reduce->multiplier = node->builtin == kTfLiteBuiltinSum
-                           ? sum
-                           : zo_reduce_mean_multiplier(sum, zo_reduce_count(reduce));
+  reduce->multiplier =
+      node->builtin == kTfLiteBuiltinSum ? sum : zo_reduce_mean_multiplier(sum, zo_reduce_count(reduce));
   reduce->input_zero_point = zo_node_input(node, kInput)->params.zero_point;
   reduce->zero_point = zo_node_output(node, 0)->params.zero_point;
   return reduce;

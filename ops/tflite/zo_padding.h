@@ -15,7 +15,6 @@ typedef struct zo_moves {
 
 /* The window that leads from these tensors' shapes to one another, with TFLite's paddings; false
  * if none does. Channels of the output are not looked at. */
-bool zo_window_of(const TfLiteTensor* input, const TfLiteTensor* output, const zo_moves* moves,
-                  zo_window* window);
+bool zo_window_of(const TfLiteTensor* input, const TfLiteTensor* output, const zo_moves* moves, zo_window* window);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_PADDING_H_ */

@@ -24,15 +24,11 @@ bool zo_is_int8(const TfLiteTensor* tensor) {
          tensor->params.zero_point <= INT8_MAX;
 }
 
-bool zo_has_scale(const TfLiteTensor* tensor) {
-  return isfinite(tensor->params.scale) && tensor->params.scale > 0.0f;
-}
+bool zo_has_scale(const TfLiteTensor* tensor) { return isfinite(tensor->params.scale) && tensor->params.scale > 0.0f; }
 
 const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor) {
-  const TfLiteAffineQuantization* affine =
-      (const TfLiteAffineQuantization*)tensor->quantization.params;
-  return tensor->quantization.type == kTfLiteAffineQuantization && affine != NULL ? affine->scale
-                                                                                  : NULL;
+  const TfLiteAffineQuantization* affine = (const TfLiteAffineQuantization*)tensor->quantization.params;
+  return tensor->quantization.type == kTfLiteAffineQuantization && affine != NULL ? affine->scale : NULL;
 }
 
 bool zo_has_rank(const TfLiteTensor* tensor, int rank) {
@@ -74,8 +70,7 @@ static int32_t quantize(float value, const TfLiteTensor* tensor) {
   return tensor->params.zero_point + (int32_t)fminf(fmaxf(steps, -32768.0f), 32768.0f);
 }
 
-void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min,
-                         int32_t* max) {
+void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min, int32_t* max) {
   *min = INT8_MIN;
   *max = INT8_MAX;
   if (activation == kTfLiteActNone) return;

@@ -19,8 +19,7 @@ typedef struct zo_node {
 } zo_node;
 
 /* Tensor of this place in a list; null if there is none. */
-static inline const TfLiteTensor* zo_tensor_at(const TfLiteContext* context,
-                                               const TfLiteIntArray* list, int number) {
+static inline const TfLiteTensor* zo_tensor_at(const TfLiteContext* context, const TfLiteIntArray* list, int number) {
   const int index = list != NULL && number < list->size ? list->data[number] : -1;
   return index >= 0 && (size_t)index < context->tensors_size ? &context->tensors[index] : NULL;
 }
@@ -55,7 +54,6 @@ zo_multiplier zo_quantize_multiplier(double real);
 bool zo_is_clamp(TfLiteFusedActivation activation);
 
 /* The range of outputs behind such an activation, with the output's zero point in it. */
-void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min,
-                         int32_t* max);
+void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min, int32_t* max);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_TENSORS_H_ */

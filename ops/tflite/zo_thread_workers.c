@@ -21,11 +21,9 @@ static void run_part(void* context, int32_t part, int32_t thread) {
   own->work(own->context, (uint32_t)part);
 }
 
-static void run(const zo_workers* workers, uint32_t parts,
-                void (*work)(void* context, uint32_t part), void* context) {
+static void run(const zo_workers* workers, uint32_t parts, void (*work)(void* context, uint32_t part), void* context) {
   job own = {work, context};
-  zo_threads_run(((const thread_workers*)(const void*)workers)->threads, (int32_t)parts, run_part,
-                 &own);
+  zo_threads_run(((const thread_workers*)(const void*)workers)->threads, (int32_t)parts, run_part, &own);
 }
 
 zo_workers* zo_thread_workers_create(uint32_t threads) {

@@ -58,8 +58,7 @@ static void pause_briefly(void) {
 static pid_t hold_list(void) {
   const pid_t process = getpid();
   pid_t holder = 0;
-  while (!__atomic_compare_exchange_n(&list_holder, &holder, process, false, __ATOMIC_ACQUIRE,
-                                      __ATOMIC_RELAXED)) {
+  while (!__atomic_compare_exchange_n(&list_holder, &holder, process, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
     if (holder != process) continue; /* the parent's, expected by the next comparison */
     holder = 0;
     sched_yield();
@@ -71,9 +70,7 @@ static pid_t hold_list(void) {
 
 static void leave_list(void) { __atomic_store_n(&list_holder, 0, __ATOMIC_RELEASE); }
 
-static uint64_t load_ticket(const zo_threads* self) {
-  return __atomic_load_n(&self->ticket, __ATOMIC_SEQ_CST);
-}
+static uint64_t load_ticket(const zo_threads* self) { return __atomic_load_n(&self->ticket, __ATOMIC_SEQ_CST); }
 
 static uint32_t run_of(uint64_t ticket) { return (uint32_t)(ticket >> 32); }
 
@@ -83,8 +80,7 @@ static void help(zo_threads* self, uint32_t run, int32_t thread) {
   for (;;) {
     const int32_t part = (int32_t)(ticket & 0xffffu), parts = (int32_t)(ticket >> 16 & 0xffffu);
     if (run_of(ticket) != run || part >= parts) return;
-    if (!__atomic_compare_exchange_n(&self->ticket, &ticket, ticket + 1u, false, __ATOMIC_SEQ_CST,
-                                     __ATOMIC_SEQ_CST)) {
+    if (!__atomic_compare_exchange_n(&self->ticket, &ticket, ticket + 1u, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
       continue;
     }
     self->work(self->context, part, thread);
@@ -200,8 +196,8 @@ void zo_threads_release(zo_threads* threads) {
   if (is_last) end(threads);
 }
 
-void zo_threads_run(zo_threads* self, int32_t parts,
-                    void (*work)(void* context, int32_t part, int32_t thread), void* context) {
+void zo_threads_run(zo_threads* self, int32_t parts, void (*work)(void* context, int32_t part, int32_t thread),
+                    void* context) {
   if (self->process != getpid() || pthread_mutex_trylock(&self->busy) != 0) {
     for (int32_t part = 0; part < parts; ++part) work(context, part, 0);
     return;
@@ -211,8 +207,7 @@ void zo_threads_run(zo_threads* self, int32_t parts,
   __atomic_store_n(&self->done, 0, __ATOMIC_RELAXED);
   uint32_t run = run_of(load_ticket(self)) + 1u;
   if (run == 0u) run = 1u; /* a thread begins with having seen run 0 */
-  __atomic_store_n(&self->ticket, (uint64_t)run << 32 | (uint64_t)(uint32_t)parts << 16,
-                   __ATOMIC_SEQ_CST);
+  __atomic_store_n(&self->ticket, (uint64_t)run << 32 | (uint64_t)(uint32_t)parts << 16, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&self->sleepers, __ATOMIC_SEQ_CST) > 0) wake(self);
   help(self, run, 0);
   for (int looks = 0; __atomic_load_n(&self->done, __ATOMIC_ACQUIRE) < parts; ++looks) {

@@ -25,7 +25,7 @@ void zo_threads_release(zo_threads* threads);
  * when all have returned. The caller does all of it, as thread 0, if the threads are busy for
  * somebody else, or were left behind in the process that this one was forked from.
  *   parts  1..65535 */
-void zo_threads_run(zo_threads* threads, int32_t parts,
-                    void (*work)(void* context, int32_t part, int32_t thread), void* context);
+void zo_threads_run(zo_threads* threads, int32_t parts, void (*work)(void* context, int32_t part, int32_t thread),
+                    void* context);
 
 #endif /* TFLM_ZO_OPS_TFLITE_ZO_THREADS_H_ */

@@ -56,13 +56,9 @@ zo_buffer FindBuffer(void* context, int32_t index) {
   return zo_buffer{micro::GetTensorData<void>(tensor), TensorBytes(tensor)};
 }
 
-const uint8_t* Options(const TfLiteNode* node) {
-  return static_cast<const uint8_t*>(node->custom_initial_data);
-}
+const uint8_t* Options(const TfLiteNode* node) { return static_cast<const uint8_t*>(node->custom_initial_data); }
 
-size_t OptionsLength(const TfLiteNode* node) {
-  return static_cast<size_t>(node->custom_initial_data_size);
-}
+size_t OptionsLength(const TfLiteNode* node) { return static_cast<size_t>(node->custom_initial_data_size); }
 
 TfLiteStatus Report(const char* op, zo_status status) {
   if (status == ZO_OK) return kTfLiteOk;
@@ -76,33 +72,28 @@ TfLiteStatus Report(const char* op, zo_status status) {
 
 // The op's user data is the directory of weights itself: the arena holds nothing of ours.
 void* WeightInit(TfLiteContext* context, const char*, size_t) {
-  zo_directory* directory =
-      static_cast<zo_directory*>(GetMicroContext(context)->external_context());
+  zo_directory* directory = static_cast<zo_directory*>(GetMicroContext(context)->external_context());
   return directory != nullptr && directory->magic == ZO_DIRECTORY_MAGIC ? directory : nullptr;
 }
 
 TfLiteStatus WeightPrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
-  return Report("WEIGHTS",
-                zo_weight_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
+  return Report("WEIGHTS", zo_weight_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 template <zo_opcode opcode>
 TfLiteStatus WeightInvoke(TfLiteContext* context, TfLiteNode* node) {
-  constexpr const char* kName = opcode == ZO_OP_REPLAY   ? "SEED_REPLAY"
-                                : opcode == ZO_OP_UPDATE ? "UPDATE"
-                                                         : "PERTURB";
+  constexpr const char* kName = opcode == ZO_OP_REPLAY ? "SEED_REPLAY" : opcode == ZO_OP_UPDATE ? "UPDATE" : "PERTURB";
   TensorSource source = {context, node};
-  return Report(kName, zo_weight_op_run(opcode, Options(node), OptionsLength(node), FindBuffer,
-                                        &source, static_cast<zo_directory*>(node->user_data)));
+  return Report(kName, zo_weight_op_run(opcode, Options(node), OptionsLength(node), FindBuffer, &source,
+                                        static_cast<zo_directory*>(node->user_data)));
 }
 
 #if !ZO_KERNEL_SETS
 TfLiteStatus WeightPublish(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
-  return Report("WEIGHTS",
-                zo_weight_op_publish(Options(node), OptionsLength(node), FindBuffer, &source,
-                                     static_cast<zo_directory*>(node->user_data)));
+  return Report("WEIGHTS", zo_weight_op_publish(Options(node), OptionsLength(node), FindBuffer, &source,
+                                                static_cast<zo_directory*>(node->user_data)));
 }
 
 #endif
@@ -119,14 +110,12 @@ TfLiteStatus LossInvoke(TfLiteContext* context, TfLiteNode* node) {
 
 TfLiteStatus Int16Prepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
-  return Report("FULLY_CONNECTED_16",
-                zo_int16_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
+  return Report("FULLY_CONNECTED_16", zo_int16_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 TfLiteStatus Int16Invoke(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
-  return Report("FULLY_CONNECTED_16",
-                zo_int16_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
+  return Report("FULLY_CONNECTED_16", zo_int16_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
 }  // namespace
@@ -154,8 +143,6 @@ TFLMRegistration Register_ZO_LOSS() {
   return micro::RegisterOp(nullptr, ZO_WITH_CHECKS ? LossPrepare : nullptr, LossInvoke);
 }
 
-TFLMRegistration Register_ZO_FULLY_CONNECTED_16() {
-  return micro::RegisterOp(nullptr, Int16Prepare, Int16Invoke);
-}
+TFLMRegistration Register_ZO_FULLY_CONNECTED_16() { return micro::RegisterOp(nullptr, Int16Prepare, Int16Invoke); }
 
 }  // namespace tflite

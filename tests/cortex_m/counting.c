@@ -5,8 +5,7 @@
 #include <stdlib.h>
 
 #ifndef COUNTING_TICK_QUARTERS
-#error \
-    "COUNTING_TICK_QUARTERS: instructions between two ticks of the clock, times four; emulator.py"
+#error "COUNTING_TICK_QUARTERS: instructions between two ticks of the clock, times four; emulator.py"
 #endif
 
 static void nothing(void* argument) { (void)argument; }
@@ -15,14 +14,12 @@ static void nothing(void* argument) { (void)argument; }
 
 static uint32_t instructions_retired(void) {
   uint32_t count;
-  __asm__ volatile(".option push\n .option arch, +zicsr\n csrr %0, minstret\n .option pop"
-                   : "=r"(count));
+  __asm__ volatile(".option push\n .option arch, +zicsr\n csrr %0, minstret\n .option pop" : "=r"(count));
   return count;
 }
 
 /* Not inlined: the loop must be the same for every function. */
-__attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument,
-                                                            uint32_t calls) {
+__attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument, uint32_t calls) {
   const uint32_t start = instructions_retired();
   for (uint32_t i = 0; i < calls; ++i) function(argument);
   return instructions_retired() - start;
@@ -38,8 +35,7 @@ static volatile uint32_t* const reload = (volatile uint32_t*)0xE000E014u;
 static volatile uint32_t* const current = (volatile uint32_t*)0xE000E018u;
 
 /* Not inlined: the loop must be the same for every function. */
-__attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument,
-                                                            uint32_t calls) {
+__attribute__((noinline, noclone)) static uint32_t ticks_of(void (*function)(void*), void* argument, uint32_t calls) {
   *reload = RELOAD;
   *current = 0;
   *control = 5u; /* on, the processor's clock, no interrupt */

@@ -24,27 +24,24 @@
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_features.h"
 
-zo_status portable_zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
-                                 const zo_perturb_terms* terms);
-zo_status portable_zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
-                                const zo_perturb_terms* restore, const zo_query* queries,
-                                uint32_t count, uint32_t* saturated);
-zo_status portable_zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
-                                const zo_query* queries, uint32_t count, uint32_t steps,
-                                uint32_t* saturated);
+zo_status portable_zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms);
+zo_status portable_zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
+                                const zo_query* queries, uint32_t count, uint32_t* saturated);
+zo_status portable_zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_query* queries,
+                                uint32_t count, uint32_t steps, uint32_t* saturated);
 
-void portable_zo_add_products(int32_t* sums, uint32_t count, const zo_product* products,
-                              uint32_t number, size_t offset, int32_t zero_point);
+void portable_zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                              int32_t zero_point);
 
-uint32_t portable_zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count,
-                                 int32_t limit, int32_t largest, uint32_t* stream);
-uint32_t portable_zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
-                                  uint32_t count, int32_t limit, int32_t largest);
+uint32_t portable_zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit, int32_t largest,
+                                 uint32_t* stream);
+uint32_t portable_zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
+                                  int32_t limit, int32_t largest);
 
 uint64_t portable_zo_row_squares(const int32_t* gradient, uint32_t count);
 zo_row_scale portable_zo_row_scale_of(zo_scale factor, int32_t clip);
-void portable_zo_row_steps(int32_t* values, uint32_t count, int32_t largest,
-                           const zo_row_scale* scale, uint64_t* squares);
+void portable_zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row_scale* scale,
+                           uint64_t* squares);
 
 enum { kLargest = 2100, kRounds = 2500, kSteps = 3 };
 
@@ -72,8 +69,7 @@ static void fill(int8_t* at, uint32_t size, int32_t limit, int anything) {
 
 /* Sums of |coefficients| at which a kernel changes over, and others of every magnitude. */
 static int32_t random_sum(int32_t limit) {
-  const int32_t edges[] = {0,         1,         32768,   65535,
-                           65536,     127 << 16, 1 << 23, (128 - limit) * 65536 - 256,
+  const int32_t edges[] = {0,         1,      32768, 65535, 65536, 127 << 16, 1 << 23, (128 - limit) * 65536 - 256,
                            255 << 16, 1 << 30};
   const uint32_t r = below(4);
   if (r == 0u) return (int32_t)(random_u32() >> (2u + below(20)));
@@ -174,15 +170,13 @@ static int compare(uint32_t round) {
   }
   const zo_status expected = size > 0u ? ZO_OK : ZO_ERROR_ARGUMENT;
   if (status_a == expected && status_b == expected && clipped_a == clipped_b &&
-      memcmp(a.weights, b.weights, size) == 0 &&
-      (!has_fraction || memcmp(a.fraction, b.fraction, size) == 0)) {
+      memcmp(a.weights, b.weights, size) == 0 && (!has_fraction || memcmp(a.fraction, b.fraction, size) == 0)) {
     return 1;
   }
   printf("round %" PRIu32 ": size %" PRIu32 " shift %" PRIu32 " limit %d queries %" PRIu32
-         " has_fraction %d anything %d distribution %d: status %d %d, clipped %" PRIu32 " %" PRIu32
-         "\n",
-         round, size, shift, (int)a.limit, count, has_fraction, anything, (int)distribution.kind,
-         (int)status_a, (int)status_b, clipped_a, clipped_b);
+         " has_fraction %d anything %d distribution %d: status %d %d, clipped %" PRIu32 " %" PRIu32 "\n",
+         round, size, shift, (int)a.limit, count, has_fraction, anything, (int)distribution.kind, (int)status_a,
+         (int)status_b, clipped_a, clipped_b);
   return 0;
 }
 
@@ -230,8 +224,7 @@ static int compare_dense(uint32_t round) {
   for (uint32_t c = 0; c < channels; ++c) {
     int32_t sum = 0, magnitudes = 0;
     for (uint32_t b = 0; b < samples; ++b) {
-      errors[b] = (int16_t)(below(4) == 0u ? 32767 - 65534 * (int32_t)below(2)
-                                           : (int32_t)below(65535) - 32767);
+      errors[b] = (int16_t)(below(4) == 0u ? 32767 - 65534 * (int32_t)below(2) : (int32_t)below(65535) - 32767);
       sum += errors[b];
       magnitudes += errors[b] < 0 ? -errors[b] : errors[b];
       products[b].row = of.first + b * length;
@@ -250,8 +243,8 @@ static int compare_dense(uint32_t round) {
   zo_dense_sums(sums[0], kApart, count, channels, &block, &of, adds);
   for (uint32_t c = 0; c < channels; ++c) {
     if (memcmp(sums[c], portable_sums[c], count * sizeof sums[0][0]) == 0) continue;
-    printf("round %" PRIu32 ": channel %" PRIu32 ", %" PRIu32 " sums of %" PRIu32 " samples\n",
-           round, c, count, samples);
+    printf("round %" PRIu32 ": channel %" PRIu32 ", %" PRIu32 " sums of %" PRIu32 " samples\n", round, c, count,
+           samples);
     return 0;
   }
   return 1;
@@ -280,8 +273,8 @@ static uint32_t random_row(int32_t largest, int even_larger) {
 
 static int compare_moves(uint32_t round) {
   const int32_t limit = below(2) == 0u ? 1 + (int32_t)below(127) : 120 + (int32_t)below(8);
-  const int32_t largest = below(4) == 0u ? (127 << 16) - 1 + (int32_t)below(3)
-                                         : 1 + (int32_t)(random_u32() >> (8u + below(22)));
+  const int32_t largest =
+      below(4) == 0u ? (127 << 16) - 1 + (int32_t)below(3) : 1 + (int32_t)(random_u32() >> (8u + below(22)));
   const uint32_t count = random_row(largest, 0), shift = below(4);
   const int anything = below(3) == 0u;
   for (uint32_t part = 0; part < 2u; ++part) {
@@ -291,21 +284,18 @@ static int compare_moves(uint32_t round) {
   uint32_t stream = random_u32() | 1u, portable_stream = stream, clipped, portable_clipped;
   if (below(2) == 0u) {
     clipped = zo_apply_row_8(row_weights[0][0] + shift, row, count, limit, largest, &stream);
-    portable_clipped = portable_zo_apply_row_8(row_weights[1][0] + shift, row, count, limit,
-                                               largest, &portable_stream);
+    portable_clipped = portable_zo_apply_row_8(row_weights[1][0] + shift, row, count, limit, largest, &portable_stream);
   } else {
-    clipped = zo_apply_row_16(row_weights[0][0] + shift, row_weights[0][1] + shift, row, count,
-                              limit, largest);
-    portable_clipped = portable_zo_apply_row_16(
-        row_weights[1][0] + shift, row_weights[1][1] + shift, row, count, limit, largest);
+    clipped = zo_apply_row_16(row_weights[0][0] + shift, row_weights[0][1] + shift, row, count, limit, largest);
+    portable_clipped =
+        portable_zo_apply_row_16(row_weights[1][0] + shift, row_weights[1][1] + shift, row, count, limit, largest);
   }
   if (clipped == portable_clipped && stream == portable_stream &&
       memcmp(row_weights[0], row_weights[1], sizeof row_weights[0]) == 0) {
     return 1;
   }
-  printf("round %" PRIu32 ": a row of %" PRIu32 ", limit %d, largest %d, clipped %" PRIu32
-         " %" PRIu32 "\n",
-         round, count, (int)limit, (int)largest, clipped, portable_clipped);
+  printf("round %" PRIu32 ": a row of %" PRIu32 ", limit %d, largest %d, clipped %" PRIu32 " %" PRIu32 "\n", round,
+         count, (int)limit, (int)largest, clipped, portable_clipped);
   return 0;
 }
 
@@ -326,10 +316,9 @@ static int compare_equal_moves(uint32_t round) {
     apart[i] = (round + i) % ZO_ROWS_TOGETHER * length;
     streams[i] = random_u32() | 1u;
     int8_t* const own = weights[1] + apart[i];
-    portable_clipped += has_fraction ? portable_zo_apply_row_16(own, row_weights[1][1] + apart[i],
-                                                                row, count, limit, largest)
-                                     : portable_zo_apply_row_8(own, row, count, limit, largest,
-                                                               &(uint32_t){streams[i]});
+    portable_clipped += has_fraction
+                            ? portable_zo_apply_row_16(own, row_weights[1][1] + apart[i], row, count, limit, largest)
+                            : portable_zo_apply_row_8(own, row, count, limit, largest, &(uint32_t){streams[i]});
   }
 #if ZO_ROWS_FRACTIONS
   if (has_fraction) {
@@ -341,8 +330,8 @@ static int compare_equal_moves(uint32_t round) {
   }
   const int same = memcmp(row_weights[0], row_weights[1], sizeof row_weights[0]) == 0;
   if (same && clipped == portable_clipped) return 1;
-  printf("round %" PRIu32 ": equal rows of %" PRIu32 ", %" PRIu32 " apart, limit %d, fraction %d\n",
-         round, count, length, (int)limit, has_fraction);
+  printf("round %" PRIu32 ": equal rows of %" PRIu32 ", %" PRIu32 " apart, limit %d, fraction %d\n", round, count,
+         length, (int)limit, has_fraction);
   return 0;
 #else
   return (int)round >= 0;
@@ -363,12 +352,11 @@ static int compare_steps(uint32_t round) {
   const zo_row_scale portable_scale = portable_zo_row_scale_of(factor, clip);
   zo_row_steps(row, count, beyond ? INT32_MAX : bound, &scale, &squares);
   portable_zo_row_steps(portable_row, count, INT32_MAX, &portable_scale, &portable_squares);
-  if (squares == portable_squares && squares == alone + 5u &&
-      memcmp(row, portable_row, sizeof row) == 0) {
+  if (squares == portable_squares && squares == alone + 5u && memcmp(row, portable_row, sizeof row) == 0) {
     return 1;
   }
-  printf("round %" PRIu32 ": steps of %" PRIu32 ", bound %d, exponent %d, clip %d\n", round, count,
-         (int)bound, (int)factor.exponent, (int)clip);
+  printf("round %" PRIu32 ": steps of %" PRIu32 ", bound %d, exponent %d, clip %d\n", round, count, (int)bound,
+         (int)factor.exponent, (int)clip);
   return 0;
 }
 
@@ -377,8 +365,8 @@ int main(void) {
     if (!compare(round)) return 1;
   }
   for (uint32_t round = 0; round < kRounds; ++round) {
-    if (!compare_products(round) || !compare_moves(round) || !compare_steps(round) ||
-        !compare_equal_moves(round) || !compare_dense(round)) {
+    if (!compare_products(round) || !compare_moves(round) || !compare_steps(round) || !compare_equal_moves(round) ||
+        !compare_dense(round)) {
       return 1;
     }
   }

@@ -65,8 +65,7 @@ static uint32_t hash_words(uint32_t h, const uint32_t* words, uint32_t count) {
   return h;
 }
 
-static void report(const char* name, void (*call)(void*), void* argument,
-                   uint32_t (*result)(void*)) {
+static void report(const char* name, void (*call)(void*), void* argument, uint32_t (*result)(void*)) {
   uint32_t instructions = 0;
 #ifdef COUNTING_TICK_QUARTERS
   instructions = count_instructions(call, argument, 1);
@@ -90,16 +89,14 @@ typedef struct update {
 static void run_update(void* argument) {
   update* u = (update*)argument;
   ++u->step.seed;
-  if (zo_node_update_s8(&u->layer, u->tensors, u->count, &u->evidence, &u->step, scratch,
-                        &u->saturated) != ZO_OK) {
+  if (zo_node_update_s8(&u->layer, u->tensors, u->count, &u->evidence, &u->step, scratch, &u->saturated) != ZO_OK) {
     u->saturated = UINT32_MAX;
   }
 }
 
 static uint32_t update_result(void* argument) {
   const update* u = (const update*)argument;
-  const uint32_t numbers[3] = {u->saturated, u->step.mean_square.mantissa,
-                               (uint32_t)u->step.mean_square.exponent};
+  const uint32_t numbers[3] = {u->saturated, u->step.mean_square.mantissa, (uint32_t)u->step.mean_square.exponent};
   uint32_t h = hash_words(hash(1, weights, u->tensors[0].size), numbers, 3);
   if (u->count > 1u) h = hash_words(h, (const uint32_t*)biases, u->layer.out_c);
   return u->tensors[0].fraction == NULL ? h : hash(h, fraction, u->tensors[0].size);
@@ -108,8 +105,8 @@ static uint32_t update_result(void* argument) {
 enum { kFraction = 1, kScaled = 2, kRectified = 4, kExact = 8, kBiases = 16 };
 
 /* Two updates, of which the second is counted: the first one of ZO_NODE_RMS measures, too. */
-static void update_case(const char* name, const zo_node_layer* layer, uint32_t samples,
-                        uint32_t queries, uint32_t rule, uint32_t rows, uint32_t options) {
+static void update_case(const char* name, const zo_node_layer* layer, uint32_t samples, uint32_t queries, uint32_t rule,
+                        uint32_t rows, uint32_t options) {
   update u;
   memset(&u, 0, sizeof u);
   random_state = 1;
@@ -184,8 +181,7 @@ static zo_node_layer dense(uint32_t in_c, uint32_t out_c) {
   return layer;
 }
 
-static zo_node_layer plane(uint32_t in_c, uint32_t out_c, uint32_t side, uint32_t kernel,
-                           uint32_t pad) {
+static zo_node_layer plane(uint32_t in_c, uint32_t out_c, uint32_t side, uint32_t kernel, uint32_t pad) {
   zo_node_layer layer = dense(in_c, out_c);
   layer.in_h = layer.in_w = side;
   layer.k_h = layer.k_w = kernel;
@@ -286,8 +282,7 @@ typedef struct conv_call {
 
 static void run_conv_backprop(void* argument) {
   const conv_call* c = (const conv_call*)argument;
-  (void)zo_conv_backprop_s8(&c->layer, weights, c->norm, conv_scales, errors, 3, conv_errors,
-                            &conv_exponent, scratch);
+  (void)zo_conv_backprop_s8(&c->layer, weights, c->norm, conv_scales, errors, 3, conv_errors, &conv_exponent, scratch);
 }
 
 static uint32_t conv_backprop_result(void* argument) {

@@ -35,8 +35,7 @@ bool ReadSample(void* context, uint32_t sample, int8_t* const* inputs, void* lab
   if (++from->reads == from->failing_read || sample >= from->count) return false;
   for (uint32_t i = 0; i < kMaxArrays; ++i) {
     const uint32_t bytes = from->input_bytes[i];
-    if (bytes > 0 && inputs[i] != nullptr)
-      memcpy(inputs[i], from->inputs[i] + sample * bytes, bytes);
+    if (bytes > 0 && inputs[i] != nullptr) memcpy(inputs[i], from->inputs[i] + sample * bytes, bytes);
   }
   if (label != nullptr) memcpy(label, from->labels + sample * from->label_bytes, from->label_bytes);
   return true;
@@ -110,9 +109,7 @@ uint32_t adoptions = 0;
 zo_status (*reset)() = nullptr;
 bool (*send)(const uint8_t* bytes, uint32_t count) = nullptr;
 
-zo_status ResumePlace() {
-  return in_c ? zo_trainer_resume_place(&places) : tflm_zo::ResumePlace(&trainer, places);
-}
+zo_status ResumePlace() { return in_c ? zo_trainer_resume_place(&places) : tflm_zo::ResumePlace(&trainer, places); }
 
 zo_status Adopt(void*) {
   ++adoptions;
@@ -157,8 +154,8 @@ uint32_t WorkspaceBytes() {
   const tflm_zo::BlockChoiceInfo& blocks = tflm_zo::kBlockChoice;
   for (uint32_t i = 0; i < blocks.block_count; ++i) {
     const tflm_zo::BlockInfo& block = blocks.blocks[i];
-    const size_t own = block.boundary_bytes +
-                       tflm_zo::NodeTrainer::WorkspaceBytes(*block.model, *block.run, block.tasks);
+    const size_t own =
+        block.boundary_bytes + tflm_zo::NodeTrainer::WorkspaceBytes(*block.model, *block.run, block.tasks);
     if (own > bytes) bytes = own;
   }
   return static_cast<uint32_t>(bytes);
@@ -173,8 +170,7 @@ uint32_t WorkspaceBytes() {
     const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
     for (const int32_t at : {segment.kept_at, segment.passing_at}) {
       if (at < 0) continue;
-      const size_t end =
-          static_cast<size_t>(at) + (tflm_zo::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
+      const size_t end = static_cast<size_t>(at) + (tflm_zo::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
       if (end > boundaries) boundaries = end;
     }
   }
@@ -209,8 +205,7 @@ const void* device_segment_model(uint32_t number) {
   return info.segments[number % ZO_SEGMENTS].model;
 }
 
-int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes,
-                Samples* samples) {
+int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes, Samples* samples) {
   const tflm_zo::SampleSource source = SourceOf(samples);
   if (in_c) return zo_trainer_init(arena, arena_bytes, workspace, workspace_bytes, &source);
   trainer = tflm_zo::Trainer();
@@ -235,8 +230,8 @@ int device_set_log(Store* store) {
 
 // --- A log in memory whose power fails
 
-int device_memory_begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
-                        uint32_t unit, uint32_t file_bytes) {
+int device_memory_begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes, uint32_t unit,
+                        uint32_t file_bytes) {
   return stores::Begin(kind, sectors, sector_bytes, page_bytes, unit, file_bytes);
 }
 
@@ -245,9 +240,7 @@ void device_memory_take(const flash_part* other) { flash_part_take(&stores::Part
 int device_memory_mount() { return stores::Mount() ? ZO_OK : ZO_ERROR_STORE; }
 int device_memory_clear() { return stores::Clear() ? ZO_OK : ZO_ERROR_STORE; }
 void device_memory_cut_in(uint32_t operations) { flash_part_cut_in(&stores::Part(), operations); }
-void device_memory_fail(uint32_t after, uint32_t operations) {
-  flash_part_fail(&stores::Part(), after, operations);
-}
+void device_memory_fail(uint32_t after, uint32_t operations) { flash_part_fail(&stores::Part(), after, operations); }
 void device_memory_power_on() { flash_part_power_on(&stores::Part()); }
 void device_memory_record() { flash_part_record(&stores::Part()); }
 void device_memory_cut_at(uint32_t operation) { flash_part_cut_at(&stores::Part(), operation); }
@@ -309,9 +302,7 @@ int device_memory_link_begin(int whole, uint32_t buffer_bytes, zo_status (*own_r
   return BeginLink(whole, buffer_bytes, own_reset, own_send);
 }
 
-uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) {
-  return zo_link_serve(&device_end, bytes, count);
-}
+uint32_t device_link_serve(const uint8_t* bytes, uint32_t count) { return zo_link_serve(&device_end, bytes, count); }
 
 // A part in a fleet, after a link has begun: trainers of nodes have none.
 #if HAS_SNAPSHOTS
@@ -324,9 +315,7 @@ int device_fleet_begin() {
   return zo_link_add_fleet(&device_end, &own_fleet);
 }
 
-int device_take_record(const uint8_t* record, uint32_t count) {
-  return trainer.TakeRecord(record, count);
-}
+int device_take_record(const uint8_t* record, uint32_t count) { return trainer.TakeRecord(record, count); }
 
 // `samples`: of the answer; 0: there are more slices to do.
 int device_answer_slice(uint32_t* samples) {
@@ -342,12 +331,8 @@ void device_work() { zo_fleet_work(&own_fleet); }
 
 uint32_t device_adoptions() { return adoptions; }
 
-int device_train_step(zo_report* report) {
-  return in_c ? zo_trainer_step(report) : trainer.TrainStep(report);
-}
-int device_train_slice(zo_report* report) {
-  return in_c ? zo_trainer_slice(report) : trainer.TrainSlice(report);
-}
+int device_train_step(zo_report* report) { return in_c ? zo_trainer_step(report) : trainer.TrainStep(report); }
+int device_train_slice(zo_report* report) { return in_c ? zo_trainer_slice(report) : trainer.TrainSlice(report); }
 uint32_t device_step() { return in_c ? zo_trainer_steps() : trainer.step(); }
 int device_settle() { return in_c ? zo_trainer_settle() : Settle(&trainer, 0); }
 uint32_t device_checksum() { return in_c ? zo_trainer_checksum() : trainer.network().checksum(); }
@@ -366,9 +351,7 @@ int device_import_log(Store* store, Store* weights, uint32_t step, uint32_t mark
 }
 
 #if HAS_SNAPSHOTS
-int device_snapshot_mark(uint32_t* mark) {
-  return in_c ? zo_trainer_snapshot_mark(mark) : trainer.SnapshotMark(mark);
-}
+int device_snapshot_mark(uint32_t* mark) { return in_c ? zo_trainer_snapshot_mark(mark) : trainer.SnapshotMark(mark); }
 uint32_t device_log_bytes() { return trainer.LogBytes(); }
 #else
 int device_snapshot_mark(uint32_t*) { return ZO_ERROR_ARGUMENT; }
@@ -395,8 +378,7 @@ int device_export_log(Store* store) {
 
 int device_evaluate(Samples* samples, uint32_t first, uint32_t count, tflm_zo::Evaluation* found) {
   const tflm_zo::SampleSource source = SourceOf(samples);
-  return in_c ? zo_trainer_evaluate(&source, first, count, found)
-              : trainer.Evaluate(source, first, count, found);
+  return in_c ? zo_trainer_evaluate(&source, first, count, found) : trainer.Evaluate(source, first, count, found);
 }
 
 int device_export_weights(Weights* weights) {

@@ -52,14 +52,12 @@ lfs_t file_system;
 lfs_log_store files;
 uint32_t bytes_of_file;
 
-int ReadBlock(const lfs_config* of, lfs_block_t block, lfs_off_t offset, void* bytes,
-              lfs_size_t count) {
+int ReadBlock(const lfs_config* of, lfs_block_t block, lfs_off_t offset, void* bytes, lfs_size_t count) {
   const uint32_t at = block * of->block_size + offset;
   return part.flash.read(&part, at, static_cast<uint8_t*>(bytes), count) > 0 ? 0 : LFS_ERR_IO;
 }
 
-int ProgramBlock(const lfs_config* of, lfs_block_t block, lfs_off_t offset, const void* bytes,
-                 lfs_size_t count) {
+int ProgramBlock(const lfs_config* of, lfs_block_t block, lfs_off_t offset, const void* bytes, lfs_size_t count) {
   const uint32_t at = block * of->block_size + offset;
   return part.flash.program(&part, at, static_cast<const uint8_t*>(bytes), count) ? 0 : LFS_ERR_IO;
 }
@@ -98,8 +96,8 @@ bool MountLittlefs() {
 
 }  // namespace
 
-bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
-           uint32_t unit, uint32_t file_bytes) {
+bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes, uint32_t unit,
+           uint32_t file_bytes) {
   flash_part_free(&part);
   flash_part_init(&part, sectors, sector_bytes, page_bytes, unit, 1);
   const uint32_t bytes = sectors * sector_bytes;
@@ -126,8 +124,7 @@ bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page
       return true;
 #if WITH_LITTLEFS
     case kLittlefs:
-      log_store = {lfs_log_store_write, lfs_log_store_read, &files, lfs_log_store_sync, 1,
-                   UINT32_MAX};
+      log_store = {lfs_log_store_write, lfs_log_store_read, &files, lfs_log_store_sync, 1, UINT32_MAX};
       return BeginLittlefs(file_bytes);
 #endif
     default:

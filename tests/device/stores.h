@@ -23,8 +23,8 @@ enum Kind : uint32_t {
 //   file_bytes  of littlefs's files
 //
 // False: there is no such store here.
-bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
-           uint32_t unit, uint32_t file_bytes);
+bool Begin(uint32_t kind, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes, uint32_t unit,
+           uint32_t file_bytes);
 
 flash_part& Part();
 

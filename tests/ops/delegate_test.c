@@ -17,9 +17,7 @@
 unsigned long checks;
 
 static char reported[200];
-static void keep_error(const char* message) {
-  (void)snprintf(reported, sizeof reported, "%s", message);
-}
+static void keep_error(const char* message) { (void)snprintf(reported, sizeof reported, "%s", message); }
 
 static TfLiteDelegate* create(const char* key, const char* value) {
   reported[0] = '\0';
@@ -227,8 +225,7 @@ static void test_fully_connected(void) {
   LAYER(r->tensors[3].data = NULL, 1, 1, 1); /* memory of its own */
   LAYER(r->inputs[0].data[2] = kTfLiteOptionalTensor, 1, 1, 1);
   LAYER(r->inputs[0].size = 2, 1, 1, 1);
-  LAYER(r->fully_connected[0].activation = kTfLiteActRelu6;
-        r->tensors[3].params.scale = 1e-6f, 1, 1, 1);
+  LAYER(r->fully_connected[0].activation = kTfLiteActRelu6; r->tensors[3].params.scale = 1e-6f, 1, 1, 1);
   /* Sums that int32 does not hold are TFLM's, modulo 2^32. */
   LAYER(l.bias[0] = INT32_MAX; l.bias[1] = INT32_MIN, 1, 1, 1);
 }
@@ -236,8 +233,8 @@ static void test_fully_connected(void) {
 /* --- custom ops ------------------------------------------------------------------------- */
 
 static void test_custom_ops(void) {
-  static const char* const names[] = {"TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB",
-                                      "TFLM_ZO_LOSS", "TFLM_ZO_FULLY_CONNECTED_16"};
+  static const char* const names[] = {"TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB", "TFLM_ZO_LOSS",
+                                      "TFLM_ZO_FULLY_CONNECTED_16"};
   for (int op = 0; op < 5; ++op) {
     for (int length = -1; length <= 40; ++length) { /* options cut short, of zeros, or absent */
       uint8_t* options = (uint8_t*)allocate(length > 0 ? (size_t)length : 1u);
@@ -349,8 +346,7 @@ static void test_borrowed_weights(void) {
     int32_t words[2] = {(int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS), 0}, state[4] = {0};
     int32_t owners[4] = {change == 8 ? 0 : ZO_STATE_MAGIC, 5, 0, 0};
     int32_t status[4] = {9, 9, 9, 9}, own_biases[2] = {1, 1}, biases[2] = {3, 4};
-    int8_t initial[14] = {0}, own_fraction[6] = {0}, own[6] = {1}, weights[6] = {2},
-           fraction[6] = {3};
+    int8_t initial[14] = {0}, own_fraction[6] = {0}, own[6] = {1}, weights[6] = {2}, fraction[6] = {3};
     zo_directory_entry entries[2] = {{(int8_t*)biases, NULL, 8, 7}, {weights, fraction, 6, 5}};
     zo_directory directory = {ZO_DIRECTORY_MAGIC, 2, 2, entries, owners};
     if (change == 1) entries[1].stream = 6;

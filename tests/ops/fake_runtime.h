@@ -52,8 +52,7 @@ static TfLiteStatus fake_plan(TfLiteContext* context, TfLiteIntArray** plan) {
   return kTfLiteOk;
 }
 
-static TfLiteStatus fake_node(TfLiteContext* context, int index, TfLiteNode** node,
-                              TfLiteRegistration** registration) {
+static TfLiteStatus fake_node(TfLiteContext* context, int index, TfLiteNode** node, TfLiteRegistration** registration) {
   fake_runtime* r = (fake_runtime*)(void*)context;
   if (index < 0 || index >= kFakeNodes) return kTfLiteError;
   *node = &r->nodes[index];
@@ -69,8 +68,8 @@ static void fake_error(TfLiteContext* context, const char* message, ...) {
   va_end(arguments);
 }
 
-static TfLiteStatus fake_replace(TfLiteContext* context, TfLiteRegistration registration,
-                                 const TfLiteIntArray* nodes, TfLiteDelegate* delegate) {
+static TfLiteStatus fake_replace(TfLiteContext* context, TfLiteRegistration registration, const TfLiteIntArray* nodes,
+                                 TfLiteDelegate* delegate) {
   fake_runtime* r = (fake_runtime*)(void*)context;
   TfLiteDelegateParams params;
   memset(&params, 0, sizeof params);
@@ -81,8 +80,7 @@ static TfLiteStatus fake_replace(TfLiteContext* context, TfLiteRegistration regi
   params.delegate = delegate;
   params.nodes_to_replace = (TfLiteIntArray*)(void*)&r->replaced;
   r->kernel = registration;
-  r->kernel_node.user_data =
-      registration.init(context, (const char*)(const void*)&params, sizeof params);
+  r->kernel_node.user_data = registration.init(context, (const char*)(const void*)&params, sizeof params);
   return kTfLiteOk; /* a runtime goes on to prepare even if init gave it nothing */
 }
 
@@ -137,9 +135,7 @@ static inline void fake_builtin(fake_runtime* r, int node, int code) {
   r->nodes[node].builtin_data = &r->params[node];
 }
 
-static void fake_input(fake_runtime* r, int node, int tensor) {
-  r->inputs[node].data[r->inputs[node].size++] = tensor;
-}
+static void fake_input(fake_runtime* r, int node, int tensor) { r->inputs[node].data[r->inputs[node].size++] = tensor; }
 
 static void fake_output(fake_runtime* r, int node, int tensor) {
   r->outputs[node].data[r->outputs[node].size++] = tensor;

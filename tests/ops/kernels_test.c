@@ -42,10 +42,7 @@ int8_t* bytes_of(size_t count) {
   const uint32_t kind = draw() % 8u;
   for (size_t i = 0; i < count; ++i) {
     const int8_t extreme = draw() & 1u ? INT8_MAX : INT8_MIN;
-    values[i] = kind == 0u   ? INT8_MIN
-                : kind == 1u ? INT8_MAX
-                : kind == 2u ? extreme
-                             : (int8_t)draw();
+    values[i] = kind == 0u ? INT8_MIN : kind == 1u ? INT8_MAX : kind == 2u ? extreme : (int8_t)draw();
   }
   return values;
 }
@@ -85,27 +82,14 @@ static int8_t output_of(int64_t sum, zo_multiplier m, const zo_layer* layer) {
 static zo_multiplier any_multiplier(int usual) {
   const zo_multiplier zero = {0, 0};
   if (draw() % 40u == 0u) return zero;
-  const zo_multiplier m = {(int32_t)(UINT32_C(1) << 30 | draw() >> 2),
-                           usual ? between(-14, -1) : between(-31, 30)};
+  const zo_multiplier m = {(int32_t)(UINT32_C(1) << 30 | draw() >> 2), usual ? between(-14, -1) : between(-31, 30)};
   return m;
 }
 
 /* A window that has a pixel of the image at least, its padding smaller than its extent. */
 static zo_window any_window(void) {
-  zo_window w = {between(1, 4),
-                 between(1, 9),
-                 between(1, 9),
-                 between(1, 40),
-                 0,
-                 0,
-                 between(1, 4),
-                 between(1, 4),
-                 between(1, 3),
-                 between(1, 3),
-                 between(1, 3),
-                 between(1, 3),
-                 0,
-                 0};
+  zo_window w = {between(1, 4), between(1, 9), between(1, 9), between(1, 40), 0, 0, between(1, 4), between(1, 4),
+                 between(1, 3), between(1, 3), between(1, 3), between(1, 3),  0, 0};
   const int32_t tall = (w.filter_height - 1) * w.dilation_height + 1;
   const int32_t wide = (w.filter_width - 1) * w.dilation_width + 1;
   w.pad_top = between(0, tall - 1);
@@ -173,8 +157,7 @@ static void free_layer(drawn* d) {
 }
 
 /* The sum of one output; `multiplier` as above. */
-static int64_t sum_of(const drawn* d, int32_t sample, int32_t y, int32_t x, int32_t channel,
-                      int32_t multiplier) {
+static int64_t sum_of(const drawn* d, int32_t sample, int32_t y, int32_t x, int32_t channel, int32_t multiplier) {
   const zo_window* w = &d->layer.window;
   const int32_t first = multiplier > 0 ? channel / multiplier : 0;
   const int32_t last = multiplier > 0 ? first : w->channels - 1;
@@ -186,13 +169,10 @@ static int64_t sum_of(const drawn* d, int32_t sample, int32_t y, int32_t x, int3
       if (row < 0 || row >= w->height || column < 0 || column >= w->width) continue;
       for (int32_t c = first; c <= last; ++c) {
         const int32_t tap = i * w->filter_width + j;
-        const int32_t value =
-            d->x[((sample * w->height + row) * w->width + column) * w->channels + c];
-        const int32_t weight =
-            multiplier > 0
-                ? d->filters[tap * d->layer.channels + channel]
-                : d->filters[(channel * w->filter_height * w->filter_width + tap) * w->channels +
-                             c];
+        const int32_t value = d->x[((sample * w->height + row) * w->width + column) * w->channels + c];
+        const int32_t weight = multiplier > 0
+                                   ? d->filters[tap * d->layer.channels + channel]
+                                   : d->filters[(channel * w->filter_height * w->filter_width + tap) * w->channels + c];
         sum += (int64_t)(value - d->layer.input_zero_point) * weight;
       }
     }
@@ -295,15 +275,8 @@ static void test_constant_filters(const zo_kernel_set* set) {
 /* Distances of such layers do not fit; nothing is computed for them. */
 static void test_layers_that_are_too_large(const zo_kernel_set* set) {
   const zo_multiplier half = {INT32_C(1) << 30, 0};
-  zo_layer layer = {{1, 30000, 30000, 1, 30000, 30000, 1, 1, 1, 1, 1, 1, 0, 0},
-                    1,
-                    0,
-                    &half,
-                    0,
-                    INT8_MIN,
-                    INT8_MAX,
-                    false,
-                    1};
+  zo_layer layer = {
+      {1, 30000, 30000, 1, 30000, 30000, 1, 1, 1, 1, 1, 1, 0, 0}, 1, 0, &half, 0, INT8_MIN, INT8_MAX, false, 1};
   CHECK(zo_conv_create(set, &layer) == NULL);
   CHECK(zo_depthwise_conv_create(set, &layer) == NULL);
   layer.window.height = layer.window.width = layer.window.out_height = layer.window.out_width = 2;
@@ -385,8 +358,7 @@ static void test_pool(void) {
     void* scratch = allocate(zo_pool_scratch_bytes(&pool));
     const size_t image = (size_t)(w->height * w->width * w->channels);
     int8_t* x = bytes_of((size_t)w->samples * image);
-    int8_t* y =
-        (int8_t*)allocate((size_t)(w->samples * w->out_height * w->out_width * w->channels));
+    int8_t* y = (int8_t*)allocate((size_t)(w->samples * w->out_height * w->out_width * w->channels));
     zo_pool_run(&pool, x, w->samples, scratch, y);
     const int8_t* next = y;
     for (int32_t s = 0; s < w->samples; ++s) {

@@ -132,14 +132,11 @@ static void test_updates(const zo_weight_loops* loops) {
     const zo_perturb_terms restored = {&back, 1, 0};
     const zo_perturb_terms* restore = steps == 1u && draw() & 1u ? &restored : NULL;
     uint32_t clipped = 3, expected = 3;
-    const zo_status status =
-        steps == 1u ? zo_update_s8(&reference, distribution, restore, queries, count, &expected)
-                    : zo_replay_s8(&reference, distribution, queries, count, steps, &expected);
+    const zo_status status = steps == 1u ? zo_update_s8(&reference, distribution, restore, queries, count, &expected)
+                                         : zo_replay_s8(&reference, distribution, queries, count, steps, &expected);
     CHECK(status == ZO_OK);
-    const int done =
-        zo_loops_update(loops, &t, distribution, restore, queries, count, steps, &clipped);
-    CHECK(done == (t.size >= ZO_LOOPS_MIN &&
-                   (distribution.kind != ZO_RADEMACHER || count <= (uint32_t)kZoSigns)));
+    const int done = zo_loops_update(loops, &t, distribution, restore, queries, count, steps, &clipped);
+    CHECK(done == (t.size >= ZO_LOOPS_MIN && (distribution.kind != ZO_RADEMACHER || count <= (uint32_t)kZoSigns)));
     if (done) {
       CHECK(clipped == expected);
       CHECK(memcmp(weights.at[0], weights.at[1], weights.size) == 0);
@@ -162,13 +159,10 @@ static void test_rows(const zo_weight_loops* loops) {
     }
     uint32_t stream = draw() | 1u, expected_stream = stream;
     uint32_t clipped = 0;
-    const uint32_t done =
-        zo_loops_apply_row(loops, weights.at[0], steps, weights.size, limit, &stream, &clipped);
+    const uint32_t done = zo_loops_apply_row(loops, weights.at[0], steps, weights.size, limit, &stream, &clipped);
     CHECK(done == weights.size / ZO_LOOPS_MIN * ZO_LOOPS_MIN);
-    clipped += zo_apply_row_8(weights.at[0] + done, steps + done, weights.size - done, limit,
-                              largest, &stream);
-    CHECK(clipped ==
-          zo_apply_row_8(weights.at[1], steps, weights.size, limit, largest, &expected_stream));
+    clipped += zo_apply_row_8(weights.at[0] + done, steps + done, weights.size - done, limit, largest, &stream);
+    CHECK(clipped == zo_apply_row_8(weights.at[1], steps, weights.size, limit, largest, &expected_stream));
     CHECK(stream == expected_stream);
     free(steps);
     check_same(&weights);
@@ -192,8 +186,7 @@ static void test_products(const zo_weight_loops* loops) {
     for (int i = 0; i < 2; ++i) sums[i] = (int32_t*)allocate(count * sizeof *sums[i]);
     for (uint32_t j = 0; j < count; ++j) sums[0][j] = sums[1][j] = between(-1000000, 1000000);
     const int32_t zero_point = draw() & 1u ? -128 : between(-128, 127);
-    const uint32_t done =
-        zo_loops_add_products(loops, sums[0], count, products, number, offset, zero_point);
+    const uint32_t done = zo_loops_add_products(loops, sums[0], count, products, number, offset, zero_point);
     CHECK(done <= count && count - done < 16u);
     for (uint32_t j = 0; j < count; ++j) {
       for (uint32_t k = 0; k < number; ++k) {
@@ -237,8 +230,7 @@ static void test_nodes(const zo_weight_loops* loops) {
   for (int round = 0; round < kRounds; ++round) {
     zo_node_layer l;
     memset(&l, 0, sizeof l);
-    l.in_h = l.in_w = l.in_c = l.k_h = l.k_w = l.stride_h = l.stride_w = l.dilation_h =
-        l.dilation_w = 1;
+    l.in_h = l.in_w = l.in_c = l.k_h = l.k_w = l.stride_h = l.stride_w = l.dilation_h = l.dilation_w = 1;
     l.node_h = l.out_h = draw() & 1u ? 1u : 1u + draw() % 30u;
     l.node_w = l.out_w = draw() % 4u == 0u ? 1u : 1u + draw() % 30u;
     l.out_c = draw() % 4u == 0u ? 1u : 1u + draw() % 40u;
@@ -249,9 +241,8 @@ static void test_nodes(const zo_weight_loops* loops) {
     int8_t *from = bytes_of(count), *to = (int8_t*)allocate(count);
     int8_t* expected = (int8_t*)allocate(count);
     CHECK(zo_perturb_nodes_s8(&l, 1, 7, from, seed, k, expected) == ZO_OK);
-    const zo_node_block block = {
-        l.node_h * l.node_w,        l.out_c, l.low, l.high, l.low > -128 ? l.low : -128,
-        l.high < 127 ? l.high : 127};
+    const zo_node_block block = {l.node_h * l.node_w,        l.out_c, l.low, l.high, l.low > -128 ? l.low : -128,
+                                 l.high < 127 ? l.high : 127};
     const int done = zo_loops_perturb_nodes(loops, &block, from, seed, ZO_NODE_STREAM + 7u, k, to);
     CHECK(done == (count <= (uint32_t)(kZoSigns * ZO_STREAM_TILE)));
     if (done) CHECK(memcmp(to, expected, count) == 0);

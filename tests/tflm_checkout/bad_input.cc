@@ -48,8 +48,7 @@ uint8_t log_bytes[kLogBytes];
 uint8_t whole_log[kLogBytes];
 uint32_t log_end = 0;
 uint32_t writes = 0;
-uint32_t failing_write =
-    0;  // number of the write of which only the first half arrives, from 1; 0: none
+uint32_t failing_write = 0;  // number of the write of which only the first half arrives, from 1; 0: none
 
 bool WriteLog(void*, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   const bool fails = ++writes == failing_write;
@@ -83,8 +82,7 @@ zo_status Begin(size_t arena_bytes = ZO_ARENA_BYTES, size_t workspace_bytes = ZO
 // Sum of the weights of the last complete step: Evaluate makes memory have them.
 uint32_t Sum() {
   tflm_zo::Evaluation found;
-  return trainer.Evaluate(tflm_zo::kSamples, 0, 1, &found) == ZO_OK ? trainer.network().checksum()
-                                                                    : 0;
+  return trainer.Evaluate(tflm_zo::kSamples, 0, 1, &found) == ZO_OK ? trainer.network().checksum() : 0;
 }
 
 // Trains to a step; false if a step fails, or its loss is not the undisturbed run's.
@@ -114,8 +112,7 @@ void Undisturbed() {
   Check(works, "a run that nothing disturbs");
   Check(moves, "every step but the last moves weights");
   zo_report report;
-  Check(trainer.done() && trainer.TrainStep(&report) == ZO_OK && report.step_done == 0 &&
-            Sum() == sums[ZO_STEPS],
+  Check(trainer.done() && trainer.TrainStep(&report) == ZO_OK && report.step_done == 0 && Sum() == sums[ZO_STEPS],
         "a step after the last one does nothing");
   memcpy(whole_log, log_bytes, sizeof whole_log);
 }
@@ -129,8 +126,7 @@ bool GuardsAreWhole(size_t arena_bytes) {
 
 // From the size that suffices downwards: too small an arena is refused, at every size.
 void SmallMemory() {
-  Check(Begin(ZO_ARENA_BYTES, ZO_WORKSPACE_BYTES - 1) == ZO_ERROR_MEMORY,
-        "a workspace that is a byte too small");
+  Check(Begin(ZO_ARENA_BYTES, ZO_WORKSPACE_BYTES - 1) == ZO_ERROR_MEMORY, "a workspace that is a byte too small");
   Check(Begin() == ZO_OK, "after it one that is large enough");
   size_t least = trainer.network().arena_used_bytes();
   memset(guarded, 0xA5, sizeof guarded);
@@ -181,15 +177,12 @@ void MissingSamples() {
     refused = status == ZO_ERROR_SAMPLE && trainer.step() == 1 && Sum() == sums[1];
     same = same && TrainTo(3);
   }
-  Check(refused && failed > 0,
-        "each sample that cannot be read leaves the weights of the last step", failed);
+  Check(refused && failed > 0, "each sample that cannot be read leaves the weights of the last step", failed);
   Check(same, "and the step is repeated with the same bits");
 }
 
 // Follows a log: to weights of a step of the undisturbed run, and to its end from there.
-bool LeadsTo(uint32_t step) {
-  return trainer.step() == step && Sum() == sums[step] && TrainTo(ZO_STEPS);
-}
+bool LeadsTo(uint32_t step) { return trainer.step() == step && Sum() == sums[step] && TrainTo(ZO_STEPS); }
 
 void Resets() {
   // Power fails in the middle of each step: at its third read of a sample.
@@ -281,8 +274,8 @@ void StaleLogs() {
   for (int step = 0; same && step < 2; ++step) same = trainer.TrainStep(&report) == ZO_OK;
   const uint32_t sum = Sum();
   same = same && sum != sums[2] && Begin() == ZO_OK && trainer.ImportLog(kLog) == ZO_OK;
-  Check(same && trainer.step() == 2 && Sum() == sum,
-        "records of the log before this one are not taken for its own", trainer.step());
+  Check(same && trainer.step() == 2 && Sum() == sum, "records of the log before this one are not taken for its own",
+        trainer.step());
   bad_label = 0;
 }
 

@@ -28,8 +28,7 @@ uint32_t reads = 0;
 uint32_t failing_read = 0;  // number of the read that fails, from 1; 0: none
 
 bool Read(void*, uint32_t sample, int8_t* const* inputs, void* label) {
-  return ++reads != failing_read &&
-         tflm_zo::kSamples.read(tflm_zo::kSamples.context, sample, inputs, label);
+  return ++reads != failing_read && tflm_zo::kSamples.read(tflm_zo::kSamples.context, sample, inputs, label);
 }
 
 constexpr tflm_zo::SampleSource kSource = {Read, nullptr};
@@ -88,8 +87,7 @@ int main() {
   Check(status == ZO_ERROR_ORDER, "no log is read before the choice", status);
   tflm_zo::Evaluation found;
   status = trainer.Evaluate(kSource, 0, tflm_zo::kSampleCount, &found);
-  Check(status == ZO_OK && found.samples == tflm_zo::kSampleCount, "evaluation before the choice",
-        status);
+  Check(status == ZO_OK && found.samples == tflm_zo::kSampleCount, "evaluation before the choice", status);
 
   // Undisturbed.
   trainer.SetLog(&kLog);
@@ -128,8 +126,7 @@ int main() {
     if (status == ZO_OK) status = trainer.Probe(&probe);
     Check(status == ZO_ERROR_SAMPLE && trainer.choice().block == 0, "a sample is missing", status);
     status = trainer.Probe(&probe);
-    Check(status == ZO_OK && probe.block == 0 && probe.score == scores[0], "the probe anew",
-          status);
+    Check(status == ZO_OK && probe.block == 0 && probe.score == scores[0], "the probe anew", status);
   }
 
   // Power failures: after the first probe; after the last; in the run.
@@ -147,8 +144,8 @@ int main() {
     status = trainer.Probe(&probe);
     same = same && probe.block == i && probe.score == scores[i];
   }
-  Check(status == ZO_OK && same && trainer.chosen() && trainer.best() == best,
-        "the choice goes on after a reset", status);
+  Check(status == ZO_OK && same && trainer.chosen() && trainer.best() == best, "the choice goes on after a reset",
+        status);
 
   status = Reset();
   if (status == ZO_OK) status = trainer.Resume(kept);

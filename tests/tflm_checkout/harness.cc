@@ -32,8 +32,7 @@ int Run() {
   if (tflite::AddZoOps(&resolver) != kTfLiteOk) return 1;
 
   tflite::MicroInterpreter interpreter(tflite::GetModel(kModel), resolver, arena, sizeof arena);
-  zo_directory directory = {ZO_DIRECTORY_MAGIC, sizeof entries / sizeof entries[0], 0, entries,
-                            nullptr};
+  zo_directory directory = {ZO_DIRECTORY_MAGIC, sizeof entries / sizeof entries[0], 0, entries, nullptr};
   if (interpreter.SetMicroExternalContext(&directory) != kTfLiteOk) return 2;
   if (interpreter.AllocateTensors() != kTfLiteOk) return 3;
   std::printf("arena %u\n", static_cast<unsigned>(interpreter.arena_used_bytes()));

@@ -16,8 +16,7 @@ alignas(16) uint8_t arena[1 << 17];
 
 int main() {
   const auto resolver = tflm_zo::get_resolver();
-  tflite::MicroInterpreter interpreter(tflite::GetModel(kPlainModel), resolver, arena,
-                                       sizeof arena);
+  tflite::MicroInterpreter interpreter(tflite::GetModel(kPlainModel), resolver, arena, sizeof arena);
   if (interpreter.AllocateTensors() != kTfLiteOk) return 1;
   TfLiteTensor* input = interpreter.input(0);
   for (size_t i = 0; i < input->bytes; ++i) input->data.uint8[i] = sensor;

@@ -67,8 +67,7 @@ zo_places places;
 uint8_t buffer[256];
 
 zo_status Begin(void*) {
-  const zo_status status =
-      trainer.Init(arena, sizeof arena, workspace, sizeof workspace, tflm_zo::kSamples);
+  const zo_status status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, tflm_zo::kSamples);
   return status == ZO_OK ? tflm_zo::ResumePlace(&trainer, places) : status;
 }
 

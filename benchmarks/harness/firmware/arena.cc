@@ -16,8 +16,7 @@ tflm_zo::Trainer trainer;
 }  // namespace
 
 int main() {
-  const size_t least =
-      trainer.LeastArenaBytes(arena, sizeof arena, workspace, sizeof workspace, tflm_zo::kSamples);
+  const size_t least = trainer.LeastArenaBytes(arena, sizeof arena, workspace, sizeof workspace, tflm_zo::kSamples);
   printf("least %lu\n", static_cast<unsigned long>(least));
   printf("given %lu\n", static_cast<unsigned long>(ZO_ARENA_BYTES));
   return least == 0 ? 1 : 0;

@@ -23,8 +23,7 @@ void Infer(void* interpreter) { static_cast<tflite::MicroInterpreter*>(interpret
 int main() {
   const auto resolver = tflm_zo::get_resolver();
   for (const unsigned char* model : kOperatorModels) {
-    auto* interpreter = new (place)
-        tflite::MicroInterpreter(tflite::GetModel(model), resolver, arena, sizeof arena);
+    auto* interpreter = new (place) tflite::MicroInterpreter(tflite::GetModel(model), resolver, arena, sizeof arena);
     if (interpreter->AllocateTensors() != kTfLiteOk) return 1;
     for (size_t i = 0; i < interpreter->inputs_size(); ++i) {
       const TfLiteTensor* input = interpreter->input(i);

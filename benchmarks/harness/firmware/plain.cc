@@ -20,8 +20,7 @@ void Infer(void* interpreter) { static_cast<tflite::MicroInterpreter*>(interpret
 
 int main() {
   const auto resolver = tflm_zo::get_resolver();
-  tflite::MicroInterpreter interpreter(tflite::GetModel(kPlainModel), resolver, arena,
-                                       sizeof arena);
+  tflite::MicroInterpreter interpreter(tflite::GetModel(kPlainModel), resolver, arena, sizeof arena);
   if (interpreter.AllocateTensors() != kTfLiteOk) return 1;
   for (size_t i = 0; i < interpreter.inputs_size(); ++i) {
     const TfLiteTensor* input = interpreter.input(i);

@@ -29,9 +29,7 @@ void Probe(void*) {
 // The stack that steps take: as far down as they have written over a pattern.
 constexpr uint32_t kPainted = 16384;
 
-volatile uint8_t* Below() {
-  return static_cast<volatile uint8_t*>(__builtin_frame_address(0)) - kPainted;
-}
+volatile uint8_t* Below() { return static_cast<volatile uint8_t*>(__builtin_frame_address(0)) - kPainted; }
 
 __attribute__((noinline)) void Paint() {
   constexpr uint32_t kOwn = 128;  // of this function

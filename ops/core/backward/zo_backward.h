@@ -56,11 +56,11 @@ typedef struct zo_backward_step {
   const zo_node_layer* layer;      /* LAYER */
   const zo_pool* pool;             /* MAX_POOL, AVERAGE_POOL */
   const zo_error_product* product; /* PRODUCT, SUM */
-  const int16_t* mantissas; /* LAYER: scales of the weights, [out_c]; FACTORS: [channels]; LEVELS:
-                               [256]; PRODUCT, SUM: [1]. Each stands for mantissa *
-                               2^(exponent - 15) */
-  uint32_t channels;        /* FACTORS */
-  int32_t exponent;         /* of the mantissas: within +-255 */
+  const int16_t* mantissas;        /* LAYER: scales of the weights, [out_c]; FACTORS: [channels]; LEVELS:
+                                      [256]; PRODUCT, SUM: [1]. Each stands for mantissa *
+                                      2^(exponent - 15) */
+  uint32_t channels;               /* FACTORS */
+  int32_t exponent;                /* of the mantissas: within +-255 */
 } zo_backward_step;
 
 /* The caller owns all of it. */
@@ -100,8 +100,7 @@ zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sou
  *            [samples, other_length]; others are not read
  *
  * Errors: ZO_ERROR_ARGUMENT. */
-zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t samples,
-                          const int8_t* const* sources);
+zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t samples, const int8_t* const* sources);
 
 #ifdef __cplusplus
 }

@@ -17,9 +17,7 @@
 #define SUM_MAX (UINT64_C(0x7FFF0000))
 
 /* Output channels that read an input channel. */
-static uint32_t reading_channels(const zo_node_layer* l) {
-  return l->depthwise != 0u ? l->out_c / l->in_c : l->out_c;
-}
+static uint32_t reading_channels(const zo_node_layer* l) { return l->depthwise != 0u ? l->out_c / l->in_c : l->out_c; }
 
 static int layer_fits(const zo_node_layer* l) {
   return zo_node_layer_check(l) == ZO_OK &&
@@ -33,8 +31,8 @@ static uint64_t root_up(uint64_t value) {
 
 uint32_t zo_conv_backprop_scratch_values(const zo_node_layer* layer) { return layer->in_c; }
 
-zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* weights,
-                                   int32_t* scratch, uint32_t* norm) {
+zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* weights, int32_t* scratch,
+                                   uint32_t* norm) {
   if (weights == NULL || scratch == NULL || norm == NULL || !layer_fits(layer)) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -187,11 +185,11 @@ static void pass_to(passing* p, uint32_t row, uint32_t column, int32_t* sums) {
   p->number = 0;
 }
 
-zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights, uint32_t norm,
-                              const int16_t* scales, const int16_t* output_errors, int8_t exponent,
-                              int16_t* input_errors, int8_t* input_exponent, int32_t* scratch) {
-  if (weights == NULL || output_errors == NULL || input_errors == NULL || input_exponent == NULL ||
-      scratch == NULL || norm > NORM_MAX || !layer_fits(layer)) {
+zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights, uint32_t norm, const int16_t* scales,
+                              const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
+                              int8_t* input_exponent, int32_t* scratch) {
+  if (weights == NULL || output_errors == NULL || input_errors == NULL || input_exponent == NULL || scratch == NULL ||
+      norm > NORM_MAX || !layer_fits(layer)) {
     return ZO_ERROR_ARGUMENT;
   }
   passing p;
@@ -200,8 +198,7 @@ zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights,
   p.by.scales = scales;
   p.errors = output_errors;
   p.number = 0;
-  const zo_windows rows = {layer->in_h,     layer->out_h,      layer->k_h,
-                           layer->stride_h, layer->dilation_h, layer->pad_top};
+  const zo_windows rows = {layer->in_h, layer->out_h, layer->k_h, layer->stride_h, layer->dilation_h, layer->pad_top};
   const zo_windows columns = {layer->in_w,     layer->out_w,      layer->k_w,
                               layer->stride_w, layer->dilation_w, layer->pad_left};
   p.rows = rows;

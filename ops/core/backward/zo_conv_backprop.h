@@ -31,8 +31,7 @@ uint32_t zo_conv_backprop_scratch_values(const zo_node_layer* layer);
  *   scratch  int32 [zo_conv_backprop_scratch_values]
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, or a layer that does not fit. */
-zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* weights,
-                                   int32_t* scratch, uint32_t* norm);
+zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* weights, int32_t* scratch, uint32_t* norm);
 
 /* Errors of the inputs, with e_pc that of output channel c at position p,
  *
@@ -61,9 +60,9 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, a layer that does not fit, or a norm that no weights
  * have. */
-zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights, uint32_t norm,
-                              const int16_t* scales, const int16_t* output_errors, int8_t exponent,
-                              int16_t* input_errors, int8_t* input_exponent, int32_t* scratch);
+zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights, uint32_t norm, const int16_t* scales,
+                              const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
+                              int8_t* input_exponent, int32_t* scratch);
 
 #ifdef __cplusplus
 }

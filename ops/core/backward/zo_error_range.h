@@ -14,8 +14,6 @@ static inline uint32_t zo_error_shift(uint64_t largest) {
   return bits;
 }
 
-static inline int8_t zo_error_exponent(int32_t exponent) {
-  return (int8_t)zo_clamp(exponent, INT8_MIN, INT8_MAX);
-}
+static inline int8_t zo_error_exponent(int32_t exponent) { return (int8_t)zo_clamp(exponent, INT8_MIN, INT8_MAX); }
 
 #endif /* TFLM_ZO_OPS_CORE_BACKWARD_ZO_ERROR_RANGE_H_ */

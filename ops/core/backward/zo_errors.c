@@ -19,8 +19,7 @@ static int factors_fit(const zo_error_factors* factors, uint32_t count) {
          factors->exponent >= -FACTOR_EXPONENT_MAX && factors->exponent <= FACTOR_EXPONENT_MAX;
 }
 
-zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int32_t high,
-                         int16_t* errors) {
+zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int32_t high, int16_t* errors) {
   if (count == 0u || outputs == NULL || errors == NULL) return ZO_ERROR_ARGUMENT;
   for (uint32_t i = 0; i < count; ++i) {
     if (outputs[i] <= low || outputs[i] >= high) errors[i] = 0;
@@ -37,8 +36,7 @@ typedef struct scaling {
   int32_t exponent;
 } scaling;
 
-static scaling make_scaling(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
-                            int32_t exponent) {
+static scaling make_scaling(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int32_t exponent) {
   scaling s = {factors->mantissas, factors->channels, 0, 0, 0};
   for (uint32_t i = 0, c = 0; i < count; ++i) {
     const int32_t product = errors[i] * s.mantissas[c];
@@ -55,12 +53,11 @@ static inline int32_t scaled_error(const scaling* s, int32_t error, uint32_t cha
   return zo_half_up(error * s->mantissas[channel], s->shift);
 }
 
-zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
-                          int8_t exponent, int16_t* scaled, int8_t* scaled_exponent) {
+zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
+                          int16_t* scaled, int8_t* scaled_exponent) {
   const zo_error_factors one = {kHalf, 1, 1};
   if (factors == NULL) factors = &one;
-  if (count == 0u || errors == NULL || scaled == NULL || scaled_exponent == NULL ||
-      !factors_fit(factors, count)) {
+  if (count == 0u || errors == NULL || scaled == NULL || scaled_exponent == NULL || !factors_fit(factors, count)) {
     return ZO_ERROR_ARGUMENT;
   }
   const scaling s = make_scaling(factors, count, errors, exponent);
@@ -76,16 +73,14 @@ zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const
 static inline int32_t join_errors(int32_t sum, int32_t added, int32_t distance) {
   if (distance > DISTANCE_MAX) return sum;
   if (distance < -DISTANCE_MAX) return added;
-  return distance >= 0 ? sum * (INT32_C(1) << distance) + added
-                       : added * (INT32_C(1) << -distance) + sum;
+  return distance >= 0 ? sum * (INT32_C(1) << distance) + added : added * (INT32_C(1) << -distance) + sum;
 }
 
-zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
-                        int8_t exponent, int16_t* sum, int8_t* sum_exponent) {
+zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
+                        int16_t* sum, int8_t* sum_exponent) {
   const zo_error_factors one = {kHalf, 1, 1};
   if (factors == NULL) factors = &one;
-  if (count == 0u || errors == NULL || sum == NULL || sum_exponent == NULL ||
-      !factors_fit(factors, count)) {
+  if (count == 0u || errors == NULL || sum == NULL || sum_exponent == NULL || !factors_fit(factors, count)) {
     return ZO_ERROR_ARGUMENT;
   }
   const scaling s = make_scaling(factors, count, errors, exponent);
@@ -99,8 +94,7 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
   int32_t result = distance >= 0 ? *sum_exponent : s.exponent;
   int32_t largest = 0;
   for (uint32_t i = 0, c = 0; i < count; ++i) {
-    const int32_t e =
-        zo_half_up(join_errors(sum[i], scaled_error(&s, errors[i], c), distance), shift);
+    const int32_t e = zo_half_up(join_errors(sum[i], scaled_error(&s, errors[i], c), distance), shift);
     if (e > largest || -e > largest) largest = e < 0 ? -e : e;
     if (++c == s.channels) c = 0;
   }
@@ -117,8 +111,8 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
   return ZO_OK;
 }
 
-zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
-                          const int16_t* errors, int16_t* slice) {
+zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
+                          int16_t* slice) {
   if (blocks == 0u || length == 0u || pitch < length || errors == NULL || slice == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -129,25 +123,23 @@ zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
   return ZO_OK;
 }
 
-zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
-                          const int16_t* errors, uint32_t count, int16_t* placed) {
+zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
+                          uint32_t count, int16_t* placed) {
   if (blocks == 0u || length == 0u || pitch < length || errors == NULL || placed == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
   memset(placed, 0, count * sizeof placed[0]);
   for (uint32_t i = 0; i < blocks; ++i) {
-    memcpy(placed + offset + (size_t)i * pitch, errors + (size_t)i * length,
-           length * sizeof placed[0]);
+    memcpy(placed + offset + (size_t)i * pitch, errors + (size_t)i * length, length * sizeof placed[0]);
   }
   return ZO_OK;
 }
 
-zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count,
-                          const int8_t* levels, const int16_t* errors, int8_t exponent,
-                          int16_t* scaled, int8_t* scaled_exponent) {
+zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count, const int8_t* levels,
+                          const int16_t* errors, int8_t exponent, int16_t* scaled, int8_t* scaled_exponent) {
   const zo_error_factors factors = {mantissas, 1, factor_exponent};
-  if (count == 0u || levels == NULL || errors == NULL || scaled == NULL ||
-      scaled_exponent == NULL || !factors_fit(&factors, count)) {
+  if (count == 0u || levels == NULL || errors == NULL || scaled == NULL || scaled_exponent == NULL ||
+      !factors_fit(&factors, count)) {
     return ZO_ERROR_ARGUMENT;
   }
   uint32_t largest = 0;
@@ -168,8 +160,8 @@ zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uin
 #define SUMMED_MAX (UINT32_C(1) << 20)
 
 int zo_product_fits(const zo_error_product* p, uint32_t count) {
-  if (p == NULL || p->repeat == 0u || p->length == 0u || p->other_repeat == 0u ||
-      p->other_length == 0u || p->zero_point < -128 || p->zero_point > 127 || count == 0u) {
+  if (p == NULL || p->repeat == 0u || p->length == 0u || p->other_repeat == 0u || p->other_length == 0u ||
+      p->zero_point < -128 || p->zero_point > 127 || count == 0u) {
     return 0;
   }
   const uint64_t own = (uint64_t)p->repeat * p->length;
@@ -179,25 +171,24 @@ int zo_product_fits(const zo_error_product* p, uint32_t count) {
 }
 
 /* Sum of the products of value j. */
-static int64_t product_sum(const zo_error_product* p, uint32_t count, const int8_t* other,
-                           const int16_t* errors, int32_t mantissa, uint32_t j) {
+static int64_t product_sum(const zo_error_product* p, uint32_t count, const int8_t* other, const int16_t* errors,
+                           int32_t mantissa, uint32_t j) {
   const uint32_t period = p->repeat * p->length;
   int64_t sum = 0;
   for (uint32_t first = j * p->repeat; first < count; first += period) {
     for (uint32_t i = first; i < first + p->repeat; ++i) {
-      const int32_t value =
-          other != NULL ? other[i / p->other_repeat % p->other_length] - p->zero_point : 1;
+      const int32_t value = other != NULL ? other[i / p->other_repeat % p->other_length] - p->zero_point : 1;
       sum += errors[i] * value;
     }
   }
   return sum * mantissa;
 }
 
-zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor,
-                            uint32_t count, const int8_t* other, const int16_t* errors,
-                            int8_t exponent, int16_t* result, int8_t* result_exponent) {
-  if (errors == NULL || result == NULL || result_exponent == NULL || factor == NULL ||
-      !factors_fit(factor, 1) || !zo_product_fits(product, count)) {
+zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor, uint32_t count,
+                            const int8_t* other, const int16_t* errors, int8_t exponent, int16_t* result,
+                            int8_t* result_exponent) {
+  if (errors == NULL || result == NULL || result_exponent == NULL || factor == NULL || !factors_fit(factor, 1) ||
+      !zo_product_fits(product, count)) {
     return ZO_ERROR_ARGUMENT;
   }
   const int32_t mantissa = factor->mantissas[0];

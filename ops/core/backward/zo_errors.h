@@ -51,8 +51,7 @@ typedef struct zo_error_factors {
  *   errors  int16 [count], changed in place
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, or count 0. */
-zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int32_t high,
-                         int16_t* errors);
+zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int32_t high, int16_t* errors);
 
 /* Errors times factors,
  *
@@ -69,8 +68,8 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
  *   scaled   int16 [count], may be `errors`
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, factors that do not fit. */
-zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
-                          int8_t exponent, int16_t* scaled, int8_t* scaled_exponent);
+zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
+                          int16_t* scaled, int8_t* scaled_exponent);
 
 /* Adds scaled errors to those of another reader of the tensor,
  *
@@ -87,8 +86,8 @@ zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const
  *   sum      int16 [count], changed in place with its exponent
  *
  * Errors: ZO_ERROR_ARGUMENT, as for zo_scale_errors. */
-zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors,
-                        int8_t exponent, int16_t* sum, int8_t* sum_exponent);
+zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
+                        int16_t* sum, int8_t* sum_exponent);
 
 /* Copies blocks of errors that lie `pitch` apart, from the outputs of CONCATENATION or PAD to one
  * input; the exponent stays.
@@ -102,8 +101,8 @@ zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const i
  *   slice  int16 [blocks * length], may begin where `errors` does, and not elsewhere in it
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
-zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
-                          const int16_t* errors, int16_t* slice);
+zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
+                          int16_t* slice);
 
 /* The reverse: blocks of errors lie `pitch` apart among zeros, from a part to the input of SPLIT,
  * UNPACK or SLICE.
@@ -112,8 +111,8 @@ zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
  *   placed  int16 [count], not `errors`
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
-zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length,
-                          const int16_t* errors, uint32_t count, int16_t* placed);
+zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
+                          uint32_t count, int16_t* placed);
 
 /* Errors times the derivative of a function of single values, which depends on a level alone:
  * zo_scale_errors with the factor mantissas[levels[i] + 128] * 2^(factor_exponent - 15) of value i.
@@ -123,9 +122,8 @@ zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
  *   scaled     int16 [count], may be `errors`
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, an exponent beyond +-255. */
-zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count,
-                          const int8_t* levels, const int16_t* errors, int8_t exponent,
-                          int16_t* scaled, int8_t* scaled_exponent);
+zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count, const int8_t* levels,
+                          const int16_t* errors, int8_t exponent, int16_t* scaled, int8_t* scaled_exponent);
 
 /* A product of two tensors of which either may be smaller than the output: value i of the output
  * is that of value i / repeat % length of the one whose errors are asked for, and value
@@ -156,9 +154,9 @@ int zo_product_fits(const zo_error_product* product, uint32_t count);
  *   result  int16 [length], not `errors`
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, sizes or a factor that do not fit. */
-zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor,
-                            uint32_t count, const int8_t* other, const int16_t* errors,
-                            int8_t exponent, int16_t* result, int8_t* result_exponent);
+zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor, uint32_t count,
+                            const int8_t* other, const int16_t* errors, int8_t exponent, int16_t* result,
+                            int8_t* result_exponent);
 
 #ifdef __cplusplus
 }

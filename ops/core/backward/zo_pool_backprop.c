@@ -16,17 +16,15 @@
 
 static int pool_size_fits(uint32_t value, uint32_t high) { return value >= 1u && value <= high; }
 
-static int side_fits(uint32_t inputs, uint32_t outputs, uint32_t size, uint32_t stride,
-                     uint32_t pad) {
+static int side_fits(uint32_t inputs, uint32_t outputs, uint32_t size, uint32_t stride, uint32_t pad) {
   return pool_size_fits(inputs, POOL_SIDE_MAX) && pool_size_fits(outputs, POOL_SIDE_MAX) &&
-         pool_size_fits(size, POOL_SIDE_MAX) && pool_size_fits(stride, POOL_SIDE_MAX) &&
-         pad < size && (outputs - 1u) * stride < inputs + pad;
+         pool_size_fits(size, POOL_SIDE_MAX) && pool_size_fits(stride, POOL_SIDE_MAX) && pad < size &&
+         (outputs - 1u) * stride < inputs + pad;
 }
 
 zo_status zo_pool_check(const zo_pool* p) {
   const int valid = p != NULL && side_fits(p->in_h, p->out_h, p->k_h, p->stride_h, p->pad_top) &&
-                    side_fits(p->in_w, p->out_w, p->k_w, p->stride_w, p->pad_left) &&
-                    p->k_h * p->k_w <= WINDOW_MAX &&
+                    side_fits(p->in_w, p->out_w, p->k_w, p->stride_w, p->pad_left) && p->k_h * p->k_w <= WINDOW_MAX &&
                     pool_size_fits(p->channels, POOL_CHANNELS_MAX) &&
                     (uint64_t)p->in_h * p->in_w * p->channels <= VALUES_MAX &&
                     (uint64_t)p->out_h * p->out_w * p->channels <= VALUES_MAX;
@@ -68,8 +66,8 @@ static uint32_t elements_inside(const zo_windows* w, uint32_t output) {
 /* --- Maximum --------------------------------------------------------------------- */
 
 /* Whether the input (row, column) is the first largest of a window of its channel. */
-static int is_first_largest(const zo_pool* p, const int8_t* inputs, uint32_t h, uint32_t w,
-                            uint32_t row, uint32_t column) {
+static int is_first_largest(const zo_pool* p, const int8_t* inputs, uint32_t h, uint32_t w, uint32_t row,
+                            uint32_t column) {
   const int8_t value = inputs[((size_t)row * p->in_w + column) * p->channels];
   for (uint32_t i = 0; i < p->k_h; ++i) {
     /* Above the image: wraps to a row far below it. */
@@ -87,8 +85,8 @@ static int is_first_largest(const zo_pool* p, const int8_t* inputs, uint32_t h, 
 }
 
 /* Sum of the errors that go to the input (row, column) of a channel. */
-static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_t* output_errors,
-                            uint32_t row, uint32_t column) {
+static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_t* output_errors, uint32_t row,
+                            uint32_t column) {
   const zo_windows rows = window_rows(p), columns = columns_of(p);
   const uint32_t end_h = end_window(&rows, row), end_w = end_window(&columns, column);
   int32_t sum = 0;
@@ -101,9 +99,8 @@ static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_
   return sum;
 }
 
-zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
-                               const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
-                               int8_t* input_exponent) {
+zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const int16_t* output_errors, int8_t exponent,
+                               int16_t* input_errors, int8_t* input_exponent) {
   if (inputs == NULL || output_errors == NULL || input_errors == NULL || input_exponent == NULL ||
       zo_pool_check(pool) != ZO_OK) {
     return ZO_ERROR_ARGUMENT;
@@ -111,8 +108,7 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
   const zo_windows rows = window_rows(pool), columns = columns_of(pool);
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
   const uint32_t most = zo_most_windows(&rows) * zo_most_windows(&columns);
-  const uint32_t shift =
-      zo_error_shift((uint64_t)most * (uint32_t)zo_largest_magnitude(output_errors, outputs));
+  const uint32_t shift = zo_error_shift((uint64_t)most * (uint32_t)zo_largest_magnitude(output_errors, outputs));
   for (uint32_t row = 0; row < pool->in_h; ++row) {
     for (uint32_t column = 0; column < pool->in_w; ++column) {
       for (uint32_t c = 0; c < pool->channels; ++c) {
@@ -132,8 +128,8 @@ static uint32_t part_of(uint32_t bits, uint32_t n) { return ((UINT32_C(1) << bit
 
 /* Adds up the parts of the windows that read an input and, with sums, their errors times their
  * parts. */
-static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t column,
-                        const int16_t* output_errors, int32_t* sums) {
+static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t column, const int16_t* output_errors,
+                        int32_t* sums) {
   const zo_windows rows = window_rows(p), columns = columns_of(p);
   const uint32_t end_h = end_window(&rows, row), end_w = end_window(&columns, column);
   uint32_t parts = 0;
@@ -159,9 +155,8 @@ static uint32_t largest_parts(const zo_pool* p, uint32_t bits, const int16_t* ou
   return largest;
 }
 
-zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_errors,
-                                   int8_t exponent, int16_t* input_errors, int8_t* input_exponent,
-                                   int32_t* scratch) {
+zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_errors, int8_t exponent,
+                                   int16_t* input_errors, int8_t* input_exponent, int32_t* scratch) {
   if (output_errors == NULL || input_errors == NULL || input_exponent == NULL || scratch == NULL ||
       zo_pool_check(pool) != ZO_OK) {
     return ZO_ERROR_ARGUMENT;
@@ -172,8 +167,7 @@ zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_er
   uint32_t parts;
   while ((parts = largest_parts(pool, bits, output_errors)) > PARTS_MAX) --bits;
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
-  const uint32_t shift =
-      zo_error_shift((uint64_t)parts * (uint32_t)zo_largest_magnitude(output_errors, outputs));
+  const uint32_t shift = zo_error_shift((uint64_t)parts * (uint32_t)zo_largest_magnitude(output_errors, outputs));
   for (uint32_t row = 0; row < pool->in_h; ++row) {
     for (uint32_t column = 0; column < pool->in_w; ++column) {
       memset(scratch, 0, pool->channels * sizeof scratch[0]);

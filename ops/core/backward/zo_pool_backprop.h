@@ -43,9 +43,8 @@ uint32_t zo_pool_scratch_values(const zo_pool* pool);
  *   input_errors   int16 [in_h, in_w, channels]
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, or sizes that do not fit. */
-zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
-                               const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
-                               int8_t* input_exponent);
+zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const int16_t* output_errors, int8_t exponent,
+                               int16_t* input_errors, int8_t* input_exponent);
 
 /* The error of an output goes to the inputs of its window in equal parts, n_w of them; inputs in
  * the padding do not count. The input's error is
@@ -63,9 +62,8 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs,
  *   scratch        int32 [zo_pool_scratch_values]
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, or sizes that do not fit. */
-zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_errors,
-                                   int8_t exponent, int16_t* input_errors, int8_t* input_exponent,
-                                   int32_t* scratch);
+zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_errors, int8_t exponent,
+                                   int16_t* input_errors, int8_t* input_exponent, int32_t* scratch);
 
 #ifdef __cplusplus
 }

@@ -13,8 +13,7 @@ typedef struct zo_windows {
 } zo_windows;
 
 /* Whether element `i` of a window lies at the position, and whose. */
-static inline int zo_window_of(const zo_windows* w, uint32_t position, uint32_t i,
-                               uint32_t* output) {
+static inline int zo_window_of(const zo_windows* w, uint32_t position, uint32_t i, uint32_t* output) {
   const uint32_t at = position + w->pad;
   if (at < i * w->dilation) return 0;
   const uint32_t distance = at - i * w->dilation;

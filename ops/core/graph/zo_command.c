@@ -19,15 +19,12 @@ typedef struct instruction {
 } instruction;
 
 static uint32_t encode_distribution(zo_distribution distribution) {
-  return (uint32_t)distribution.kind << 24 | (uint32_t)distribution.p_zero << 16 |
-         (uint32_t)distribution.mu;
+  return (uint32_t)distribution.kind << 24 | (uint32_t)distribution.p_zero << 16 | (uint32_t)distribution.mu;
 }
 
 /* Arguments of UPDATE and PERTURB: momentum above, number of terms below. */
 static uint32_t low_half(int32_t argument) { return (uint32_t)argument & 0xFFFFu; }
-static int32_t argument_of(uint32_t momentum, uint32_t terms) {
-  return (int32_t)(momentum << 16 | terms);
-}
+static int32_t argument_of(uint32_t momentum, uint32_t terms) { return (int32_t)(momentum << 16 | terms); }
 
 /* Words of the items, or a number no command can hold, whose length is not negative as int32, where
  * it is too large. */
@@ -57,12 +54,8 @@ static instruction decode_instruction(const int32_t* words, uint32_t at) {
 }
 
 /* The items are pairs of int32 words, and so are these structs. */
-static const zo_query* as_queries(const int32_t* items) {
-  return (const zo_query*)(const void*)items;
-}
-static const zo_perturb_term* as_terms(const int32_t* items) {
-  return (const zo_perturb_term*)(const void*)items;
-}
+static const zo_query* as_queries(const int32_t* items) { return (const zo_query*)(const void*)items; }
+static const zo_perturb_term* as_terms(const int32_t* items) { return (const zo_perturb_term*)(const void*)items; }
 
 /* The perturbation that an UPDATE or a PERTURB has. */
 static zo_perturb_terms terms_at(const instruction* in) {
@@ -85,25 +78,23 @@ static zo_status check_perturbation(const instruction* in, const zo_limits* limi
   if (terms.count == 0u) return ZO_OK;
   const zo_status status = zo_perturb_check(in->distribution, &terms);
   if (status != ZO_OK) return status;
-  return zo_distribution_reach(in->distribution) <= (int32_t)limits->headroom ? ZO_OK
-                                                                              : ZO_ERROR_HEADROOM;
+  return zo_distribution_reach(in->distribution) <= (int32_t)limits->headroom ? ZO_OK : ZO_ERROR_HEADROOM;
 }
 
 static zo_status check_instruction(const instruction* in, const zo_limits* limits) {
   if (in->selector > limits->blocks) return ZO_ERROR_BLOCK;
   switch (in->opcode) {
     case ZO_OP_RESTORE:
-      return in->count == 0 && encode_distribution(in->distribution) == 0u && in->argument == 0
-                 ? ZO_OK
-                 : ZO_ERROR_COMMAND;
+      return in->count == 0 && encode_distribution(in->distribution) == 0u && in->argument == 0 ? ZO_OK
+                                                                                                : ZO_ERROR_COMMAND;
 
     case ZO_OP_REPLAY: {
       if (in->argument < 1 || (uint32_t)in->argument > limits->max_queries) return ZO_ERROR_QUERIES;
       if (in->count == 0) return ZO_ERROR_COMMAND;
       const uint32_t queries = (uint32_t)in->argument;
       for (uint32_t step = 0; step < in->count; ++step) {
-        const zo_status status = zo_step_check(
-            in->distribution, as_queries(in->items) + (size_t)step * queries, queries);
+        const zo_status status =
+            zo_step_check(in->distribution, as_queries(in->items) + (size_t)step * queries, queries);
         if (status != ZO_OK) return status;
       }
       return ZO_OK;
@@ -151,9 +142,7 @@ zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_lim
   return ZO_OK;
 }
 
-uint32_t zo_command_flags(const int32_t* words) {
-  return (uint32_t)words[0] & (ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM);
-}
+uint32_t zo_command_flags(const int32_t* words) { return (uint32_t)words[0] & (ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM); }
 
 int zo_command_restores_all(const int32_t* words) {
   const uint32_t end = command_end(words);
@@ -185,8 +174,8 @@ void zo_restore_s8(const zo_tensor* tensor, const int8_t* initial) {
   if (tensor->fraction != NULL) memset(tensor->fraction, 0, tensor->size);
 }
 
-static zo_status execute_instruction(const instruction* in, const zo_tensor* tensor,
-                                     const int8_t* initial, uint32_t* saturated) {
+static zo_status execute_instruction(const instruction* in, const zo_tensor* tensor, const int8_t* initial,
+                                     uint32_t* saturated) {
   const zo_perturb_terms terms = terms_at(in);
   switch (in->opcode) {
     case ZO_OP_RESTORE:
@@ -194,18 +183,18 @@ static zo_status execute_instruction(const instruction* in, const zo_tensor* ten
       zo_restore_s8(tensor, initial);
       return ZO_OK;
     case ZO_OP_REPLAY:
-      return zo_replay_s8(tensor, in->distribution, as_queries(in->items), (uint32_t)in->argument,
-                          in->count, saturated);
+      return zo_replay_s8(tensor, in->distribution, as_queries(in->items), (uint32_t)in->argument, in->count,
+                          saturated);
     case ZO_OP_UPDATE:
-      return zo_update_s8(tensor, in->distribution, terms.count > 0u ? &terms : NULL,
-                          as_queries(in->items), in->count, saturated);
+      return zo_update_s8(tensor, in->distribution, terms.count > 0u ? &terms : NULL, as_queries(in->items), in->count,
+                          saturated);
     default:
       return zo_perturb_s8(tensor, in->distribution, &terms);
   }
 }
 
-zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor,
-                             uint32_t block, const int8_t* initial, uint32_t* saturated) {
+zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor, uint32_t block,
+                             const int8_t* initial, uint32_t* saturated) {
   if (words == NULL || tensor == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t end = command_end(words);
   for (uint32_t at = ZO_COMMAND_HEADER_WORDS; at < end;) {
@@ -221,8 +210,7 @@ zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_te
 
 /* --- Writing -------------------------------------------------------------- */
 
-zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity,
-                           uint32_t flags) {
+zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity, uint32_t flags) {
   if (writer == NULL || words == NULL || (flags & ~(ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM)) != 0u) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -236,9 +224,9 @@ zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t c
 }
 
 /* Appends an instruction; its items are those of `items`, then those of `more`. */
-static zo_status append_instruction(zo_command_writer* writer, zo_opcode opcode, uint32_t block,
-                                    uint32_t count, zo_distribution distribution, int32_t argument,
-                                    const void* items, const zo_perturb_terms* more) {
+static zo_status append_instruction(zo_command_writer* writer, zo_opcode opcode, uint32_t block, uint32_t count,
+                                    zo_distribution distribution, int32_t argument, const void* items,
+                                    const zo_perturb_terms* more) {
   if (writer == NULL || writer->words == NULL) return ZO_ERROR_ARGUMENT;
   if (block != ZO_ALL_BLOCKS && block >= ZO_BLOCKS_MAX) return ZO_ERROR_BLOCK;
   const uint32_t payload = item_words(opcode, count, argument);
@@ -271,25 +259,22 @@ zo_status zo_command_restore(zo_command_writer* writer, uint32_t block) {
 zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
                             const zo_query* queries, uint32_t count, uint32_t steps) {
   if (count == 0 || count > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
-  return append_instruction(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count,
-                            queries, NULL);
+  return append_instruction(writer, ZO_OP_REPLAY, block, steps, distribution, (int32_t)count, queries, NULL);
 }
 
 zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
-                            const zo_perturb_terms* restore, const zo_query* queries,
-                            uint32_t count) {
+                            const zo_perturb_terms* restore, const zo_query* queries, uint32_t count) {
   if (restore != NULL && restore->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
   if (restore != NULL && restore->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
   const int32_t argument = restore != NULL ? argument_of(restore->momentum, restore->count) : 0;
-  return append_instruction(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries,
-                            restore);
+  return append_instruction(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries, restore);
 }
 
-zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
-                             zo_distribution distribution, const zo_perturb_terms* terms) {
+zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
+                             const zo_perturb_terms* terms) {
   if (terms == NULL) return ZO_ERROR_ARGUMENT;
   if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
   if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
-  return append_instruction(writer, ZO_OP_PERTURB, block, terms->count, distribution,
-                            argument_of(terms->momentum, 0), terms->terms, NULL);
+  return append_instruction(writer, ZO_OP_PERTURB, block, terms->count, distribution, argument_of(terms->momentum, 0),
+                            terms->terms, NULL);
 }

@@ -64,16 +64,14 @@ typedef struct zo_command_writer {
 /* Starts a command without instructions. Every function below returns
  * ZO_ERROR_CAPACITY, and leaves the command as it was, if it does not fit.
  * `block` is a block number or ZO_ALL_BLOCKS; `restore` may be null. */
-zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity,
-                           uint32_t flags);
+zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity, uint32_t flags);
 zo_status zo_command_restore(zo_command_writer* writer, uint32_t block);
 zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
                             const zo_query* queries, uint32_t count, uint32_t steps);
 zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
-                            const zo_perturb_terms* restore, const zo_query* queries,
-                            uint32_t count);
-zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block,
-                             zo_distribution distribution, const zo_perturb_terms* terms);
+                            const zo_perturb_terms* restore, const zo_query* queries, uint32_t count);
+zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
+                             const zo_perturb_terms* terms);
 
 /* --- Executing a command ------------------------------------------------ */
 
@@ -105,8 +103,8 @@ void zo_restore_s8(const zo_tensor* tensor, const int8_t* initial);
  *   words    a command that passed zo_command_check with the model's limits
  *   initial  int8 [tensor->size], the weights RESTORE copies; else may be null
  *   saturated  number of clipped weights is added to it */
-zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor,
-                             uint32_t block, const int8_t* initial, uint32_t* saturated);
+zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_tensor* tensor, uint32_t block,
+                             const int8_t* initial, uint32_t* saturated);
 
 #ifdef __cplusplus
 }

@@ -25,16 +25,14 @@ static row_sums sum_products(const int8_t* x, const int8_t* w, const int8_t* f, 
 
 static zo_multiplier multiplier_of(const zo_int16_fully_connected* layer, uint32_t unit) {
   const uint8_t* at =
-      layer->multipliers +
-      (layer->multiplier_count == 1u ? 0u : (size_t)unit * ZO_INT16_MULTIPLIER_BYTES);
+      layer->multipliers + (layer->multiplier_count == 1u ? 0u : (size_t)unit * ZO_INT16_MULTIPLIER_BYTES);
   zo_multiplier multiplier;
   multiplier.value = (int32_t)zo_read_u32(at);
   multiplier.shift = (int8_t)at[4];
   return multiplier;
 }
 
-void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const int8_t* x,
-                                 int8_t* y) {
+void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const int8_t* x, int8_t* y) {
   const uint32_t depth = layer->depth;
   for (uint32_t unit = 0; unit < layer->units; ++unit) {
     const size_t row = (size_t)unit * depth;
@@ -47,7 +45,6 @@ void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const in
     const uint32_t rest = (uint32_t)((uint64_t)parts & 0xFFu);
     const int32_t value = zo_requantize_16(whole, rest, multiplier_of(layer, unit));
     const int32_t offset = layer->output_zero_point;
-    y[unit] =
-        (int8_t)(zo_clamp(value, layer->output_min - offset, layer->output_max - offset) + offset);
+    y[unit] = (int8_t)(zo_clamp(value, layer->output_min - offset, layer->output_max - offset) + offset);
   }
 }

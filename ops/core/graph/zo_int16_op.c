@@ -37,24 +37,22 @@ static int multipliers_are_valid(const zo_int16_fully_connected* layer) {
   return 1;
 }
 
-static zo_status read_int16_op(const uint8_t* options, size_t length, zo_buffer_source source,
-                               void* context, int16_op* op) {
-  if (options == NULL || length < kOptionMultipliers ||
-      options[kInt16Version] != ZO_OPTIONS_VERSION) {
+static zo_status read_int16_op(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
+                               int16_op* op) {
+  if (options == NULL || length < kOptionMultipliers || options[kInt16Version] != ZO_OPTIONS_VERSION) {
     return ZO_ERROR_OPTIONS;
   }
   zo_int16_fully_connected* layer = &op->layer;
   layer->units = zo_read_u32(options + kOptionUnits);
   layer->multipliers = options + kOptionMultipliers;
-  layer->multiplier_count =
-      (options[kInt16Flags] & ZO_OPTION_PER_CHANNEL) != 0u ? layer->units : 1u;
+  layer->multiplier_count = (options[kInt16Flags] & ZO_OPTION_PER_CHANNEL) != 0u ? layer->units : 1u;
   layer->input_zero_point = (int8_t)options[kOptionInputZeroPoint];
   layer->output_zero_point = (int8_t)options[kOptionOutputZeroPoint];
   layer->output_min = (int8_t)options[kOptionOutputMin];
   layer->output_max = (int8_t)options[kOptionOutputMax];
   const uint64_t multiplier_bytes = ZO_INT16_MULTIPLIER_BYTES * (uint64_t)layer->multiplier_count;
-  if (layer->units == 0u || length - kOptionMultipliers != multiplier_bytes ||
-      layer->output_min > layer->output_max || !multipliers_are_valid(layer)) {
+  if (layer->units == 0u || length - kOptionMultipliers != multiplier_bytes || layer->output_min > layer->output_max ||
+      !multipliers_are_valid(layer)) {
     return ZO_ERROR_OPTIONS;
   }
   if (source == NULL) return ZO_ERROR_ARGUMENT;
@@ -65,9 +63,8 @@ static zo_status read_int16_op(const uint8_t* options, size_t length, zo_buffer_
   const zo_buffer output = source(context, kOutput);
   const uint32_t first = zo_read_u32(options + kOptionFirst);
   layer->depth = weights.bytes / layer->units;
-  if (layer->depth == 0u || layer->depth > ZO_INT16_DEPTH_MAX ||
-      weights.bytes % layer->units != 0u || weights.bytes == ZO_NO_SIZE ||
-      fraction.bytes == ZO_NO_SIZE || first > fraction.bytes ||
+  if (layer->depth == 0u || layer->depth > ZO_INT16_DEPTH_MAX || weights.bytes % layer->units != 0u ||
+      weights.bytes == ZO_NO_SIZE || fraction.bytes == ZO_NO_SIZE || first > fraction.bytes ||
       weights.bytes > fraction.bytes - first ||
       (bias.bytes != 0u && bias.bytes != sizeof(int32_t) * (uint64_t)layer->units)) {
     return ZO_ERROR_ARGUMENT;
@@ -87,19 +84,17 @@ static zo_status read_int16_op(const uint8_t* options, size_t length, zo_buffer_
   return ZO_OK;
 }
 
-zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                            void* context) {
+zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context) {
   int16_op op;
   return read_int16_op(options, length, source, context, &op);
 }
 
-zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
-                          void* context) {
+zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context) {
   int16_op op;
   const zo_status status = read_int16_op(options, length, source, context, &op);
   if (status != ZO_OK) return status;
-  if (op.input == NULL || op.output == NULL || op.layer.weights == NULL ||
-      op.layer.fraction == NULL || (op.layer.bias == NULL && source(context, kBias).bytes != 0u)) {
+  if (op.input == NULL || op.output == NULL || op.layer.weights == NULL || op.layer.fraction == NULL ||
+      (op.layer.bias == NULL && source(context, kBias).bytes != 0u)) {
     return ZO_ERROR_ARGUMENT;
   }
   for (uint32_t sample = 0; sample < op.samples; ++sample) {

@@ -57,12 +57,11 @@ static uint64_t label_bytes(const loss_op* op) {
 }
 #endif
 
-static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_source source,
-                              void* context, loss_op* op) {
+static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
+                              loss_op* op) {
   if (!ZO_WITH_CHECKS) (void)length;
-  if (ZO_WITH_CHECKS &&
-      (options == NULL || length != kOptionBytes || options[kLossVersion] != ZO_OPTIONS_VERSION ||
-       !has_kind(options[kOptionKind]) || zo_read_u32(options + kOptionElements) == 0u)) {
+  if (ZO_WITH_CHECKS && (options == NULL || length != kOptionBytes || options[kLossVersion] != ZO_OPTIONS_VERSION ||
+                         !has_kind(options[kOptionKind]) || zo_read_u32(options + kOptionElements) == 0u)) {
     return ZO_ERROR_OPTIONS;
   }
   if (ZO_WITH_CHECKS && source == NULL) return ZO_ERROR_ARGUMENT;
@@ -74,25 +73,22 @@ static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_s
   op->loss = source(context, kLoss);
   op->samples = op->logits.bytes / op->elements;
 #if ZO_WITH_CHECKS
-  const int consistent = op->samples > 0u && op->logits.bytes % op->elements == 0u &&
-                         op->logits.bytes != ZO_NO_SIZE && op->label.bytes == label_bytes(op) &&
-                         op->flags.bytes >= sizeof(int32_t) && op->flags.bytes != ZO_NO_SIZE &&
-                         op->loss.bytes == sizeof(int32_t) * (uint64_t)op->samples;
+  const int consistent = op->samples > 0u && op->logits.bytes % op->elements == 0u && op->logits.bytes != ZO_NO_SIZE &&
+                         op->label.bytes == label_bytes(op) && op->flags.bytes >= sizeof(int32_t) &&
+                         op->flags.bytes != ZO_NO_SIZE && op->loss.bytes == sizeof(int32_t) * (uint64_t)op->samples;
   return consistent ? ZO_OK : ZO_ERROR_ARGUMENT;
 #else
   return ZO_OK;
 #endif
 }
 
-zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                           void* context) {
+zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context) {
   if (!ZO_WITH_CHECKS) return ZO_OK;
   loss_op op;
   return read_loss_op(options, length, source, context, &op);
 }
 
-zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
-                         void* context) {
+zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context) {
   loss_op op;
   const zo_status status = read_loss_op(options, length, source, context, &op);
   if (status != ZO_OK) return status;
@@ -110,13 +106,11 @@ zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source
   const zo_logit_scale scale = {first, second};
 #if ZO_WITH_FLOOR_LOG2
   if (op.kind == ZO_LOSS_FLOOR_LOG2) {
-    return zo_floor_log2_loss_s8(logits, op.samples, op.elements, scale,
-                                 (const int32_t*)op.label.data, losses);
+    return zo_floor_log2_loss_s8(logits, op.samples, op.elements, scale, (const int32_t*)op.label.data, losses);
   }
 #endif
   if (!ZO_WITH_OTHER_LOSSES || op.kind == ZO_LOSS_CROSS_ENTROPY) {
-    return zo_cross_entropy_s8(logits, op.samples, op.elements, scale,
-                               (const int32_t*)op.label.data, losses);
+    return zo_cross_entropy_s8(logits, op.samples, op.elements, scale, (const int32_t*)op.label.data, losses);
   }
   switch (op.kind) {
     case ZO_LOSS_BINARY_CROSS_ENTROPY:
@@ -124,7 +118,7 @@ zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source
                                         (int32_t)zo_read_u32(options + kOptionZeroPoint), scale,
                                         (const int32_t*)op.label.data, losses);
     default:
-      return zo_mean_squared_error_s8(logits, (const int8_t*)op.label.data, op.samples, op.elements,
-                                      (int32_t)first, (int32_t)second, losses);
+      return zo_mean_squared_error_s8(logits, (const int8_t*)op.label.data, op.samples, op.elements, (int32_t)first,
+                                      (int32_t)second, losses);
   }
 }

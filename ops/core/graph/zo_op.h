@@ -139,20 +139,19 @@ typedef struct zo_directory {
 
 /* Checks a weight op's options and the sizes of its tensors. For Prepare: data
  * pointers may be null, sizes may not. */
-zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                             void* context);
+zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 
 /* Runs a weight op. `opcode` is REPLAY, UPDATE or PERTURB; `directory` may be
  * null. A tensor in the memory of the command is refused. */
-zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
-                           zo_buffer_source source, void* context, zo_directory* directory);
+zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context, zo_directory* directory);
 
 /* Runs a weight op if the owner of the directory moves the weights: sets the initial weights and
  * fills the directory at the first invoke. A firmware without other use of commands saves the flash
  * for executing them. Errors: ZO_ERROR_COMMAND: the command asks for more than losses; those of
  * zo_weight_op_run. */
-zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
-                               void* context, zo_directory* directory);
+zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
+                               zo_directory* directory);
 
 /* Has the next invoke of a segment set its initial weights again. */
 void zo_directory_restore(zo_directory* directory);
@@ -165,20 +164,16 @@ typedef void (*zo_buffer_lender)(void* context, int32_t index, void* data);
  * commands do the same in either. Only the op with ZO_OPTION_FIRST does anything. For desktops:
  * TFLM's tensors stay where its planner puts them. Errors: ZO_ERROR_ARGUMENT: the owner lacks a
  * tensor; nothing has been lent. */
-zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source,
-                              void* context, const zo_directory* owner, zo_buffer_lender lend);
+zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
+                              const zo_directory* owner, zo_buffer_lender lend);
 
 /* zo_weight_op_check and zo_weight_op_run for TFLM_ZO_LOSS. */
-zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                           void* context);
-zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
-                         void* context);
+zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
+zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 
 /* The same for TFLM_ZO_FULLY_CONNECTED_16. */
-zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                            void* context);
-zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source,
-                          void* context);
+zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
+zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 
 #ifdef __cplusplus
 }

@@ -66,8 +66,8 @@ static uint32_t missing_flags(void) {
 #endif
 
 static zo_status read_options(const uint8_t* options, size_t length, weight_op* op) {
-  if (ZO_WITH_CHECKS && (options == NULL || length < kOptionHeaderBytes ||
-                         options[kOptionVersion] != ZO_OPTIONS_VERSION)) {
+  if (ZO_WITH_CHECKS &&
+      (options == NULL || length < kOptionHeaderBytes || options[kOptionVersion] != ZO_OPTIONS_VERSION)) {
     return ZO_ERROR_OPTIONS;
   }
   op->options = options;
@@ -95,8 +95,7 @@ static zo_status read_options(const uint8_t* options, size_t length, weight_op* 
 static zo_buffer input_buffer(const weight_op* op, int32_t index) {
   zo_buffer buffer = op->source(op->context, index);
   if (buffer.bytes == 0u) buffer.data = NULL;
-  if (ZO_WITH_CHECKS && buffer.bytes != 0u && op->runs &&
-      (buffer.data == NULL || buffer.data == op->command.data)) {
+  if (ZO_WITH_CHECKS && buffer.bytes != 0u && op->runs && (buffer.data == NULL || buffer.data == op->command.data)) {
     buffer.bytes = ZO_NO_SIZE;
   }
   return buffer;
@@ -133,12 +132,10 @@ static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mas
 static int next_tensor(weight_cursor* cursor) {
   const weight_op* op = cursor->op;
   if (cursor->number == op->tensors) return 0;
-  const uint8_t* entry =
-      op->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
+  const uint8_t* entry = op->options + kOptionHeaderBytes + (size_t)kOptionTensorBytes * cursor->number++;
   const zo_buffer weights = input_buffer(op, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
-  if (ZO_WITH_MULTIPLIERS && (op->flags & ZO_OPTION_MULTIPLIER) != 0u)
-    multiplier = input_buffer(op, cursor->input++);
+  if (ZO_WITH_MULTIPLIERS && (op->flags & ZO_OPTION_MULTIPLIER) != 0u) multiplier = input_buffer(op, cursor->input++);
   zo_buffer mask = {NULL, 0};
   if (ZO_WITH_MASKS && (op->flags & ZO_OPTION_MASK) != 0u) mask = input_buffer(op, cursor->input++);
 
@@ -164,12 +161,10 @@ static int next_tensor(weight_cursor* cursor) {
 
 #if ZO_WITH_CHECKS
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
-                       weights.bytes <= cursor->initial.bytes - cursor->offset &&
-                       tensor->channels > 0u && tensor->inner > 0u &&
-                       cursor->block < op->limits.blocks && type_fits(op, tensor, mask) &&
+                       weights.bytes <= cursor->initial.bytes - cursor->offset && tensor->channels > 0u &&
+                       tensor->inner > 0u && cursor->block < op->limits.blocks && type_fits(op, tensor, mask) &&
                        zo_tensor_is_supported(tensor) &&
-                       (multiplier.bytes == 0u ||
-                        multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
+                       (multiplier.bytes == 0u || multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
 #endif
   cursor->offset += weights.bytes;
@@ -178,8 +173,8 @@ static int next_tensor(weight_cursor* cursor) {
 }
 
 /* Options, command and state, checked; `runs`: their data as well. */
-static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_source source,
-                           void* context, int runs, weight_op* op) {
+static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_source source, void* context, int runs,
+                           weight_op* op) {
   const zo_status status = read_options(options, length, op);
   if (status != ZO_OK) return status;
   if (ZO_WITH_CHECKS && source == NULL) return ZO_ERROR_ARGUMENT;
@@ -190,10 +185,9 @@ static zo_status read_head(const uint8_t* options, size_t length, zo_buffer_sour
   op->command = input_buffer(op, kCommand);
   const zo_buffer state = input_buffer(op, kState);
   op->state = (int32_t*)state.data;
-  if (ZO_WITH_CHECKS &&
-      (op->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
-       op->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
-       (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u)) {
+  if (ZO_WITH_CHECKS && (op->command.bytes < sizeof(int32_t) * ZO_COMMAND_HEADER_WORDS ||
+                         op->command.bytes == ZO_NO_SIZE || state.bytes != sizeof(int32_t) * ZO_STATE_WORDS ||
+                         (source(context, kStatus).bytes & ~(uint32_t)kStatusBytes) != 0u)) {
     return ZO_ERROR_ARGUMENT;
   }
   return ZO_OK;
@@ -205,14 +199,12 @@ static zo_status check_tensors(const weight_op* op) {
   weight_cursor cursor = first_tensor(op);
   while (cursor.consistent && next_tensor(&cursor)) {
   }
-  const int complete =
-      cursor.offset == cursor.initial.bytes &&
-      ((op->flags & ZO_OPTION_FRACTION) == 0u || cursor.fractions == cursor.fraction.bytes);
+  const int complete = cursor.offset == cursor.initial.bytes &&
+                       ((op->flags & ZO_OPTION_FRACTION) == 0u || cursor.fractions == cursor.fraction.bytes);
   return cursor.consistent && complete ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source,
-                             void* context) {
+zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context) {
   if (!ZO_WITH_CHECKS) return ZO_OK;
   weight_op op;
   const zo_status status = read_head(options, length, source, context, 0, &op);
@@ -240,8 +232,8 @@ static zo_status execute_instructions(const weight_op* op, const int32_t* words,
                                       uint32_t* saturated) {
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) {
-    const zo_status status = zo_command_execute(words, opcode, &cursor.tensor, cursor.block,
-                                                cursor.tensor_initial, saturated);
+    const zo_status status =
+        zo_command_execute(words, opcode, &cursor.tensor, cursor.block, cursor.tensor_initial, saturated);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -282,8 +274,8 @@ static void report_status(const weight_op* op, const int32_t* words) {
   report[3] = wanted ? (int32_t)checksum_of_weights(op) : 0;
 }
 
-zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length,
-                           zo_buffer_source source, void* context, zo_directory* directory) {
+zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t length, zo_buffer_source source,
+                           void* context, zo_directory* directory) {
   weight_op op;
   zo_status status = read_head(options, length, source, context, 1, &op);
   if (status != ZO_OK) return status;
@@ -332,8 +324,8 @@ zo_status zo_weight_op_run(zo_opcode opcode, const uint8_t* options, size_t leng
 }
 
 #if !ZO_KERNEL_SETS /* desktops write commands */
-zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source,
-                               void* context, zo_directory* directory) {
+zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
+                               zo_directory* directory) {
 #if ZO_WITH_CHECKS
   weight_op op;
   zo_status status = read_head(options, length, source, context, 1, &op);
@@ -398,10 +390,8 @@ void zo_directory_restore(zo_directory* directory) {
 #endif
 
 /* A directory's entry of a tensor; null if it has none of this size. */
-static const zo_directory_entry* find_entry(const zo_directory* directory,
-                                            const zo_tensor* tensor) {
-  const uint32_t count =
-      directory->count < directory->capacity ? directory->count : directory->capacity;
+static const zo_directory_entry* find_entry(const zo_directory* directory, const zo_tensor* tensor) {
+  const uint32_t count = directory->count < directory->capacity ? directory->count : directory->capacity;
   for (uint32_t i = 0; i < count; ++i) {
     const zo_directory_entry* entry = &directory->entries[i];
     if (entry->stream == tensor->stream && entry->size == tensor->size) return entry;
@@ -410,13 +400,11 @@ static const zo_directory_entry* find_entry(const zo_directory* directory,
 }
 
 /* Lends nothing if a tensor is missing. */
-static zo_status borrow_buffers(const weight_op* op, const zo_directory* owner,
-                                zo_buffer_lender lend) {
+static zo_status borrow_buffers(const weight_op* op, const zo_directory* owner, zo_buffer_lender lend) {
   weight_cursor cursor = first_tensor(op);
   while (next_tensor(&cursor)) {
     const zo_directory_entry* entry = find_entry(owner, &cursor.tensor);
-    if (entry == NULL || entry->weights == NULL ||
-        (cursor.tensor.fraction != NULL && entry->fraction == NULL)) {
+    if (entry == NULL || entry->weights == NULL || (cursor.tensor.fraction != NULL && entry->fraction == NULL)) {
       return ZO_ERROR_ARGUMENT;
     }
   }
@@ -433,8 +421,8 @@ static zo_status borrow_buffers(const weight_op* op, const zo_directory* owner,
   return ZO_OK;
 }
 
-zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source,
-                              void* context, const zo_directory* owner, zo_buffer_lender lend) {
+zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
+                              const zo_directory* owner, zo_buffer_lender lend) {
   weight_op op;
   zo_status status = read_head(options, length, source, context, 1, &op);
   if (status != ZO_OK || (op.flags & ZO_OPTION_FIRST) == 0u) return status;

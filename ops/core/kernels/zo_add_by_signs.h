@@ -22,12 +22,11 @@
  * counter: vector units without such shifts (SSE2, MVE has none either) can run them. */
 #if ZO_HAS_VECTORS
 static const uint32_t zo_own_bit[ZO_SIGNS] = {
-    UINT32_C(1) << 0,  UINT32_C(1) << 1,  UINT32_C(1) << 2,  UINT32_C(1) << 3,  UINT32_C(1) << 4,
-    UINT32_C(1) << 5,  UINT32_C(1) << 6,  UINT32_C(1) << 7,  UINT32_C(1) << 8,  UINT32_C(1) << 9,
-    UINT32_C(1) << 10, UINT32_C(1) << 11, UINT32_C(1) << 12, UINT32_C(1) << 13, UINT32_C(1) << 14,
-    UINT32_C(1) << 15, UINT32_C(1) << 16, UINT32_C(1) << 17, UINT32_C(1) << 18, UINT32_C(1) << 19,
-    UINT32_C(1) << 20, UINT32_C(1) << 21, UINT32_C(1) << 22, UINT32_C(1) << 23, UINT32_C(1) << 24,
-    UINT32_C(1) << 25, UINT32_C(1) << 26, UINT32_C(1) << 27, UINT32_C(1) << 28, UINT32_C(1) << 29,
+    UINT32_C(1) << 0,  UINT32_C(1) << 1,  UINT32_C(1) << 2,  UINT32_C(1) << 3,  UINT32_C(1) << 4,  UINT32_C(1) << 5,
+    UINT32_C(1) << 6,  UINT32_C(1) << 7,  UINT32_C(1) << 8,  UINT32_C(1) << 9,  UINT32_C(1) << 10, UINT32_C(1) << 11,
+    UINT32_C(1) << 12, UINT32_C(1) << 13, UINT32_C(1) << 14, UINT32_C(1) << 15, UINT32_C(1) << 16, UINT32_C(1) << 17,
+    UINT32_C(1) << 18, UINT32_C(1) << 19, UINT32_C(1) << 20, UINT32_C(1) << 21, UINT32_C(1) << 22, UINT32_C(1) << 23,
+    UINT32_C(1) << 24, UINT32_C(1) << 25, UINT32_C(1) << 26, UINT32_C(1) << 27, UINT32_C(1) << 28, UINT32_C(1) << 29,
     UINT32_C(1) << 30, UINT32_C(1) << 31};
 #define ZO_HAS_SIGN(word, j) (((word) & zo_own_bit[j]) != 0u)
 #else
@@ -36,8 +35,7 @@ static const uint32_t zo_own_bit[ZO_SIGNS] = {
 
 /* sums[j] += coefficient, or -coefficient if bit j of the word is set; count is ZO_SIGNS at
  * most. */
-static inline void zo_add_by_signs(int32_t* sums, uint32_t count, uint32_t word,
-                                   int32_t coefficient) {
+static inline void zo_add_by_signs(int32_t* sums, uint32_t count, uint32_t word, int32_t coefficient) {
   const int32_t opposite = -coefficient;
 #if ZO_HAS_VECTORS
   if (count == ZO_SIGNS) { /* constant bound: unrolled and vectorized */

@@ -9,8 +9,8 @@
 #include "ops/core/zo_features.h"
 
 /* Not if sizes are optimized; define ZO_PORTABLE to do without. */
-#if ZO_WITH_FAST_STEPS && ZO_WITH_GAUSSIAN && ZO_LITTLE_ENDIAN && defined(__ARM_ARCH) && \
-    UINTPTR_MAX == UINT32_MAX && !defined(__OPTIMIZE_SIZE__) && !defined(ZO_PORTABLE)
+#if ZO_WITH_FAST_STEPS && ZO_WITH_GAUSSIAN && ZO_LITTLE_ENDIAN && defined(__ARM_ARCH) && UINTPTR_MAX == UINT32_MAX && \
+    !defined(__OPTIMIZE_SIZE__) && !defined(ZO_PORTABLE)
 #define ZO_ADD_GAUSSIAN 1
 #else
 #define ZO_ADD_GAUSSIAN 0
@@ -52,8 +52,7 @@ static inline uint32_t zo_add_4_gaussian(int8_t* weights, uint32_t state, const 
   uint32_t packed;
   memcpy(&packed, weights, sizeof packed);
   const uint32_t moves = (uint32_t)table[state & 0xFFu] | (uint32_t)table[state >> 8 & 0xFFu] << 8 |
-                         (uint32_t)table[state >> 16 & 0xFFu] << 16 |
-                         (uint32_t)table[state >> 24] << 24;
+                         (uint32_t)table[state >> 16 & 0xFFu] << 16 | (uint32_t)table[state >> 24] << 24;
   packed = zo_add_bytes(packed, moves);
   memcpy(weights, &packed, sizeof packed);
   return state;

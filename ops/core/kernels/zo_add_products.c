@@ -6,18 +6,17 @@
 #if (defined(__SSE2__) || defined(__ARM_NEON)) && !defined(ZO_PORTABLE)
 
 /* Factors of 16 bits: it vectorizes. */
-static void add_product(int32_t* restrict sums, const int8_t* restrict row, uint32_t count,
-                        int16_t zero_point, int16_t factor) {
+static void add_product(int32_t* restrict sums, const int8_t* restrict row, uint32_t count, int16_t zero_point,
+                        int16_t factor) {
   for (uint32_t j = 0; j < count; ++j) sums[j] += factor * (int16_t)(row[j] - zero_point);
 }
 
-void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
-                     size_t offset, int32_t zero_point) {
+void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                     int32_t zero_point) {
 #if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
   if (loops != NULL && number > 1u) { /* which keep sums in registers: of use to several products */
-    const uint32_t done =
-        zo_loops_add_products(loops, sums, count, products, number, offset, zero_point);
+    const uint32_t done = zo_loops_add_products(loops, sums, count, products, number, offset, zero_point);
     sums += done;
     count -= done;
     offset += done;
@@ -25,8 +24,7 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
   if (count == 0u) return;
 #endif
   for (uint32_t k = 0; k < number; ++k) {
-    add_product(sums, products[k].row + offset, count, (int16_t)zero_point,
-                (int16_t)products[k].factor);
+    add_product(sums, products[k].row + offset, count, (int16_t)zero_point, (int16_t)products[k].factor);
   }
 }
 
@@ -45,8 +43,8 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 
 #define ZO_SUMS_TOGETHER 8u
 
-static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end,
-                            size_t offset, uint32_t bias) {
+static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end, size_t offset,
+                            uint32_t bias) {
   uint32_t s0 = bias, s1 = bias, s2 = bias, s3 = bias, s4 = bias, s5 = bias, s6 = bias, s7 = bias;
   for (const zo_product* c = products; c < end; ++c) {
     const int8_t* x = c->row + offset;
@@ -72,8 +70,8 @@ static void zo_add_together(int32_t* to, const zo_product* products, const zo_pr
 
 #endif
 
-static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
-                        const zo_product* end, size_t offset, uint32_t bias) {
+static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products, const zo_product* end, size_t offset,
+                        uint32_t bias) {
   for (uint32_t j = 0; j < count; ++j) {
     uint32_t sum = bias;
     for (const zo_product* c = products; c < end; ++c) {
@@ -87,8 +85,8 @@ static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
 
 /* Sums are those of exact integers within 31 bits; unsigned, because intermediate sums may
  * overflow. */
-void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
-                     size_t offset, int32_t zero_point) {
+void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                     int32_t zero_point) {
   const zo_product* const end = products + number;
   uint32_t bias = 0;
   if (zero_point != 0) {

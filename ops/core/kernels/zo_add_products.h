@@ -23,13 +23,12 @@ typedef struct zo_product {
 
 /* sums[j] += sum over products of factor * (row[offset + j] - zero_point), j < count. Sums, before
  * and after, and those of any of the products alone, are within 31 bits. */
-void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number,
-                     size_t offset, int32_t zero_point);
+void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, uint32_t number, size_t offset,
+                     int32_t zero_point);
 
 #if ZO_FORM_PRODUCTS
 /* products[j] = factor * (row[j] - zero_point), j < count. */
-void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor,
-                      int32_t zero_point);
+void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor, int32_t zero_point);
 #endif
 
 #ifdef __cplusplus

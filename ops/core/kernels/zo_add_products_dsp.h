@@ -35,15 +35,15 @@ static inline zo_four_sums zo_add_two(zo_four_sums to, const zo_product* product
       "smlad %[s2], %[a], %[f], %[s2]\n\t"
       "sxtb16 %[b], %[b], ror #8\n\t"
       "smlad %[s3], %[b], %[f], %[s3]"
-      : [s0] "+r"(to.s0), [s1] "+r"(to.s1), [s2] "+r"(to.s2), [s3] "+r"(to.s3), [a] "=&r"(a),
-        [b] "=&r"(b), [f] "=&r"(f), [t] "=&r"(t)
+      : [s0] "+r"(to.s0), [s1] "+r"(to.s1), [s2] "+r"(to.s2), [s3] "+r"(to.s3), [a] "=&r"(a), [b] "=&r"(b),
+        [f] "=&r"(f), [t] "=&r"(t)
       : [p] "r"(products), [offset] "r"(offset)
       : "memory");
   return to;
 }
 
-static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end,
-                            size_t offset, uint32_t bias) {
+static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end, size_t offset,
+                            uint32_t bias) {
   const int32_t begin = (int32_t)bias;
   zo_four_sums sums = {begin, begin, begin, begin};
   if ((end - products) % 2 != 0) {

@@ -8,8 +8,8 @@
 
 #define ZO_SUMS_TOGETHER 16u
 
-static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end,
-                            size_t offset, uint32_t bias) {
+static void zo_add_together(int32_t* to, const zo_product* products, const zo_product* end, size_t offset,
+                            uint32_t bias) {
   int32x4_t s0 = vdupq_n_s32((int32_t)bias), s1 = s0, s2 = s0, s3 = s0;
   for (; products != end; ++products) {
     const int8_t* row = products->row + offset;
@@ -25,8 +25,8 @@ static void zo_add_together(int32_t* to, const zo_product* products, const zo_pr
   vstrwq_s32(to + 12, vaddq_s32(vldrwq_s32(to + 12), s3));
 }
 
-static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
-                        const zo_product* end, size_t offset, uint32_t bias) {
+static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products, const zo_product* end, size_t offset,
+                        uint32_t bias) {
   for (uint32_t j = 0; j < count; j += 4u) {
     const mve_pred16_t there = vctp32q(count - j);
     int32x4_t sums = vaddq_n_s32(vldrwq_z_s32(to + j, there), (int32_t)bias);
@@ -38,8 +38,7 @@ static void zo_add_rest(int32_t* to, uint32_t count, const zo_product* products,
   }
 }
 
-void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor,
-                      int32_t zero_point) {
+void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor, int32_t zero_point) {
   __asm__ volatile(
       "vdup.32 q1, %[factor]\n\t"
       "wlstp.32 lr, %[count], 2f\n"

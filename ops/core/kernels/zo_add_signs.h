@@ -53,9 +53,7 @@ static inline void zo_add_signs(int8_t* weights, uint32_t count, uint32_t word, 
 #endif
 
 /* Whether zo_add_32_signs takes weights at this address. */
-static inline int zo_signs_fit(const int8_t* weights) {
-  return !ZO_ALIGNED_ONLY || (uintptr_t)weights % 4u == 0u;
-}
+static inline int zo_signs_fit(const int8_t* weights) { return !ZO_ALIGNED_ONLY || (uintptr_t)weights % 4u == 0u; }
 
 /* Cortex-M0+ has too few registers for two terms at a time. */
 #if ZO_THUMB1 || !ZO_WITH_FAST_STEPS
@@ -89,8 +87,7 @@ static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs sign
   zo_add_signs(weights, 32u, word, signs.delta);
 }
 
-static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
-                                  zo_signs signs_2) {
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2, zo_signs signs_2) {
   zo_add_32_signs(weights, word, signs);
   zo_add_32_signs(weights, word_2, signs_2);
 }

@@ -59,8 +59,7 @@ static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs sign
   }
 }
 
-static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
-                                  zo_signs signs_2) {
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2, zo_signs signs_2) {
   zo_add_32_signs(weights, word, signs);
   zo_add_32_signs(weights, word_2, signs_2);
 }

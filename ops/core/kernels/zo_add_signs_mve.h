@@ -32,8 +32,7 @@ static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs sign
   vstrbq_s8(weights + 16, zo_add_16_signs(vldrbq_s8(weights + 16), word >> 16, signs));
 }
 
-static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
-                                  zo_signs signs_2) {
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2, zo_signs signs_2) {
   int8x16_t packed = zo_add_16_signs(vldrbq_s8(weights), word, signs);
   vstrbq_s8(weights, zo_add_16_signs(packed, word_2, signs_2));
   packed = zo_add_16_signs(vldrbq_s8(weights + 16), word >> 16, signs);

@@ -36,16 +36,13 @@ static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs sign
   bytes = _mm_unpacklo_epi8(bytes, bytes);
   bytes = _mm_unpacklo_epi16(bytes, bytes); /* four copies of each byte */
   __m128i* at = (__m128i*)(void*)weights;
-  const __m128i low =
-      zo_signed_delta(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(1, 1, 0, 0)), signs.delta);
-  const __m128i high =
-      zo_signed_delta(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 3, 2, 2)), signs.delta);
+  const __m128i low = zo_signed_delta(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(1, 1, 0, 0)), signs.delta);
+  const __m128i high = zo_signed_delta(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 3, 2, 2)), signs.delta);
   _mm_storeu_si128(at, _mm_add_epi8(_mm_loadu_si128(at), low));
   _mm_storeu_si128(at + 1, _mm_add_epi8(_mm_loadu_si128(at + 1), high));
 }
 
-static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
-                                  zo_signs signs_2) {
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2, zo_signs signs_2) {
   zo_add_32_signs(weights, word, signs);
   zo_add_32_signs(weights, word_2, signs_2);
 }

@@ -110,20 +110,17 @@ static inline void zo_add_32_signs(int8_t* weights, uint32_t word, zo_signs sign
   ZO_ADD_8(24);
 #undef ZO_ADD_8
 #else
-#define ZO_ADD_4(j) \
-  zo_store_4(weights + (j), zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs))
+#define ZO_ADD_4(j) zo_store_4(weights + (j), zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs))
   ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
   ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
 #undef ZO_ADD_4
 #endif
 }
 
-static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2,
-                                  zo_signs signs_2) {
-#define ZO_ADD_4(j)                                                                       \
-  zo_store_4(weights + (j),                                                               \
-             zo_add_4_signs(zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs), \
-                            word_2 >> (j), signs_2))
+static inline void zo_add_32_both(int8_t* weights, uint32_t word, zo_signs signs, uint32_t word_2, zo_signs signs_2) {
+#define ZO_ADD_4(j)         \
+  zo_store_4(weights + (j), \
+             zo_add_4_signs(zo_add_4_signs(zo_load_4(weights + (j)), word >> (j), signs), word_2 >> (j), signs_2))
   ZO_ADD_4(0), ZO_ADD_4(4), ZO_ADD_4(8), ZO_ADD_4(12);
   ZO_ADD_4(16), ZO_ADD_4(20), ZO_ADD_4(24), ZO_ADD_4(28);
 #undef ZO_ADD_4
@@ -178,9 +175,8 @@ static inline void zo_add_32_pair(int8_t* weights, uint32_t word, uint32_t word_
 
 /* Four weights of every eight, by one byte of `bytes` each. */
 ZO_ALONE void zo_add_4_of_8(int8_t* weights, uint32_t bytes, zo_pair pair) {
-#define ZO_ADD_4(j, k)      \
-  zo_store_4(weights + (j), \
-             zo_add_bytes(zo_load_4(weights + (j)), pair.added[(uint8_t)(bytes >> (k))]))
+#define ZO_ADD_4(j, k) \
+  zo_store_4(weights + (j), zo_add_bytes(zo_load_4(weights + (j)), pair.added[(uint8_t)(bytes >> (k))]))
   ZO_ADD_4(0, 0), ZO_ADD_4(8, 8), ZO_ADD_4(16, 16), ZO_ADD_4(24, 24);
 #undef ZO_ADD_4
 }

@@ -27,8 +27,7 @@ static inline uint32_t apply_one(int8_t* weight, int32_t step, uint32_t random, 
 }
 
 /* The weights of a row that are left, one by one. */
-static uint32_t apply_rest_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
-                             uint32_t* stream) {
+static uint32_t apply_rest_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit, uint32_t* stream) {
   uint32_t saturated = 0;
   uint32_t state = *stream;
   const int8_t* const end = weights + count;
@@ -50,14 +49,13 @@ static uint32_t apply_rest_8(int8_t* weights, const int32_t* steps, uint32_t cou
   return saturated;
 }
 
-uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
-                        int32_t largest, uint32_t* stream) {
+uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit, int32_t largest,
+                        uint32_t* stream) {
   uint32_t saturated = 0;
 #if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
   if (loops != NULL && count >= ZO_LOOPS_MIN) {
-    const uint32_t done =
-        zo_loops_apply_row(loops, weights, steps, count, limit, stream, &saturated);
+    const uint32_t done = zo_loops_apply_row(loops, weights, steps, count, limit, stream, &saturated);
     weights += done;
     steps += done;
     count -= done;
@@ -87,8 +85,8 @@ static int are_words(const int8_t* weights, const uint32_t* apart) {
   return places % 4u == 0u;
 }
 
-uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* steps,
-                         uint32_t count, int32_t limit, int32_t largest, uint32_t* streams) {
+uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* steps, uint32_t count, int32_t limit,
+                         int32_t largest, uint32_t* streams) {
   uint32_t saturated = 0;
   while (count >= 4u && zo_row_fits(limit, largest) && are_words(weights, apart)) {
     const uint32_t done = (count < ZO_ROWS_MOST ? count : ZO_ROWS_MOST) / 4u * 4u;
@@ -104,8 +102,8 @@ uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* 
 }
 #endif
 
-uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
-                         int32_t limit, int32_t largest) {
+uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count, int32_t limit,
+                         int32_t largest) {
   uint32_t saturated = 0;
 #if defined(ZO_ROW_FRACTIONS)
   while (count >= ZO_ROW_TOGETHER && zo_row_fits(limit, largest)) {
@@ -132,8 +130,8 @@ uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps
 }
 
 #if ZO_ROWS_FRACTIONS
-uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart,
-                          const int32_t* steps, uint32_t count, int32_t limit, int32_t largest) {
+uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart, const int32_t* steps,
+                          uint32_t count, int32_t limit, int32_t largest) {
   uint32_t saturated = 0;
   while (count >= ZO_ROW_TOGETHER && zo_row_fits(limit, largest)) {
     const uint32_t most = count < ZO_ROW_MOST ? count : ZO_ROW_MOST;
@@ -145,8 +143,7 @@ uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apa
     count -= done;
   }
   for (uint32_t i = 0; count > 0u && i < ZO_ROWS_TOGETHER; ++i) {
-    saturated +=
-        zo_apply_row_16(weights + apart[i], fraction + apart[i], steps, count, limit, largest);
+    saturated += zo_apply_row_16(weights + apart[i], fraction + apart[i], steps, count, limit, largest);
   }
   return saturated;
 }

@@ -38,8 +38,8 @@ extern "C" {
  *   weights  int8 [count]
  *   steps    int32 [count], unit 2^-16 LSB, |step| <= largest <= 2^30
  *   stream   state of a random stream; on return, that after the words of all fours of weights */
-uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
-                        int32_t largest, uint32_t* stream);
+uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit, int32_t largest,
+                        uint32_t* stream);
 
 #if ZO_ROWS_TOGETHER > 1u
 /* The same of ZO_ROWS_TOGETHER rows, which lie in one tensor, by the same steps.
@@ -47,18 +47,18 @@ uint32_t zo_apply_row_8(int8_t* weights, const int32_t* steps, uint32_t count, i
  *   weights  int8, of the first row in memory
  *   apart    [ZO_ROWS_TOGETHER] bytes from there to each of the rows
  *   streams  [ZO_ROWS_TOGETHER] */
-uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* steps,
-                         uint32_t count, int32_t limit, int32_t largest, uint32_t* streams);
+uint32_t zo_apply_rows_8(int8_t* weights, const uint32_t* apart, const int32_t* steps, uint32_t count, int32_t limit,
+                         int32_t largest, uint32_t* streams);
 #endif
 
 /* zo_apply_row_8 of weights with fractions, which need no random stream. */
-uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
-                         int32_t limit, int32_t largest);
+uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count, int32_t limit,
+                         int32_t largest);
 
 #if ZO_ROWS_FRACTIONS
 /* The same of ZO_ROWS_TOGETHER rows; weights and fractions are as many bytes apart. */
-uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart,
-                          const int32_t* steps, uint32_t count, int32_t limit, int32_t largest);
+uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart, const int32_t* steps,
+                          uint32_t count, int32_t limit, int32_t largest);
 #endif
 
 #ifdef __cplusplus

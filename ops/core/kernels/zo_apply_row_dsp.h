@@ -11,14 +11,12 @@
 #define ZO_ROW_TOGETHER 4u
 #define ZO_ROW_MOST UINT32_C(0xFFFFFFFC)
 
-static inline int zo_row_fits(int32_t limit, int32_t largest) {
-  return bytes_suffice(limit, largest);
-}
+static inline int zo_row_fits(int32_t limit, int32_t largest) { return bytes_suffice(limit, largest); }
 
 /* Moves the first weights of a row, `count` of them, a multiple of ZO_ROW_TOGETHER that is not 0.
  * Returns how many were clipped. */
-static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count,
-                                         int32_t limit, uint32_t* stream) {
+static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
+                                         uint32_t* stream) {
   const byte_limits limits = byte_limits_of(limit);
   const int8_t* const end = weights + count;
   uint32_t clipped = 0, state = *stream, a, b, c, d;
@@ -59,8 +57,8 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
       "2:\n\t"
       "cmp %[weights], %[end]\n\t"
       "bne 1b"
-      : [weights] "+r"(weights), [steps] "+r"(steps), [state] "+r"(state), [clipped] "+r"(clipped),
-        [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d)
+      : [weights] "+r"(weights), [steps] "+r"(steps), [state] "+r"(state), [clipped] "+r"(clipped), [a] "=&r"(a),
+        [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d)
       : [end] "r"(end), [up] "r"(limits.up), [down] "r"(limits.down), [back] "r"(limits.back)
       : "cc", "memory");
   *stream = state;
@@ -71,11 +69,10 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
 #define ZO_ROW_FRACTIONS 1
 
 /* The same with fractions. */
-static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
-                                          uint32_t count, int32_t limit) {
+static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
+                                          int32_t limit) {
   uint32_t clipped = 0;
-  for (const int8_t* const end = weights + count; weights != end;
-       weights += 4, fraction += 4, steps += 4) {
+  for (const int8_t* const end = weights + count; weights != end; weights += 4, fraction += 4, steps += 4) {
     const four_steps f = in_fractions(load_four((const uint32_t*)steps));
     clipped += move_within_16(weights, fraction, f, limit);
   }

@@ -24,8 +24,8 @@ static inline int zo_row_fits(int32_t limit, int32_t largest) {
 
 /* Moves the first weights of a row, `count` of them, a multiple of ZO_ROW_TOGETHER. Returns how
  * many were clipped. */
-static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count,
-                                         int32_t limit, uint32_t* stream) {
+static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
+                                         uint32_t* stream) {
   /* The words of the loop share registers with its arguments: there are few registers, and one less
    * with a frame pointer. */
   uint32_t w0 = count / ZO_ROW_TOGETHER, w1 = (uint32_t)-limit, w2;
@@ -102,8 +102,8 @@ static inline uint32_t zo_move_vectors_8(int8_t* weights, const int32_t* steps, 
  *
  * Not inlined: the loop takes nearly all registers. */
 static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, const uint32_t* apart,
-                                                            const int32_t* steps, uint32_t count,
-                                                            int32_t limit, uint32_t* streams) {
+                                                            const int32_t* steps, uint32_t count, int32_t limit,
+                                                            uint32_t* streams) {
   /* The four steps of the loop share registers with its arguments: there are few registers, and one
    * less with a frame pointer. */
   uint32_t s0 = count / 4u, s1 = (uint32_t)limit, s2 = (uint32_t)(uintptr_t)apart, s3;
@@ -152,8 +152,7 @@ static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, con
       "le lr, 1b\n\t"
       "vstrw.32 q0, [%[streams]]\n\t"
       "vaddv.u8 %[clipped], q7"
-      : [clipped] "+Te"(clipped), [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "=&r"(s3),
-        [steps] "+r"(steps)
+      : [clipped] "+Te"(clipped), [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "=&r"(s3), [steps] "+r"(steps)
       : [before] "r"((uintptr_t)weights - 4u), [streams] "r"(streams)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   return clipped;
@@ -162,8 +161,8 @@ static __attribute__((noinline)) uint32_t zo_move_four_rows(int8_t* weights, con
 #define ZO_ROW_FRACTIONS 1
 
 /* The same with fractions. */
-static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
-                                          uint32_t count, int32_t limit) {
+static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
+                                          int32_t limit) {
   uint32_t clipped = 0;
   __asm__ volatile(
       "vdup.16 q7, %[clipped]\n\t"
@@ -208,10 +207,8 @@ static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, con
       "vstrb.8 q2, [%[fraction]], #16\n\t"
       "le lr, 1b\n\t"
       "vaddv.u16 %[clipped], q7"
-      : [clipped] "+Te"(clipped), [weights] "+r"(weights), [fraction] "+r"(fraction),
-        [steps] "+r"(steps)
-      : [vectors] "r"(count / ZO_ROW_TOGETHER), [low] "r"(-256 * limit), [high] "r"(256 * limit),
-        [one] "r"(1)
+      : [clipped] "+Te"(clipped), [weights] "+r"(weights), [fraction] "+r"(fraction), [steps] "+r"(steps)
+      : [vectors] "r"(count / ZO_ROW_TOGETHER), [low] "r"(-256 * limit), [high] "r"(256 * limit), [one] "r"(1)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   return clipped;
 }
@@ -254,10 +251,8 @@ static inline uint32_t zo_move_vectors_16(int8_t* weights, int8_t* fraction, con
  *   apart              [4] bytes from the first row to each
  *
  * Not inlined: the loop takes nearly all registers. */
-static __attribute__((noinline)) uint32_t zo_move_four_rows_16(int8_t* weights, int8_t* fraction,
-                                                               const uint32_t* apart,
-                                                               const int32_t* steps, uint32_t count,
-                                                               int32_t limit) {
+static __attribute__((noinline)) uint32_t zo_move_four_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart,
+                                                               const int32_t* steps, uint32_t count, int32_t limit) {
   int8_t *w0 = weights + apart[0], *w1 = weights + apart[1], *w2 = weights + apart[2];
   int8_t *w3 = weights + apart[3], *f0 = fraction + apart[0], *f1 = fraction + apart[1];
   int8_t *f2 = fraction + apart[2], *f3 = fraction + apart[3];
@@ -284,8 +279,8 @@ static __attribute__((noinline)) uint32_t zo_move_four_rows_16(int8_t* weights, 
       ZO_MOVE_SIXTEEN("%[w3]", "%[f3]")
       /* clang-format on */
       "le lr, 1b"
-      : [total] "+Te"(total), [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3),
-        [f0] "+r"(f0), [f1] "+r"(f1), [f2] "+r"(f2), [f3] "+r"(f3), [steps] "+r"(steps)
+      : [total] "+Te"(total), [w0] "+r"(w0), [w1] "+r"(w1), [w2] "+r"(w2), [w3] "+r"(w3), [f0] "+r"(f0), [f1] "+r"(f1),
+        [f2] "+r"(f2), [f3] "+r"(f3), [steps] "+r"(steps)
       : [vectors] "r"(count / ZO_ROW_TOGETHER)
       : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "lr", "cc", "memory");
   return total / each;

@@ -37,10 +37,8 @@ static inline void zo_draw_rounding(int32_t* random, uint32_t* rounding) {
 }
 
 /* Inlined into a call with constant `count` for whole chunks, if it vectorizes. */
-static inline uint32_t zo_round_steps_8(int8_t* ZO_RESTRICT weights,
-                                        const int32_t* ZO_RESTRICT steps,
-                                        const int32_t* ZO_RESTRICT random, uint32_t count,
-                                        int32_t limit) {
+static inline uint32_t zo_round_steps_8(int8_t* ZO_RESTRICT weights, const int32_t* ZO_RESTRICT steps,
+                                        const int32_t* ZO_RESTRICT random, uint32_t count, int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
     const int32_t moved = weights[j] + zo_floor_shift(steps[j] + random[j], ZO_COEFFICIENT_BITS);
@@ -51,8 +49,8 @@ static inline uint32_t zo_round_steps_8(int8_t* ZO_RESTRICT weights,
   return saturated;
 }
 
-static inline uint32_t zo_apply_steps_8(int8_t* weights, const int32_t* steps, uint32_t count,
-                                        int32_t limit, uint32_t* rounding) {
+static inline uint32_t zo_apply_steps_8(int8_t* weights, const int32_t* steps, uint32_t count, int32_t limit,
+                                        uint32_t* rounding) {
   int32_t random[ZO_STEPS_CHUNK];
   zo_draw_rounding(random, rounding);
   return count == ZO_STEPS_CHUNK ? zo_round_steps_8(weights, steps, random, ZO_STEPS_CHUNK, limit)
@@ -60,12 +58,10 @@ static inline uint32_t zo_apply_steps_8(int8_t* weights, const int32_t* steps, u
 }
 
 static inline uint32_t zo_round_steps_16(int8_t* ZO_RESTRICT weights, int8_t* ZO_RESTRICT fraction,
-                                         const int32_t* ZO_RESTRICT steps, uint32_t count,
-                                         int32_t limit) {
+                                         const int32_t* ZO_RESTRICT steps, uint32_t count, int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
-    const int32_t moved =
-        256 * weights[j] + fraction[j] + zo_floor_shift(steps[j] + 128, ZO_COEFFICIENT_BITS - 8);
+    const int32_t moved = 256 * weights[j] + fraction[j] + zo_floor_shift(steps[j] + 128, ZO_COEFFICIENT_BITS - 8);
     const int32_t clipped = zo_clamp(moved, -256 * limit, 256 * limit);
     const int32_t whole = zo_floor_shift(clipped + 128, 8);
     saturated += (uint32_t)(clipped != moved);
@@ -75,11 +71,10 @@ static inline uint32_t zo_round_steps_16(int8_t* ZO_RESTRICT weights, int8_t* ZO
   return saturated;
 }
 
-static inline uint32_t zo_apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t* steps,
-                                         uint32_t count, int32_t limit) {
-  return count == ZO_STEPS_CHUNK
-             ? zo_round_steps_16(weights, fraction, steps, ZO_STEPS_CHUNK, limit)
-             : zo_round_steps_16(weights, fraction, steps, count, limit);
+static inline uint32_t zo_apply_steps_16(int8_t* weights, int8_t* fraction, const int32_t* steps, uint32_t count,
+                                         int32_t limit) {
+  return count == ZO_STEPS_CHUNK ? zo_round_steps_16(weights, fraction, steps, ZO_STEPS_CHUNK, limit)
+                                 : zo_round_steps_16(weights, fraction, steps, count, limit);
 }
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_STEPS_H_ */

@@ -10,8 +10,8 @@
 #include "ops/core/kernels/zo_dense_sums.h"
 
 /* Sets a channel's errors, of as many samples as a call has. */
-static inline void zo_dense_set_errors(zo_dense_block* block, uint32_t channel,
-                                       const int16_t* errors, uint32_t samples) {
+static inline void zo_dense_set_errors(zo_dense_block* block, uint32_t channel, const int16_t* errors,
+                                       uint32_t samples) {
   const uint32_t apart = sizeof block->halves[0].errors[0] / sizeof(int16_t);
   int16_t* to = block->halves[channel / 4u].errors[0][channel % 4u];
   int16_t* const end = to + ZO_DENSE_SAMPLES / 2u * apart;
@@ -38,8 +38,7 @@ static inline int32_t zo_dense_sum_errors(const int16_t* errors, uint32_t sample
     memcpy(&both, errors, sizeof both);
     const int16x2_t opposite = __ssub16(0, both); /* says which halves __sel takes of it */
     whole = __smlad(both, 0x00010001, whole);
-    magnitudes =
-        __smlad((int16x2_t)__sel((uint8x4_t)opposite, (uint8x4_t)both), 0x00010001, magnitudes);
+    magnitudes = __smlad((int16x2_t)__sel((uint8x4_t)opposite, (uint8x4_t)both), 0x00010001, magnitudes);
   }
   *sum = whole;
   return magnitudes;

@@ -26,9 +26,8 @@ typedef struct zo_sign_query {
 /* Writes errors[node * apart + sample] = sum over queries of +-difference / 2^shift, half up, for
  * `count` nodes and `samples` samples, ZO_SIGN_SAMPLES at most. `all` has the sums of differences;
  * words are used up. */
-static inline void zo_sign_errors(int16_t* errors, uint32_t apart, uint32_t count, uint32_t samples,
-                                  const int32_t* all, zo_sign_query* queries, uint32_t number,
-                                  uint32_t shift) {
+static inline void zo_sign_errors(int16_t* errors, uint32_t apart, uint32_t count, uint32_t samples, const int32_t* all,
+                                  zo_sign_query* queries, uint32_t number, uint32_t shift) {
   const mve_pred16_t there = vctp32q(samples);
   const int32x4_t begin = vldrwq_s32(all);
   zo_sign_query* const end = queries + number;
@@ -46,8 +45,8 @@ static inline void zo_sign_errors(int16_t* errors, uint32_t apart, uint32_t coun
 
 /* Errors of a sample that its route clamps become 0: those of `count` nodes, so many values apart.
  */
-static inline void zo_clear_clamped(int16_t* errors, uint32_t apart, uint32_t count,
-                                    const uint8_t* route, uint8_t clamped) {
+static inline void zo_clear_clamped(int16_t* errors, uint32_t apart, uint32_t count, const uint8_t* route,
+                                    uint8_t clamped) {
   const uint16x8_t offsets = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)apart);
   for (uint32_t j = 0; j < count; j += 8u) {
     const mve_pred16_t there = vctp16q(count - j);
@@ -58,8 +57,8 @@ static inline void zo_clear_clamped(int16_t* errors, uint32_t apart, uint32_t co
 }
 
 /* Sets a channel's errors, of as many samples as a call has. */
-static inline void zo_dense_set_errors(zo_dense_block* block, uint32_t channel,
-                                       const int16_t* errors, uint32_t samples) {
+static inline void zo_dense_set_errors(zo_dense_block* block, uint32_t channel, const int16_t* errors,
+                                       uint32_t samples) {
   int16_t* const to = block->errors[channel];
   int16x8_t last = vdupq_n_s16(0);
   vstrhq_s16(to, vldrhq_z_s16(errors, vctp16q(samples)));

@@ -73,8 +73,8 @@ typedef struct zo_dense_block {
  * `adds` added to the old value. Values behind `count`, up to the next multiple of
  * ZO_DENSE_COLUMNS, and behind the rows of `channels` channels, up to ZO_DENSE_CHANNELS, are
  * undefined afterwards. Sums, before and after, are within 31 bits. */
-void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels,
-                   zo_dense_block* block, const zo_dense_inputs* inputs, int adds);
+void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels, zo_dense_block* block,
+                   const zo_dense_inputs* inputs, int adds);
 
 #ifdef __cplusplus
 }

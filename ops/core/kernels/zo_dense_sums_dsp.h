@@ -32,8 +32,7 @@ static inline void unpack_words(uint32_t* to, uint32_t a, uint32_t b, uint32_t l
 }
 
 /* Four columns of all samples; the last one may be alone. */
-static inline void unpack_columns(uint32_t* to, const zo_dense_inputs* inputs, const int8_t* row,
-                                  uint32_t less) {
+static inline void unpack_columns(uint32_t* to, const zo_dense_inputs* inputs, const int8_t* row, uint32_t less) {
   uint32_t pairs = inputs->samples / 2u, a, b, t;
   if (pairs > 0u) {
     __asm__ volatile(
@@ -43,8 +42,7 @@ static inline void unpack_columns(uint32_t* to, const zo_dense_inputs* inputs, c
         "add %[row], %[row], %[apart], lsl #1\n\t" ZO_DENSE_UNPACK
         "subs %[pairs], #1\n\t"
         "bne 1b"
-        : [row] "+r"(row), [to] "+r"(to), [pairs] "+r"(pairs), [a] "=&r"(a), [b] "=&r"(b),
-          [t] "=&r"(t)
+        : [row] "+r"(row), [to] "+r"(to), [pairs] "+r"(pairs), [a] "=&r"(a), [b] "=&r"(b), [t] "=&r"(t)
         : [apart] "r"(inputs->apart), [less] "r"(less), [second] "i"(sizeof(zo_dense_half))
         : "cc", "memory");
   }
@@ -55,8 +53,8 @@ static inline void unpack_columns(uint32_t* to, const zo_dense_inputs* inputs, c
 }
 
 /* The last columns, fewer than four, byte by byte: nothing behind them is read. */
-static void unpack_rest(uint32_t* to, const zo_dense_inputs* inputs, const int8_t* row,
-                        uint32_t columns, uint32_t less) {
+static void unpack_rest(uint32_t* to, const zo_dense_inputs* inputs, const int8_t* row, uint32_t columns,
+                        uint32_t less) {
   for (uint32_t b = 0; b < inputs->samples; b += 2u) {
     int8_t two[2][ZO_DENSE_COLUMNS] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     uint32_t words[2];
@@ -136,8 +134,8 @@ static void unpack_rest(uint32_t* to, const zo_dense_inputs* inputs, const int8_
 
 /* clang-format on */
 
-void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels,
-                   zo_dense_block* block, const zo_dense_inputs* inputs, int adds) {
+void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels, zo_dense_block* block,
+                   const zo_dense_inputs* inputs, int adds) {
   const uint32_t less = ((uint32_t)-inputs->zero_point & 0xFFFFu) * UINT32_C(0x00010001);
   zo_dense_half* const end = block->halves + (channels + 3u) / 4u;
   int32_t added[ZO_DENSE_CHANNELS][ZO_DENSE_COLUMNS];

@@ -60,9 +60,8 @@
  *
  * Not inlined: the loops take nearly all registers. */
 static __attribute__((noinline)) void sum_two_columns(int32_t* to, uint32_t apart, uint32_t pairs,
-                                                      const zo_dense_block* block,
-                                                      const int8_t* row, const int8_t* more,
-                                                      const uint16_t* offsets, int32_t zero_point,
+                                                      const zo_dense_block* block, const int8_t* row,
+                                                      const int8_t* more, const uint16_t* offsets, int32_t zero_point,
                                                       int adds) {
   int32_t *to1 = to + apart, *to2 = to1 + apart;
   uint32_t s0 = pairs, s1 = (uint32_t)(uintptr_t)block->errors, s2 = (uint32_t)(uintptr_t)offsets;
@@ -77,8 +76,8 @@ static __attribute__((noinline)) void sum_two_columns(int32_t* to, uint32_t apar
   }
 }
 
-void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels,
-                   zo_dense_block* block, const zo_dense_inputs* inputs, int adds) {
+void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels, zo_dense_block* block,
+                   const zo_dense_inputs* inputs, int adds) {
   (void)channels;
   const uint32_t samples = inputs->samples, pairs = count / 2u;
   const int8_t *row = inputs->first, *more = row;

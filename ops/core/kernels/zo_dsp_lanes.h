@@ -19,9 +19,7 @@ typedef struct four_steps {
 } four_steps;
 
 /* The instructions on lanes of a word; ACLE's types for them are signed or not as they please. */
-static inline uint32_t add_8_saturated(uint32_t a, uint32_t b) {
-  return (uint32_t)__qadd8((int8x4_t)a, (int8x4_t)b);
-}
+static inline uint32_t add_8_saturated(uint32_t a, uint32_t b) { return (uint32_t)__qadd8((int8x4_t)a, (int8x4_t)b); }
 
 static inline uint32_t subtract_8_saturated(uint32_t a, uint32_t b) {
   return (uint32_t)__qsub8((int8x4_t)a, (int8x4_t)b);
@@ -73,9 +71,7 @@ static inline uint32_t add_half_at_3(uint32_t sum, uint32_t word) {
 }
 
 /* Bytes 0 and 2 of `even` at their places, those of `odd` at 1 and 3. */
-static inline uint32_t interleave_bytes(uint32_t even, uint32_t odd) {
-  return bytes_0_2(even) | bytes_0_2(odd) << 8;
-}
+static inline uint32_t interleave_bytes(uint32_t even, uint32_t odd) { return bytes_0_2(even) | bytes_0_2(odd) << 8; }
 
 /* Two loads for the steps of four weights. */
 static inline four_steps load_four(const uint32_t* at) {
@@ -107,8 +103,7 @@ typedef struct four_values {
 } four_values;
 
 /* Weights with fractions, moved by at most 127 LSB, to which a fraction can be added. */
-static inline four_values move_four_values(const int8_t* weights, const int8_t* fraction,
-                                           uint32_t even, uint32_t odd) {
+static inline four_values move_four_values(const int8_t* weights, const int8_t* fraction, uint32_t even, uint32_t odd) {
   /* The rest is loaded later: there are not enough registers. */
   __asm__ volatile("" : "+r"(even), "+r"(odd) : : "memory");
   const uint32_t r = load_4(fraction);
@@ -123,8 +118,7 @@ static inline four_values move_four_values(const int8_t* weights, const int8_t* 
 
 /* Not 0 if one of them is beyond the limit, which is in both halves. */
 static inline uint32_t beyond_limit(four_values v, uint32_t limit) {
-  return __uqsub16(__uadd16(v.even, limit), 2u * limit) |
-         __uqsub16(__uadd16(v.odd, limit), 2u * limit);
+  return __uqsub16(__uadd16(v.even, limit), 2u * limit) | __uqsub16(__uadd16(v.odd, limit), 2u * limit);
 }
 
 /* Takes them apart. Saturated values stay beyond the limit for the clipping that follows. */
@@ -191,11 +185,9 @@ static inline uint32_t clip_halves(uint32_t* halves, int32_t limit) {
 }
 
 /* move_within_8 with fractions, by steps that are in_fractions. */
-static inline uint32_t move_within_16(int8_t* weights, int8_t* fraction, four_steps f,
-                                      int32_t limit) {
+static inline uint32_t move_within_16(int8_t* weights, int8_t* fraction, four_steps f, int32_t limit) {
   uint32_t clipped = 0;
-  four_values v =
-      move_four_values(weights, fraction, high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
+  four_values v = move_four_values(weights, fraction, high_halves(f.s2, f.s0), high_halves(f.s3, f.s1));
   if (beyond_limit(v, UINT32_C(0x01000100) * (uint32_t)limit) != 0u) {
     clipped = clip_halves(&v.even, 256 * limit) + clip_halves(&v.odd, 256 * limit);
   }

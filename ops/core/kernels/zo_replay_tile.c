@@ -7,9 +7,8 @@
 /* Weights that half a word of signs serves. */
 #define HALF 16u
 
-static const uint16_t own_bit[HALF] = {1u << 0,  1u << 1,  1u << 2,  1u << 3, 1u << 4,  1u << 5,
-                                       1u << 6,  1u << 7,  1u << 8,  1u << 9, 1u << 10, 1u << 11,
-                                       1u << 12, 1u << 13, 1u << 14, 1u << 15};
+static const uint16_t own_bit[HALF] = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+                                       1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
 
 /* One of the two moves of a step: W + by, clipped to +-256 limit. Clipping comes first, so that
  * nothing leaves 16 bits: W is brought to low..high, where adding keeps it within the limit. */
@@ -20,8 +19,8 @@ typedef struct move {
 } move;
 
 static move move_of(int32_t coefficient, int32_t limit) {
-  const int32_t by = zo_clamp(zo_floor_shift(coefficient + 128, ZO_COEFFICIENT_BITS - 8),
-                              -2 * limit - 1, 2 * limit + 1);
+  const int32_t by =
+      zo_clamp(zo_floor_shift(coefficient + 128, ZO_COEFFICIENT_BITS - 8), -2 * limit - 1, 2 * limit + 1);
   move m;
   m.low = (int16_t)(by < 0 ? zo_clamp(-limit - by, INT16_MIN, INT16_MAX) : INT16_MIN);
   m.high = (int16_t)(by > 0 ? zo_clamp(limit - by, INT16_MIN, INT16_MAX) : INT16_MAX);
@@ -56,8 +55,8 @@ int zo_replay_tile_fits(const zo_tensor* tensor, uint32_t begin, uint32_t count)
   return 1;
 }
 
-uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                        const zo_query* steps, uint32_t step_count) {
+uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count, const zo_query* steps,
+                        uint32_t step_count) {
   int16_t values[ZO_STREAM_TILE];
   int8_t* weights = tensor->weights + begin;
   int8_t* fraction = tensor->fraction + begin;
@@ -70,8 +69,7 @@ uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count,
   for (uint32_t t = 0; t < step_count; ++t) {
     const move plus = move_of(steps[t].coefficient, 256 * tensor->limit);
     const move minus = move_of(-steps[t].coefficient, 256 * tensor->limit);
-    uint32_t state =
-        zo_stream_state(zo_stream_key(steps[t].seed, tensor->stream), begin / ZO_STREAM_TILE);
+    uint32_t state = zo_stream_state(zo_stream_key(steps[t].seed, tensor->stream), begin / ZO_STREAM_TILE);
     for (uint32_t i = 0; i < whole; i += 2u * HALF) {
       state = zo_stream_next(state);
       clipped += apply_signs(values + i, state & 0xFFFFu, plus, minus);

@@ -12,7 +12,7 @@ int zo_replay_tile_fits(const zo_tensor* tensor, uint32_t begin, uint32_t count)
 
 /* zo_replay_s8 on weights [begin, begin + count) of one stream tile, one query a step. Returns the
  * number of clipped weights. */
-uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                        const zo_query* steps, uint32_t step_count);
+uint32_t zo_replay_tile(const zo_tensor* tensor, uint32_t begin, uint32_t count, const zo_query* steps,
+                        uint32_t step_count);
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_REPLAY_TILE_H_ */

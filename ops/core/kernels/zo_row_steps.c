@@ -59,8 +59,7 @@ zo_row_scale zo_row_scale_of(zo_scale factor, int32_t clip) {
   return s;
 }
 
-void zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row_scale* s,
-                  uint64_t* squares) {
+void zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row_scale* s, uint64_t* squares) {
 #if ZO_BOUNDED_STEPS
   if (s->left == 0u && largest < s->most && largest < INT32_C(1) << 29) {
     const uint32_t whole = count / ZO_BOUNDED_STEPS * ZO_BOUNDED_STEPS;

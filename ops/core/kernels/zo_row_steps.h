@@ -35,8 +35,7 @@ zo_row_scale zo_row_scale_of(zo_scale factor, int32_t clip);
  *
  *   values   int32 [count], |G| <= largest
  *   squares  zo_row_squares of the gradient is added to it, if it is not null */
-void zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row_scale* scale,
-                  uint64_t* squares);
+void zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row_scale* scale, uint64_t* squares);
 
 #ifdef __cplusplus
 }

@@ -55,8 +55,8 @@ static inline uint64_t scale_bounded(int32_t* values, uint32_t count, const zo_r
       "letp lr, 3b\n"
       "4:"
       : [sum] "+r"(sum), [values] "+r"(values)
-      : [eights] "r"(count / 8u), [rest] "r"(count % 8u), [lacking] "r"(s->lacking),
-        [clip] "r"(s->clip), [right] "r"(-(int32_t)s->right), [shift] "i"(ZO_SQUARE_SHIFT)
+      : [eights] "r"(count / 8u), [rest] "r"(count % 8u), [lacking] "r"(s->lacking), [clip] "r"(s->clip),
+        [right] "r"(-(int32_t)s->right), [shift] "i"(ZO_SQUARE_SHIFT)
       : "q0", "q1", "q2", "q3", "q4", "lr", "cc", "memory");
   return sum;
 }

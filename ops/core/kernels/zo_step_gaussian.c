@@ -28,9 +28,8 @@ static inline four_steps add_word(four_steps f, const int8_t* z, uint32_t word, 
 }
 
 /* Of a single query, whose stream stays in a register, or of any number. */
-static inline __attribute__((always_inline)) uint32_t gaussian_loop(const gaussian_run* run,
-                                                                    const int8_t* z, int single,
-                                                                    int has_fraction) {
+static inline __attribute__((always_inline)) uint32_t gaussian_loop(const gaussian_run* run, const int8_t* z,
+                                                                    int single, int has_fraction) {
   const byte_limits limits = byte_limits_of(run->limit);
   const int32_t limit = run->limit, first = run->queries[0].coefficient;
   int8_t *weights = run->weights, *fraction = run->fraction;
@@ -68,16 +67,12 @@ GAUSSIAN_LOOP uint32_t gaussian_single_8(const gaussian_run* run, const int8_t* 
 GAUSSIAN_LOOP uint32_t gaussian_single_16(const gaussian_run* run, const int8_t* z) {
   return gaussian_loop(run, z, 1, 1);
 }
-GAUSSIAN_LOOP uint32_t gaussian_any_8(const gaussian_run* run, const int8_t* z) {
-  return gaussian_loop(run, z, 0, 0);
-}
-GAUSSIAN_LOOP uint32_t gaussian_any_16(const gaussian_run* run, const int8_t* z) {
-  return gaussian_loop(run, z, 0, 1);
-}
+GAUSSIAN_LOOP uint32_t gaussian_any_8(const gaussian_run* run, const int8_t* z) { return gaussian_loop(run, z, 0, 0); }
+GAUSSIAN_LOOP uint32_t gaussian_any_16(const gaussian_run* run, const int8_t* z) { return gaussian_loop(run, z, 0, 1); }
 
-uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                          const zo_query* queries, uint32_t query_count, int32_t largest,
-                          uint32_t* states, uint32_t* rounding, uint32_t* clipped) {
+uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count, const zo_query* queries,
+                          uint32_t query_count, int32_t largest, uint32_t* states, uint32_t* rounding,
+                          uint32_t* clipped) {
   if (!bytes_suffice(tensor->limit, largest)) return 0;
   int8_t z[256]; /* by byte of a stream */
   for (uint32_t i = 0; i < 128u; ++i) {

@@ -26,9 +26,9 @@
  *   clipped   the number of clipped weights is added to it
  *
  * Returns how many weights it has moved: whole fours, or none if bytes do not suffice. */
-uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                          const zo_query* queries, uint32_t query_count, int32_t largest,
-                          uint32_t* states, uint32_t* rounding, uint32_t* clipped);
+uint32_t zo_step_gaussian(const zo_tensor* tensor, uint32_t begin, uint32_t count, const zo_query* queries,
+                          uint32_t query_count, int32_t largest, uint32_t* states, uint32_t* rounding,
+                          uint32_t* clipped);
 #endif
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_STEP_GAUSSIAN_H_ */

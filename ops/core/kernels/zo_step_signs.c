@@ -72,8 +72,7 @@ ZO_NOINLINE static void make_masked(zo_two_steps* to, own_moves m) {
 }
 #endif
 
-ZO_NOINLINE static void make_pairs(zo_two_steps* to, const zo_query* queries, uint32_t count,
-                                   entry_rule rule) {
+ZO_NOINLINE static void make_pairs(zo_two_steps* to, const zo_query* queries, uint32_t count, entry_rule rule) {
   for (uint32_t q = 0; q < count; q += 2u, rule.bias = 0) {
     four_signs one, other;
     set_signs(&one, (uint32_t)queries[q].coefficient);
@@ -85,13 +84,11 @@ ZO_NOINLINE static void make_pairs(zo_two_steps* to, const zo_query* queries, ui
   }
 }
 
-static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_t count, int masked,
-                        entry_rule rule) {
+static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_t count, int masked, entry_rule rule) {
 #if ZO_LOOPS_FOR_EACH
   if (count == 1u) {
     const uint32_t coefficient = (uint32_t)queries[0].coefficient;
-    const own_moves one = {{entry_of(coefficient, &rule), entry_of(0u - coefficient, &rule)},
-                           rule.bias};
+    const own_moves one = {{entry_of(coefficient, &rule), entry_of(0u - coefficient, &rule)}, rule.bias};
     if (masked) {
       make_masked(tables->pairs[0], one);
     } else {
@@ -105,16 +102,15 @@ static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_
 }
 
 /* Weights of the channel at `begin` that follow one another, as far as there are `size` of them. */
-static uint32_t channel_run(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                            int32_t* multiplier) {
+static uint32_t channel_run(const zo_tensor* tensor, uint32_t begin, uint32_t size, int32_t* multiplier) {
   const uint32_t left = tensor->inner - begin % tensor->inner;
   *multiplier = tensor->multiplier[begin / tensor->inner % tensor->channels];
   return left < size ? left : size;
 }
 
 /* Makes the tables of a step if possible. All conditions are the same in all tiles of a tensor. */
-ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor,
-                                const zo_query* queries, uint32_t count, int32_t multiplier) {
+ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor, const zo_query* queries,
+                                uint32_t count, int32_t multiplier) {
   const int masked = zo_mask_of(tensor) != NULL, scaled = zo_multiplier_of(tensor) != NULL;
   tables->queries = queries;
   tables->multiplier = multiplier;
@@ -141,8 +137,8 @@ ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor,
   make_tables(tables, queries, count, masked, rule);
 }
 
-uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                           uint32_t size, const zo_query* queries, uint32_t count) {
+uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                           const zo_query* queries, uint32_t count) {
   int32_t multiplier = 0;
   if (ZO_LOOPS_FOR_EACH && zo_multiplier_of(tensor) != NULL) {
     size = channel_run(tensor, begin, size, &multiplier);

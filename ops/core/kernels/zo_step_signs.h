@@ -56,8 +56,8 @@ typedef struct zo_step_tables {
  * whole chunks of them: few queries, one if there is a mask, moves of at most 127 LSB and, with
  * multipliers, two queries at most and weights of one channel. Makes the tables if they are
  * another step's, or another channel's. */
-uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                           uint32_t size, const zo_query* queries, uint32_t count);
+uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t size,
+                           const zo_query* queries, uint32_t count);
 
 /* One step on whole chunks of weights from `begin` on, if it fits.
  *
@@ -65,8 +65,8 @@ uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint
  *   rounding  state of the rounding stream, moved on with 8 bits
  *
  * Returns the number of clipped weights. */
-uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                       uint32_t chunks, uint32_t count, uint32_t* states, uint32_t* rounding);
+uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t chunks,
+                       uint32_t count, uint32_t* states, uint32_t* rounding);
 
 #else
 

@@ -52,8 +52,7 @@ static inline uint32_t move_8(int8_t* weights, four_steps f, uint32_t limit) {
 
 /* The same with fractions; the moves of weights 0 and 2, and of 1 and 3, the limit in both halves.
  */
-static inline uint32_t move_16(int8_t* weights, int8_t* fraction, uint32_t even, uint32_t odd,
-                               uint32_t limit) {
+static inline uint32_t move_16(int8_t* weights, int8_t* fraction, uint32_t even, uint32_t odd, uint32_t limit) {
   const four_values v = move_four_values(weights, fraction, even, odd);
   store_four_values(weights, fraction, v);
   return beyond_limit(v, limit);
@@ -146,8 +145,7 @@ static inline four_steps add_four(four_steps a, four_steps b) {
 }
 
 /* and those of others. */
-ZO_NOINLINE static void add_two_steps(zo_two_steps* steps, paired_signs p,
-                                      const zo_two_steps* sums) {
+ZO_NOINLINE static void add_two_steps(zo_two_steps* steps, paired_signs p, const zo_two_steps* sums) {
   for (const zo_two_steps* const end = steps + CHUNK / 2u; steps != end; steps += 2) {
     const four_steps f = load_two_and_two(sums + (p.first & 15u), sums + (p.second & 15u));
     store_entries(steps, add_four(load_entries(steps), f));
@@ -291,13 +289,11 @@ static uint32_t step_run(zo_step_run* run, int has_fraction) {
 ZO_NOINLINE static uint32_t any_8(zo_step_run* run) { return run_loop(run, kAny, 0, 1); }
 ZO_NOINLINE static uint32_t any_16(zo_step_run* run) { return run_loop(run, kAny, 1, 1); }
 
-static uint32_t step_run(zo_step_run* run, int has_fraction) {
-  return has_fraction ? any_16(run) : any_8(run);
-}
+static uint32_t step_run(zo_step_run* run, int has_fraction) { return has_fraction ? any_16(run) : any_8(run); }
 #endif
 
-uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                       uint32_t chunks, uint32_t count, uint32_t* states, uint32_t* rounding) {
+uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t chunks,
+                       uint32_t count, uint32_t* states, uint32_t* rounding) {
   const int has_fraction = tensor->fraction != NULL;
   zo_step_run run;
   run.weights = tensor->weights + begin;

@@ -63,11 +63,8 @@ ZO_ALWAYS_INLINE uint8x16_t add_by(uint8x16_t to, uint32_t word, uint32_t by) {
 }
 
 /* Adds `one` to the bytes of halves of words whose rounding terms carry. */
-ZO_ALWAYS_INLINE uint8x16_t add_carries(uint8x16_t to, uint16x8_t random, uint16x8_t most,
-                                        uint8x16_t one) {
-  __asm__("vpt.u16 hi, %q1, %q2\n\tvaddt.i8 %q0, %q0, %q3"
-          : "+w"(to)
-          : "w"(random), "w"(most), "w"(one));
+ZO_ALWAYS_INLINE uint8x16_t add_carries(uint8x16_t to, uint16x8_t random, uint16x8_t most, uint8x16_t one) {
+  __asm__("vpt.u16 hi, %q1, %q2\n\tvaddt.i8 %q0, %q0, %q3" : "+w"(to) : "w"(random), "w"(most), "w"(one));
   return to;
 }
 
@@ -77,12 +74,11 @@ ZO_ALWAYS_INLINE uint8x16_t add_carries(uint8x16_t to, uint16x8_t random, uint16
 ZO_ALWAYS_INLINE uint8x16_t index_of(const uint32_t* words, uint32_t shift, int single) {
   const uint8x16_t index = select_by(words[0] >> shift, vdupq_n_u8(1), vdupq_n_u8(0));
   if (single) return index;
-  return add_by(add_by(add_by(index, words[1] >> shift, 2), words[2] >> shift, 4),
-                words[3] >> shift, 8);
+  return add_by(add_by(add_by(index, words[1] >> shift, 2), words[2] >> shift, 4), words[3] >> shift, 8);
 }
 
-ZO_ALWAYS_INLINE uint8x16_t move_16_of_8(int8_t* weights, uint8x16_t index, uint32_t* random,
-                                         const move_tables* moves, uint8x16_t largest) {
+ZO_ALWAYS_INLINE uint8x16_t move_16_of_8(int8_t* weights, uint8x16_t index, uint32_t* random, const move_tables* moves,
+                                         uint8x16_t largest) {
   const uint32_t w0 = zo_stream_next(*random), w1 = zo_stream_next(w0);
   const uint32_t w2 = zo_stream_next(w1), w3 = zo_stream_next(w2);
   *random = w3;
@@ -103,8 +99,8 @@ ZO_ALWAYS_INLINE uint8x16_t move_16_of_8(int8_t* weights, uint8x16_t index, uint
 }
 
 /* With fractions, whose sums with moves are within 16 bits. */
-ZO_ALWAYS_INLINE uint16x8_t move_16_of_16(int8_t* weights, int8_t* fraction, uint8x16_t index,
-                                          const move_tables* moves, uint16x8_t largest) {
+ZO_ALWAYS_INLINE uint16x8_t move_16_of_16(int8_t* weights, int8_t* fraction, uint8x16_t index, const move_tables* moves,
+                                          uint16x8_t largest) {
   const int16_t* table = (const int16_t*)(const void*)moves->halves;
   int16x8_t even = vldrhq_gather_shifted_offset_s16(table, vmovlbq_u8(index));
   int16x8_t odd = vldrhq_gather_shifted_offset_s16(table, vmovltq_u8(index));
@@ -164,18 +160,16 @@ typedef struct mve_step {
 
 /* Moves 16 weights. If the sign is minus, floor((r - c) / 2^16) = -floor((~r + c) / 2^16), all
  * 16 bits of r turned over: so every weight moves by +-(whole + carry of fraction + r). */
-ZO_ALWAYS_INLINE uint32_t move_16_mve(int8_t* weights, uint32_t signs, uint32_t random,
-                                      mve_step step, uint8x16_t* largest) {
+ZO_ALWAYS_INLINE uint32_t move_16_mve(int8_t* weights, uint32_t signs, uint32_t random, mve_step step,
+                                      uint8x16_t* largest) {
   const uint32_t w0 = zo_stream_next(random), w1 = zo_stream_next(w0);
   const uint32_t w2 = zo_stream_next(w1), w3 = zo_stream_next(w2);
   /* Halves of words are for even weights, those of words turned by a byte for odd ones. */
   const uint32x4_t words = words_of(w0, w1, w2, w3);
   const uint32x4_t turned = vsliq_n_u32(vshrq_n_u32(words, 8), words, 24);
   const int8x16_t minus = vpselq_s8(vdupq_n_s8(-1), vdupq_n_s8(0), (mve_pred16_t)signs);
-  uint16x8_t even =
-      veorq_u16(vreinterpretq_u16_u32(words), vreinterpretq_u16_s16(vmovlbq_s8(minus)));
-  uint16x8_t odd =
-      veorq_u16(vreinterpretq_u16_u32(turned), vreinterpretq_u16_s16(vmovltq_s8(minus)));
+  uint16x8_t even = veorq_u16(vreinterpretq_u16_u32(words), vreinterpretq_u16_s16(vmovlbq_s8(minus)));
+  uint16x8_t odd = veorq_u16(vreinterpretq_u16_u32(turned), vreinterpretq_u16_s16(vmovltq_s8(minus)));
   even = vshrq_n_u16(vhaddq_u16(even, step.fraction), 15);
   odd = vshrq_n_u16(vhaddq_u16(odd, step.fraction), 15);
   const uint8x16_t carries = vreinterpretq_u8_u16(vsliq_n_u16(even, odd, 8));
@@ -200,8 +194,7 @@ ZO_NOINLINE static uint32_t single_8(zo_step_run* run) {
     uint8x16_t largest = vdupq_n_u8(0);
     random = move_16_mve(weights, state & 0xFFFFu, random, step, &largest);
     random = move_16_mve(weights + 16, state >> 16, random, step, &largest);
-    if (vmaxvq_u8(0, largest) > (uint32_t)run->limit)
-      clipped += zo_step_clip_8(weights, run->limit);
+    if (vmaxvq_u8(0, largest) > (uint32_t)run->limit) clipped += zo_step_clip_8(weights, run->limit);
   }
   run->states[0] = state;
   *run->rounding = random;

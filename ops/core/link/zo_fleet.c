@@ -37,11 +37,9 @@ static zo_status say_state(const zo_fleet* self, uint8_t* bytes, uint32_t* answe
   return ZO_OK;
 }
 
-static zo_status answer_evaluation(zo_fleet* self, uint32_t count, uint8_t* bytes,
-                                   uint32_t* answer) {
+static zo_status answer_evaluation(zo_fleet* self, uint32_t count, uint8_t* bytes, uint32_t* answer) {
   const zo_fleet_state now = state_of(self);
-  const zo_fleet_state asked = {zo_read_u32(bytes + kFleetRequest),
-                                zo_read_u32(bytes + kFleetRequest + 4)};
+  const zo_fleet_state asked = {zo_read_u32(bytes + kFleetRequest), zo_read_u32(bytes + kFleetRequest + 4)};
   if (count != kFleetEvaluateBytes) return ZO_ERROR_ARGUMENT;
   if (!is_same(&asked, &now)) return ZO_ERROR_ORDER;
   const zo_status failure = self->failure;

@@ -17,28 +17,25 @@ enum {
 };
 
 zo_status zo_link_begin(zo_link* self) {
-  if (self == NULL || self->buffer == NULL || self->buffer_bytes < ZO_LINK_LEAST_BYTES ||
-      self->to.write == NULL || self->fingerprint == NULL) {
+  if (self == NULL || self->buffer == NULL || self->buffer_bytes < ZO_LINK_LEAST_BYTES || self->to.write == NULL ||
+      self->fingerprint == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
   zo_frame_begin(&self->reader, self->buffer, self->buffer_bytes);
   return ZO_OK;
 }
 
-static uint32_t most_data(const zo_link* self) {
-  return self->buffer_bytes - ZO_LINK_OVERHEAD_BYTES;
-}
+static uint32_t most_data(const zo_link* self) { return self->buffer_bytes - ZO_LINK_OVERHEAD_BYTES; }
 
-static zo_status read_store(const zo_link* self, uint32_t number, uint32_t offset, uint8_t* bytes,
-                            uint32_t count) {
+static zo_status read_store(const zo_link* self, uint32_t number, uint32_t offset, uint8_t* bytes, uint32_t count) {
   if (number == 0u && self->log != NULL) return zo_store_read(self->log, offset, bytes, count);
   if (number == 0u || self->places == NULL) return ZO_ERROR_LOG;
   return zo_places_read(self->places, number, offset, bytes, count);
 }
 
 /* Of bytes of a store, which go through the buffer behind the answer's head. */
-static zo_status checksum_of_store(const zo_link* self, uint32_t number, uint32_t offset,
-                                   uint32_t count, uint32_t* checksum) {
+static zo_status checksum_of_store(const zo_link* self, uint32_t number, uint32_t offset, uint32_t count,
+                                   uint32_t* checksum) {
   uint8_t* bytes = self->buffer + kLinkAnswer;
   *checksum = ZO_FNV1A_BEGIN;
   for (uint32_t part; count > 0u; offset += part, count -= part) {
@@ -82,8 +79,8 @@ static zo_status change_places(const zo_link* self, const uint32_t* words, uint3
   return zo_places_activate(self->places, words[0], &what, self->adopt, self->context);
 }
 
-zo_status zo_link_begin_with_places(zo_link* self, zo_places* places,
-                                    zo_status (*adopt)(void* context), void* context) {
+zo_status zo_link_begin_with_places(zo_link* self, zo_places* places, zo_status (*adopt)(void* context),
+                                    void* context) {
   if (self == NULL || places == NULL || adopt == NULL) return ZO_ERROR_ARGUMENT;
   self->places = places;
   self->log = &places->log;

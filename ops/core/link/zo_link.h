@@ -50,8 +50,7 @@ zo_status zo_link_begin(zo_link* link);
  *   places          the caller keeps them, and has mounted them
  *   adopt, context  see zo_places_activate
  * Errors: those of zo_link_begin. */
-zo_status zo_link_begin_with_places(zo_link* link, zo_places* places,
-                                    zo_status (*adopt)(void* context), void* context);
+zo_status zo_link_begin_with_places(zo_link* link, zo_places* places, zo_status (*adopt)(void* context), void* context);
 
 /* Takes bytes from the host, and answers each complete request among them. Returns the
  * number of requests. */

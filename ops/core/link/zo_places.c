@@ -69,18 +69,15 @@ static uint32_t place_at(const zo_places* self, uint32_t place) {
 static uint32_t unit_of(const zo_places* self) { return self->log.unit; }
 
 static bool has_bytes(const zo_places* self, uint32_t place, uint32_t offset, uint32_t count) {
-  return (place == 1u || place == 2u) && offset <= self->place_bytes &&
-         count <= self->place_bytes - offset;
+  return (place == 1u || place == 2u) && offset <= self->place_bytes && count <= self->place_bytes - offset;
 }
 
-zo_status zo_places_read(const zo_places* self, uint32_t place, uint32_t offset, uint8_t* bytes,
-                         uint32_t count) {
+zo_status zo_places_read(const zo_places* self, uint32_t place, uint32_t offset, uint8_t* bytes, uint32_t count) {
   if (!has_bytes(self, place, offset, count)) return ZO_ERROR_LOG;
   return zo_store_read(self->store, place_at(self, place) + offset, bytes, count);
 }
 
-static bool write_place(const zo_places* self, uint32_t place, uint32_t offset,
-                        const uint8_t* bytes, uint32_t count) {
+static bool write_place(const zo_places* self, uint32_t place, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   return has_bytes(self, place, offset, count) &&
          zo_store_write(self->store, place_at(self, place) + offset, bytes, count);
 }
@@ -119,8 +116,7 @@ static bool sync_store(void* context) {
 /* Bytes of a place with a checksum.
  *   add  zo_crc32 or zo_fnv1a; begin: its initial value */
 static zo_status adds_up_to(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
-                            uint32_t (*add)(uint32_t, const void*, uint32_t), uint32_t begin,
-                            uint32_t checksum) {
+                            uint32_t (*add)(uint32_t, const void*, uint32_t), uint32_t begin, uint32_t checksum) {
   uint8_t bytes[kPlacesChunk];
   for (uint32_t part; count > 0u; at += part, count -= part) {
     part = count < kPlacesChunk ? count : (uint32_t)kPlacesChunk;
@@ -131,8 +127,7 @@ static zo_status adds_up_to(const zo_places* self, uint32_t place, uint32_t at, 
   return begin == checksum ? ZO_OK : ZO_ERROR_LOG;
 }
 
-static zo_status has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count,
-                              uint32_t checksum) {
+static zo_status has_checksum(const zo_places* self, uint32_t place, uint32_t at, uint32_t count, uint32_t checksum) {
   return adds_up_to(self, place, at, count, zo_fnv1a, ZO_FNV1A_BEGIN, checksum);
 }
 
@@ -153,8 +148,7 @@ static zo_status has_log(const zo_places* self, uint32_t place) {
   const uint32_t bytes = zo_read_u16(begin + kLogHeaderBytes);
   const uint8_t mark = begin[ZO_LOG_UNIT_AT];
   zo_log_write_unit(begin, unit_of(self));
-  if (begin[ZO_LOG_UNIT_AT] != mark || !is_of_model(self, begin + kLogFingerprint) ||
-      bytes < kLogLeastBytes) {
+  if (begin[ZO_LOG_UNIT_AT] != mark || !is_of_model(self, begin + kLogFingerprint) || bytes < kLogLeastBytes) {
     return ZO_ERROR_LOG;
   }
   status = zo_places_read(self, place, at + bytes - 4u, end, sizeof end);
@@ -211,8 +205,7 @@ static bool write_places(zo_places* self) {
   const uint32_t at = kPlacesRecordDistance * ((self->number + 1u) % 2u);
   const uint32_t bytes = zo_padded(kPlacesRecordBytes, unit_of(self));
   /* Everything that the record names is safe before it, and the record before anything else. */
-  self->is_unsure =
-      !sync_store(self) || !zo_store_write(self->store, at, record, bytes) || !sync_store(self);
+  self->is_unsure = !sync_store(self) || !zo_store_write(self->store, at, record, bytes) || !sync_store(self);
   self->number += self->is_unsure ? 0u : 1u;
   return !self->is_unsure;
 }
@@ -250,8 +243,8 @@ static zo_status read_places(zo_places* self) {
     if (status == ZO_ERROR_STORE) return status;
     if (status != ZO_OK) continue;
     const uint32_t number = zo_read_u32(record), active = zo_read_u32(record + kPlacesActive);
-    if (zo_read_u32(record + kPlacesChecksum) != record_checksum(self, record) ||
-        number <= self->number || (active != 1u && active != 2u)) {
+    if (zo_read_u32(record + kPlacesChecksum) != record_checksum(self, record) || number <= self->number ||
+        (active != 1u && active != 2u)) {
       continue;
     }
     self->number = number;
@@ -269,8 +262,8 @@ static zo_status read_places(zo_places* self) {
 
 zo_status zo_places_mount(zo_places* self, const zo_log_store* store, uint32_t weight_bytes,
                           const uint8_t* fingerprint) {
-  if (self == NULL || store == NULL || fingerprint == NULL ||
-      store->bytes < ZO_PLACES_RECORDS_BYTES || !zo_is_store_unit(store->unit)) {
+  if (self == NULL || store == NULL || fingerprint == NULL || store->bytes < ZO_PLACES_RECORDS_BYTES ||
+      !zo_is_store_unit(store->unit)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t unit = store->unit > 1u ? store->unit : 1u;
@@ -322,8 +315,7 @@ static bool make_void(zo_places* self, uint32_t place) {
   return false;
 }
 
-zo_status zo_places_write(zo_places* self, uint32_t place, uint32_t offset, const uint8_t* bytes,
-                          uint32_t count) {
+zo_status zo_places_write(zo_places* self, uint32_t place, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   if (!has_bytes(self, place, offset, count) || ((offset | count) & (unit_of(self) - 1u)) != 0u) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -353,14 +345,13 @@ static zo_status make_ready(zo_places* self, uint32_t place, const zo_place* wha
   return write_place(self, place, end, no_magic, bytes) ? ZO_OK : ZO_ERROR_STORE;
 }
 
-zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* what,
-                             zo_status (*adopt)(void* context), void* context) {
+zo_status zo_places_activate(zo_places* self, uint32_t place, const zo_place* what, zo_status (*adopt)(void* context),
+                             void* context) {
   if (!has_bytes(self, place, 0, 0)) return ZO_ERROR_ARGUMENT;
   const zo_place now = self->place[place - 1u];
   const bool as_it_is = what->kind == ZO_PLACE_VOID;
   if (place == self->active) {
-    const bool same =
-        what->kind == now.kind && what->bytes == now.bytes && what->checksum == now.checksum;
+    const bool same = what->kind == now.kind && what->bytes == now.bytes && what->checksum == now.checksum;
     return as_it_is || same ? ZO_OK : ZO_ERROR_ORDER;
   }
   zo_status status = ZO_OK;

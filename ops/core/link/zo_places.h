@@ -23,13 +23,12 @@ extern "C" {
 #define ZO_PLACES_RECORDS_BYTES 128u
 
 /* Bytes of a store for weights and logs of these sizes, each filled up to whole units of it. */
-#define ZO_PLACES_BYTES(weight_bytes, log_bytes) \
-  (ZO_PLACES_RECORDS_BYTES + 2u * ((weight_bytes) + (log_bytes)))
+#define ZO_PLACES_BYTES(weight_bytes, log_bytes) (ZO_PLACES_RECORDS_BYTES + 2u * ((weight_bytes) + (log_bytes)))
 
 /* The content of a place. Values are part of the store and of the protocol (zo_link.h). */
 typedef enum zo_place_kind {
-  ZO_PLACE_VOID = 0, /* nothing whole */
-  ZO_PLACE_OWN = 1,  /* a run that begins with the model's own weights, and its log if it has one */
+  ZO_PLACE_VOID = 0,    /* nothing whole */
+  ZO_PLACE_OWN = 1,     /* a run that begins with the model's own weights, and its log if it has one */
   ZO_PLACE_WEIGHTS = 2, /* weights, and the log of the run that begins with them if it has one */
   ZO_PLACE_LOG = 3,     /* a log that was written here; the run resumes at its end. If another run
                            begins in its place, the kind becomes ZO_PLACE_OWN */
@@ -71,16 +70,14 @@ zo_status zo_places_mount(zo_places* places, const zo_log_store* store, uint32_t
                           const uint8_t* fingerprint);
 
 /* Reads bytes of a place. Errors: those of zo_store_read. */
-zo_status zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes,
-                         uint32_t count);
+zo_status zo_places_read(const zo_places* places, uint32_t place, uint32_t offset, uint8_t* bytes, uint32_t count);
 
 /* Writes whole units of the store into the place that is not active. The first write makes the
  * place void: its previous content is lost.
  *
  * Errors: ZO_ERROR_ORDER: it is active; ZO_ERROR_ARGUMENT: no such place, or it has no such bytes,
  * or they are no whole units; ZO_ERROR_STORE. */
-zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, const uint8_t* bytes,
-                          uint32_t count);
+zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, const uint8_t* bytes, uint32_t count);
 
 /* Makes a place active, in one write of the store. Asked for again, it does nothing.
  *
@@ -95,8 +92,8 @@ zo_status zo_places_write(zo_places* places, uint32_t place, uint32_t offset, co
  * content; ZO_ERROR_STORE: the content differs or is damaged, or the store fails; ZO_ERROR_LOG: a
  * log of another model, or run; those of `adopt`. The previous place then stays active; if going
  * back to it has failed, too, the trainer is reset, and does nothing until `adopt` succeeds. */
-zo_status zo_places_activate(zo_places* places, uint32_t place, const zo_place* what,
-                             zo_status (*adopt)(void* context), void* context);
+zo_status zo_places_activate(zo_places* places, uint32_t place, const zo_place* what, zo_status (*adopt)(void* context),
+                             void* context);
 
 #ifdef __cplusplus
 }

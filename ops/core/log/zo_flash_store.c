@@ -42,7 +42,7 @@ enum {
 /* The content of a page. */
 typedef enum page_kind {
   PAGE_WRITTEN = 0, /* content */
-  PAGE_COPIED = 1, /* content that is elsewhere, too, until its sector has a page of another kind */
+  PAGE_COPIED = 1,  /* content that is elsewhere, too, until its sector has a page of another kind */
   PAGE_MARKS = 2,
   PAGE_CLEARED = 3 /* nothing; its generation begins */
 } page_kind;
@@ -51,22 +51,17 @@ static uint32_t pages_of_sector(const zo_flash* f) { return f->sector_bytes / f-
 
 static uint32_t pages_of_part(const zo_flash* f) { return f->sectors * pages_of_sector(f); }
 
-static uint32_t page_header_bytes(const zo_flash* f) {
-  return f->unit > kPageHeaderBytes ? f->unit : kPageHeaderBytes;
-}
+static uint32_t page_header_bytes(const zo_flash* f) { return f->unit > kPageHeaderBytes ? f->unit : kPageHeaderBytes; }
 
 static uint32_t page_data_bytes(const zo_flash* f) { return f->page_bytes - page_header_bytes(f); }
 
-static uint32_t data_at(const zo_flash* f, uint32_t page) {
-  return page * f->page_bytes + page_header_bytes(f);
-}
+static uint32_t data_at(const zo_flash* f, uint32_t page) { return page * f->page_bytes + page_header_bytes(f); }
 
 static bool fits_flash(const zo_flash* f) {
   const bool is_unit = f->unit > 0u && zo_is_store_unit(f->unit);
   return f->program != NULL && f->erase != NULL && f->read != NULL && is_unit && f->sectors >= 4u &&
          f->page_bytes >= 64u && f->page_bytes % kFlashChunk == 0u && f->sector_bytes > 0u &&
-         f->sector_bytes % f->page_bytes == 0u &&
-         (uint64_t)f->sectors * pages_of_sector(f) < UINT16_MAX &&
+         f->sector_bytes % f->page_bytes == 0u && (uint64_t)f->sectors * pages_of_sector(f) < UINT16_MAX &&
          (uint64_t)f->sectors * f->sector_bytes <= UINT32_MAX;
 }
 
@@ -111,8 +106,7 @@ static bool is_own(const zo_flash_store* self, const page_header* header) {
 
 /* Bytes of the part, `torn` in the place of those of units that cannot be read. False if the
  * part fails. */
-static bool read_data(const zo_flash* f, uint32_t address, uint8_t* bytes, uint32_t count,
-                      uint8_t torn) {
+static bool read_data(const zo_flash* f, uint32_t address, uint8_t* bytes, uint32_t count, uint8_t torn) {
   const int32_t found = f->read(f->context, address, bytes, count);
   if (found != 0) return found > 0;
   for (uint32_t part; count > 0u; address += part, bytes += part, count -= part) {
@@ -174,8 +168,8 @@ static bool find_pages(zo_flash_store* self) {
     page_header found, other;
     if (page % pages_of_sector(f) == 0u) counts = is_complete(self, page, &is_read);
     if (!is_read || !read_header(f, page, &found)) return false;
-    if (!counts || !is_own(self, &found) || found.generation != self->generation ||
-        found.kind > PAGE_COPIED || found.number >= self->count) {
+    if (!counts || !is_own(self, &found) || found.generation != self->generation || found.kind > PAGE_COPIED ||
+        found.number >= self->count) {
       continue;
     }
     uint16_t* known = &self->pages[found.number];
@@ -185,9 +179,7 @@ static bool find_pages(zo_flash_store* self) {
   return true;
 }
 
-static uint32_t sector_of(const zo_flash_store* self, uint32_t page) {
-  return page / pages_of_sector(self->flash);
-}
+static uint32_t sector_of(const zo_flash_store* self, uint32_t page) { return page / pages_of_sector(self->flash); }
 
 /* The head is at the end of a sector. */
 static void end_sector(zo_flash_store* self, uint32_t sector) {
@@ -271,14 +263,12 @@ typedef struct page_change {
 static void lay_over(const page_change* change, uint32_t at, uint8_t* bytes, uint32_t count) {
   const uint32_t begin = change->begin > at ? change->begin : at;
   const uint32_t end = change->end < at + count ? change->end : at + count;
-  if (begin < end)
-    memcpy(bytes + (begin - at), change->bytes + (begin - change->begin), end - begin);
+  if (begin < end) memcpy(bytes + (begin - at), change->bytes + (begin - change->begin), end - begin);
 }
 
 /* Programs bytes at an offset of the open page's content, but for the units at their end that stay
  * erased, which are left for later writes. */
-static bool program_data(zo_flash_store* self, uint32_t page, uint32_t at, const uint8_t* bytes,
-                         uint32_t count) {
+static bool program_data(zo_flash_store* self, uint32_t page, uint32_t at, const uint8_t* bytes, uint32_t count) {
   const zo_flash* f = self->flash;
   while (count > 0u && zo_is_erased(bytes + (count - f->unit), f->unit)) count -= f->unit;
   if (count == 0u) return true;
@@ -300,8 +290,7 @@ static bool write_header(zo_flash_store* self, page_kind kind, uint32_t number) 
 }
 
 /* Writes a page of content at the head, which has room for it. */
-static bool write_page(zo_flash_store* self, page_kind kind, uint32_t number,
-                       const page_change* change) {
+static bool write_page(zo_flash_store* self, page_kind kind, uint32_t number, const page_change* change) {
   const zo_flash* f = self->flash;
   const uint32_t from = self->pages[number], to = self->head, size = page_data_bytes(f);
   self->open = number;
@@ -452,8 +441,7 @@ static bool clear_all(zo_flash_store* self) {
 
 /* Writes, or clears if there are no bytes. A failed write is repeated: a sector that cannot be
  * programmed is left for the next one. */
-static bool change_content(zo_flash_store* self, uint32_t offset, const uint8_t* bytes,
-                           uint32_t count) {
+static bool change_content(zo_flash_store* self, uint32_t offset, const uint8_t* bytes, uint32_t count) {
   const uint32_t size = page_data_bytes(self->flash);
   uint32_t failures = 0;
   do {
@@ -462,8 +450,7 @@ static bool change_content(zo_flash_store* self, uint32_t offset, const uint8_t*
     const zo_status status = find_again(self);
     if (status != ZO_OK && (status != ZO_ERROR_LOG || bytes != NULL)) return false;
     self->is_mounted =
-        begin_write(self) &&
-        (bytes == NULL ? clear_all(self) : write_change(self, offset / size, &change));
+        begin_write(self) && (bytes == NULL ? clear_all(self) : write_change(self, offset / size, &change));
     if (!self->is_mounted) {
       if (failures++ > self->flash->sectors) return false;
       continue;

@@ -60,8 +60,7 @@ typedef struct zo_flash {
 
 /* Bytes that such a store has, for zo_log_store. */
 #define ZO_FLASH_STORE_BYTES(sectors, sector_bytes, page_bytes, unit) \
-  (ZO_FLASH_STORE_PAGES(sectors, sector_bytes, page_bytes) *          \
-   ((page_bytes) - ((unit) > 16u ? (unit) : 16u)))
+  (ZO_FLASH_STORE_PAGES(sectors, sector_bytes, page_bytes) * ((page_bytes) - ((unit) > 16u ? (unit) : 16u)))
 
 typedef struct zo_flash_store {
   const zo_flash* flash;

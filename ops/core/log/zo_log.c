@@ -23,8 +23,7 @@ enum { kStep = 0, kMeanLoss = 4, kMeanSquare = 8, kCoefficients = 16 };
 
 uint32_t zo_log_record_bytes(uint32_t queries) { return kCoefficients + 4u * queries + 4u; }
 
-void zo_log_write_header(const zo_log_header* header, const zo_control_settings* s,
-                         uint8_t* bytes) {
+void zo_log_write_header(const zo_log_header* header, const zo_control_settings* s, uint8_t* bytes) {
   zo_log_write_magic(bytes);
   zo_write_u16(bytes + kVersion, 3);
   zo_write_u16(bytes + kHeaderBytes, ZO_LOG_HEADER_BYTES);
@@ -40,8 +39,7 @@ void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every) {
   zo_write_u32(bytes + kHeaderChecksum, zo_crc32(0, bytes, kHeaderChecksum));
 }
 
-zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
-                             zo_control_settings* settings) {
+zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header, zo_control_settings* settings) {
   if (bytes == NULL || header == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
   if (!zo_log_has_magic(bytes) || zo_read_u16(bytes + kVersion) != 3u ||
       zo_read_u16(bytes + kHeaderBytes) != ZO_LOG_HEADER_BYTES ||
@@ -60,12 +58,9 @@ zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
   return ZO_OK;
 }
 
-uint32_t zo_log_checksum(const uint8_t* bytes, uint32_t count) {
-  return zo_read_u32(bytes + count - 4u);
-}
+uint32_t zo_log_checksum(const uint8_t* bytes, uint32_t count) { return zo_read_u32(bytes + count - 4u); }
 
-void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t checksum,
-                         uint8_t* bytes) {
+void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t checksum, uint8_t* bytes) {
   const uint32_t queries = zo_queries_of(control->settings);
   zo_write_u32(bytes + kStep, control->step - 1u);
   zo_write_u32(bytes + kMeanLoss, (uint32_t)mean_loss);
@@ -77,8 +72,8 @@ void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t 
   zo_write_u32(bytes + end, zo_crc32(checksum, bytes, end));
 }
 
-zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings,
-                             uint32_t checksum, zo_log_record* record) {
+zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings, uint32_t checksum,
+                             zo_log_record* record) {
   if (ZO_WITH_CHECKS && (bytes == NULL || settings == NULL || record == NULL)) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -95,7 +90,7 @@ zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* se
   zo_query items[ZO_MAX_QUERIES];
   const uint32_t count = zo_control_items(settings, record->step, record->coefficients, items);
   const zo_distribution distribution = zo_control_distribution(settings, record->step);
-  const int valid = record->step < settings->steps && record->mean_square >= 0 &&
-                    zo_step_check(distribution, items, count) == ZO_OK;
+  const int valid =
+      record->step < settings->steps && record->mean_square >= 0 && zo_step_check(distribution, items, count) == ZO_OK;
   return valid ? ZO_OK : ZO_ERROR_OPTIONS;
 }

@@ -66,16 +66,14 @@ typedef struct zo_log_record {
 uint32_t zo_log_record_bytes(uint32_t queries);
 
 /* bytes: [ZO_LOG_HEADER_BYTES]. */
-void zo_log_write_header(const zo_log_header* header, const zo_control_settings* settings,
-                         uint8_t* bytes);
+void zo_log_write_header(const zo_log_header* header, const zo_control_settings* settings, uint8_t* bytes);
 
 /* Of a header that has all but these: writes how often the run measures, and the checksum. */
 void zo_log_complete_header(uint8_t* bytes, uint32_t measure_every);
 
 /* Errors: ZO_ERROR_OPTIONS if it is no header of this version or the checksum is wrong; those of
  * zo_control_settings_check if no run has such settings. */
-zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header,
-                             zo_control_settings* settings);
+zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header, zo_control_settings* settings);
 
 /* The checksum at the end of a header, record or measurement of so many bytes, from which the next
  * one continues. */
@@ -84,15 +82,14 @@ uint32_t zo_log_checksum(const uint8_t* bytes, uint32_t count);
 /* The record of the step that control has just finished (report.step_done).
  *   checksum  right before it
  *   bytes     [zo_log_record_bytes(settings.queries)] */
-void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t checksum,
-                         uint8_t* bytes);
+void zo_log_write_record(const zo_control* control, int32_t mean_loss, uint32_t checksum, uint8_t* bytes);
 
 /* Reads a record of a run with settings that zo_control_settings_check accepts.
  *   checksum  right before it
  * Errors: ZO_ERROR_OPTIONS if its checksum is wrong, or it has coefficients or a mean square
  * that no step has. */
-zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings,
-                             uint32_t checksum, zo_log_record* record);
+zo_status zo_log_read_record(const uint8_t* bytes, const zo_control_settings* settings, uint32_t checksum,
+                             zo_log_record* record);
 
 #ifdef __cplusplus
 }

@@ -22,8 +22,8 @@ int zo_log_has_magic(const uint8_t* bytes) {
 }
 
 void zo_log_write_settings(const zo_control_settings* s, uint8_t* bytes) {
-  const uint32_t distribution = (uint32_t)s->distribution.kind << 24 |
-                                (uint32_t)s->distribution.p_zero << 16 | s->distribution.mu;
+  const uint32_t distribution =
+      (uint32_t)s->distribution.kind << 24 | (uint32_t)s->distribution.p_zero << 16 | s->distribution.mu;
   const uint32_t stage_p_zero = s->stage_p_zero[0] | s->stage_p_zero[1] << 8;
   const uint32_t momentum = s->chain << 16 | s->momentum;
   const uint32_t words[kWords] = {

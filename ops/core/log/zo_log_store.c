@@ -16,6 +16,5 @@ zo_status zo_store_read(const zo_log_store* store, uint32_t offset, void* bytes,
 }
 
 bool zo_store_write(const zo_log_store* store, uint32_t offset, const void* bytes, uint32_t count) {
-  return has_range(store, offset, count) &&
-         store->write(store->context, offset, (const uint8_t*)bytes, count);
+  return has_range(store, offset, count) && store->write(store->context, offset, (const uint8_t*)bytes, count);
 }

@@ -6,25 +6,15 @@
 #include "ops/core/zo_features.h"
 #include "ops/core/zo_little_endian.h"
 
-enum {
-  kMeasuredStep = 0,
-  kSamples = 4,
-  kMeasuredLoss = 8,
-  kCorrect = 16,
-  kMeasuredChecksum = 20,
-  kChecksum = 24
-};
+enum { kMeasuredStep = 0, kSamples = 4, kMeasuredLoss = 8, kCorrect = 16, kMeasuredChecksum = 20, kChecksum = 24 };
 
 int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step) {
   return every > 0u && (step % every == 0u || step == steps);
 }
 
-uint32_t zo_measurement_number(uint32_t every, uint32_t step) {
-  return step / every + (step % every > 0u ? 1u : 0u);
-}
+uint32_t zo_measurement_number(uint32_t every, uint32_t step) { return step / every + (step % every > 0u ? 1u : 0u); }
 
-int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best,
-                             uint32_t first_correct) {
+int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best, uint32_t first_correct) {
   return measurement->correct >= first_correct && measurement->loss < best->loss;
 }
 
@@ -35,14 +25,12 @@ static uint64_t records_end(uint32_t begin, uint32_t record_bytes, uint32_t unit
          (uint64_t)measurements * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
-uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
-                           uint32_t step) {
+uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit, uint32_t step) {
   const uint32_t before = every > 0u ? step / every + 1u : 0u;
   return records_end(begin, record_bytes, unit, step, before);
 }
 
-uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
-                           uint32_t step) {
+uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit, uint32_t step) {
   return records_end(begin, record_bytes, unit, step, zo_measurement_number(every, step));
 }
 
@@ -55,8 +43,7 @@ void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, 
   zo_write_u32(bytes + kChecksum, zo_crc32(checksum, bytes, kChecksum));
 }
 
-zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum,
-                              zo_measurement* measurement) {
+zo_status zo_measurement_read(const uint8_t* bytes, uint32_t checksum, zo_measurement* measurement) {
   if (ZO_WITH_CHECKS && (bytes == NULL || measurement == NULL)) return ZO_ERROR_ARGUMENT;
   if (zo_read_u32(bytes + kChecksum) != zo_crc32(checksum, bytes, kChecksum)) {
     return ZO_ERROR_OPTIONS;

@@ -44,17 +44,14 @@ uint32_t zo_measurement_number(uint32_t every, uint32_t step);
 
 /* Whether a measurement is to take the place of the best of those before it.
  *   first_correct  of the run's first measurement, which is the best until another one is better */
-int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best,
-                             uint32_t first_correct);
+int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best, uint32_t first_correct);
 
 /* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take
  * record_bytes each; the same for the measurement after `step` complete steps, if one is due.
  *   unit  that records are padded to, see zo_store_units.h
  * A run may have more steps than a store, whose offsets are of 32 bits, has places. */
-uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
-                           uint32_t step);
-uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit,
-                           uint32_t step);
+uint64_t zo_step_record_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit, uint32_t step);
+uint64_t zo_measurement_at(uint32_t begin, uint32_t record_bytes, uint32_t every, uint32_t unit, uint32_t step);
 
 /* checksum: CRC-32 that this one continues; bytes: [ZO_MEASUREMENT_BYTES]. */
 void zo_measurement_write(const zo_measurement* measurement, uint32_t checksum, uint8_t* bytes);

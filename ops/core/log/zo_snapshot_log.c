@@ -39,8 +39,7 @@ enum {
 uint32_t zo_snapshot_header_bytes(uint32_t tasks) { return kTaskEntries + kTaskBytes * tasks + 4u; }
 
 uint32_t zo_snapshot_bytes(uint32_t tasks, uint32_t weight_bytes) {
-  const uint64_t bytes =
-      kMeanSquares + kMeanSquareBytes * (uint64_t)tasks + (uint64_t)weight_bytes + 4u;
+  const uint64_t bytes = kMeanSquares + kMeanSquareBytes * (uint64_t)tasks + (uint64_t)weight_bytes + 4u;
   return bytes <= UINT32_MAX ? (uint32_t)bytes : 0u;
 }
 
@@ -69,8 +68,8 @@ void zo_snapshot_write_header(const zo_snapshot_header* header, const zo_node_se
   zo_write_u32(bytes + kSnapshotDataChecksum, header->data_checksum);
   zo_write_u32(bytes + kWeightClip, settings->weight_clip);
   zo_write_u32(bytes + kRules, settings->rule | settings->exact_rule << 8);
-  zo_write_u32(bytes + kBits, settings->exact_bits[0] | settings->exact_bits[1] << 8 |
-                                  settings->exact_bits[2] << 16 | settings->weight_bits << 24);
+  zo_write_u32(bytes + kBits, settings->exact_bits[0] | settings->exact_bits[1] << 8 | settings->exact_bits[2] << 16 |
+                                  settings->weight_bits << 24);
   zo_write_u32(bytes + kRows, settings->rows_least | settings->rows_most << 16);
   zo_write_u32(bytes + kSnapshotMeasureEvery, header->measure_every);
   for (uint32_t t = 0; t < settings->tasks; ++t) {
@@ -106,14 +105,12 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   if (bytes == NULL || header == NULL || settings == NULL || tasks == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
-  if (count < kTaskEntries || !zo_log_has_magic(bytes) ||
-      zo_read_u16(bytes + kSnapshotVersion) != 4u) {
+  if (count < kTaskEntries || !zo_log_has_magic(bytes) || zo_read_u16(bytes + kSnapshotVersion) != 4u) {
     return ZO_ERROR_OPTIONS;
   }
   const uint32_t number = zo_read_u16(bytes + kTasks);
   const uint32_t size = zo_snapshot_header_bytes(number);
-  if (number < 1u || number > ZO_NODE_TASKS_MAX ||
-      zo_read_u16(bytes + kSnapshotHeaderBytes) != size ||
+  if (number < 1u || number > ZO_NODE_TASKS_MAX || zo_read_u16(bytes + kSnapshotHeaderBytes) != size ||
       zo_read_u16(bytes + kSnapshotRecordBytes) != ZO_SNAPSHOT_RECORD_BYTES || count < size ||
       zo_read_u32(bytes + size - 4u) != zo_crc32(0, bytes, size - 4u) ||
       !slots_fit(number, zo_read_u32(bytes + kWeightBytes))) {
@@ -153,8 +150,7 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   return check_header(header, settings, tasks);
 }
 
-void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, uint32_t number,
-                            uint8_t* bytes) {
+void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, uint32_t number, uint8_t* bytes) {
   zo_write_u32(bytes + kOwner, header_checksum);
   zo_write_u32(bytes + kNumber, number);
   zo_write_u32(bytes + kSnapshotStep, run->step);
@@ -178,12 +174,11 @@ static void read_mean_squares(const uint8_t* bytes, uint32_t tasks, zo_scale* me
   }
 }
 
-zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
-                           const zo_node_settings* settings, const zo_snapshot_task* tasks,
-                           uint32_t weight_bytes, uint32_t* number, uint32_t* step,
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum, const zo_node_settings* settings,
+                           const zo_snapshot_task* tasks, uint32_t weight_bytes, uint32_t* number, uint32_t* step,
                            int32_t* largest_loss, zo_scale* mean_squares) {
-  if (bytes == NULL || settings == NULL || tasks == NULL || number == NULL || step == NULL ||
-      largest_loss == NULL || mean_squares == NULL) {
+  if (bytes == NULL || settings == NULL || tasks == NULL || number == NULL || step == NULL || largest_loss == NULL ||
+      mean_squares == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t size = zo_snapshot_bytes(settings->tasks, weight_bytes);
@@ -207,19 +202,17 @@ zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes) {
   if (ZO_WITH_CHECKS && (run == NULL || bytes == NULL)) return ZO_ERROR_ARGUMENT;
   zo_scale mean_squares[ZO_NODE_TASKS_MAX];
   read_mean_squares(bytes, run->settings.tasks, mean_squares);
-  return zo_node_run_resume(run, zo_read_u32(bytes + kSnapshotStep),
-                            (int32_t)zo_read_u32(bytes + kLargestLoss), mean_squares);
+  return zo_node_run_resume(run, zo_read_u32(bytes + kSnapshotStep), (int32_t)zo_read_u32(bytes + kLargestLoss),
+                            mean_squares);
 }
 
-void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum,
-                              uint8_t* bytes) {
+void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum, uint8_t* bytes) {
   zo_write_u32(bytes, step);
   zo_write_u32(bytes + 4, (uint32_t)mean_loss);
   zo_write_u32(bytes + 8, zo_crc32(header_checksum, bytes, 8));
 }
 
-zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step,
-                                  int32_t* mean_loss) {
+zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step, int32_t* mean_loss) {
   if (bytes == NULL || step == NULL || mean_loss == NULL) return ZO_ERROR_ARGUMENT;
   if (zo_read_u32(bytes + 8) != zo_crc32(header_checksum, bytes, 8)) return ZO_ERROR_OPTIONS;
   *step = zo_read_u32(bytes);

@@ -113,8 +113,7 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
 /* The beginning of a slot, 16 + 8 tasks bytes; weights and the checksum are the writer's, piece by
  * piece, with zo_crc32.
  *   header_checksum  the header's last four bytes */
-void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, uint32_t number,
-                            uint8_t* bytes);
+void zo_snapshot_write_head(const zo_node_run* run, uint32_t header_checksum, uint32_t number, uint8_t* bytes);
 
 /* The number of the snapshot whose first 8 bytes these are; 0: the slot is empty. */
 uint32_t zo_snapshot_number(const uint8_t* bytes, uint32_t header_checksum);
@@ -123,9 +122,8 @@ uint32_t zo_snapshot_number(const uint8_t* bytes, uint32_t header_checksum);
  *   settings, tasks  from zo_snapshot_read_header
  *   mean_squares     [settings->tasks]
  * Errors: ZO_ERROR_OPTIONS: empty, damaged, or a state that zo_node_run_resume refuses. */
-zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
-                           const zo_node_settings* settings, const zo_snapshot_task* tasks,
-                           uint32_t weight_bytes, uint32_t* number, uint32_t* step,
+zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum, const zo_node_settings* settings,
+                           const zo_snapshot_task* tasks, uint32_t weight_bytes, uint32_t* number, uint32_t* step,
                            int32_t* largest_loss, zo_scale* mean_squares);
 
 /* Reads the output of zo_snapshot_write_head back into a run with the same tasks, which resumes
@@ -134,12 +132,10 @@ zo_status zo_snapshot_read(const uint8_t* bytes, uint32_t header_checksum,
 zo_status zo_snapshot_read_head(zo_node_run* run, const uint8_t* bytes);
 
 /* bytes: [ZO_SNAPSHOT_RECORD_BYTES]. */
-void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum,
-                              uint8_t* bytes);
+void zo_snapshot_write_record(uint32_t step, int32_t mean_loss, uint32_t header_checksum, uint8_t* bytes);
 
 /* Errors: ZO_ERROR_OPTIONS if the checksum is wrong. */
-zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step,
-                                  int32_t* mean_loss);
+zo_status zo_snapshot_read_record(const uint8_t* bytes, uint32_t header_checksum, uint32_t* step, int32_t* mean_loss);
 
 #ifdef __cplusplus
 }

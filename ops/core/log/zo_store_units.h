@@ -23,9 +23,7 @@
 #define ZO_LOG_UNIT_AT 9
 
 /* Whether a store may have such a unit: 1, 2, 4, 8, 16 or 32 bytes; 0 stands for 1. */
-static inline bool zo_is_store_unit(uint32_t unit) {
-  return unit <= ZO_STORE_UNIT_MOST && (unit & (unit - 1u)) == 0u;
-}
+static inline bool zo_is_store_unit(uint32_t unit) { return unit <= ZO_STORE_UNIT_MOST && (unit & (unit - 1u)) == 0u; }
 
 /* Bytes, filled up to whole units. */
 static inline uint32_t zo_padded(uint32_t bytes, uint32_t unit) {

@@ -3,10 +3,10 @@
 
 #include "ops/core/zo_features.h"
 
-zo_status zo_check_class_loss(const int8_t* logits, uint32_t samples, uint32_t classes,
-                              zo_logit_scale scale, const int32_t* labels, const void* result) {
-  if (ZO_WITH_CHECKS && (logits == NULL || labels == NULL || result == NULL || samples == 0 ||
-                         classes < 2 || !zo_logit_scale_is_valid(scale))) {
+zo_status zo_check_class_loss(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                              const int32_t* labels, const void* result) {
+  if (ZO_WITH_CHECKS && (logits == NULL || labels == NULL || result == NULL || samples == 0 || classes < 2 ||
+                         !zo_logit_scale_is_valid(scale))) {
     return ZO_ERROR_ARGUMENT;
   }
   for (uint32_t i = 0; i < samples; ++i) {

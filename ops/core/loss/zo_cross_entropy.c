@@ -7,9 +7,7 @@
 #define LN2 UINT64_C(2977044472)
 
 /* Distances from the maximum beyond which 2^-x is below the resolution. */
-static uint32_t reach_of_scale(zo_logit_scale scale) {
-  return ((UINT32_C(31) << 24) - 1u) / scale.scale_log2e;
-}
+static uint32_t reach_of_scale(zo_logit_scale scale) { return ((UINT32_C(31) << 24) - 1u) / scale.scale_log2e; }
 
 /* ln(sum) + scale * distance in units of 2^-16, sum in units of 2^-30. */
 static int32_t log_loss(uint64_t sum, uint32_t distance, zo_logit_scale scale) {
@@ -18,23 +16,20 @@ static int32_t log_loss(uint64_t sum, uint32_t distance, zo_logit_scale scale) {
 }
 
 /* 2^-30 times e^(s (z - z_max)). */
-static uint32_t exponential_of_logit(int32_t logit, int32_t largest, zo_logit_scale scale,
-                                     uint32_t limit) {
+static uint32_t exponential_of_logit(int32_t logit, int32_t largest, zo_logit_scale scale, uint32_t limit) {
   const uint32_t distance = (uint32_t)(largest - logit);
   return distance > limit ? 0u : zo_exp2_negative(distance * scale.scale_log2e);
 }
 
-static uint64_t sum_of_exponentials(const int8_t* logits, uint32_t classes, int32_t largest,
-                                    zo_logit_scale scale) {
+static uint64_t sum_of_exponentials(const int8_t* logits, uint32_t classes, int32_t largest, zo_logit_scale scale) {
   const uint32_t limit = reach_of_scale(scale);
   uint64_t sum = 0;
-  for (uint32_t j = 0; j < classes; ++j)
-    sum += exponential_of_logit(logits[j], largest, scale, limit);
+  for (uint32_t j = 0; j < classes; ++j) sum += exponential_of_logit(logits[j], largest, scale, limit);
   return sum;
 }
 
-zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
-                              zo_logit_scale scale, const int32_t* labels, int32_t* losses) {
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                              const int32_t* labels, int32_t* losses) {
   const zo_status status = zo_check_class_loss(logits, samples, classes, scale, labels, losses);
   if (status != ZO_OK) return status;
   for (uint32_t i = 0; i < samples; ++i, logits += classes) {
@@ -43,14 +38,14 @@ zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t c
       continue;
     }
     const int32_t largest = zo_largest_logit(logits, classes);
-    losses[i] = log_loss(sum_of_exponentials(logits, classes, largest, scale),
-                         (uint32_t)(largest - logits[labels[i]]), scale);
+    losses[i] =
+        log_loss(sum_of_exponentials(logits, classes, largest, scale), (uint32_t)(largest - logits[labels[i]]), scale);
   }
   return ZO_OK;
 }
 
-zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
-                                    zo_logit_scale scale, const int32_t* labels, int16_t* errors) {
+zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                                    const int32_t* labels, int16_t* errors) {
   const zo_status status = zo_check_class_loss(logits, samples, classes, scale, labels, errors);
   if (status != ZO_OK) return status;
   const uint32_t limit = reach_of_scale(scale);
@@ -66,18 +61,16 @@ zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint
       const uint32_t part = shift < 32u ? term >> shift : 0u;
       const int32_t probability = (int32_t)(((part << 15) + divisor / 2u) / divisor);
       const int32_t target = labels[i] == (int32_t)j ? 32768 : 0;
-      errors[j] =
-          labels[i] < 0 ? (int16_t)0 : (int16_t)zo_clamp(probability - target, -32767, 32767);
+      errors[j] = labels[i] < 0 ? (int16_t)0 : (int16_t)zo_clamp(probability - target, -32767, 32767);
     }
   }
   return ZO_OK;
 }
 
-static zo_status check_binary(const int8_t* logits, uint32_t samples, uint32_t outputs,
-                              int32_t zero_point, zo_logit_scale scale, const int32_t* labels,
-                              const void* result) {
-  if (logits == NULL || labels == NULL || result == NULL || samples == 0 || outputs == 0 ||
-      zero_point < -128 || zero_point > 127 || !zo_logit_scale_is_valid(scale)) {
+static zo_status check_binary(const int8_t* logits, uint32_t samples, uint32_t outputs, int32_t zero_point,
+                              zo_logit_scale scale, const int32_t* labels, const void* result) {
+  if (logits == NULL || labels == NULL || result == NULL || samples == 0 || outputs == 0 || zero_point < -128 ||
+      zero_point > 127 || !zo_logit_scale_is_valid(scale)) {
     return ZO_ERROR_ARGUMENT;
   }
   for (uint64_t i = 0; i < (uint64_t)samples * outputs; ++i) {
@@ -86,11 +79,9 @@ static zo_status check_binary(const int8_t* logits, uint32_t samples, uint32_t o
   return ZO_OK;
 }
 
-zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
-                                     int32_t zero_point, zo_logit_scale scale,
-                                     const int32_t* labels, int32_t* losses) {
-  const zo_status status =
-      check_binary(logits, samples, outputs, zero_point, scale, labels, losses);
+zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs, int32_t zero_point,
+                                     zo_logit_scale scale, const int32_t* labels, int32_t* losses) {
+  const zo_status status = check_binary(logits, samples, outputs, zero_point, scale, labels, losses);
   if (status != ZO_OK) return status;
 
   const uint32_t limit = reach_of_scale(scale);
@@ -109,11 +100,9 @@ zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uin
   return ZO_OK;
 }
 
-zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
-                                           int32_t zero_point, zo_logit_scale scale,
-                                           const int32_t* labels, int16_t* errors) {
-  const zo_status status =
-      check_binary(logits, samples, outputs, zero_point, scale, labels, errors);
+zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t outputs, int32_t zero_point,
+                                           zo_logit_scale scale, const int32_t* labels, int16_t* errors) {
+  const zo_status status = check_binary(logits, samples, outputs, zero_point, scale, labels, errors);
   if (status != ZO_OK) return status;
   const uint32_t limit = reach_of_scale(scale);
   for (size_t i = 0; i < (size_t)samples * outputs; ++i) {

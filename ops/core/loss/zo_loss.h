@@ -54,8 +54,8 @@ typedef struct zo_model_loss {
  *   2977044472 = round(2^32 ln 2).
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
-zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
-                              zo_logit_scale scale, const int32_t* labels, int32_t* losses);
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                              const int32_t* labels, int32_t* losses);
 
 /* d loss / d (s z_j) = softmax_j - 1{j = label}, for a head trained by its
  * exact gradient.
@@ -67,8 +67,8 @@ zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t c
  * D = floor(sum_j E_j / 2^n): floor((floor(E_j / 2^n) 2^15 + floor(D / 2)) / D).
  *
  * Same contract and errors as zo_cross_entropy_s8. */
-zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
-                                    zo_logit_scale scale, const int32_t* labels, int16_t* errors);
+zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                                    const int32_t* labels, int16_t* errors);
 
 /* Sum over outputs of the sigmoid cross-entropy of each sample,
  *   loss = sum_j ln(1 + exp(-|x_j|)) + (x_j on the wrong side ? |x_j| : 0),
@@ -77,9 +77,8 @@ zo_status zo_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint
  *   logits   int8 [samples, outputs]
  *   labels   int32 [samples, outputs], 0 or 1, or -1 for an unlabelled output
  *   losses   int32 [samples] */
-zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
-                                     int32_t zero_point, zo_logit_scale scale,
-                                     const int32_t* labels, int32_t* losses);
+zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t outputs, int32_t zero_point,
+                                     zo_logit_scale scale, const int32_t* labels, int32_t* losses);
 
 /* d loss / d x_j = sigmoid(x_j) - label.
  *
@@ -90,9 +89,8 @@ zo_status zo_binary_cross_entropy_s8(const int8_t* logits, uint32_t samples, uin
  * 2^15).
  *
  * Same contract and errors as zo_binary_cross_entropy_s8. */
-zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t outputs,
-                                           int32_t zero_point, zo_logit_scale scale,
-                                           const int32_t* labels, int16_t* errors);
+zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t samples, uint32_t outputs, int32_t zero_point,
+                                           zo_logit_scale scale, const int32_t* labels, int16_t* errors);
 
 /* Mean squared error of each sample, output and target quantized alike,
  *   loss = s^2 / elements * sum_j (z_j - t_j)^2.
@@ -101,9 +99,8 @@ zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t sample
  *   multiplier, shift s^2 / elements / unit * 2^16 = multiplier * 2^-shift, where the unit is
  *                     the value of a loss of 1; multiplier in 2^30..2^31-1, shift in 0..62
  *   losses            int32 [samples], saturated to INT32_MAX */
-zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
-                                   uint32_t elements, int32_t multiplier, int32_t shift,
-                                   int32_t* losses);
+zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples, uint32_t elements,
+                                   int32_t multiplier, int32_t shift, int32_t* losses);
 
 /* Its derivative by the outputs, up to a factor that all outputs and samples share: 128 (z_j -
  * t_j).
@@ -111,8 +108,8 @@ zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets,
  *   errors  int16 [samples, elements]
  *
  * Same contract and errors as zo_mean_squared_error_s8. */
-zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets,
-                                         uint32_t samples, uint32_t elements, int16_t* errors);
+zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
+                                         uint32_t elements, int16_t* errors);
 
 #ifdef __cplusplus
 }

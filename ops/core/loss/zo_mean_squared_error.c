@@ -25,9 +25,8 @@ static int32_t scale_sum(uint64_t sum, int32_t multiplier, int32_t shift) {
   return loss < (uint64_t)INT32_MAX ? (int32_t)loss : INT32_MAX;
 }
 
-zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
-                                   uint32_t elements, int32_t multiplier, int32_t shift,
-                                   int32_t* losses) {
+zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples, uint32_t elements,
+                                   int32_t multiplier, int32_t shift, int32_t* losses) {
   if (outputs == NULL || targets == NULL || losses == NULL || samples == 0 || elements == 0 ||
       elements > ELEMENTS_MAX || multiplier < (INT32_C(1) << 30) || shift < 0 || shift > 62) {
     return ZO_ERROR_ARGUMENT;
@@ -39,8 +38,8 @@ zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets,
   return ZO_OK;
 }
 
-zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets,
-                                         uint32_t samples, uint32_t elements, int16_t* errors) {
+zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
+                                         uint32_t elements, int16_t* errors) {
   if (outputs == NULL || targets == NULL || errors == NULL || samples == 0 || elements == 0 ||
       elements > ELEMENTS_MAX) {
     return ZO_ERROR_ARGUMENT;

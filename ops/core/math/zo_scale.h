@@ -19,8 +19,8 @@ typedef struct zo_scale {
 
 /* Whether a number from outside, such as a log's, is one that functions here give. */
 static inline int zo_scale_is_valid(zo_scale scale) {
-  return (scale.mantissa == 0u || scale.mantissa >> 31 != 0u) &&
-         scale.exponent >= -ZO_SCALE_EXPONENT_MAX && scale.exponent <= ZO_SCALE_EXPONENT_MAX;
+  return (scale.mantissa == 0u || scale.mantissa >> 31 != 0u) && scale.exponent >= -ZO_SCALE_EXPONENT_MAX &&
+         scale.exponent <= ZO_SCALE_EXPONENT_MAX;
 }
 
 /* value * 2^exponent, its 32 highest bits kept. */
@@ -57,8 +57,8 @@ static inline zo_scale zo_scale_sum(zo_scale a, zo_scale b) {
 
 /* mean + (value - mean) / 2^bits, 1 <= bits <= 31. */
 static inline zo_scale zo_scale_blend(zo_scale mean, zo_scale value, uint32_t bits) {
-  const zo_scale kept = zo_scale_of((uint64_t)mean.mantissa * ((UINT64_C(1) << bits) - 1u),
-                                    mean.exponent - (int32_t)bits);
+  const zo_scale kept =
+      zo_scale_of((uint64_t)mean.mantissa * ((UINT64_C(1) << bits) - 1u), mean.exponent - (int32_t)bits);
   value.exponent -= (int32_t)bits;
   return zo_scale_sum(kept, value);
 }

@@ -15,12 +15,11 @@
 /* Outputs that are added in one pass over the sums. */
 #define FC_TOGETHER 32u
 
-zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
-                            const int8_t* weights, const int16_t* scales,
-                            const int16_t* output_errors, const uint8_t* routes,
+zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs, const int8_t* weights,
+                            const int16_t* scales, const int16_t* output_errors, const uint8_t* routes,
                             int16_t* input_errors, int32_t* scratch) {
-  if (samples == 0u || inputs == 0u || outputs == 0u || outputs > UINT32_C(65536) ||
-      weights == NULL || output_errors == NULL || input_errors == NULL || scratch == NULL) {
+  if (samples == 0u || inputs == 0u || outputs == 0u || outputs > UINT32_C(65536) || weights == NULL ||
+      output_errors == NULL || input_errors == NULL || scratch == NULL) {
     return ZO_ERROR_ARGUMENT;
   }
   uint32_t spare = 0;
@@ -47,8 +46,7 @@ zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
     }
     for (uint32_t j = 0; j < inputs; ++j) {
       const int64_t sum = (int64_t)scratch[j] * (INT64_C(1) << spare);
-      const int64_t error =
-          zo_floor_shift64(sum + (INT64_C(1) << (ZO_FC_BACKPROP_BITS - 1)), ZO_FC_BACKPROP_BITS);
+      const int64_t error = zo_floor_shift64(sum + (INT64_C(1) << (ZO_FC_BACKPROP_BITS - 1)), ZO_FC_BACKPROP_BITS);
       const int clamped = routes != NULL && routes[(size_t)b * inputs + j] == ZO_ROUTE_CLAMPED;
       to[j] = clamped ? 0 : (int16_t)zo_clamp64(error, FC_ERROR_MAX);
     }

@@ -35,9 +35,8 @@ extern "C" {
  *   scratch          int32 [inputs]
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, a zero size, or more than 65,536 outputs. */
-zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs,
-                            const int8_t* weights, const int16_t* scales,
-                            const int16_t* output_errors, const uint8_t* routes,
+zo_status zo_fc_backprop_s8(uint32_t samples, uint32_t inputs, uint32_t outputs, const int8_t* weights,
+                            const int16_t* scales, const int16_t* output_errors, const uint8_t* routes,
                             int16_t* input_errors, int32_t* scratch);
 
 #ifdef __cplusplus

@@ -27,10 +27,9 @@
 
 /* --- Errors ------------------------------------------------------------------ */
 
-static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t query,
-                                  uint32_t sample) {
-  return zo_clamp(evidence->differences[(size_t)query * evidence->samples + sample],
-                  -NODE_DIFFERENCE_MAX, NODE_DIFFERENCE_MAX);
+static int32_t clipped_difference(const zo_node_evidence* evidence, uint32_t query, uint32_t sample) {
+  return zo_clamp(evidence->differences[(size_t)query * evidence->samples + sample], -NODE_DIFFERENCE_MAX,
+                  NODE_DIFFERENCE_MAX);
 }
 
 /* Largest |e| of a sample whose errors are given. */
@@ -40,9 +39,7 @@ static int32_t largest_of_sample(const zo_node_gradient* g, uint32_t sample) {
 }
 
 /* Whether errors are given, in a build that has exact tasks. */
-static int has_errors(const zo_node_evidence* evidence) {
-  return ZO_WITH_EXACT_TASKS && evidence->errors != NULL;
-}
+static int has_errors(const zo_node_evidence* evidence) { return ZO_WITH_EXACT_TASKS && evidence->errors != NULL; }
 
 static int32_t exponent_of(const zo_node_evidence* evidence, uint32_t sample) {
   return !has_errors(evidence) || evidence->exponents == NULL ? 0 : evidence->exponents[sample];
@@ -105,14 +102,13 @@ static int has_whole_window(const zo_node_layer* l) {
  * held at once. */
 static int can_group(const zo_node_gradient* g) {
   const zo_node_layer* l = g->layer;
-  return l->form == ZO_NODES_PLAIN && !zo_node_is_depthwise(l) && g->positions == 1u &&
-         has_whole_window(l) && g->row >= ZO_NODE_COLUMNS * ZO_DENSE_CHANNELS &&
-         g->row <= ZO_DENSE_APART_MAX && 2u * g->together >= ZO_DENSE_CHANNELS;
+  return l->form == ZO_NODES_PLAIN && !zo_node_is_depthwise(l) && g->positions == 1u && has_whole_window(l) &&
+         g->row >= ZO_NODE_COLUMNS * ZO_DENSE_CHANNELS && g->row <= ZO_DENSE_APART_MAX &&
+         2u * g->together >= ZO_DENSE_CHANNELS;
 }
 #endif
 
-int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
-                           const zo_node_evidence* evidence) {
+int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer, const zo_node_evidence* evidence) {
   g->layer = layer;
   g->evidence = evidence;
   g->positions = layer->node_h * layer->node_w;
@@ -132,8 +128,8 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
 }
 
 /* form_errors of queries, by a desktop's loops; returns 0 if there are none. */
-static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint32_t first,
-                        uint32_t count, uint32_t shift, int16_t* errors) {
+static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint32_t first, uint32_t count,
+                        uint32_t shift, int16_t* errors) {
 #if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
   if (loops == NULL) return 0;
@@ -141,8 +137,8 @@ static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint3
   for (uint32_t q = 0; q < evidence->queries; ++q) {
     differences[q] = clipped_difference(evidence, q, sample);
   }
-  zo_loops_sum_signs(loops, evidence->seeds, differences, evidence->queries,
-                     ZO_NODE_STREAM + sample, first, count, sums);
+  zo_loops_sum_signs(loops, evidence->seeds, differences, evidence->queries, ZO_NODE_STREAM + sample, first, count,
+                     sums);
   for (uint32_t j = 0; j < count; ++j) errors[j] = (int16_t)zo_half_up(sums[j], shift);
   return 1;
 #else
@@ -158,8 +154,8 @@ static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint3
 
 /* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other, written
  * so many values apart; count is ZO_NODE_ERRORS at most. */
-static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count,
-                        int16_t* errors, uint32_t apart) {
+static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count, int16_t* errors,
+                        uint32_t apart) {
   const zo_node_evidence* evidence = g->evidence;
   const uint32_t channels = g->layer->out_c;
   /* From 31 bits on nothing is left of any error. */
@@ -239,8 +235,7 @@ static void form_by_vectors(zo_node_gradient* g, uint32_t first, uint32_t count)
           if (i == 0u) all[k] += d;
         }
       }
-      zo_sign_errors(g->errors + (size_t)i * samples + b, samples, size, lanes, all, queries,
-                     evidence->queries, shift);
+      zo_sign_errors(g->errors + (size_t)i * samples + b, samples, size, lanes, all, queries, evidence->queries, shift);
     }
   }
 }
@@ -315,17 +310,15 @@ static void credit_windows(crediting* to) {
   const uint32_t run = l->dilation_w == 1u && depth == l->in_c ? l->k_w : 1u;
   for (uint32_t i = 0; i < l->k_h; ++i) {
     for (uint32_t j = 0; j < l->k_w; j += run) {
-      zo_add_products(
-          to->gradient + (size_t)(i * l->k_w + j) * depth, run * depth, to->credits, to->count,
-          (size_t)(i * l->dilation_h * l->in_w + j * l->dilation_w) * l->in_c, l->input_zero_point);
+      zo_add_products(to->gradient + (size_t)(i * l->k_w + j) * depth, run * depth, to->credits, to->count,
+                      (size_t)(i * l->dilation_h * l->in_w + j * l->dilation_w) * l->in_c, l->input_zero_point);
     }
   }
   to->count = 0;
 }
 
 /* Credits the part of a window that is inside the image. */
-static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top, uint32_t left,
-                        int32_t error) {
+static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top, uint32_t left, int32_t error) {
   const zo_node_layer* l = to->layer;
   const zo_product one = {inputs, error};
   const uint32_t depth = zo_node_depth(l);
@@ -348,8 +341,7 @@ static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top,
 }
 
 /* Credits the output at (h, w). */
-static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint32_t w,
-                          int32_t error) {
+static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint32_t w, int32_t error) {
   const zo_node_layer* l = to->layer;
   const uint32_t top = h * l->stride_h - l->pad_top;
   const uint32_t left = w * l->stride_w - l->pad_left;
@@ -369,8 +361,8 @@ static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint3
 }
 
 /* Credits a node, or, without a gradient, returns how many outputs it would credit. */
-static int32_t credit_mean(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route,
-                           uint32_t channel, int32_t error, crediting* to) {
+static int32_t credit_mean(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route, uint32_t channel,
+                           int32_t error, crediting* to) {
   const uint32_t outputs = layer->out_h * layer->out_w;
   const uint8_t* bits = route + (size_t)channel * ((outputs + 7u) / 8u);
   int32_t count = 0;
@@ -385,8 +377,8 @@ static int32_t credit_mean(const zo_node_layer* layer, const int8_t* inputs, con
   return count;
 }
 
-static int32_t credit_node(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route,
-                           uint32_t node, uint32_t channel, int32_t error, crediting* to) {
+static int32_t credit_node(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route, uint32_t node,
+                           uint32_t channel, int32_t error, crediting* to) {
   if (zo_node_is_mean(layer)) {
     return credit_mean(layer, inputs, route, channel, error, to);
   }
@@ -410,8 +402,7 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
   const zo_node_evidence* evidence = g->evidence;
   const size_t input_bytes = zo_node_input_bytes(g->layer);
   const size_t route_bytes = zo_node_route_bytes(g->layer);
-  const uint32_t input_channel =
-      zo_node_is_depthwise(g->layer) ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
+  const uint32_t input_channel = zo_node_is_depthwise(g->layer) ? channel / (g->layer->out_c / g->layer->in_c) : 0u;
   if (g->together != 0u) hold_errors(g, channel);
   int32_t sum = 0;
   g->sum = 0;
@@ -487,8 +478,8 @@ void zo_node_group_add(zo_node_gradient* g, zo_node_group* group, uint32_t chann
   group->largest[i] = 255 * magnitudes;
 }
 
-void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count,
-                        int32_t* gradient, uint32_t apart) {
+void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count, int32_t* gradient,
+                        uint32_t apart) {
   const uint32_t all = g->evidence->samples;
   zo_dense_inputs inputs = {g->evidence->inputs + first, g->row, all, g->layer->input_zero_point};
   for (uint32_t b = 0; b < all; b += ZO_DENSE_SAMPLES) {

@@ -25,17 +25,16 @@ typedef struct zo_node_gradient {
 #if ZO_DENSE_CHANNELS > 0u
   int grouped; /* zo_node_gradient_is_dense */
 #endif
-  int32_t sum;     /* of e over samples and credited positions, of the channel that was last
-                      formed, or whose errors were asked for; below 2^31 / 255 */
-  int32_t largest; /* that |G| of the channel can be that was last formed */
-  uint32_t first;  /* channel of those held */
-  uint32_t held;   /* channels held */
+  int32_t sum;                    /* of e over samples and credited positions, of the channel that was last
+                                     formed, or whose errors were asked for; below 2^31 / 255 */
+  int32_t largest;                /* that |G| of the channel can be that was last formed */
+  uint32_t first;                 /* channel of those held */
+  uint32_t held;                  /* channels held */
   int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions]; of groups [held, samples] */
 } zo_node_gradient;
 
 /* Returns 0 if errors cannot be shifted so that sums fit. The arguments are checked ones. */
-int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer,
-                           const zo_node_evidence* evidence);
+int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer, const zo_node_evidence* evidence);
 
 /* Before a pass over the channels, from the first on. */
 static inline void zo_node_gradient_rewind(zo_node_gradient* g) { g->held = 0; }
@@ -72,8 +71,7 @@ static inline int zo_node_gradient_is_dense(const zo_node_gradient* g) { return 
 
 /* Whether a group takes a channel, the one behind its last: not if it is full, or has channels
  * whose errors are not held together with this one's. */
-static inline int zo_node_group_takes(const zo_node_gradient* g, const zo_node_group* group,
-                                      uint32_t channel) {
+static inline int zo_node_group_takes(const zo_node_gradient* g, const zo_node_group* group, uint32_t channel) {
   return group->count == 0u || (group->count < ZO_DENSE_CHANNELS && channel - g->first < g->held);
 }
 
@@ -82,8 +80,8 @@ void zo_node_group_add(zo_node_gradient* g, zo_node_group* group, uint32_t chann
 
 /* Forms columns [first, first + count) of G, int32 [channels][apart], of a group that is not empty;
  * `apart` is a multiple of ZO_DENSE_COLUMNS. */
-void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count,
-                        int32_t* gradient, uint32_t apart);
+void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count, int32_t* gradient,
+                        uint32_t apart);
 #endif
 
 #ifdef __cplusplus

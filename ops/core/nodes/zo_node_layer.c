@@ -29,13 +29,10 @@ static int is_clamped(clamps c, int32_t value) { return value <= c.low || value 
 #define CHANNELS_MAX UINT32_C(65536)
 #define BYTES_MAX (UINT64_C(1) << 30)
 
-static int in_range(uint32_t value, uint32_t low, uint32_t high) {
-  return value >= low && value <= high;
-}
+static int in_range(uint32_t value, uint32_t low, uint32_t high) { return value >= low && value <= high; }
 
 /* Every window holds at least one output. */
-static int pooling_fits(uint32_t nodes, uint32_t window, uint32_t stride, uint32_t pad,
-                        uint32_t outputs) {
+static int pooling_fits(uint32_t nodes, uint32_t window, uint32_t stride, uint32_t pad, uint32_t outputs) {
   return in_range(window, 1, 254) && in_range(stride, 1, SIDE_MAX) && pad < window &&
          (uint64_t)(nodes - 1u) * stride < (uint64_t)outputs + pad;
 }
@@ -46,28 +43,25 @@ static int has_form(const zo_node_layer* l) {
 
 zo_status zo_node_layer_check(const zo_node_layer* l) {
   if (l == NULL || !has_form(l)) return ZO_ERROR_ARGUMENT;
-  const uint32_t sides[] = {l->in_h,     l->in_w,     l->k_h,        l->k_w,
-                            l->stride_h, l->stride_w, l->dilation_h, l->dilation_w,
-                            l->out_h,    l->out_w,    l->node_h,     l->node_w};
+  const uint32_t sides[] = {l->in_h,       l->in_w,       l->k_h,   l->k_w,   l->stride_h, l->stride_w,
+                            l->dilation_h, l->dilation_w, l->out_h, l->out_w, l->node_h,   l->node_w};
   for (uint32_t i = 0; i < sizeof sides / sizeof sides[0]; ++i) {
     if (!in_range(sides[i], 1, SIDE_MAX)) return ZO_ERROR_ARGUMENT;
   }
-  int valid = in_range(l->in_c, 1, CHANNELS_MAX) && in_range(l->out_c, 1, CHANNELS_MAX) &&
-              l->pad_top < SIDE_MAX && l->pad_left < SIDE_MAX &&
-              (uint64_t)l->in_h * l->in_w * l->in_c <= BYTES_MAX &&
+  int valid = in_range(l->in_c, 1, CHANNELS_MAX) && in_range(l->out_c, 1, CHANNELS_MAX) && l->pad_top < SIDE_MAX &&
+              l->pad_left < SIDE_MAX && (uint64_t)l->in_h * l->in_w * l->in_c <= BYTES_MAX &&
               (uint64_t)l->out_h * l->out_w * l->out_c <= BYTES_MAX &&
               (uint64_t)l->node_h * l->node_w * l->out_c <= BYTES_MAX &&
               (uint64_t)l->k_h * l->k_w * l->in_c <= BYTES_MAX && l->input_zero_point >= -128 &&
-              l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 &&
-              l->high <= 128 && l->unmasked <= 1u && l->depthwise <= (ZO_WITH_DEPTHWISE ? 1u : 0u);
+              l->input_zero_point <= 127 && l->low >= -129 && l->low <= 127 && l->high >= -128 && l->high <= 128 &&
+              l->unmasked <= 1u && l->depthwise <= (ZO_WITH_DEPTHWISE ? 1u : 0u);
   if (l->depthwise == 1u) valid = valid && l->out_c % l->in_c == 0u;
   if (l->form == ZO_NODES_PLAIN) {
     valid = valid && l->node_h == l->out_h && l->node_w == l->out_w;
   } else if (l->form == ZO_NODES_MEAN) {
     valid = valid && l->node_h == 1u && l->node_w == 1u;
   } else {
-    valid = valid &&
-            pooling_fits(l->node_h, l->pool_h, l->pool_stride_h, l->pool_pad_top, l->out_h) &&
+    valid = valid && pooling_fits(l->node_h, l->pool_h, l->pool_stride_h, l->pool_pad_top, l->out_h) &&
             pooling_fits(l->node_w, l->pool_w, l->pool_stride_w, l->pool_pad_left, l->out_w) &&
             l->pool_h * l->pool_w <= 254u;
   }
@@ -76,22 +70,15 @@ zo_status zo_node_layer_check(const zo_node_layer* l) {
 
 #endif
 
-uint32_t zo_node_count(const zo_node_layer* layer) {
-  return layer->node_h * layer->node_w * layer->out_c;
-}
+uint32_t zo_node_count(const zo_node_layer* layer) { return layer->node_h * layer->node_w * layer->out_c; }
 
-uint32_t zo_node_input_bytes(const zo_node_layer* layer) {
-  return layer->in_h * layer->in_w * layer->in_c;
-}
+uint32_t zo_node_input_bytes(const zo_node_layer* layer) { return layer->in_h * layer->in_w * layer->in_c; }
 
 uint32_t zo_node_route_bytes(const zo_node_layer* layer) {
-  return zo_node_is_mean(layer) ? layer->out_c * ((layer->out_h * layer->out_w + 7u) / 8u)
-                                : zo_node_count(layer);
+  return zo_node_is_mean(layer) ? layer->out_c * ((layer->out_h * layer->out_w + 7u) / 8u) : zo_node_count(layer);
 }
 
-uint32_t zo_node_row(const zo_node_layer* layer) {
-  return layer->k_h * layer->k_w * zo_node_depth(layer);
-}
+uint32_t zo_node_row(const zo_node_layer* layer) { return layer->k_h * layer->k_w * zo_node_depth(layer); }
 
 static void route_plain(const zo_node_layer* layer, const int8_t* outputs, uint8_t* route) {
   const clamps bounds = clamps_of(layer);
@@ -102,8 +89,7 @@ static void route_plain(const zo_node_layer* layer, const int8_t* outputs, uint8
 }
 
 /* The largest output of the window of node (h, w) in a channel, and its number. */
-static uint8_t route_window(const zo_node_layer* l, const int8_t* outputs, uint32_t h, uint32_t w,
-                            uint32_t channel) {
+static uint8_t route_window(const zo_node_layer* l, const int8_t* outputs, uint32_t h, uint32_t w, uint32_t channel) {
   int32_t largest = -129;
   uint32_t at = 0;
   for (uint32_t i = 0; i < l->pool_h; ++i) {
@@ -150,8 +136,7 @@ static void route_mean(const zo_node_layer* layer, const int8_t* outputs, uint8_
   }
 }
 
-zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs,
-                            uint8_t* routes) {
+zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs, uint8_t* routes) {
   if (outputs == NULL || routes == NULL) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_node_layer_check(layer);
   if (status != ZO_OK) return status;
@@ -170,8 +155,8 @@ zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const 
 }
 
 /* Perturbs the nodes of a sample, channel by channel. */
-static void perturb_sample(const int8_t* from, int8_t* to, uint32_t count, uint32_t channels,
-                           zo_sign_reader signs, int32_t k, clamps held, clamps kept) {
+static void perturb_sample(const int8_t* from, int8_t* to, uint32_t count, uint32_t channels, zo_sign_reader signs,
+                           int32_t k, clamps held, clamps kept) {
   /* Values that are not held: `free_values` of them, from `least` on. */
   const int32_t least = held.low + 1;
   const uint32_t free_values = held.high > least ? (uint32_t)(held.high - least) : 0u;
@@ -192,8 +177,8 @@ static void perturb_sample(const int8_t* from, int8_t* to, uint32_t count, uint3
   }
 }
 
-zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint32_t first_sample,
-                              const int8_t* nodes, uint32_t seed, int32_t k, int8_t* perturbed) {
+zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint32_t first_sample, const int8_t* nodes,
+                              uint32_t seed, int32_t k, int8_t* perturbed) {
   if (nodes == NULL || perturbed == NULL) return ZO_ERROR_ARGUMENT;
   if (k < -127 || k > 127) return ZO_ERROR_FACTOR;
   const zo_status status = zo_node_layer_check(layer);
@@ -207,14 +192,12 @@ zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint
   if (!zo_node_is_mean(layer) && layer->high < kept.high) kept.high = layer->high;
 #if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
-  const zo_node_block block = {
-      layer->node_h * layer->node_w, layer->out_c, held.low, held.high, kept.low, kept.high};
+  const zo_node_block block = {layer->node_h * layer->node_w, layer->out_c, held.low, held.high, kept.low, kept.high};
 #endif
   for (uint32_t i = 0; i < samples; ++i) {
 #if ZO_KERNEL_SETS
     if (loops != NULL && zo_loops_perturb_nodes(loops, &block, nodes + (size_t)i * count, seed,
-                                                ZO_NODE_STREAM + first_sample + i, k,
-                                                perturbed + (size_t)i * count)) {
+                                                ZO_NODE_STREAM + first_sample + i, k, perturbed + (size_t)i * count)) {
       continue;
     }
 #endif

@@ -120,8 +120,7 @@ uint32_t zo_node_row(const zo_node_layer* layer);
  *                        from the least significant on
  *
  * Errors: ZO_ERROR_ARGUMENT. */
-zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs,
-                            uint8_t* routes);
+zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs, uint8_t* routes);
 
 /* Perturbed nodes: y + k z, clamped nodes as they are unless the layer is `unmasked`, the others
  * kept within int8 and the clamps.
@@ -135,8 +134,8 @@ zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const 
  * because the update needs the nodes of one at a time.
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_FACTOR. */
-zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint32_t first_sample,
-                              const int8_t* nodes, uint32_t seed, int32_t k, int8_t* perturbed);
+zo_status zo_perturb_nodes_s8(const zo_node_layer* layer, uint32_t samples, uint32_t first_sample, const int8_t* nodes,
+                              uint32_t seed, int32_t k, int8_t* perturbed);
 
 #ifdef __cplusplus
 }

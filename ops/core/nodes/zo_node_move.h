@@ -18,15 +18,14 @@ typedef struct zo_node_move {
 /* Moves the weights of `count` channels, ZO_ROWS_TOGETHER at most, by the same [zo_node_row] steps,
  * unit 2^-16 LSB, within +-clip, or by the gradient itself (ZO_NODE_BITS); returns how many were
  * clipped. */
-uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, uint32_t count,
-                              const int32_t* steps);
+uint32_t zo_node_move_weights(const zo_node_move* m, const uint32_t* channels, uint32_t count, const int32_t* steps);
 
 #if ZO_DENSE_CHANNELS > 0u
 /* The same of `count` weights of a channel that is no depthwise one, from the tensor's weight `at`
  * on. All parts of the channel but the last are multiples of four weights, and `rounding`, before
  * the first one zo_node_move_rounding, is moved on. */
-uint32_t zo_node_move_columns(const zo_node_move* m, uint32_t channel, size_t at, uint32_t count,
-                              const int32_t* steps, uint32_t* rounding);
+uint32_t zo_node_move_columns(const zo_node_move* m, uint32_t channel, size_t at, uint32_t count, const int32_t* steps,
+                              uint32_t* rounding);
 uint32_t zo_node_move_rounding(const zo_node_move* m, uint32_t channel);
 #endif
 

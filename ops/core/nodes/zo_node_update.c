@@ -38,9 +38,7 @@ typedef struct update {
 /* The biases, in a build that trains any. */
 static const zo_tensor* bias_of(const update* u) { return ZO_WITH_BIASES ? u->to.bias : NULL; }
 
-uint32_t zo_node_scratch_values(const zo_node_layer* layer) {
-  return zo_node_row(layer) + layer->out_c;
-}
+uint32_t zo_node_scratch_values(const zo_node_layer* layer) { return zo_node_row(layer) + layer->out_c; }
 
 /* --- Step ---------------------------------------------------------------------- */
 
@@ -59,9 +57,7 @@ static int is_updated(const update* u, uint32_t channel) {
 /* Whether the build has rules but ZO_NODE_RMS. */
 #define HAS_RULES (ZO_WITH_NODE_RULES || ZO_WITH_BITS)
 
-static uint32_t node_rule_of(const zo_node_step* step) {
-  return HAS_RULES ? step->rule : (uint32_t)ZO_NODE_RMS;
-}
+static uint32_t node_rule_of(const zo_node_step* step) { return HAS_RULES ? step->rule : (uint32_t)ZO_NODE_RMS; }
 
 /* How a rule makes a step of G: -(G 2^bits - mean) factor. ZO_NODE_BITS has the shift of a move. */
 typedef struct plan {
@@ -86,8 +82,8 @@ static void standardize_row(int32_t* gradient, uint32_t count, const plan* p) {
 }
 
 /* Measures a part of the gradient at hand. With a plan, replaces it by its steps. */
-static void measure_gradient(const update* u, const plan* p, int32_t* gradient, uint32_t count,
-                             int32_t largest, findings* found) {
+static void measure_gradient(const update* u, const plan* p, int32_t* gradient, uint32_t count, int32_t largest,
+                             findings* found) {
   const uint32_t rule = node_rule_of(u->to.step);
   if (p == NULL) {
     if (rule == ZO_NODE_RMS) {
@@ -188,8 +184,7 @@ static uint32_t columns_together(const update* u) {
   return (each + ZO_NODE_COLUMNS - 1u) / ZO_NODE_COLUMNS * ZO_NODE_COLUMNS;
 }
 
-static void walk_group(update* u, const plan* p, zo_node_group* group, uint32_t columns,
-                       findings* found) {
+static void walk_group(update* u, const plan* p, zo_node_group* group, uint32_t columns, findings* found) {
   uint32_t rounding[ZO_DENSE_CHANNELS];
   int32_t largest = 0;
   for (uint32_t i = 0; i < group->count; ++i) {
@@ -297,8 +292,7 @@ static int plan_standardized(const update* u, const zo_moments* moments, plan* p
   const zo_scale spread = zo_moments_spread(moments);
   if (spread.mantissa == 0u) return 0;
   p->bits = -1;
-  while (p->bits < STANDARD_BITS_MAX &&
-         (uint64_t)moments->largest << (p->bits + 1) < STANDARD_MAX) {
+  while (p->bits < STANDARD_BITS_MAX && (uint64_t)moments->largest << (p->bits + 1) < STANDARD_MAX) {
     ++p->bits;
   }
   p->mean = (int32_t)zo_moments_mean(moments, p->bits);
@@ -320,8 +314,7 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
   }
   if (rule != ZO_NODE_RMS || step->mean_square.mantissa == 0u) {
     const findings found = walk_layer(u, NULL);
-    if (ZO_WITH_NODE_RULES && rule == ZO_NODE_STANDARDIZED)
-      return plan_standardized(u, &found.moments, p);
+    if (ZO_WITH_NODE_RULES && rule == ZO_NODE_STANDARDIZED) return plan_standardized(u, &found.moments, p);
 #if ZO_WITH_BITS
     if (step->rule == ZO_NODE_BITS) {
       const uint32_t width = zo_bit_width(found.moments.largest);
@@ -346,20 +339,17 @@ static int rule_is_valid(const zo_node_step* step) {
   if (!ZO_WITH_NODE_RULES && step->rule != ZO_NODE_RMS) return 0;
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
-         step->clip <= UINT32_C(1) << 24 &&
-         (step->rule != ZO_NODE_RMS || zo_scale_is_valid(step->mean_square)) &&
-         (step->rule != ZO_NODE_FIXED ||
-          (gain.mantissa != 0u && gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
-           gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
+         step->clip <= UINT32_C(1) << 24 && (step->rule != ZO_NODE_RMS || zo_scale_is_valid(step->mean_square)) &&
+         (step->rule != ZO_NODE_FIXED || (gain.mantissa != 0u && gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
+                                          gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
 }
 
-static int filter_is_valid(const zo_node_layer* layer, const zo_tensor* tensor,
-                           const zo_node_evidence* evidence, const zo_node_step* step) {
+static int filter_is_valid(const zo_node_layer* layer, const zo_tensor* tensor, const zo_node_evidence* evidence,
+                           const zo_node_step* step) {
   return tensor->type != ZO_TENSOR_INT32 && zo_tensor_is_supported(tensor) &&
-         (ZO_WITH_8_BITS || tensor->fraction != NULL) && tensor->limit >= 1 &&
-         tensor->limit <= 127 && tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c &&
-         tensor->size <= UINT32_C(1) << 20 && evidence->inputs != NULL &&
-         (step->rule != ZO_NODE_BITS || tensor->fraction == NULL);
+         (ZO_WITH_8_BITS || tensor->fraction != NULL) && tensor->limit >= 1 && tensor->limit <= 127 &&
+         tensor->size == (uint64_t)zo_node_row(layer) * layer->out_c && tensor->size <= UINT32_C(1) << 20 &&
+         evidence->inputs != NULL && (step->rule != ZO_NODE_BITS || tensor->fraction == NULL);
 }
 
 static int bias_is_valid(const zo_node_layer* layer, const zo_tensor* tensor) {
@@ -379,8 +369,7 @@ static zo_status check_update(const zo_node_layer* layer, const zo_tensor* tenso
   if (zeroth_order && (evidence->queries < 1u || evidence->queries > ZO_MAX_QUERIES)) {
     return ZO_ERROR_QUERIES;
   }
-  int valid = evidence->samples > 0u &&
-              (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
+  int valid = evidence->samples > 0u && (evidence->routes != NULL || layer->form == ZO_NODES_PLAIN) &&
               (!zeroth_order || (evidence->differences != NULL && evidence->seeds != NULL)) &&
               step->rows <= layer->out_c && rule_is_valid(step);
   for (uint32_t i = 0; i < count; ++i) {
@@ -424,8 +413,7 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
   if (!make_plan(&u, step, &p)) return ZO_OK;
   const findings found = walk_layer(&u, &p);
   if (node_rule_of(step) == ZO_NODE_RMS) {
-    step->mean_square =
-        zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
+    step->mean_square = zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
   }
   if (saturated != NULL) *saturated += found.clipped;
   return ZO_OK;

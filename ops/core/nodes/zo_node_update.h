@@ -43,16 +43,16 @@ typedef enum zo_node_rule {
 
 /* How far to go. All fields zero but rate and clip: ZO_NODE_RMS over the whole layer. */
 typedef struct zo_node_step {
-  uint32_t rule; /* zo_node_rule */
-  uint32_t rate; /* unit 2^-16, < 2^31: of LSB, the RMS (ZO_NODE_RMS) or standard deviation
-                    (ZO_NODE_STANDARDIZED) of the step over the updated channels; ZO_NODE_FIXED: a
-                    factor of gain */
-  uint32_t clip; /* largest |step| of a weight, unit 2^-16 LSB, 1..2^24 */
-  uint32_t seed; /* of the rounding, 8-bit update */
-  uint32_t bits; /* ZO_NODE_BITS: 1..7 */
-  uint32_t rows; /* output channels that are updated; 0 or out_c: all */
-  zo_scale gain; /* ZO_NODE_FIXED: step, unit 2^-16 LSB, per unit of G at a rate of 1; not zero,
-                    exponent within +-ZO_NODE_GAIN_EXPONENT_MAX */
+  uint32_t rule;        /* zo_node_rule */
+  uint32_t rate;        /* unit 2^-16, < 2^31: of LSB, the RMS (ZO_NODE_RMS) or standard deviation
+                           (ZO_NODE_STANDARDIZED) of the step over the updated channels; ZO_NODE_FIXED: a
+                           factor of gain */
+  uint32_t clip;        /* largest |step| of a weight, unit 2^-16 LSB, 1..2^24 */
+  uint32_t seed;        /* of the rounding, 8-bit update */
+  uint32_t bits;        /* ZO_NODE_BITS: 1..7 */
+  uint32_t rows;        /* output channels that are updated; 0 or out_c: all */
+  zo_scale gain;        /* ZO_NODE_FIXED: step, unit 2^-16 LSB, per unit of G at a rate of 1; not zero,
+                           exponent within +-ZO_NODE_GAIN_EXPONENT_MAX */
   zo_scale mean_square; /* ZO_NODE_RMS: running mean of G^2; zero before the first step, updated by
                            each. Unchanged by the other rules. Must pass zo_scale_is_valid */
 #if ZO_KERNEL_SETS

@@ -39,9 +39,8 @@ uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first) {
   return seeds;
 }
 
-void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                         zo_distribution distribution, const zo_perturb_terms* terms,
-                         uint32_t first, uint32_t seeds) {
+void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
+                         const zo_perturb_terms* terms, uint32_t first, uint32_t seeds) {
   int8_t* weights = tensor->weights + begin;
   int8_t* fraction = tensor->type == ZO_TENSOR_INT16 ? tensor->fraction + begin : NULL;
   const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;

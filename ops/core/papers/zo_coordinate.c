@@ -18,8 +18,7 @@ static uint32_t chosen_weight(const zo_tensor* tensor, uint32_t seed) {
   return values;
 }
 
-void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
-                               const zo_perturb_terms* terms) {
+void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms) {
   for (uint32_t t = 0; t < terms->count; ++t) {
     const uint32_t index = chosen_weight(tensor, terms->terms[t].seed);
     if (index == zo_values(tensor)) return;
@@ -43,8 +42,7 @@ static int32_t rounding_of(const zo_tensor* tensor, uint32_t seed, uint32_t inde
   return (int32_t)((word >> turn | (uint32_t)((uint64_t)word << (32u - turn))) & 0xFFFFu);
 }
 
-uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queries,
-                                  uint32_t count) {
+uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queries, uint32_t count) {
   uint32_t indices[ZO_MAX_QUERIES];
   uint32_t saturated = 0;
   for (uint32_t q = 0; q < count; ++q) indices[q] = chosen_weight(tensor, queries[q].seed);

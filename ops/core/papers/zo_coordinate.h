@@ -12,8 +12,7 @@ extern "C" {
 #endif
 
 /* Adds perturbations to a tensor's weights, as zo_perturb_s8 does. */
-void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution,
-                               const zo_perturb_terms* terms);
+void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* Applies one step, as zo_update_s8 does, to the weights that it moves; returns how many of them it
  * has clipped. */

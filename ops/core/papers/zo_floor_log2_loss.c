@@ -21,8 +21,7 @@ static int32_t floor_log2(uint64_t x) {
   return result;
 }
 
-static int32_t floor_log2_loss(const int8_t* logits, uint32_t classes, int32_t label,
-                               zo_logit_scale scale) {
+static int32_t floor_log2_loss(const int8_t* logits, uint32_t classes, int32_t label, zo_logit_scale scale) {
   const int32_t own = logits[label];
   const int32_t p = exponent_of_difference(zo_largest_logit(logits, classes) - own, scale) - SPAN;
   uint64_t sum = 0;
@@ -33,13 +32,12 @@ static int32_t floor_log2_loss(const int8_t* logits, uint32_t classes, int32_t l
   return floor_log2(sum) + p;
 }
 
-zo_status zo_floor_log2_loss_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
-                                zo_logit_scale scale, const int32_t* labels, int32_t* losses) {
+zo_status zo_floor_log2_loss_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                                const int32_t* labels, int32_t* losses) {
   const zo_status status = zo_check_class_loss(logits, samples, classes, scale, labels, losses);
   if (status != ZO_OK) return status;
   for (uint32_t i = 0; i < samples; ++i, logits += classes) {
-    losses[i] =
-        labels[i] < 0 ? 0 : floor_log2_loss(logits, classes, labels[i], scale) * ZO_FLOOR_LOG2_UNIT;
+    losses[i] = labels[i] < 0 ? 0 : floor_log2_loss(logits, classes, labels[i], scale) * ZO_FLOOR_LOG2_UNIT;
   }
   return ZO_OK;
 }

@@ -46,8 +46,8 @@ extern "C" {
  * often the sign is the exact loss's.
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
-zo_status zo_floor_log2_loss_s8(const int8_t* logits, uint32_t samples, uint32_t classes,
-                                zo_logit_scale scale, const int32_t* labels, int32_t* losses);
+zo_status zo_floor_log2_loss_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                                const int32_t* labels, int32_t* losses);
 
 #ifdef __cplusplus
 }

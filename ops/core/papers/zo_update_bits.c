@@ -11,8 +11,7 @@
  */
 #define BITS_CHUNK 32u
 
-uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift,
-                             int32_t limit) {
+uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift, int32_t limit) {
   uint32_t saturated = 0;
   for (uint32_t j = 0; j < count; ++j) {
     const int64_t moved = (int64_t)weights[j] - zo_pseudo_stochastic(values[j], shift);
@@ -24,9 +23,8 @@ uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t co
 }
 
 /* The weights or biases [begin, begin + count) of one stream tile. */
-static uint32_t update_tile_of_bits(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                                    uint32_t state, zo_distribution distribution, int32_t direction,
-                                    uint32_t shift) {
+static uint32_t update_tile_of_bits(const zo_tensor* tensor, uint32_t begin, uint32_t count, uint32_t state,
+                                    zo_distribution distribution, int32_t direction, uint32_t shift) {
   const uint32_t per_word = zo_weights_per_word(distribution);
   uint32_t saturated = 0;
   for (uint32_t i = begin; i < begin + count; i += BITS_CHUNK) {
@@ -48,8 +46,8 @@ static uint32_t update_tile_of_bits(const zo_tensor* tensor, uint32_t begin, uin
   return saturated;
 }
 
-zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed,
-                            int32_t direction, uint32_t bits, uint32_t* saturated) {
+zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed, int32_t direction,
+                            uint32_t bits, uint32_t* saturated) {
   if (!zo_update_takes(tensor) || tensor->fraction != NULL || tensor->mask != NULL || bits < 1u ||
       bits > ZO_UPDATE_BITS_MAX) {
     return ZO_ERROR_ARGUMENT;
@@ -67,9 +65,8 @@ zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distributio
   const uint32_t count = zo_values(tensor);
   for (uint32_t begin = 0; begin < count; begin += ZO_STREAM_TILE) {
     const uint32_t size = count - begin < ZO_STREAM_TILE ? count - begin : ZO_STREAM_TILE;
-    clipped +=
-        update_tile_of_bits(tensor, begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE),
-                            distribution, direction, shift);
+    clipped += update_tile_of_bits(tensor, begin, size, zo_stream_state(key, begin / ZO_STREAM_TILE), distribution,
+                                   direction, shift);
   }
   if (saturated != NULL) *saturated += clipped;
   return ZO_OK;

@@ -34,13 +34,12 @@ extern "C" {
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION (ZO_COORDINATE included),
  * ZO_ERROR_FACTOR; the weights are untouched then. */
-zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed,
-                            int32_t direction, uint32_t bits, uint32_t* saturated);
+zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed, int32_t direction,
+                            uint32_t bits, uint32_t* saturated);
 
 /* w = clip(w - zo_pseudo_stochastic(value, shift), -limit, limit) for `count` weights, unchecked;
  * returns how many were clipped. The unit of every update to a few bits. */
-uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift,
-                             int32_t limit);
+uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift, int32_t limit);
 
 #ifdef __cplusplus
 }

@@ -16,9 +16,7 @@ static inline uint32_t zo_weights_per_word(zo_distribution distribution) {
 }
 
 /* +1 if bit `j` of the word is clear, -1 if it is set. */
-static inline int32_t zo_draw_rademacher(uint32_t word, uint32_t j) {
-  return 1 - (int32_t)(((word >> j) & 1u) << 1);
-}
+static inline int32_t zo_draw_rademacher(uint32_t word, uint32_t j) { return 1 - (int32_t)(((word >> j) & 1u) << 1); }
 
 /* Byte j: sign in bit 7, index of the quantile below it. */
 static inline int32_t zo_draw_gaussian(uint32_t word, uint32_t j) {
@@ -30,8 +28,7 @@ static inline int32_t zo_draw_gaussian(uint32_t word, uint32_t j) {
 
 /* Half-word j: zero decided by the low byte, value by the high one. -128 has no counterpart and
  * counts as 0, which makes the distribution exactly symmetric. */
-static inline int32_t zo_draw_sparse_uniform(uint32_t word, uint32_t j, uint32_t radius,
-                                             uint32_t p_zero) {
+static inline int32_t zo_draw_sparse_uniform(uint32_t word, uint32_t j, uint32_t radius, uint32_t p_zero) {
   const uint32_t half = (word >> (16u * j)) & 0xFFFFu;
   const int32_t byte = (int32_t)((half >> 8) ^ 0x80u) - 128;
   /* 128 * 255 keeps the shifted value non-negative: >> of a negative number is

@@ -105,8 +105,8 @@ int32_t zo_distribution_z_max(zo_distribution distribution);
  *
  * The slow, plain form of the specification above: for tests, inspection and
  * algorithms that need a direction in memory. */
-zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t tensor, uint32_t begin,
-                       uint32_t count, int8_t* z);
+zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t tensor, uint32_t begin, uint32_t count,
+                       int8_t* z);
 
 #ifdef __cplusplus
 }

@@ -13,18 +13,14 @@
 #include "ops/core/papers/zo_chain.h"
 #endif
 
-static const zo_control_settings* settings_of(const zo_control* control) {
-  return zo_settings_of(control->settings);
-}
+static const zo_control_settings* settings_of(const zo_control* control) { return zo_settings_of(control->settings); }
 
 /* Seeds that make up a direction once there are enough steps. */
 static uint32_t longest_chain(const zo_control_settings* s) {
   return !ZO_WITH_CHAINS || s->chain == 0u ? 1u : s->chain;
 }
 
-static int is_sharp(const zo_control_settings* s) {
-  return ZO_WITH_SHARPNESS && s->sharpness != 0u;
-}
+static int is_sharp(const zo_control_settings* s) { return ZO_WITH_SHARPNESS && s->sharpness != 0u; }
 
 uint32_t zo_control_words(const zo_control_settings* s) {
   /* An update that restores the perturbation in force, and a new perturbation: no other command has
@@ -47,14 +43,12 @@ static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
 }
 
 /* Seed j of the direction of a query. */
-static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query,
-                           uint32_t j) {
-  return zo_query_seed(zo_settings_of(s)->run_seed,
-                       step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
+static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query, uint32_t j) {
+  return zo_query_seed(zo_settings_of(s)->run_seed, step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
 }
 
-uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
-                          const int32_t* coefficients, zo_query* items) {
+uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step, const int32_t* coefficients,
+                          zo_query* items) {
   const zo_control_settings* s = zo_settings_of(settings);
 #if ZO_WITH_CHAINS
   const uint32_t chain = chain_length(s, step);
@@ -82,8 +76,7 @@ uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
 static int64_t coefficient_limit(const zo_control_settings* s) {
 #if ZO_WITH_CHAINS
   if (s->chain != 0u) {
-    return (INT64_C(1) << 30) /
-           ((int64_t)zo_queries_of(s) * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
+    return (INT64_C(1) << 30) / ((int64_t)zo_queries_of(s) * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
   }
 #else
   (void)s;
@@ -91,8 +84,7 @@ static int64_t coefficient_limit(const zo_control_settings* s) {
   return INT32_MAX;
 }
 
-zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
-                          const uint8_t* block_segments) {
+zo_status zo_control_init(zo_control* control, const zo_control_settings* settings, const uint8_t* block_segments) {
 #if ZO_WITH_CHECKS
   if (control == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
   const zo_status status = zo_control_settings_check(settings);
@@ -124,8 +116,7 @@ static uint32_t block_of(const zo_control* control, uint32_t step) {
 
 static uint32_t segment_of(const zo_control* control, uint32_t step) {
   const uint32_t blocks = zo_blocks_of(settings_of(control));
-  return blocks > 0u && control->block_segments != NULL ? control->block_segments[step % blocks]
-                                                        : 0u;
+  return blocks > 0u && control->block_segments != NULL ? control->block_segments[step % blocks] : 0u;
 }
 
 /* Seeds of z_s come after those of z. */
@@ -138,28 +129,22 @@ static void add_term(zo_term_list* list, uint32_t seed, int32_t k) {
   list->terms[list->count++].k = k;
 }
 
-static void add_direction(zo_term_list* list, const zo_control* control, uint32_t step,
-                          uint32_t query, int32_t k) {
+static void add_direction(zo_term_list* list, const zo_control* control, uint32_t step, uint32_t query, int32_t k) {
   const zo_control_settings* s = settings_of(control);
   const uint32_t chain = chain_length(s, step);
-  for (uint32_t j = 0; j < chain; ++j)
-    add_term(list, chain_seed(s, step, query, j), j == 0u ? k : ZO_SAME_CHAIN);
+  for (uint32_t j = 0; j < chain; ++j) add_term(list, chain_seed(s, step, query, j), j == 0u ? k : ZO_SAME_CHAIN);
 }
 
 /* Undoes the perturbation of a query's last evaluation. */
-static void add_restoration(zo_term_list* list, const zo_control* control, uint32_t step,
-                            uint32_t query) {
-  add_direction(list, control, step, query,
-                zo_is_one_sided(settings_of(control)->estimator) ? -1 : 1);
+static void add_restoration(zo_term_list* list, const zo_control* control, uint32_t step, uint32_t query) {
+  add_direction(list, control, step, query, zo_is_one_sided(settings_of(control)->estimator) ? -1 : 1);
   if (is_sharp(settings_of(control)) && control->ascent != 0) {
     add_term(list, ascent_seed(control, step, query), -control->ascent);
   }
 }
 
 /* Evaluating z_s. */
-static int is_ascending(const zo_control* control) {
-  return is_sharp(settings_of(control)) && control->phase < 2u;
-}
+static int is_ascending(const zo_control* control) { return is_sharp(settings_of(control)) && control->phase < 2u; }
 
 static int evaluates_base(const zo_control* control) {
   return zo_is_one_sided(settings_of(control)->estimator) && control->based == 0u;
@@ -197,8 +182,7 @@ static void add_perturbation(const zo_control* control, zo_term_list* list) {
     return;
   }
   /* From w - z_s to w + g z_s. */
-  for (int32_t g = -1;
-       is_sharp(settings_of(control)) && control->phase == 2u && g < control->ascent; ++g) {
+  for (int32_t g = -1; is_sharp(settings_of(control)) && control->phase == 2u && g < control->ascent; ++g) {
     add_term(list, ascent_seed(control, step, query), 1);
   }
   add_direction(list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
@@ -230,8 +214,7 @@ zo_status zo_control_next_moves(const zo_control* control, zo_moves* moves, zo_r
   return ZO_OK;
 }
 
-zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
-                          zo_request* request) {
+zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity, zo_request* request) {
   if (words == NULL) return ZO_ERROR_ARGUMENT;
   zo_moves moves;
   zo_status status = zo_control_next_moves(control, &moves, request);
@@ -273,8 +256,7 @@ void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* 
   control->base = control->plus = control->minus = control->total = 0;
 }
 
-zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
-                             uint32_t capacity) {
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words, uint32_t capacity) {
   if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
   zo_moves moves;
   zo_control after = *control;
@@ -284,8 +266,7 @@ zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* wo
   return status;
 }
 
-zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
-                            uint32_t* pending) {
+zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity, uint32_t* pending) {
   if (control == NULL || pending == NULL) return ZO_ERROR_ARGUMENT;
   if (zo_control_is_in_step(control)) return ZO_ERROR_ORDER;
   const uint32_t found = control->pending;
@@ -295,8 +276,7 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 }
 
 int zo_control_is_in_step(const zo_control* control) {
-  return control->query != 0u || control->phase != 0u || control->part != 0u ||
-         control->based != 0u;
+  return control->query != 0u || control->phase != 0u || control->part != 0u || control->based != 0u;
 }
 
 zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_moves* moves) {
@@ -325,13 +305,11 @@ zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo
   control->pending = 0;
   control->mean_square = mean_square;
   begin_moves(control, moves);
-  add_restoration(&moves->perturb, control, control->step,
-                  zo_queries_of(settings_of(control)) - 1u);
+  add_restoration(&moves->perturb, control, control->step, zo_queries_of(settings_of(control)) - 1u);
   return ZO_OK;
 }
 
-zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words,
-                              uint32_t capacity) {
+zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words, uint32_t capacity) {
   if (control == NULL || words == NULL) return ZO_ERROR_ARGUMENT;
   zo_moves moves;
   zo_control before = *control;
@@ -344,12 +322,11 @@ zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t*
 /* --- Reports --------------------------------------------------------------- */
 
 /* Makes the step's record of d, [queries]. */
-static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss,
-                        zo_report* report) {
+static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss, zo_report* report) {
   const zo_control_settings* s = settings_of(control);
   const uint32_t rate = zo_control_rate(control->settings, control->step, ZO_DECAYS_OF(control));
-  const zo_step_size size = {s->estimator, s->rule, zo_distribution_of_step(s, control->step),
-                             zo_queries_of(s), s->clip};
+  const zo_step_size size = {s->estimator, s->rule, zo_distribution_of_step(s, control->step), zo_queries_of(s),
+                             s->clip};
   int64_t mean_square = control->mean_square;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     mean_square = zo_track_mean_square(mean_square, d[q]);
@@ -357,8 +334,8 @@ static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss
   control->mean_square = mean_square;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
-    control->queries[q].coefficient = (int32_t)zo_clamp64(
-        zo_step_coefficient(&size, d[q], rate, mean_square), coefficient_limit(s));
+    control->queries[q].coefficient =
+        (int32_t)zo_clamp64(zo_step_coefficient(&size, d[q], rate, mean_square), coefficient_limit(s));
   }
   report->step_done = 1;
   report->step = control->step;
@@ -374,9 +351,8 @@ static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss
 
 /* Samples that have passed forward in a complete step, those of each evaluation counted. */
 static int64_t samples_of_step(const zo_control_settings* s) {
-  const int64_t evaluations = zo_is_one_sided(s->estimator)
-                                  ? (int64_t)zo_queries_of(s) + 1
-                                  : (is_sharp(s) ? 4 : 2) * (int64_t)zo_queries_of(s);
+  const int64_t evaluations =
+      zo_is_one_sided(s->estimator) ? (int64_t)zo_queries_of(s) + 1 : (is_sharp(s) ? 4 : 2) * (int64_t)zo_queries_of(s);
   return evaluations * zo_minibatch_of(s);
 }
 
@@ -403,8 +379,7 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
     control->phase += 1u;
     return;
   }
-  const int64_t difference =
-      control->plus - (zo_is_one_sided(s->estimator) ? control->base : control->minus);
+  const int64_t difference = control->plus - (zo_is_one_sided(s->estimator) ? control->base : control->minus);
   /* As bytes: compilers keep a zero of 64 bits in a register of the floating-point unit. */
   memset(&control->plus, 0, sizeof control->plus);
   memset(&control->minus, 0, sizeof control->minus);
@@ -419,10 +394,8 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
   if (control->query == zo_queries_of(s)) finish_queries(control, report);
 }
 
-zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
-                            zo_report* report) {
-  if (ZO_WITH_CHECKS && (control == NULL || losses == NULL || report == NULL ||
-                         count != settings_of(control)->batch)) {
+zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count, zo_report* report) {
+  if (ZO_WITH_CHECKS && (control == NULL || losses == NULL || report == NULL || count != settings_of(control)->batch)) {
     return ZO_ERROR_ARGUMENT;
   }
   if (control->step == settings_of(control)->steps) return ZO_ERROR_ARGUMENT;
@@ -445,10 +418,8 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   return ZO_OK;
 }
 
-zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses,
-                                zo_report* report) {
-  if (control == NULL || losses == NULL || parts == 0u ||
-      parts > settings_of(control)->parts - control->part) {
+zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses, zo_report* report) {
+  if (control == NULL || losses == NULL || parts == 0u || parts > settings_of(control)->parts - control->part) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = settings_of(control)->batch;
@@ -459,8 +430,7 @@ zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32
   return ZO_OK;
 }
 
-zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_loss,
-                            zo_report* report) {
+zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_loss, zo_report* report) {
   if (control == NULL || d == NULL || report == NULL) return ZO_ERROR_ARGUMENT;
   const zo_control_settings* s = settings_of(control);
   if (control->step == s->steps) return ZO_ERROR_ARGUMENT;

@@ -83,8 +83,7 @@ typedef struct zo_control {
 /* Checks the settings and sets the state before the first step. The settings must stay unchanged
  * for as long as the run is used.
  * Errors: those of zo_control_settings_check. */
-zo_status zo_control_init(zo_control* control, const zo_control_settings* settings,
-                          const uint8_t* block_segments);
+zo_status zo_control_init(zo_control* control, const zo_control_settings* settings, const uint8_t* block_segments);
 
 /* Sets the state after `step` complete steps without a pending update, to resume from a seed log:
  * mean_square is that of the log's last record. */
@@ -92,8 +91,7 @@ zo_status zo_control_resume(zo_control* control, uint32_t step, int64_t mean_squ
 
 /* Returns the next request and writes its command, zero padded to the capacity. Errors:
  * ZO_ERROR_CAPACITY (state untouched). */
-zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity,
-                          zo_request* request);
+zo_status zo_control_next(zo_control* control, int32_t* words, uint32_t capacity, zo_request* request);
 
 /* The same for a program that has the weights at hand: it applies the moves to each tensor
  * (zo_moves_apply), then invokes with a command of ZO_FLAG_LOSS alone. */
@@ -101,8 +99,7 @@ zo_status zo_control_next_moves(const zo_control* control, zo_moves* moves, zo_r
 
 /* Takes the losses of the invoke that was asked for.
  * Errors: ZO_ERROR_ARGUMENT if count is not settings.batch. */
-zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count,
-                            zo_report* report);
+zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t count, zo_report* report);
 
 /* Takes the losses of several parts of the minibatch, which have the same weights: of one invoke
  * that passed all their samples forward, with the request of the first part.
@@ -111,14 +108,12 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
  *   losses  [parts * settings.batch]
  *
  * Errors: those of zo_control_report; ZO_ERROR_ARGUMENT if there are not so many parts. */
-zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses,
-                                zo_report* report);
+zo_status zo_control_report_all(zo_control* control, uint32_t parts, const int32_t* losses, zo_report* report);
 
 /* Writes the command that applies a pending step, with ZO_FLAG_CHECKSUM, without a perturbation;
  * *pending is 0 and the command empty if there is none. Only between steps.
  * Errors: ZO_ERROR_ORDER within a step, ZO_ERROR_CAPACITY. */
-zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity,
-                            uint32_t* pending);
+zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capacity, uint32_t* pending);
 
 /* For a step that cannot go on, because a sample is unavailable or the interpreter has failed:
  * writes the command that restores the weights of the last complete step, with ZO_FLAG_CHECKSUM.
@@ -129,8 +124,7 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
  *             reported; 0: it was not
  *
  * Errors: ZO_ERROR_CAPACITY (state untouched). */
-zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words,
-                             uint32_t capacity);
+zo_status zo_control_abandon(zo_control* control, uint32_t executed, int32_t* words, uint32_t capacity);
 
 /* The same as moves; between steps, those of zo_control_settle. */
 void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves);
@@ -155,8 +149,7 @@ zo_status zo_control_withdraw_moves(zo_control* control, int64_t mean_square, zo
 
 /* The same as a command, with ZO_FLAG_CHECKSUM. Errors: those, and ZO_ERROR_CAPACITY (state
  * untouched). */
-zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words,
-                              uint32_t capacity);
+zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t* words, uint32_t capacity);
 
 /* Forms a step of differences that others have measured, like the end of a step in
  * zo_control_report, without its invokes. Nothing is pending then: the record moves the weights.
@@ -166,8 +159,7 @@ zo_status zo_control_withdraw(zo_control* control, int64_t mean_square, int32_t*
  *
  * Errors: ZO_ERROR_ORDER within a step, and if an update is pending; ZO_ERROR_ARGUMENT: a d out
  * of range, or the run is over. The state is unchanged then. */
-zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_loss,
-                            zo_report* report);
+zo_status zo_control_decide(zo_control* control, const int64_t* d, int32_t mean_loss, zo_report* report);
 
 /* Words that a command of this run takes at most. */
 uint32_t zo_control_words(const zo_control_settings* settings);
@@ -177,8 +169,8 @@ uint32_t zo_control_words(const zo_control_settings* settings);
  *   coefficients  [queries], as the log has them
  *   items         [ZO_MAX_QUERIES]; their number is returned: with momentum several for each query,
  *                 the step's own seed first */
-uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step,
-                          const int32_t* coefficients, zo_query* items);
+uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step, const int32_t* coefficients,
+                          zo_query* items);
 
 #ifdef __cplusplus
 }

@@ -17,9 +17,7 @@ static zo_perturb_terms terms_of(const zo_moves* moves, const zo_term_list* list
 }
 
 #if !ZO_KERNEL_SETS /* desktops write commands */
-static int is_of(uint32_t wanted, uint32_t block) {
-  return wanted == ZO_ALL_BLOCKS || wanted == block;
-}
+static int is_of(uint32_t wanted, uint32_t block) { return wanted == ZO_ALL_BLOCKS || wanted == block; }
 
 zo_status zo_moves_apply(const zo_moves* m, const zo_tensor* tensor, uint32_t block) {
   if (ZO_WITH_CHECKS && (m == NULL || tensor == NULL)) return ZO_ERROR_ARGUMENT;
@@ -42,8 +40,7 @@ zo_status zo_moves_write(const zo_moves* m, uint32_t flags, int32_t* words, uint
   zo_status status = zo_command_begin(&writer, words, capacity, flags);
   if (status == ZO_OK && m->items > 0u) {
     const zo_perturb_terms restore = terms_of(m, &m->restore);
-    status = zo_command_update(&writer, m->update_block, m->update_distribution, &restore,
-                               m->queries, m->items);
+    status = zo_command_update(&writer, m->update_block, m->update_distribution, &restore, m->queries, m->items);
   }
   if (status == ZO_OK && m->perturb.count > 0u) {
     const zo_perturb_terms terms = terms_of(m, &m->perturb);

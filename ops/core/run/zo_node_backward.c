@@ -1,8 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/run/zo_node_backward.h"
 
-zo_status zo_node_run_backward(const zo_node_run* run, const zo_backward* program,
-                               const int8_t* const* sources) {
+zo_status zo_node_run_backward(const zo_node_run* run, const zo_backward* program, const int8_t* const* sources) {
   if (run == NULL || program == NULL || sources == NULL || run->stage != ZO_NODE_FORWARD ||
       run->step == run->settings.common.steps) {
     return ZO_ERROR_ARGUMENT;

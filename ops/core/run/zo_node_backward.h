@@ -21,8 +21,7 @@ extern "C" {
  *   sources  see zo_backward_run, of the part's samples
  *
  * Errors: ZO_ERROR_ARGUMENT: no part is being captured; those of zo_backward_run. */
-zo_status zo_node_run_backward(const zo_node_run* run, const zo_backward* program,
-                               const int8_t* const* sources);
+zo_status zo_node_run_backward(const zo_node_run* run, const zo_backward* program, const int8_t* const* sources);
 
 #ifdef __cplusplus
 }

@@ -12,8 +12,7 @@ static uint32_t next_with_queries(const zo_node_run* run, uint32_t task) {
   return task;
 }
 
-zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
-                           zo_node_task* tasks) {
+zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, zo_node_task* tasks) {
   if (run == NULL || tasks == NULL) return ZO_ERROR_ARGUMENT;
 #if ZO_WITH_CHECKS
   const zo_status status = zo_node_tasks_check(settings, tasks);
@@ -30,8 +29,7 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings,
   return ZO_OK;
 }
 
-zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss,
-                             const zo_scale* mean_squares) {
+zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss, const zo_scale* mean_squares) {
   if (run == NULL || step > run->settings.common.steps || largest_loss < 0) {
     return ZO_ERROR_ARGUMENT;
   }
@@ -60,14 +58,12 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request) {
   request->action = run->stage;
   request->first_sample = run->step * zo_node_minibatch(run) + run->part * s->batch;
   request->task = run->task;
-  request->start_segment = run->stage == ZO_NODE_QUERY ? run->tasks[run->task].start_segment
-                                                       : run->settings.first_segment;
+  request->start_segment =
+      run->stage == ZO_NODE_QUERY ? run->tasks[run->task].start_segment : run->settings.first_segment;
   return ZO_OK;
 }
 
-static int is_head(const zo_node_task* task) {
-  return zo_task_is_exact(task) && task->following == ZO_NODE_HEAD;
-}
+static int is_head(const zo_node_task* task) { return zo_task_is_exact(task) && task->following == ZO_NODE_HEAD; }
 
 /* The task to capture for, or null. */
 static zo_node_task* capturing_task(zo_node_run* run, uint32_t task) {
@@ -107,8 +103,8 @@ static void route_part(void* context, uint32_t part) {
 #endif
 
 /* zo_route_nodes_s8 of a part of the minibatch. */
-static zo_status route_samples(const zo_node_run* run, const zo_node_task* task,
-                               const int8_t* outputs, uint8_t* routes) {
+static zo_status route_samples(const zo_node_run* run, const zo_node_task* task, const int8_t* outputs,
+                               uint8_t* routes) {
   const uint32_t batch = run->settings.common.batch;
 #if ZO_KERNEL_SETS
   routing divided = {&task->layer, batch, zo_parts_of(run->workers, batch), outputs, routes};
@@ -121,8 +117,8 @@ static zo_status route_samples(const zo_node_run* run, const zo_node_task* task,
   return zo_route_nodes_s8(&task->layer, batch, outputs, routes);
 }
 
-zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
-                              const int8_t* outputs, const int8_t* nodes) {
+zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs, const int8_t* outputs,
+                              const int8_t* nodes) {
   zo_node_task* t = capturing_task(run, task);
   if (t == NULL || (inputs == NULL && t->inputs != NULL) || zo_task_is_weights(t) || is_head(t)) {
     return ZO_ERROR_ARGUMENT;
@@ -137,31 +133,27 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
   const zo_status status = route_samples(run, t, outputs, t->routes + run->part * routes);
   if (status != ZO_OK) return status;
   keep_inputs(run, t, inputs);
-  if (t->kind == ZO_TASK_NODES)
-    keep_values(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
+  if (t->kind == ZO_TASK_NODES) keep_values(t->nodes, nodes, (size_t)batch * zo_node_count(&t->layer));
   return ZO_OK;
 }
 
 /* Errors of the outputs of a head. */
-static zo_status derive_errors(const zo_model_loss* loss, const int8_t* outputs, uint32_t samples,
-                               uint32_t elements, const void* labels, int16_t* errors) {
+static zo_status derive_errors(const zo_model_loss* loss, const int8_t* outputs, uint32_t samples, uint32_t elements,
+                               const void* labels, int16_t* errors) {
 #if ZO_WITH_OTHER_LOSSES
   if (loss->kind == ZO_LOSS_BINARY_CROSS_ENTROPY) {
-    return zo_binary_cross_entropy_error_s8(outputs, samples, elements, loss->zero_point,
-                                            loss->scale, (const int32_t*)labels, errors);
+    return zo_binary_cross_entropy_error_s8(outputs, samples, elements, loss->zero_point, loss->scale,
+                                            (const int32_t*)labels, errors);
   }
   if (loss->kind == ZO_LOSS_MEAN_SQUARED_ERROR) {
-    return zo_mean_squared_error_error_s8(outputs, (const int8_t*)labels, samples, elements,
-                                          errors);
+    return zo_mean_squared_error_error_s8(outputs, (const int8_t*)labels, samples, elements, errors);
   }
 #endif
-  return zo_cross_entropy_error_s8(outputs, samples, elements, loss->scale, (const int32_t*)labels,
-                                   errors);
+  return zo_cross_entropy_error_s8(outputs, samples, elements, loss->scale, (const int32_t*)labels, errors);
 }
 
-zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
-                                   const int8_t* outputs, const zo_model_loss* loss,
-                                   const void* labels) {
+zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs, const int8_t* outputs,
+                                   const zo_model_loss* loss, const void* labels) {
   zo_node_task* t = capturing_task(run, task);
   if (t == NULL || (inputs == NULL && t->inputs != NULL) || loss == NULL || !is_head(t)) {
     return ZO_ERROR_ARGUMENT;
@@ -169,8 +161,7 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   const uint32_t batch = run->settings.common.batch;
   const uint32_t nodes = zo_node_count(&t->layer);
   const size_t first = (size_t)run->part * batch;
-  const zo_status status =
-      derive_errors(loss, outputs, batch, nodes, labels, t->errors + first * nodes);
+  const zo_status status = derive_errors(loss, outputs, batch, nodes, labels, t->errors + first * nodes);
   if (status != ZO_OK) return status;
   if (t->exponents != NULL) memset(t->exponents + first, 0, batch);
   keep_inputs(run, t, inputs);
@@ -178,8 +169,8 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   return zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + first * nodes);
 }
 
-zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
-                                    const int16_t* scales, int32_t* scratch) {
+zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights, const int16_t* scales,
+                                    int32_t* scratch) {
   zo_node_task* t = capturing_task(run, task);
   if (t == NULL || !zo_task_is_exact(t) || is_head(t) || zo_task_is_in_tail(t)) {
     return ZO_ERROR_ARGUMENT;
@@ -205,15 +196,14 @@ zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const in
 #endif
 
 /* Writes the perturbed nodes of samples [begin, end) of one evaluation of the task in progress. */
-static zo_status perturb_samples(const zo_node_run* run, uint32_t query, uint32_t side,
-                                 uint32_t begin, uint32_t end, int8_t* nodes) {
+static zo_status perturb_samples(const zo_node_run* run, uint32_t query, uint32_t side, uint32_t begin, uint32_t end,
+                                 int8_t* nodes) {
   const zo_node_task* t = &run->tasks[run->task];
   const uint32_t first = run->part * run->settings.common.batch + begin;
   const size_t skipped = (size_t)begin * zo_node_count(&t->layer);
   const int32_t mu = (int32_t)t->mu;
-  return zo_perturb_nodes_s8(&t->layer, end - begin, first, t->nodes + skipped,
-                             zo_node_seed(run, run->task, query), side == 0u ? mu : -mu,
-                             nodes + skipped);
+  return zo_perturb_nodes_s8(&t->layer, end - begin, first, t->nodes + skipped, zo_node_seed(run, run->task, query),
+                             side == 0u ? mu : -mu, nodes + skipped);
 }
 
 zo_status zo_node_run_perturb(const zo_node_run* run, int8_t* nodes) {
@@ -235,15 +225,13 @@ uint32_t zo_node_run_evaluations(const zo_node_run* run) {
 }
 
 /* Samples [begin, end) of all evaluations. */
-static zo_status perturb_all(const zo_node_run* run, uint32_t count, uint32_t begin, uint32_t end,
-                             int8_t* nodes) {
+static zo_status perturb_all(const zo_node_run* run, uint32_t count, uint32_t begin, uint32_t end, int8_t* nodes) {
   const zo_node_task* t = &run->tasks[run->task];
   const size_t bytes = (size_t)run->settings.common.batch * zo_node_count(&t->layer);
   const uint32_t sides = zo_is_one_sided(run->settings.common.estimator) ? 1u : 2u;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t at = run->query * sides + run->side + i;
-    const zo_status status =
-        perturb_samples(run, at / sides, at % sides, begin, end, nodes + i * bytes);
+    const zo_status status = perturb_samples(run, at / sides, at % sides, begin, end, nodes + i * bytes);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -260,21 +248,19 @@ typedef struct perturbing {
 static void perturb_part(void* context, uint32_t part) {
   perturbing* self = (perturbing*)context;
   const uint32_t batch = self->run->settings.common.batch;
-  const zo_status status =
-      perturb_all(self->run, self->count, zo_part_begin(batch, part, self->parts),
-                  zo_part_begin(batch, part + 1u, self->parts), self->nodes);
+  const zo_status status = perturb_all(self->run, self->count, zo_part_begin(batch, part, self->parts),
+                                       zo_part_begin(batch, part + 1u, self->parts), self->nodes);
   if (part == 0u) self->status = status;
 }
 #endif
 
 zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes) {
-  if (run == NULL || nodes == NULL || run->stage != ZO_NODE_QUERY ||
-      count > zo_node_run_evaluations(run) || zo_task_is_weights(&run->tasks[run->task])) {
+  if (run == NULL || nodes == NULL || run->stage != ZO_NODE_QUERY || count > zo_node_run_evaluations(run) ||
+      zo_task_is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
 #if ZO_KERNEL_SETS
-  perturbing divided = {run, count, zo_parts_of(run->workers, run->settings.common.batch), nodes,
-                        ZO_OK};
+  perturbing divided = {run, count, zo_parts_of(run->workers, run->settings.common.batch), nodes, ZO_OK};
   if (divided.parts > 1u) {
     zo_divide_work(run->workers, divided.parts, perturb_part, &divided);
     return divided.status;
@@ -316,8 +302,7 @@ static void begin_differences(zo_node_run* run, const int32_t* losses) {
         t->sums[q] = before - (one_sided ? run->base : 0);
         continue;
       }
-      int32_t* differences =
-          t->differences + (size_t)q * zo_node_minibatch(run) + (size_t)run->part * batch;
+      int32_t* differences = t->differences + (size_t)q * zo_node_minibatch(run) + (size_t)run->part * batch;
       for (uint32_t b = 0; b < batch; ++b) differences[b] = one_sided ? -losses[b] : 0;
     }
   }
@@ -330,8 +315,7 @@ static void add_losses(zo_node_run* run, const int32_t* losses, uint32_t count) 
     for (uint32_t i = 0; i < count; ++i) t->sums[run->query] += sign * (int64_t)losses[i];
     return;
   }
-  int32_t* differences =
-      t->differences + (size_t)run->query * zo_node_minibatch(run) + (size_t)run->part * count;
+  int32_t* differences = t->differences + (size_t)run->query * zo_node_minibatch(run) + (size_t)run->part * count;
   for (uint32_t i = 0; i < count; ++i) differences[i] += sign * losses[i];
 }
 
@@ -343,17 +327,14 @@ static int losses_fit(const int32_t* losses, size_t count) {
   return 1;
 }
 
-zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
-                             zo_report* report) {
+zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count, zo_report* report) {
   if (run == NULL || losses == NULL || report == NULL || count != run->settings.common.batch ||
-      (run->stage != ZO_NODE_FORWARD && run->stage != ZO_NODE_QUERY) ||
-      run->step == run->settings.common.steps) {
+      (run->stage != ZO_NODE_FORWARD && run->stage != ZO_NODE_QUERY) || run->step == run->settings.common.steps) {
     return ZO_ERROR_ARGUMENT;
   }
   if (!losses_fit(losses, count)) return ZO_ERROR_ARGUMENT;
   zo_node_task* t = &run->tasks[run->task];
-  if (run->stage == ZO_NODE_QUERY && zo_task_is_weights(t) && run->moved == 0u)
-    return ZO_ERROR_ORDER;
+  if (run->stage == ZO_NODE_QUERY && zo_task_is_weights(t) && run->moved == 0u) return ZO_ERROR_ORDER;
   memset(report, 0, sizeof *report);
   if (run->stage == ZO_NODE_FORWARD) {
     run->base = 0;
@@ -378,10 +359,8 @@ zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t c
   return ZO_OK;
 }
 
-zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses,
-                                 zo_report* report) {
-  if (run == NULL || losses == NULL || report == NULL ||
-      evaluations > zo_node_run_evaluations(run)) {
+zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses, zo_report* report) {
+  if (run == NULL || losses == NULL || report == NULL || evaluations > zo_node_run_evaluations(run)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;
@@ -426,10 +405,9 @@ void zo_node_leave_update(zo_node_run* run, zo_report* report) {
   if (run->task == run->settings.tasks) finish_node_step(run, report);
 }
 
-zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
-                             int32_t* scratch, uint32_t* saturated, zo_report* report) {
-  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE ||
-      zo_task_is_weights(&run->tasks[run->task])) {
+zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count, int32_t* scratch,
+                             uint32_t* saturated, zo_report* report) {
+  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE || zo_task_is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
   zo_node_task* t = &run->tasks[run->task];
@@ -464,8 +442,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   step.workers = run->workers;
 #endif
   step.mean_square = t->mean_square;
-  const zo_status status =
-      zo_node_update_s8(&t->layer, tensors, count, &evidence, &step, scratch, saturated);
+  const zo_status status = zo_node_update_s8(&t->layer, tensors, count, &evidence, &step, scratch, saturated);
   if (status != ZO_OK) return status;
   t->mean_square = step.mean_square;
   zo_node_leave_update(run, report);

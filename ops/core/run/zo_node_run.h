@@ -109,8 +109,7 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, z
  *
  * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run; the run is
  * untouched then. */
-zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss,
-                             const zo_scale* mean_squares);
+zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss, const zo_scale* mean_squares);
 
 /* Returns the next request; the same again until it is reported or updated. */
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
@@ -124,8 +123,8 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
  *   outputs  int8 [batch, out_h, out_w, out_c], its output before any pooling
  *   nodes    int8 [batch, zo_node_count]; for ZO_NODES_PLAIN the outputs; not read of a task that
  *            shares them */
-zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs,
-                              const int8_t* outputs, const int8_t* nodes);
+zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inputs, const int8_t* outputs,
+                              const int8_t* nodes);
 
 /* The same for an exact head, a layer whose outputs the loss reads: instead of asking for queries,
  * its errors are the loss's derivative, 0 if an output is clamped. Of floor(log2) losses they
@@ -134,9 +133,8 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
  *   labels  as the loss takes them, of MEAN_SQUARED_ERROR its targets
  *
  * Errors: those of the functions of zo_loss.h. */
-zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs,
-                                   const int8_t* outputs, const zo_model_loss* loss,
-                                   const void* labels);
+zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs, const int8_t* outputs,
+                                   const zo_model_loss* loss, const void* labels);
 
 /* The same for a weight task that has boundary_bytes: keeps the input of its first segment, int8
  * [batch, boundary_bytes]. */
@@ -160,8 +158,8 @@ zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t
  *
  *   weights  int8 [outputs, inputs] of the task that follows
  *   scales   int16 [outputs] or null, scratch: int32 [inputs], see zo_fc_backprop_s8 */
-zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights,
-                                    const int16_t* scales, int32_t* scratch);
+zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights, const int16_t* scales,
+                                    int32_t* scratch);
 
 /* Perturbs the weights of a weight task for the QUERY in progress, or, for RESTORE, moves them
  * back. Called again before the report, it does nothing. tensors  [count] of the task, always the
@@ -179,25 +177,23 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
 
 /* Takes the losses of a FORWARD or QUERY, int32 [batch], none negative.
  * Errors: ZO_ERROR_ARGUMENT; ZO_ERROR_ORDER if a weight task's weights have not been moved. */
-zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count,
-                             zo_report* report);
+zo_status zo_node_run_report(zo_node_run* run, const int32_t* losses, uint32_t count, zo_report* report);
 
 /* The same for the next evaluations of the task in progress, int32 [evaluations, batch].
  *   evaluations  at most zo_node_run_evaluations() */
-zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses,
-                                 zo_report* report);
+zo_status zo_node_run_report_all(zo_node_run* run, uint32_t evaluations, const int32_t* losses, zo_report* report);
 
 /* Moves weights, biases or both of the node task in progress.
  *   tensors, count, scratch  see zo_node_update_s8; saturated may be null
  * Errors: those of zo_node_update_s8; nothing has moved then. */
-zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
-                             int32_t* scratch, uint32_t* saturated, zo_report* report);
+zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count, int32_t* scratch,
+                             uint32_t* saturated, zo_report* report);
 
 /* The same for a weight task: its tensors, as zo_update_s8 takes them; ZO_RUN_BITS takes none with
  * fractions or a mask.
  * Errors: those of zo_node_run_perturb_weights; no weight has moved then. */
-zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
-                                     uint32_t* saturated, zo_report* report);
+zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count, uint32_t* saturated,
+                                     zo_report* report);
 
 #ifdef __cplusplus
 }

@@ -5,29 +5,24 @@
 #include "ops/core/zo_features.h"
 
 static int buffers_are_valid(const zo_node_task* t) {
-  if (zo_task_is_weights(t))
-    return t->sums != NULL && (t->boundary_bytes == 0u || t->nodes != NULL);
+  if (zo_task_is_weights(t)) return t->sums != NULL && (t->boundary_bytes == 0u || t->nodes != NULL);
   if (zo_task_is_in_tail(t)) {
     return t->errors != NULL && t->exponents != NULL && t->layer.form == ZO_NODES_PLAIN;
   }
   if (t->routes == NULL) return 0;
   if (t->kind == ZO_TASK_SHARED_NODES) return 1;
   return t->nodes != NULL &&
-         (t->queries == 0u ? t->errors != NULL && t->layer.form == ZO_NODES_PLAIN
-                           : t->differences != NULL);
+         (t->queries == 0u ? t->errors != NULL && t->layer.form == ZO_NODES_PLAIN : t->differences != NULL);
 }
 
-zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate,
-                             zo_scale gain) {
+zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate, zo_scale gain) {
   if (kind > ZO_TASK_SHARED_NODES) return ZO_ERROR_ARGUMENT;
   const int weights = kind == ZO_TASK_WEIGHTS;
-  if (queries > ZO_MAX_QUERIES || (weights && queries == 0u) ||
-      (kind == ZO_TASK_SHARED_NODES && queries > 0u)) {
+  if (queries > ZO_MAX_QUERIES || (weights && queries == 0u) || (kind == ZO_TASK_SHARED_NODES && queries > 0u)) {
     return ZO_ERROR_QUERIES;
   }
   const int valid = (weights || (mu >= 1u && mu <= 127u)) && rate < UINT32_C(1) << 24 &&
-                    gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
-                    gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX;
+                    gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX && gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX;
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
@@ -48,8 +43,7 @@ static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint
   if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
   const zo_node_task* next = &tasks[t->following];
   const zo_node_layer* l = &next->layer;
-  const int valid = zo_task_is_exact(next) &&
-                    (l->in_h | l->in_w | l->k_h | l->k_w | l->out_h | l->out_w) == 1u &&
+  const int valid = zo_task_is_exact(next) && (l->in_h | l->in_w | l->k_h | l->k_w | l->out_h | l->out_w) == 1u &&
                     l->in_c == zo_node_count(&t->layer);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
@@ -71,9 +65,8 @@ static int bits_are_valid(uint32_t bits, int needed) {
 }
 
 static int rules_are_valid(const zo_node_settings* s) {
-  int valid = s->rule <= ZO_NODE_FIXED && s->exact_rule <= ZO_NODE_STANDARDIZED &&
-              s->exact_rule != ZO_NODE_FIXED && s->rows_least <= s->rows_most &&
-              s->rows_most <= 65535u &&
+  int valid = s->rule <= ZO_NODE_FIXED && s->exact_rule <= ZO_NODE_STANDARDIZED && s->exact_rule != ZO_NODE_FIXED &&
+              s->rows_least <= s->rows_most && s->rows_most <= 65535u &&
               bits_are_valid(s->weight_bits, s->common.rule == ZO_RUN_BITS);
   for (uint32_t stage = 0; stage < 3u; ++stage) {
     valid &= bits_are_valid(s->exact_bits[stage], s->exact_rule == ZO_NODE_BITS);
@@ -82,8 +75,8 @@ static int rules_are_valid(const zo_node_settings* s) {
 }
 
 zo_status zo_node_settings_check(const zo_node_settings* settings) {
-  if (settings == NULL || settings->tasks < 1u || settings->tasks > ZO_NODE_TASKS_MAX ||
-      settings->common.clip < 1u || settings->common.clip > UINT32_C(1) << 24) {
+  if (settings == NULL || settings->tasks < 1u || settings->tasks > ZO_NODE_TASKS_MAX || settings->common.clip < 1u ||
+      settings->common.clip > UINT32_C(1) << 24) {
     return ZO_ERROR_ARGUMENT;
   }
   const zo_control_settings* common = &settings->common;

@@ -83,14 +83,13 @@ typedef struct zo_node_settings {
   uint32_t weight_clip;   /* `clip` of zo_control_settings for weight tasks */
   uint32_t rule;          /* zo_node_rule of node tasks, ZO_NODE_RMS or ZO_NODE_FIXED */
   uint32_t exact_rule;    /* of exact tasks, ZO_NODE_RMS, ZO_NODE_BITS or ZO_NODE_STANDARDIZED */
-  uint32_t
-      exact_bits[3];    /* ZO_NODE_BITS: bits of an update in each stage, 1..7; others: up to 255 */
-  uint32_t weight_bits; /* the same for ZO_RUN_BITS, in all stages */
-  uint32_t rows_least;  /* shares of an exact task's outputs that are updated, unit 1 / 65535, */
-  uint32_t rows_most;   /* rows_least <= rows_most <= 65535; both 0: all. Their number is
-                           floor((least + loss / largest (most - least)) out_c / 65535), at
-                           least 1, loss: the step's mean loss, largest: that of the steps so
-                           far (dynamic sparse gradients, FQT) */
+  uint32_t exact_bits[3]; /* ZO_NODE_BITS: bits of an update in each stage, 1..7; others: up to 255 */
+  uint32_t weight_bits;   /* the same for ZO_RUN_BITS, in all stages */
+  uint32_t rows_least;    /* shares of an exact task's outputs that are updated, unit 1 / 65535, */
+  uint32_t rows_most;     /* rows_least <= rows_most <= 65535; both 0: all. Their number is
+                             floor((least + loss / largest (most - least)) out_c / 65535), at
+                             least 1, loss: the step's mean loss, largest: that of the steps so
+                             far (dynamic sparse gradients, FQT) */
 } zo_node_settings;
 
 /* A further rule of weight tasks: each query's tensors take zo_update_bits_s8 (ElasticZO-INT8). */
@@ -104,8 +103,7 @@ zo_status zo_node_tasks_check(const zo_node_settings* settings, const zo_node_ta
 
 /* The same for the settings alone, and for the numbers of a task that a log has. */
 zo_status zo_node_settings_check(const zo_node_settings* settings);
-zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate,
-                             zo_scale gain);
+zo_status zo_node_task_check(uint32_t kind, uint32_t queries, uint32_t mu, uint32_t rate, zo_scale gain);
 
 /* Whether a number can be the running mean of a task of this kind. */
 int zo_task_mean_square_is_valid(uint32_t kind, zo_scale mean_square);

@@ -38,8 +38,7 @@ static uint32_t list_perturbation(const zo_node_run* run, zo_perturb_term* terms
 }
 
 /* Whether a weight task's tensors can be moved: all of them are seen to before the first moves. */
-static zo_status check_task_tensors(const zo_node_run* run, const zo_tensor* tensors,
-                                    uint32_t count) {
+static zo_status check_task_tensors(const zo_node_run* run, const zo_tensor* tensors, uint32_t count) {
   if (tensors == NULL || count == 0u) return ZO_ERROR_ARGUMENT;
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   const int in_bits = run->settings.common.rule == ZO_RUN_BITS;
@@ -97,10 +96,10 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
   if (run->stage == ZO_NODE_UPDATE) return ZO_ERROR_ORDER;
 #if ZO_WITH_WEIGHT_TASKS
   zo_perturb_term term;
-  const uint32_t moved = (run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) &&
-                                 zo_task_is_weights(&run->tasks[run->task])
-                             ? list_undoing(run, &term)
-                             : 0u;
+  const uint32_t moved =
+      (run->stage == ZO_NODE_QUERY || run->stage == ZO_NODE_RESTORE) && zo_task_is_weights(&run->tasks[run->task])
+          ? list_undoing(run, &term)
+          : 0u;
   const zo_status checked = moved != 0u ? check_task_tensors(run, tensors, count) : ZO_OK;
   if (checked != ZO_OK) return checked;
 #else
@@ -121,9 +120,7 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
 }
 
 #if ZO_WITH_WEIGHT_TASKS
-static int64_t read_mean_square(zo_scale s) {
-  return (int64_t)((uint64_t)(uint32_t)s.exponent << 32 | s.mantissa);
-}
+static int64_t read_mean_square(zo_scale s) { return (int64_t)((uint64_t)(uint32_t)s.exponent << 32 | s.mantissa); }
 
 static zo_scale write_mean_square(int64_t mean_square) {
   zo_scale s;
@@ -140,14 +137,13 @@ static uint32_t gained_rate(uint32_t rate, zo_scale gain) {
 
 #if ZO_WITH_BITS
 /* ElasticZO-INT8: each query's direction by the sign of its difference, rounded to few bits. */
-static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
-                             const zo_tensor* tensor, uint32_t* saturated) {
+static zo_status update_bits(const zo_node_run* run, const zo_node_task* task, const zo_tensor* tensor,
+                             uint32_t* saturated) {
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   for (uint32_t q = 0; q < task->queries; ++q) {
     const int64_t sum = task->sums[q];
-    const zo_status status =
-        zo_update_bits_s8(tensor, distribution, zo_node_seed(run, run->task, q),
-                          sum > 0 ? 1 : (sum < 0 ? -1 : 0), run->settings.weight_bits, saturated);
+    const zo_status status = zo_update_bits_s8(tensor, distribution, zo_node_seed(run, run->task, q),
+                                               sum > 0 ? 1 : (sum < 0 ? -1 : 0), run->settings.weight_bits, saturated);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -155,10 +151,9 @@ static zo_status update_bits(const zo_node_run* run, const zo_node_task* task,
 
 #endif
 
-zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count,
-                                     uint32_t* saturated, zo_report* report) {
-  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE ||
-      !zo_task_is_weights(&run->tasks[run->task])) {
+zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count, uint32_t* saturated,
+                                     zo_report* report) {
+  if (run == NULL || report == NULL || run->stage != ZO_NODE_UPDATE || !zo_task_is_weights(&run->tasks[run->task])) {
     return ZO_ERROR_ARGUMENT;
   }
   const zo_status checked = check_task_tensors(run, tensors, count);
@@ -171,19 +166,17 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
   size.distribution = zo_control_distribution(s, run->step);
   size.queries = t->queries;
   size.clip = run->settings.weight_clip;
-  const uint32_t rate = s->rule == ZO_STEP_GRADIENT
-                            ? gained_rate(zo_node_task_rate(run, t), t->gain)
-                            : zo_node_task_rate(run, t);
+  const uint32_t rate =
+      s->rule == ZO_STEP_GRADIENT ? gained_rate(zo_node_task_rate(run, t), t->gain) : zo_node_task_rate(run, t);
   int64_t mean_square = read_mean_square(t->mean_square);
   for (uint32_t q = 0; q < t->queries; ++q) {
-    mean_square = zo_track_mean_square(
-        mean_square, zo_mean_difference(t->sums[q], (int64_t)zo_node_minibatch(run)));
+    mean_square = zo_track_mean_square(mean_square, zo_mean_difference(t->sums[q], (int64_t)zo_node_minibatch(run)));
   }
   zo_query queries[ZO_MAX_QUERIES];
   for (uint32_t q = 0; q < t->queries; ++q) {
     queries[q].seed = zo_node_seed(run, run->task, q);
-    queries[q].coefficient = zo_step_coefficient(
-        &size, zo_mean_difference(t->sums[q], (int64_t)zo_node_minibatch(run)), rate, mean_square);
+    queries[q].coefficient =
+        zo_step_coefficient(&size, zo_mean_difference(t->sums[q], (int64_t)zo_node_minibatch(run)), rate, mean_square);
   }
   for (uint32_t i = 0; i < count; ++i) {
 #if ZO_WITH_BITS
@@ -193,8 +186,7 @@ zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors,
       continue;
     }
 #endif
-    const zo_status status =
-        zo_update_s8(&tensors[i], size.distribution, NULL, queries, t->queries, saturated);
+    const zo_status status = zo_update_s8(&tensors[i], size.distribution, NULL, queries, t->queries, saturated);
     if (status != ZO_OK) return status;
   }
   t->mean_square = write_mean_square(mean_square);

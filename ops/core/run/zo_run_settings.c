@@ -9,13 +9,10 @@
 #define RATE_ONE (UINT32_C(1) << 16)
 
 /* round(2^16 * (1 + cos(pi * i / 32)) / 2), i <= 16: the other half is the same upside down. */
-static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667,
-                                         60014, 58098, 55938, 53556, 50973, 48215,
-                                         45308, 42280, 39161, 35980, 32768};
+static const uint32_t half_cosine[17] = {65536, 65378, 64906, 64125, 63042, 61667, 60014, 58098, 55938,
+                                         53556, 50973, 48215, 45308, 42280, 39161, 35980, 32768};
 
-static uint32_t cosine_point(uint32_t i) {
-  return i <= 16u ? half_cosine[i] : RATE_ONE - half_cosine[32u - i];
-}
+static uint32_t cosine_point(uint32_t i) { return i <= 16u ? half_cosine[i] : RATE_ONE - half_cosine[32u - i]; }
 
 /* (1 + cos(pi * done / whole)) / 2, unit 2^-16; within 2^-10. */
 static uint32_t cosine_decay(uint32_t done, uint32_t whole) {
@@ -30,8 +27,8 @@ static uint32_t cosine_decay(uint32_t done, uint32_t whole) {
 
 static int momentum_is_valid(const zo_control_settings* s) {
   if (!ZO_WITH_CHAINS || s->chain == 0u) return (s->chain | s->momentum) == 0u;
-  return s->chain >= 2u && s->chain <= ZO_MAX_CHAIN && s->chain * s->queries <= ZO_MAX_QUERIES &&
-         s->momentum > 0u && s->momentum < RATE_ONE && zo_is_gaussian(s->distribution);
+  return s->chain >= 2u && s->chain <= ZO_MAX_CHAIN && s->chain * s->queries <= ZO_MAX_QUERIES && s->momentum > 0u &&
+         s->momentum < RATE_ONE && zo_is_gaussian(s->distribution);
 }
 
 /* Largest schedule that the build has. */
@@ -46,17 +43,13 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
       (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps &&
       s->estimator <= (ZO_WITH_ONE_SIDED ? ZO_ONE_SIDED : ZO_ANTITHETIC) &&
-      (ZO_WITH_STEP_RULES ? s->rule <= ZO_STEP_SIGN : s->rule == ZO_STEP_NORMALIZED) &&
-      s->schedule <= LAST_SCHEDULE && s->rate >= 1u && s->rate < (UINT32_C(1) << 31) &&
-      s->final_rate <= s->rate &&
+      (ZO_WITH_STEP_RULES ? s->rule <= ZO_STEP_SIGN : s->rule == ZO_STEP_NORMALIZED) && s->schedule <= LAST_SCHEDULE &&
+      s->rate >= 1u && s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
       (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
-      (ZO_WITH_BLOCKS || s->blocks == 0u) && momentum_is_valid(s) &&
-      s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
-      (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
-      (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
-      (s->stage_steps[1] == 0u ||
-       (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
+      (ZO_WITH_BLOCKS || s->blocks == 0u) && momentum_is_valid(s) && s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
+      (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) && (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
+      (s->stage_steps[1] == 0u || (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 

@@ -47,22 +47,22 @@ typedef struct zo_control_settings {
   uint32_t rate;       /* unit 2^-16, see zo_step_rule */
   uint32_t final_rate; /* unit 2^-16 */
   uint32_t schedule;
-  uint32_t warmup_steps;  /* the rate rises linearly over so many first steps */
-  uint32_t decay;         /* ZO_SCHEDULE_STEP, unit 2^-16, <= 2^16 */
-  uint32_t decay_steps;   /* ZO_SCHEDULE_STEP, >= 1 */
-  uint32_t clip;          /* of |d| (gradient rule, unit 2^-16 nat) or |d| / rms (normalized rule,
-                             unit 2^-16); 0: none */
-  uint32_t gradient_norm; /* d, number of weights: the rate times N Q / (N Q + d - 1), N the
-                             minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
-  uint32_t blocks; /* 0: every step moves the whole model; else step t moves block t % blocks,
-                      whose first segment is block_segments[.]; at most ZO_BLOCKS_MAX */
+  uint32_t warmup_steps;    /* the rate rises linearly over so many first steps */
+  uint32_t decay;           /* ZO_SCHEDULE_STEP, unit 2^-16, <= 2^16 */
+  uint32_t decay_steps;     /* ZO_SCHEDULE_STEP, >= 1 */
+  uint32_t clip;            /* of |d| (gradient rule, unit 2^-16 nat) or |d| / rms (normalized rule,
+                               unit 2^-16); 0: none */
+  uint32_t gradient_norm;   /* d, number of weights: the rate times N Q / (N Q + d - 1), N the
+                               minibatch (Poor Man's Training, sec. 3.1.2); 0: off */
+  uint32_t blocks;          /* 0: every step moves the whole model; else step t moves block t % blocks,
+                               whose first segment is block_segments[.]; at most ZO_BLOCKS_MAX */
   uint32_t stage_steps[2];  /* steps at which a second and a third stage begin; 0: none */
   uint32_t stage_p_zero[2]; /* ZO_SPARSE_UNIFORM: p_zero of the second and of the third stage
                                (ElasticZO-INT8, sec. 5.1.1) */
-  uint32_t chain;    /* J, seeds that make up a direction with memory, 2..ZO_MAX_CHAIN, J queries <=
-                        ZO_MAX_QUERIES, ZO_GAUSSIAN only; 0: directions have no memory */
-  uint32_t momentum; /* rho of the chains, unit 2^-16, 1..65535; 0 if there are none */
-  uint32_t sharpness; /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
+  uint32_t chain;           /* J, seeds that make up a direction with memory, 2..ZO_MAX_CHAIN, J queries <=
+                               ZO_MAX_QUERIES, ZO_GAUSSIAN only; 0: directions have no memory */
+  uint32_t momentum;        /* rho of the chains, unit 2^-16, 1..65535; 0 if there are none */
+  uint32_t sharpness;       /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
 /* The settings of a run. Firmware generated for weight perturbation has one run, so ZO_RUN_SETTINGS
@@ -86,8 +86,7 @@ static inline uint32_t zo_blocks_of(const zo_control_settings* settings) {
   return ZO_WITH_BLOCKS ? zo_settings_of(settings)->blocks : 0u;
 }
 static inline uint32_t zo_minibatch_of(const zo_control_settings* settings) {
-  return zo_settings_of(settings)->batch *
-         zo_settings_of(settings)->parts; /* times the steps below 2^32 */
+  return zo_settings_of(settings)->batch * zo_settings_of(settings)->parts; /* times the steps below 2^32 */
 }
 
 /* Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES, ZO_ERROR_DISTRIBUTION if no run has such
@@ -106,8 +105,7 @@ static inline uint32_t zo_control_stage(const zo_control_settings* settings, uin
 
 /* Distribution of a step's perturbation; inline, so that a constant stays one. */
 zo_distribution zo_control_distribution(const zo_control_settings* settings, uint32_t step);
-static inline zo_distribution zo_distribution_of_step(const zo_control_settings* settings,
-                                                      uint32_t step) {
+static inline zo_distribution zo_distribution_of_step(const zo_control_settings* settings, uint32_t step) {
   const zo_control_settings* s = zo_settings_of(settings);
   /* By field: of a copy of the whole compilers do not see that it is a constant. */
   zo_distribution distribution;

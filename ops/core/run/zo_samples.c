@@ -20,8 +20,7 @@ static uint32_t feistel_pass(uint32_t value, uint32_t half_bits, uint32_t key) {
 uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position) {
   const uint32_t samples = zo_settings_of(settings)->samples;
   const uint32_t epoch = position / samples;
-  const uint32_t key =
-      zo_fmix(zo_settings_of(settings)->run_seed ^ zo_fmix(UINT32_C(0x3C6EF372) + epoch));
+  const uint32_t key = zo_fmix(zo_settings_of(settings)->run_seed ^ zo_fmix(UINT32_C(0x3C6EF372) + epoch));
   uint32_t half_bits = 1;
   while (half_bits < 16u && (UINT32_C(1) << (2u * half_bits)) < samples) ++half_bits;
   /* Walks the cycle until it is back inside: the permutation restricted to 0..samples - 1. */
@@ -32,7 +31,6 @@ uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position) {
   return value;
 }
 
-void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
-                   uint32_t* samples) {
+void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count, uint32_t* samples) {
   for (uint32_t i = 0; i < count; ++i) samples[i] = zo_sample_at(settings, first + i);
 }

@@ -24,8 +24,7 @@ extern "C" {
 uint32_t zo_sample_at(const zo_control_settings* settings, uint32_t position);
 
 /* The same for `count` positions from `first` on. */
-void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count,
-                   uint32_t* samples);
+void zo_samples_at(const zo_control_settings* settings, uint32_t first, uint32_t count, uint32_t* samples);
 
 #ifdef __cplusplus
 }

@@ -18,9 +18,7 @@
 /* 1 as a number with 16 fraction bits. */
 #define ONE (INT64_C(1) << 16)
 
-static int64_t queries_of(const zo_step_size* s) {
-  return ZO_MAX_QUERIES == 1 ? 1 : (int64_t)s->queries;
-}
+static int64_t queries_of(const zo_step_size* s) { return ZO_MAX_QUERIES == 1 ? 1 : (int64_t)s->queries; }
 
 int64_t zo_mean_difference(int64_t difference, int64_t minibatch) {
   return zo_clamp64(zo_divide(difference, minibatch), ZO_MEAN_DIFFERENCE_MAX);
@@ -28,9 +26,7 @@ int64_t zo_mean_difference(int64_t difference, int64_t minibatch) {
 
 int64_t zo_track_mean_square(int64_t mean_square, int64_t d) {
   const int64_t square = d * d;
-  return mean_square == 0
-             ? square
-             : mean_square + zo_floor_shift64(square - mean_square, DIFFERENCE_SQUARE_SHIFT);
+  return mean_square == 0 ? square : mean_square + zo_floor_shift64(square - mean_square, DIFFERENCE_SQUARE_SHIFT);
 }
 
 /* -rate * d / (2 mu Q) or -rate * d / (mu Q): rate and d have 16 fraction bits, like c. */
@@ -57,8 +53,7 @@ static int64_t share_of_query(const zo_step_size* s, int64_t size) {
 }
 
 /* -rate * d / rms / Q. */
-static int64_t normalized_coefficient(const zo_step_size* s, int64_t d, int64_t rate,
-                                      int64_t mean_square) {
+static int64_t normalized_coefficient(const zo_step_size* s, int64_t d, int64_t rate, int64_t mean_square) {
   const uint32_t rms = zo_square_root((uint64_t)mean_square);
   if (rms == 0u) return 0;
   int64_t ratio = zo_divide(d * ONE, rms);
@@ -72,9 +67,7 @@ static int64_t sign_coefficient(const zo_step_size* s, int64_t d, int64_t rate) 
 }
 
 /* The rule, among those of the build. */
-static uint32_t rule_of(const zo_step_size* s) {
-  return ZO_WITH_STEP_RULES ? s->rule : (uint32_t)ZO_STEP_NORMALIZED;
-}
+static uint32_t rule_of(const zo_step_size* s) { return ZO_WITH_STEP_RULES ? s->rule : (uint32_t)ZO_STEP_NORMALIZED; }
 
 int32_t zo_step_coefficient(const zo_step_size* s, int64_t d, uint32_t rate, int64_t mean_square) {
   const int64_t limit = STEP_SUM_MAX / (queries_of(s) * zo_distribution_z_max(s->distribution));

@@ -41,9 +41,7 @@ typedef enum zo_step_rule {
 } zo_step_rule;
 
 /* In a build that has both. */
-static inline int zo_is_one_sided(uint32_t estimator) {
-  return ZO_WITH_ONE_SIDED && estimator == ZO_ONE_SIDED;
-}
+static inline int zo_is_one_sided(uint32_t estimator) { return ZO_WITH_ONE_SIDED && estimator == ZO_ONE_SIDED; }
 
 /* Settings of a coefficient besides d and the rate; fields as in zo_control_settings. */
 typedef struct zo_step_size {
@@ -65,8 +63,7 @@ int64_t zo_track_mean_square(int64_t mean_square, int64_t d);
 
 /* c of a query, unit 2^-16 LSB per unit of z.
  *   rate  unit 2^-16 */
-int32_t zo_step_coefficient(const zo_step_size* size, int64_t d, uint32_t rate,
-                            int64_t mean_square);
+int32_t zo_step_coefficient(const zo_step_size* size, int64_t d, uint32_t rate, int64_t mean_square);
 
 #ifdef __cplusplus
 }

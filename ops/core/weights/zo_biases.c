@@ -13,8 +13,7 @@ uint32_t zo_step_biases(int32_t* biases, const int32_t* steps, uint32_t count, u
   return saturated;
 }
 
-void zo_perturb_biases(int32_t* biases, uint32_t count, uint32_t state,
-                       zo_distribution distribution, int32_t k) {
+void zo_perturb_biases(int32_t* biases, uint32_t count, uint32_t state, zo_distribution distribution, int32_t k) {
   const uint32_t per_word = zo_weights_per_word(distribution);
   for (uint32_t i = 0; i < count; ++i) {
     if (i % per_word == 0u) state = zo_stream_next(state);

@@ -19,9 +19,7 @@ static inline int zo_are_biases(const zo_tensor* tensor) {
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
 }
 
-static inline int32_t* zo_biases_of(const zo_tensor* tensor) {
-  return (int32_t*)(void*)tensor->weights;
-}
+static inline int32_t* zo_biases_of(const zo_tensor* tensor) { return (int32_t*)(void*)tensor->weights; }
 
 /* Adds a perturbation, modulo 2^32, so that it can be undone for every bias. */
 static inline void zo_add_to_bias(int32_t* bias, int32_t perturbation) {
@@ -63,8 +61,7 @@ uint32_t zo_step_biases(int32_t* biases, const int32_t* steps, uint32_t count, u
  *   k       of the term
  *
  * ZO_GAUSSIAN: k round(2^ZO_BIAS_SHIFT z mu / 2^12), half away from zero. Not for ZO_COORDINATE. */
-void zo_perturb_biases(int32_t* biases, uint32_t count, uint32_t state,
-                       zo_distribution distribution, int32_t k);
+void zo_perturb_biases(int32_t* biases, uint32_t count, uint32_t state, zo_distribution distribution, int32_t k);
 
 #ifdef __cplusplus
 }

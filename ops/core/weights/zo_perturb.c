@@ -33,8 +33,7 @@ PERTURB_LOOP uint32_t add_one(int8_t* weights, uint32_t words, uint32_t state, z
 }
 
 /* The same by two terms. */
-PERTURB_LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo_signs signs,
-                           zo_signs signs_2) {
+PERTURB_LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo_signs signs, zo_signs signs_2) {
   uint32_t state = states[0], state_2 = states[1];
   for (const int8_t* const end = weights + 32u * words; weights != end; weights += 32) {
     state = zo_stream_next(state);
@@ -46,8 +45,7 @@ PERTURB_LOOP void add_both(int8_t* weights, uint32_t words, uint32_t* states, zo
 }
 
 /* One term, or two in one pass: their streams' states and deltas, which are not 0 modulo 256. */
-static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states,
-                               const int32_t* deltas, int both) {
+static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states, const int32_t* deltas, int both) {
   uint32_t i = 0;
   /* Loops with a table are faster, not smaller. */
   if ((ZO_WITH_FAST_STEPS || ZO_SIGNS_WORDS == 1) && count >= 32u && zo_signs_fit(weights)) {
@@ -71,8 +69,8 @@ static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states
   }
 }
 
-static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint32_t count,
-                                      uint32_t state, int32_t delta) {
+static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
+                                      int32_t delta) {
   for (uint32_t i = 0; i < count; i += 32u) {
     state = zo_stream_next(state);
     uint32_t selected = zo_mask_word(mask, i, count - i < 32u ? count - i : 32u);
@@ -85,8 +83,7 @@ static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint
 
 #if ZO_ADD_GAUSSIAN
 /* The first weights of a tile, as many as there are whole vectors of; returns how many. */
-PERTURB_LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t* state,
-                                       uint32_t mu, int32_t k) {
+PERTURB_LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t* state, uint32_t mu, int32_t k) {
   uint8_t table[ZO_GAUSSIAN_BYTES];
   const uint32_t whole = count / ZO_GAUSSIAN_TOGETHER * ZO_GAUSSIAN_TOGETHER;
   uint32_t word = *state;
@@ -99,8 +96,8 @@ PERTURB_LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t
 }
 #endif
 
-static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
-                             uint32_t mu, int32_t k) {
+static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state, uint32_t mu,
+                             int32_t k) {
 #if ZO_ADD_GAUSSIAN
   if (mask == NULL && count >= ZO_GAUSSIAN_MIN) {
     const uint32_t done = perturb_by_table(weights, count, &state, mu, k);
@@ -116,8 +113,8 @@ static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t coun
   }
 }
 
-static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_t count,
-                                   uint32_t state, zo_distribution distribution, int32_t k) {
+static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
+                                   zo_distribution distribution, int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 2u == 0) state = zo_stream_next(state);
     if (!zo_mask_has(mask, i)) continue;
@@ -140,8 +137,8 @@ static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, u
 }
 
 /* Rademacher without a mask. */
-static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                          zo_distribution distribution, const zo_perturb_terms* terms) {
+static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
+                          const zo_perturb_terms* terms) {
   for (uint32_t t = 0; t < terms->count; t += ZO_TERMS_AT_ONCE) {
     const int both = ZO_TERMS_AT_ONCE > 1 && t + 1u < terms->count;
     uint32_t states[2];
@@ -167,8 +164,7 @@ PERTURB_LOOP void add_pair(int8_t* weights, uint32_t state, uint32_t state_2, zo
 }
 
 /* Two terms on the whole tiles of a tensor. Returns the number of weights. */
-PERTURB_LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu,
-                                   const zo_perturb_term* terms) {
+PERTURB_LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const zo_perturb_term* terms) {
   const uint32_t tiles = tensor->size / ZO_STREAM_TILE;
   uint32_t tables[2][ZO_SIGNS_WORDS], table[ZO_PAIR_WORDS];
   const zo_signs signs = zo_signs_of(terms[0].k * (int32_t)mu, tables[0]);
@@ -177,15 +173,14 @@ PERTURB_LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu,
   const uint32_t key = zo_stream_key(terms[0].seed, tensor->stream);
   const uint32_t key_2 = zo_stream_key(terms[1].seed, tensor->stream);
   for (uint32_t tile = 0; tile < tiles; ++tile) {
-    add_pair(tensor->weights + tile * ZO_STREAM_TILE, zo_stream_state(key, tile),
-             zo_stream_state(key_2, tile), pair);
+    add_pair(tensor->weights + tile * ZO_STREAM_TILE, zo_stream_state(key, tile), zo_stream_state(key_2, tile), pair);
   }
   return tiles * ZO_STREAM_TILE;
 }
 #endif
 
-void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                        zo_distribution distribution, const zo_perturb_terms* terms) {
+void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
+                        const zo_perturb_terms* terms) {
   const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
   if (zo_is_rademacher(distribution) && mask == NULL && !zo_is_of_biases(tensor)) {
     perturb_signs(tensor, begin, size, distribution, terms);
@@ -231,16 +226,14 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
   return ZO_OK;
 }
 
-zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
-                        const zo_perturb_terms* terms) {
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms) {
 #if ZO_WITH_CHECKS
-  if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL ||
-      terms->count == 0 || !zo_tensor_is_supported(tensor)) {
+  if (tensor == NULL || tensor->weights == NULL || tensor->size == 0 || terms == NULL || terms->count == 0 ||
+      !zo_tensor_is_supported(tensor)) {
     return ZO_ERROR_ARGUMENT;
   }
   if (zo_is_of_biases(tensor) && !zo_are_biases(tensor)) return ZO_ERROR_ARGUMENT;
-  if (tensor->type == ZO_TENSOR_INT16 &&
-      (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
+  if (tensor->type == ZO_TENSOR_INT16 && (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
     return ZO_ERROR_ARGUMENT;
   }
   const zo_status status = zo_perturb_check(distribution, terms);
@@ -258,9 +251,8 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
 #endif
   uint32_t begin = 0;
 #if defined(ZO_PAIR_WORDS)
-  if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL &&
-      !zo_is_of_biases(tensor) && tensor->size >= 2u * ZO_STREAM_TILE &&
-      zo_signs_fit(tensor->weights)) {
+  if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL && !zo_is_of_biases(tensor) &&
+      tensor->size >= 2u * ZO_STREAM_TILE && zo_signs_fit(tensor->weights)) {
     begin = perturb_pair(tensor, distribution.mu, terms->terms);
   }
 #endif

@@ -36,8 +36,7 @@ extern "C" {
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES; the weights are untouched then. */
-zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution,
-                        const zo_perturb_terms* terms);
+zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* The checks of distribution and terms alone; no terms are fine. Errors: ZO_ERROR_ARGUMENT,
  * ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR, ZO_ERROR_QUERIES. */
@@ -45,8 +44,8 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
 
 /* The same as zo_perturb_s8 for the weights [begin, begin + size) of one stream tile, unchecked.
  * Not for ZO_COORDINATE, which has no tiles. */
-void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
-                        zo_distribution distribution, const zo_perturb_terms* terms);
+void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
+                        const zo_perturb_terms* terms);
 
 /* Perturbation factors that SPSA and one-sided estimators use. */
 static inline int zo_factor_allowed(int32_t k) { return k == 1 || k == -1 || k == -2; }

@@ -87,8 +87,8 @@ static int32_t largest_step(zo_distribution distribution, const zo_query* querie
 #endif
 
 /* Moves a chunk of weights by their steps; returns how many were clipped. */
-static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32_t* steps,
-                            uint32_t count, int32_t largest, uint32_t* rounding) {
+static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32_t* steps, uint32_t count,
+                            int32_t largest, uint32_t* rounding) {
   int8_t* const weights = tensor->weights + index;
   const int has_fraction = zo_has_fraction(tensor);
   int8_t* const fraction = has_fraction ? tensor->fraction + index : NULL;
@@ -103,8 +103,8 @@ static uint32_t apply_steps(const zo_tensor* tensor, uint32_t index, const int32
 /* One step on weights [begin, begin + count) of one stream tile, a chunk at a time. Returns the
  * clipped weights. */
 UPDATE_LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint32_t count,
-                                   zo_distribution distribution, const zo_query* queries,
-                                   uint32_t query_count, tile_streams* streams) {
+                                   zo_distribution distribution, const zo_query* queries, uint32_t query_count,
+                                   tile_streams* streams) {
   const int32_t largest = ROWS ? largest_step(distribution, queries, query_count) : 0;
   uint32_t saturated = 0;
   for (uint32_t i = 0; i < count; i += UPDATE_CHUNK) {
@@ -119,8 +119,7 @@ UPDATE_LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint
       }
     }
     if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
-    if (zo_mask_of(tensor) != NULL)
-      mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
+    if (zo_mask_of(tensor) != NULL) mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
     if (zo_is_of_biases(tensor)) {
       int32_t* biases = zo_biases_of(tensor) + begin + i;
       saturated += zo_step_biases(biases, steps, size, &streams->rounding);
@@ -132,29 +131,26 @@ UPDATE_LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint
 }
 
 /* One step on weights [begin, begin + count) of one stream tile. Returns the clipped weights. */
-static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin,
-                            uint32_t count, zo_distribution distribution, const zo_query* queries,
-                            uint32_t query_count) {
+static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t count,
+                            zo_distribution distribution, const zo_query* queries, uint32_t query_count) {
   if (ZO_MAX_QUERIES == 1) query_count = 1; /* for compilers */
   const uint32_t tile = begin / ZO_STREAM_TILE;
   tile_streams streams;
   for (uint32_t q = 0; q < query_count; ++q) {
     streams.state[q] = zo_stream_state(zo_stream_key(queries[q].seed, tensor->stream), tile);
   }
-  streams.rounding =
-      zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), tile);
+  streams.rounding = zo_stream_state(zo_stream_key(queries[0].seed, tensor->stream | ZO_ROUNDING_STREAM), tile);
 #if ZO_STEP_SIGNS
   if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor)) {
     uint32_t saturated = 0;
     while (count > 0u) {
       uint32_t size = zo_step_signs_fit(tables, tensor, begin, count, queries, query_count);
       if (size > 0u) {
-        saturated += zo_step_signs(tables, tensor, begin, size / UPDATE_CHUNK, query_count,
-                                   streams.state, &streams.rounding);
+        saturated +=
+            zo_step_signs(tables, tensor, begin, size / UPDATE_CHUNK, query_count, streams.state, &streams.rounding);
       } else { /* with multipliers, up to where another channel begins */
         size = zo_multiplier_of(tensor) == NULL || count < UPDATE_CHUNK ? count : UPDATE_CHUNK;
-        saturated +=
-            update_chunks(tensor, begin, size, distribution, queries, query_count, &streams);
+        saturated += update_chunks(tensor, begin, size, distribution, queries, query_count, &streams);
       }
       begin += size;
       count -= size;
@@ -168,15 +164,14 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
 #if ZO_STEP_GAUSSIAN
   if (zo_is_gaussian(distribution) && !zo_is_of_biases(tensor) && zo_mask_of(tensor) == NULL &&
       zo_multiplier_of(tensor) == NULL) {
-    const uint32_t done = zo_step_gaussian(tensor, begin, count, queries, query_count,
-                                           largest_step(distribution, queries, query_count),
-                                           streams.state, &streams.rounding, &clipped);
+    const uint32_t done =
+        zo_step_gaussian(tensor, begin, count, queries, query_count, largest_step(distribution, queries, query_count),
+                         streams.state, &streams.rounding, &clipped);
     begin += done;
     count -= done;
   }
 #endif
-  return clipped +
-         update_chunks(tensor, begin, count, distribution, queries, query_count, &streams);
+  return clipped + update_chunks(tensor, begin, count, distribution, queries, query_count, &streams);
 }
 
 zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, uint32_t count) {
@@ -189,13 +184,12 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
     const int64_t coefficient = queries[q].coefficient;
     sum += coefficient < 0 ? -coefficient : coefficient;
   }
-  return sum * zo_distribution_z_max(distribution) <= COEFFICIENT_SUM_MAX ? ZO_OK
-                                                                          : ZO_ERROR_COEFFICIENT;
+  return sum * zo_distribution_z_max(distribution) <= COEFFICIENT_SUM_MAX ? ZO_OK : ZO_ERROR_COEFFICIENT;
 }
 
 int zo_update_takes(const zo_tensor* tensor) {
-  return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 &&
-         tensor->limit <= 127 && zo_tensor_is_supported(tensor) &&
+  return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 && tensor->limit <= 127 &&
+         zo_tensor_is_supported(tensor) &&
          (tensor->fraction != NULL ||
           (tensor->type != ZO_TENSOR_INT16 && (ZO_WITH_8_BITS || zo_is_of_biases(tensor)))) &&
          (!zo_is_of_biases(tensor) || zo_are_biases(tensor)) &&
@@ -209,12 +203,11 @@ int zo_update_takes(const zo_tensor* tensor) {
  * one of the queries', both are along the same z, and c + k mu 2^16 does both in one pass. Bit for
  * bit: whole LSB do not change how a sum is rounded, and the restored weight itself is within the
  * limit. Returns whether it has written such queries; then nothing is left to restore. */
-static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
-                         const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
-                         zo_query* folded) {
+static int fold_restored(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
+                         const zo_query* queries, uint32_t count, zo_query* folded) {
   if (ZO_MAX_QUERIES == 1) count = 1;
-  if (!zo_is_rademacher(distribution) || restore->count != 1u || count > FOLDED_QUERIES ||
-      zo_has_fraction(tensor) || zo_multiplier_of(tensor) != NULL || zo_is_of_biases(tensor)) {
+  if (!zo_is_rademacher(distribution) || restore->count != 1u || count > FOLDED_QUERIES || zo_has_fraction(tensor) ||
+      zo_multiplier_of(tensor) != NULL || zo_is_of_biases(tensor)) {
     return 0;
   }
   const zo_perturb_term term = restore->terms[0];
@@ -232,9 +225,8 @@ static int fold_restored(const zo_tensor* tensor, zo_distribution distribution,
 }
 
 /* `steps` steps of `count` queries each, after the restoration; returns the clipped weights. */
-static uint32_t update_tiles(const zo_tensor* tensor, zo_distribution distribution,
-                             const zo_perturb_terms* restore, const zo_query* queries,
-                             uint32_t count, uint32_t steps) {
+static uint32_t update_tiles(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
+                             const zo_query* queries, uint32_t count, uint32_t steps) {
   uint32_t clipped = 0;
 #if ZO_WITH_COORDINATE
   if (zo_is_coordinate(distribution)) {
@@ -252,17 +244,15 @@ static uint32_t update_tiles(const zo_tensor* tensor, zo_distribution distributi
   }
 #if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
-  if (loops != NULL &&
-      zo_loops_update(loops, tensor, distribution, restore, queries, count, steps, &clipped)) {
+  if (loops != NULL && zo_loops_update(loops, tensor, distribution, restore, queries, count, steps, &clipped)) {
     return clipped;
   }
 #endif
   zo_step_tables tables;
   tables.queries = NULL;
   /* If single steps have a kernel of their own, that is faster. */
-  const int is_common =
-      ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
-      count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
+  const int is_common = ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
+                        count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
   const uint32_t values = zo_values(tensor);
   for (uint32_t begin = 0; begin < values; begin += ZO_STREAM_TILE) {
     const uint32_t left = values - begin;
@@ -273,16 +263,14 @@ static uint32_t update_tiles(const zo_tensor* tensor, zo_distribution distributi
       continue;
     }
     for (uint32_t t = 0; t < steps; ++t) {
-      clipped += update_tile(&tables, tensor, begin, size, distribution,
-                             queries + (size_t)t * count, count);
+      clipped += update_tile(&tables, tensor, begin, size, distribution, queries + (size_t)t * count, count);
     }
   }
   return clipped;
 }
 
-zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
-                       const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
-                       uint32_t* saturated) {
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
+                       const zo_query* queries, uint32_t count, uint32_t* saturated) {
 #if ZO_WITH_CHECKS
   if (!zo_update_takes(tensor)) return ZO_ERROR_ARGUMENT;
   zo_status status = zo_step_check(distribution, queries, count);
@@ -294,9 +282,8 @@ zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
   return ZO_OK;
 }
 
-zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
-                       const zo_query* queries, uint32_t count, uint32_t steps,
-                       uint32_t* saturated) {
+zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_query* queries, uint32_t count,
+                       uint32_t steps, uint32_t* saturated) {
   if (!zo_update_takes(tensor) || queries == NULL || steps == 0) return ZO_ERROR_ARGUMENT;
   for (uint32_t t = 0; t < steps; ++t) {
     const zo_status status = zo_step_check(distribution, queries + (size_t)t * count, count);

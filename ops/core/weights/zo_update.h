@@ -52,17 +52,15 @@ extern "C" {
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
  * ZO_ERROR_QUERIES, ZO_ERROR_COEFFICIENT; the weights are untouched then. */
-zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution,
-                       const zo_perturb_terms* restore, const zo_query* queries, uint32_t count,
-                       uint32_t* saturated);
+zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
+                       const zo_query* queries, uint32_t count, uint32_t* saturated);
 
 /* SEED_REPLAY: `steps` recorded steps of `count` queries each, queries of step
  * t at queries[t * count]. Bit-identical to the same zo_update_s8 calls one by
  * one (restore null), but walks the weights once, a tile at a time, so that
  * a tile stays in cache over all steps. Same contract otherwise. */
-zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution,
-                       const zo_query* queries, uint32_t count, uint32_t steps,
-                       uint32_t* saturated);
+zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_query* queries, uint32_t count,
+                       uint32_t steps, uint32_t* saturated);
 
 /* Whether zo_update_s8 takes a tensor; then zo_perturb_s8 does, too. */
 int zo_update_takes(const zo_tensor* tensor);

@@ -37,8 +37,7 @@ bool MicroAllocator::ReserveActivations(size_t bytes) {
 }
 
 bool MicroAllocator::AllocateForGood(size_t bytes) {
-  if (bytes > bytes_ - tail_bytes_ || activation_bytes_ > bytes_ - tail_bytes_ - bytes)
-    return false;
+  if (bytes > bytes_ - tail_bytes_ || activation_bytes_ > bytes_ - tail_bytes_ - bytes) return false;
   tail_bytes_ += bytes;
   MarkTail();
   return true;
@@ -50,8 +49,7 @@ void MicroAllocator::MarkTail() {
 }
 
 bool MicroAllocator::TailIsWhole() const {
-  for (const uint8_t* at = arena_ + bytes_ - tail_bytes_;
-       at < reinterpret_cast<const uint8_t*>(this); ++at) {
+  for (const uint8_t* at = arena_ + bytes_ - tail_bytes_; at < reinterpret_cast<const uint8_t*>(this); ++at) {
     if (*at != 0x5A) return false;
   }
   return true;

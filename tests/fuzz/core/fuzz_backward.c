@@ -40,8 +40,7 @@ static int any_of(const int16_t* errors, uint32_t count) {
 /* Any field, any value. */
 static void damage(fuzz_input* in, uint32_t* fields, uint32_t count) {
   for (uint32_t damaged = take_u8(in); damaged > 200u; damaged = take_u8(in)) {
-    fields[take_between(in, 0, count - 1u)] =
-        take_flag(in) ? take_any(in) : take_between(in, 1, 4096);
+    fields[take_between(in, 0, count - 1u)] = take_flag(in) ? take_any(in) : take_between(in, 1, 4096);
   }
 }
 
@@ -95,11 +94,10 @@ static void pass_conv(fuzz_input* in) {
   HOLDS(zo_conv_backprop_norm_s8(&l, weights, scratch, &norm) == ZO_OK);
   const int16_t* given = take_flag(in) ? scales : NULL;
   int8_t first = 0, second = 0;
-  HOLDS(zo_conv_backprop_s8(&l, weights, norm, given, errors, exponent, found, &first, scratch) ==
-        ZO_OK);
+  HOLDS(zo_conv_backprop_s8(&l, weights, norm, given, errors, exponent, found, &first, scratch) == ZO_OK);
   check_errors(found, ins, any_of(errors, outputs));
-  HOLDS(zo_conv_backprop_s8(&l, weights, norm, given, errors, (int8_t)(exponent / 2), again,
-                            &second, scratch) == ZO_OK);
+  HOLDS(zo_conv_backprop_s8(&l, weights, norm, given, errors, (int8_t)(exponent / 2), again, &second, scratch) ==
+        ZO_OK);
   HOLDS(memcmp(found, again, ins * sizeof found[0]) == 0);
   if (first > -128 && first < 127 && second > -128 && second < 127) {
     HOLDS(first - second == exponent - exponent / 2);
@@ -166,11 +164,9 @@ static void pass_values(fuzz_input* in) {
   check_errors(sum, count, 1);
   HOLDS((zo_scale_errors(by, count, errors, exponent, errors, &exponent) == ZO_OK) == fits);
   check_errors(errors, count, 1);
-  HOLDS(zo_mask_errors(count, outputs, (int32_t)take_u8(in) - 129, (int32_t)take_u8(in) - 128,
-                       errors) == ZO_OK);
+  HOLDS(zo_mask_errors(count, outputs, (int32_t)take_u8(in) - 129, (int32_t)take_u8(in) - 128, errors) == ZO_OK);
   const uint32_t offset = take_between(in, 0, channels - 1u);
-  HOLDS(zo_slice_errors(count / channels, channels, offset, channels - offset, errors, slice) ==
-        ZO_OK);
+  HOLDS(zo_slice_errors(count / channels, channels, offset, channels - offset, errors, slice) == ZO_OK);
   free(errors);
   free(sum);
   free(mantissas);
@@ -198,11 +194,11 @@ static void pass_product(fuzz_input* in) {
   const zo_error_factors factor = {mantissas, 1, (int32_t)take_between(in, 0, 520) - 260};
   const int fits = factor.exponent >= -255 && factor.exponent <= 255;
   int8_t exponent;
-  HOLDS((zo_product_errors(&p, &factor, count, take_flag(in) ? levels : NULL, errors,
-                           (int8_t)take_u8(in), found, &exponent) == ZO_OK) == fits);
+  HOLDS((zo_product_errors(&p, &factor, count, take_flag(in) ? levels : NULL, errors, (int8_t)take_u8(in), found,
+                           &exponent) == ZO_OK) == fits);
   if (fits) check_errors(found, p.length, any_of(errors, count));
-  HOLDS((zo_level_errors(mantissas, factor.exponent, count, levels, errors, (int8_t)take_u8(in),
-                         scaled, &exponent) == ZO_OK) == fits);
+  HOLDS((zo_level_errors(mantissas, factor.exponent, count, levels, errors, (int8_t)take_u8(in), scaled, &exponent) ==
+         ZO_OK) == fits);
   if (fits) check_errors(scaled, count, any_of(errors, count));
   const uint32_t pitch = take_between(in, 1, count), offset = take_between(in, 0, pitch - 1u);
   const uint32_t blocks = count / pitch, length = pitch - offset;

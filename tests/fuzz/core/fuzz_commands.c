@@ -61,8 +61,7 @@ static void make_op(segment* s, uint32_t op) {
   g->options = (uint8_t*)fuzz_allocate(g->length);
   memset(g->options, 0, g->length);
   g->options[0] = ZO_OPTIONS_VERSION;
-  g->options[1] =
-      (uint8_t)(s->flags | (op == 0u ? ZO_OPTION_FIRST : 0u) | (op == 2u ? ZO_OPTION_LAST : 0u));
+  g->options[1] = (uint8_t)(s->flags | (op == 0u ? ZO_OPTION_FIRST : 0u) | (op == 2u ? ZO_OPTION_LAST : 0u));
   g->options[2] = kHeadroom;
   g->options[3] = 8;
   zo_write_u16(g->options + 4, s->tensors);
@@ -77,8 +76,7 @@ static void make_op(segment* s, uint32_t op) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     uint8_t* entry = g->options + 8 + 12 * t;
     zo_write_u16(entry, t);
-    zo_write_u16(entry + 2, t % 2u | (is_int16(s, t) ? ZO_OPTION_INT16 : 0u) |
-                                (is_bias(s, t) ? ZO_OPTION_BIAS : 0u));
+    zo_write_u16(entry + 2, t % 2u | (is_int16(s, t) ? ZO_OPTION_INT16 : 0u) | (is_bias(s, t) ? ZO_OPTION_BIAS : 0u));
     zo_write_u32(entry + 4, 2);
     zo_write_u32(entry + 8, 1 + t);
     g->inputs[g->input_count++] = buffer_of(s->weights[t], s->sizes[t]);
@@ -144,8 +142,7 @@ static zo_status invoke(segment* s, zo_directory* directory) {
   static const zo_opcode order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
   for (uint32_t op = 0; op < 3u; ++op) {
     graph* g = &s->ops[op];
-    const zo_status status =
-        zo_weight_op_run(order[op], g->options, g->length, source, g, directory);
+    const zo_status status = zo_weight_op_run(order[op], g->options, g->length, source, g, directory);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
@@ -239,8 +236,7 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   uint32_t offset = 0;
   for (uint32_t i = 0; i < t; ++i) offset += s->sizes[i];
   tensor.weights = s->weights[t];
-  tensor.fraction =
-      (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t) ? s->fraction + offset : NULL;
+  tensor.fraction = (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t) ? s->fraction + offset : NULL;
   tensor.multiplier = s->flags & ZO_OPTION_MULTIPLIER ? s->multipliers[t] : NULL;
   tensor.mask = is_masked(s, t) ? s->masks[t] : NULL;
   tensor.type = is_int16(s, t) ? ZO_TENSOR_INT16 : ZO_TENSOR_INT8;
@@ -302,8 +298,7 @@ static void check_replay(fuzz_input* in, segment* s, uint32_t t) {
     }
     memcpy(s->fraction, before + s->total, s->total);
     for (uint32_t i = 0; i < steps; ++i) {
-      HOLDS(zo_update_s8(&tensor, d, NULL, queries + (size_t)i * count, count, &one_by_one) ==
-            ZO_OK);
+      HOLDS(zo_update_s8(&tensor, d, NULL, queries + (size_t)i * count, count, &one_by_one) == ZO_OK);
     }
     HOLDS(is_same(s, replayed) && one_by_one == saturated);
   }
@@ -351,8 +346,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   /* Damaged options and tensors: refused, or harmless. */
   graph* g = &s.ops[take_between(&in, 0, 2)];
   const uint32_t damage = take_u8(&in);
-  if (damage < 64u)
-    g->options[take_between(&in, 0, (uint32_t)g->length - 1u)] = (uint8_t)take_u8(&in);
+  if (damage < 64u) g->options[take_between(&in, 0, (uint32_t)g->length - 1u)] = (uint8_t)take_u8(&in);
   if (damage >= 64u && damage < 96u) {
     const uint32_t cut = take_between(&in, 0, (uint32_t)g->length);
     uint8_t* shorter = (uint8_t*)copy_of(g->options, cut > 0u ? cut : 1u);

@@ -32,8 +32,8 @@ static void take_settings(fuzz_input* in, zo_control_settings* s) {
   s->estimator = (uint32_t)take_flag(in);
   s->rule = take_between(in, 0, 2);
   s->distribution.kind = (uint8_t)take_between(in, 0, 3);
-  s->distribution.mu = (uint16_t)(s->distribution.kind == ZO_GAUSSIAN ? take_between(in, 1, 400)
-                                                                      : take_between(in, 1, 9));
+  s->distribution.mu =
+      (uint16_t)(s->distribution.kind == ZO_GAUSSIAN ? take_between(in, 1, 400) : take_between(in, 1, 9));
   s->rate = take_flag(in) ? take_between(in, 1, UINT32_C(1) << 20) : take_any(in);
   s->final_rate = take_flag(in) ? 0u : take_any(in);
   s->schedule = take_between(in, 0, 3);
@@ -80,8 +80,7 @@ static void follow(world* w) {
   const uint32_t count = zo_control_items(&w->settings, step, coefficients, items);
   HOLDS(count >= 1u && count <= ZO_MAX_QUERIES);
   if (w->settings.blocks > 0u && step % w->settings.blocks != 0u) return; /* another block's */
-  HOLDS(zo_update_s8(&w->expected, zo_control_distribution(&w->settings, step), NULL, items, count,
-                     NULL) == ZO_OK);
+  HOLDS(zo_update_s8(&w->expected, zo_control_distribution(&w->settings, step), NULL, items, count, NULL) == ZO_OK);
 }
 
 static void check_weights(const world* w) {
@@ -135,8 +134,7 @@ static void run(fuzz_input* in, world* w) {
     execute(w);
     int32_t* losses = (int32_t*)fuzz_allocate(sizeof(int32_t) * w->settings.batch);
     for (uint32_t i = 0; i < w->settings.batch; ++i) {
-      losses[i] =
-          (int32_t)(chosen % 4u == 0u ? take_any(in) >> 1 : chosen << take_between(in, 0, 20));
+      losses[i] = (int32_t)(chosen % 4u == 0u ? take_any(in) >> 1 : chosen << take_between(in, 0, 20));
     }
     HOLDS(zo_control_report(&w->control, losses, w->settings.batch, &report) == ZO_OK);
     HOLDS(zo_control_report(&w->control, losses, w->settings.batch + 1u, &report) != ZO_OK);
@@ -156,8 +154,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   memset(&w, 0, sizeof w);
   take_settings(&in, &w.settings);
   static const uint8_t segments[256] = {0};
-  const zo_status status = zo_control_init(
-      &w.control, &w.settings, take_flag(&in) && w.settings.blocks < 256u ? segments : NULL);
+  const zo_status status =
+      zo_control_init(&w.control, &w.settings, take_flag(&in) && w.settings.blocks < 256u ? segments : NULL);
   HOLDS((status == ZO_OK) == (zo_control_settings_check(&w.settings) == ZO_OK));
   const int32_t reach = status == ZO_OK ? zo_distribution_reach(w.settings.distribution) : 0;
   /* No model has so large a perturbation, so large a batch here, or so many blocks. */
@@ -181,8 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.capacity = zo_control_words(&w.settings);
   HOLDS(w.capacity <= kMostWords);
   w.words = (int32_t*)fuzz_allocate(sizeof(int32_t) * w.capacity);
-  (void)zo_control_resume(&w.control, 0,
-                          (int64_t)((uint64_t)(take_flag(&in) ? take_any(&in) : 0u) << 20));
+  (void)zo_control_resume(&w.control, 0, (int64_t)((uint64_t)(take_flag(&in) ? take_any(&in) : 0u) << 20));
   run(&in, &w);
   free(w.tensor.weights);
   free(w.tensor.fraction);

@@ -94,8 +94,7 @@ static void add_weight_ops(fuzz_input* in, world* w) {
 }
 
 /* A dense layer, plain or int16; its output follows in the runtime's order. */
-static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t depth,
-                     uint32_t units, int int16) {
+static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t depth, uint32_t units, int int16) {
   fake_runtime* r = &w->runtime;
   const int weights = add_tensor(in, w, kTfLiteInt8, depth * units);
   const int bias = take_flag(in) ? add_tensor(in, w, kTfLiteInt32, 4u * units) : -1;
@@ -115,8 +114,7 @@ static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t
       zo_write_u32(options + 16 + ZO_INT16_MULTIPLIER_BYTES * i, take_u32(in) >> 1);
       options[20 + ZO_INT16_MULTIPLIER_BYTES * i] = (uint8_t)(take_between(in, 0, 61) - 31u);
     }
-    node =
-        add_node(w, "TFLM_ZO_FULLY_CONNECTED_16", options, 16u + ZO_INT16_MULTIPLIER_BYTES * count);
+    node = add_node(w, "TFLM_ZO_FULLY_CONNECTED_16", options, 16u + ZO_INT16_MULTIPLIER_BYTES * count);
     fake_input(r, node, x);
     fake_input(r, node, weights);
     fake_input(r, node, bias);
@@ -139,8 +137,7 @@ static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t
   return y;
 }
 
-static void set_image(world* w, int tensor, uint32_t samples, uint32_t height, uint32_t width,
-                      uint32_t channels) {
+static void set_image(world* w, int tensor, uint32_t samples, uint32_t height, uint32_t width, uint32_t channels) {
   fake_ints* dims = &w->runtime.dims[tensor];
   dims->size = 4;
   dims->data[0] = (int)samples;
@@ -149,8 +146,7 @@ static void set_image(world* w, int tensor, uint32_t samples, uint32_t height, u
   dims->data[3] = (int)channels;
 }
 
-static uint32_t outputs_of(uint32_t inputs, uint32_t taps, uint32_t stride, uint32_t dilation,
-                           int padding) {
+static uint32_t outputs_of(uint32_t inputs, uint32_t taps, uint32_t stride, uint32_t dilation, int padding) {
   const uint32_t reach = (taps - 1u) * dilation + 1u;
   if (padding == kTfLitePaddingSame) return (inputs + stride - 1u) / stride;
   return reach > inputs ? 0u : (inputs - reach + stride) / stride;
@@ -159,9 +155,8 @@ static uint32_t outputs_of(uint32_t inputs, uint32_t taps, uint32_t stride, uint
 /* A convolution, a depthwise one, a pooling or a sum of images; nothing if the window is too
  * large. */
 static void add_image_layer(fuzz_input* in, world* w) {
-  static const int codes[] = {kTfLiteBuiltinConv2d, kTfLiteBuiltinDepthwiseConv2d,
-                              kTfLiteBuiltinAveragePool2d, kTfLiteBuiltinMaxPool2d,
-                              kTfLiteBuiltinAdd};
+  static const int codes[] = {kTfLiteBuiltinConv2d, kTfLiteBuiltinDepthwiseConv2d, kTfLiteBuiltinAveragePool2d,
+                              kTfLiteBuiltinMaxPool2d, kTfLiteBuiltinAdd};
   fake_runtime* r = &w->runtime;
   const int code = codes[take_between(in, 0, 4)];
   const int padding = (int)take_between(in, kTfLitePaddingSame, kTfLitePaddingValid);
@@ -170,8 +165,7 @@ static void add_image_layer(fuzz_input* in, world* w) {
   const uint32_t stride = take_between(in, 1, 3), dilation = take_between(in, 1, 2);
   const int is_conv = code == kTfLiteBuiltinConv2d, is_depthwise = codes[1] == code;
   const uint32_t own = is_conv || is_depthwise ? dilation : 1u;
-  const uint32_t outputs =
-      code == kTfLiteBuiltinAdd ? size : outputs_of(size, taps, stride, own, padding);
+  const uint32_t outputs = code == kTfLiteBuiltinAdd ? size : outputs_of(size, taps, stride, own, padding);
   const uint32_t out_channels = is_conv        ? take_between(in, 1, 20)
                                 : is_depthwise ? channels * take_between(in, 1, 2)
                                                : channels;
@@ -194,8 +188,7 @@ static void add_image_layer(fuzz_input* in, world* w) {
   } else if (is_conv || is_depthwise) {
     const uint32_t inner = is_conv ? channels : 1u;
     const int filters = add_tensor(in, w, kTfLiteInt8, taps * taps * inner * out_channels);
-    set_image(w, filters, is_conv ? out_channels : 1u, taps, taps,
-              is_conv ? channels : out_channels);
+    set_image(w, filters, is_conv ? out_channels : 1u, taps, taps, is_conv ? channels : out_channels);
     fake_input(r, node, filters);
     if (take_flag(in)) fake_input(r, node, add_tensor(in, w, kTfLiteInt32, 4u * out_channels));
     if (is_conv) {
@@ -239,8 +232,7 @@ static void add_loss(fuzz_input* in, world* w, int logits, uint32_t samples, uin
 static void resize(world* w, int number, uint32_t bytes) {
   void* memory = fuzz_allocate(bytes);
   memset(memory, 0, bytes);
-  if (w->runtime.tensors[number].data == w->memory[number])
-    w->runtime.tensors[number].data = memory;
+  if (w->runtime.tensors[number].data == w->memory[number]) w->runtime.tensors[number].data = memory;
   free(w->memory[number]);
   w->memory[number] = memory;
   w->runtime.tensors[number].bytes = bytes;
@@ -279,8 +271,7 @@ static void damage(fuzz_input* in, world* w, uint32_t kind) {
       break;
     case 7:
       if (list->size > 0) {
-        list->data[take_between(in, 0, (uint32_t)list->size - 1u)] =
-            (int)take_between(in, 0, 30) - 2;
+        list->data[take_between(in, 0, (uint32_t)list->size - 1u)] = (int)take_between(in, 0, 30) - 2;
       }
       break;
     case 8:
@@ -288,16 +279,14 @@ static void damage(fuzz_input* in, world* w, uint32_t kind) {
       break;
     case 9: /* options changed, */
     case 10:
-      if (r->registrations[node].custom_name != NULL &&
-          r->nodes[node].custom_initial_data_size > 0) {
+      if (r->registrations[node].custom_name != NULL && r->nodes[node].custom_initial_data_size > 0) {
         const uint32_t length = (uint32_t)r->nodes[node].custom_initial_data_size;
         w->options[node][take_between(in, 0, length - 1u)] = (uint8_t)take_u8(in);
       }
       break;
     case 11: /* or cut short */
       if (r->nodes[node].custom_initial_data_size > 0) {
-        const uint32_t length =
-            take_between(in, 0, (uint32_t)r->nodes[node].custom_initial_data_size);
+        const uint32_t length = take_between(in, 0, (uint32_t)r->nodes[node].custom_initial_data_size);
         uint8_t* shorter = (uint8_t*)copy_of(w->options[node], length > 0u ? length : 1u);
         free(w->options[node]);
         w->options[node] = shorter;
@@ -324,8 +313,7 @@ static void create_with_any_options(fuzz_input* in) {
   const char *keys[1] = {take_flag(in) ? key : "exact"}, *values[1] = {value};
   if (strcmp(keys[0], "directory") == 0) return; /* an address of any memory is not to be read */
   TfLiteDelegate* delegate = tflite_plugin_create_delegate(keys, values, 1, NULL);
-  HOLDS((delegate != NULL) ==
-        (strcmp(keys[0], "exact") == 0 && (strcmp(value, "0") == 0 || strcmp(value, "1") == 0)));
+  HOLDS((delegate != NULL) == (strcmp(keys[0], "exact") == 0 && (strcmp(value, "0") == 0 || strcmp(value, "1") == 0)));
   tflite_plugin_destroy_delegate(delegate);
 }
 
@@ -381,14 +369,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   TfLiteStatus status = fake_apply(r, delegate);
   for (uint32_t rounds = take_between(&in, 0, 3); rounds > 0u && status == kTfLiteOk; --rounds) {
     write_command(&in, &w);
-    const int8_t* first =
-        directory.count > 0u && directory.capacity > 0u ? entries[0].weights : NULL;
+    const int8_t* first = directory.count > 0u && directory.capacity > 0u ? entries[0].weights : NULL;
     (void)fake_invoke(r);
     if (first != NULL) HOLDS(entries[0].weights != NULL && entries[0].size > 0u);
     const uint32_t between = take_u8(&in);
-    if (between < 32u)
-      memset(w.memory[w.state], 0,
-             16u < r->tensors[w.state].bytes ? 16u : r->tensors[w.state].bytes);
+    if (between < 32u) memset(w.memory[w.state], 0, 16u < r->tensors[w.state].bytes ? 16u : r->tensors[w.state].bytes);
     if (between > 220u && r->claims > 0u) { /* another size: prepared again, as runtimes do */
       damage(&in, &w, take_between(&in, 0, 8));
       status = r->kernel.prepare(&r->context, &r->kernel_node);

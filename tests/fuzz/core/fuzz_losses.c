@@ -29,8 +29,7 @@ static void check_losses(const uint8_t* options, const loss_tensors* t, uint32_t
   const int8_t* logits = (const int8_t*)t->inputs[0].data;
   const uint32_t samples = t->output.bytes / 4u;
   const double scale = zo_read_u32(options + 16) / 16777216.0;
-  const double log2e_error =
-      fabs(zo_read_u32(options + 12) / 16777216.0 - scale * 1.4426950408889634);
+  const double log2e_error = fabs(zo_read_u32(options + 12) / 16777216.0 - scale * 1.4426950408889634);
   for (uint32_t i = 0; i < samples; ++i) {
     HOLDS(losses[i] >= 0);
     if (options[1] == ZO_LOSS_CROSS_ENTROPY || options[1] == ZO_LOSS_FLOOR_LOG2) {
@@ -46,8 +45,8 @@ static void check_losses(const uint8_t* options, const loss_tensors* t, uint32_t
   }
 }
 
-static void check_errors(const int8_t* logits, uint32_t samples, uint32_t classes,
-                         zo_logit_scale scale, const int32_t* labels) {
+static void check_errors(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
+                         const int32_t* labels) {
   int16_t* errors = (int16_t*)fuzz_allocate(sizeof(int16_t) * samples * classes);
   if (zo_cross_entropy_error_s8(logits, samples, classes, scale, labels, errors) == ZO_OK) {
     for (uint32_t i = 0; i < samples; ++i) {
@@ -63,11 +62,10 @@ static void check_errors(const int8_t* logits, uint32_t samples, uint32_t classe
 }
 
 /* Along the way that an output has to go; 0 without a label. */
-static void check_binary_errors(const int8_t* logits, uint32_t outputs, int32_t zero_point,
-                                zo_logit_scale scale, const int32_t* labels) {
+static void check_binary_errors(const int8_t* logits, uint32_t outputs, int32_t zero_point, zo_logit_scale scale,
+                                const int32_t* labels) {
   int16_t* errors = (int16_t*)fuzz_allocate(sizeof(int16_t) * outputs);
-  HOLDS(zo_binary_cross_entropy_error_s8(logits, 1, outputs, zero_point, scale, labels, errors) ==
-        ZO_OK);
+  HOLDS(zo_binary_cross_entropy_error_s8(logits, 1, outputs, zero_point, scale, labels, errors) == ZO_OK);
   for (uint32_t j = 0; j < outputs; ++j) {
     HOLDS(errors[j] >= -32767);
     HOLDS(labels[j] < 0 ? errors[j] == 0 : labels[j] == 1 ? errors[j] <= 0 : errors[j] >= 0);
@@ -144,13 +142,11 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     if (options[1] <= ZO_LOSS_CROSS_ENTROPY && damaged != 5u) {
       const zo_logit_scale scale = {zo_read_u32(options + 12), zo_read_u32(options + 16)};
-      check_errors((const int8_t*)t.inputs[0].data, samples, now, scale,
-                   (const int32_t*)t.inputs[1].data);
+      check_errors((const int8_t*)t.inputs[0].data, samples, now, scale, (const int32_t*)t.inputs[1].data);
     }
     if (options[1] == ZO_LOSS_BINARY_CROSS_ENTROPY && damaged != 5u) {
       const zo_logit_scale scale = {zo_read_u32(options + 12), zo_read_u32(options + 16)};
-      check_binary_errors((const int8_t*)t.inputs[0].data, samples * elements,
-                          (int32_t)zo_read_u32(options + 8), scale,
+      check_binary_errors((const int8_t*)t.inputs[0].data, samples * elements, (int32_t)zo_read_u32(options + 8), scale,
                           (const int32_t*)t.inputs[1].data);
     }
   }

@@ -18,8 +18,8 @@ static void take_settings(fuzz_input* in, node_world* w) {
   c->estimator = (uint32_t)take_flag(in);
   c->rule = take_between(in, 0, 3);
   c->distribution.kind = (uint8_t)take_between(in, 0, 3);
-  c->distribution.mu = (uint16_t)(c->distribution.kind == ZO_GAUSSIAN ? take_between(in, 1, 400)
-                                                                      : take_between(in, 1, 9));
+  c->distribution.mu =
+      (uint16_t)(c->distribution.kind == ZO_GAUSSIAN ? take_between(in, 1, 400) : take_between(in, 1, 9));
   c->rate = take_flag(in) ? take_between(in, 1, UINT32_C(1) << 20) : take_any(in);
   c->schedule = take_between(in, 0, 2);
   c->clip = take_flag(in) ? take_between(in, 1, UINT32_C(1) << 24) : 65536u;
@@ -47,8 +47,7 @@ static void take_task(fuzz_input* in, node_world* w, uint32_t t) {
   task->rate = take_flag(in) ? 65536u : take_any(in);
   (void)take_between(in, 1, 2); /* keeps the stored corpus valid */
   task->gain.mantissa = take_any(in);
-  task->gain.exponent =
-      take_flag(in) ? (int32_t)take_any(in) : (int32_t)take_between(in, 0, 99) - 60;
+  task->gain.exponent = take_flag(in) ? (int32_t)take_any(in) : (int32_t)take_between(in, 0, 99) - 60;
 }
 
 /* Each of them is out of order, or wrong. */
@@ -72,8 +71,7 @@ static void call_wrongly(fuzz_input* in, node_world* w, const zo_node_request* r
       }
       break;
     case 2:
-      HOLDS(zo_node_run_capture(&w->run, w->settings.tasks, w->inputs[0], w->outputs[0],
-                                w->nodes[0]) != ZO_OK);
+      HOLDS(zo_node_run_capture(&w->run, w->settings.tasks, w->inputs[0], w->outputs[0], w->nodes[0]) != ZO_OK);
       break;
     case 3:
       HOLDS(zo_node_run_perturb_weights(&w->run, tensors, 0) != ZO_OK);

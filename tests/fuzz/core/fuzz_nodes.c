@@ -95,16 +95,14 @@ static void take_layer(fuzz_input* in, zo_node_layer* l) {
   /* Any field, any value. */
   for (uint32_t damaged = take_u8(in); damaged > 200u; damaged = take_u8(in)) {
     uint32_t* fields = (uint32_t*)l;
-    fields[take_between(in, 0, sizeof *l / 4u - 1u)] =
-        take_flag(in) ? take_any(in) : take_between(in, 1, 4096);
+    fields[take_between(in, 0, sizeof *l / 4u - 1u)] = take_flag(in) ? take_any(in) : take_between(in, 1, 4096);
   }
 }
 
 static void check_sizes(const zo_node_layer* l) {
   const unsigned __int128 nodes = (unsigned __int128)l->node_h * l->node_w * l->out_c;
   const unsigned __int128 inputs = (unsigned __int128)l->in_h * l->in_w * l->in_c;
-  const unsigned __int128 row =
-      (unsigned __int128)l->k_h * l->k_w * (l->depthwise != 0u ? 1u : l->in_c);
+  const unsigned __int128 row = (unsigned __int128)l->k_h * l->k_w * (l->depthwise != 0u ? 1u : l->in_c);
   const unsigned __int128 bits = ((unsigned __int128)l->out_h * l->out_w + 7u) / 8u * l->out_c;
   HOLDS(zo_node_count(l) == nodes && zo_node_input_bytes(l) == inputs);
   HOLDS(zo_node_route_bytes(l) == (l->form == ZO_NODES_MEAN ? bits : nodes));
@@ -112,8 +110,8 @@ static void check_sizes(const zo_node_layer* l) {
   HOLDS(l->depthwise == 0u || l->out_c % l->in_c == 0u);
 }
 
-static void check_perturbed(const zo_node_layer* l, const int8_t* before, const int8_t* after,
-                            uint32_t count, int32_t k) {
+static void check_perturbed(const zo_node_layer* l, const int8_t* before, const int8_t* after, uint32_t count,
+                            int32_t k) {
   const int32_t most = k < 0 ? -k : k;
   for (uint32_t i = 0; i < count; ++i) {
     const int32_t moved = after[i] - before[i];
@@ -186,8 +184,7 @@ static void update(fuzz_input* in, world* w) {
   step.bits = take_between(in, 0, 8);
   step.rows = take_between(in, 0, l->out_c + (take_flag(in) ? 1u : 0u));
   step.gain.mantissa = take_any(in);
-  step.gain.exponent =
-      take_flag(in) ? (int32_t)take_any(in) : (int32_t)take_between(in, 0, 80) - 60;
+  step.gain.exponent = take_flag(in) ? (int32_t)take_any(in) : (int32_t)take_between(in, 0, 80) - 60;
   for (uint32_t i = take_between(in, 1, 2); i > 0u; --i) {
     if (i == 2u && take_flag(in)) {
       step.mean_square.mantissa = take_any(in);
@@ -197,8 +194,7 @@ static void update(fuzz_input* in, world* w) {
     int32_t* biases = (int32_t*)copy_of(w->biases, 4u * l->out_c);
     const zo_scale square = step.mean_square;
     uint32_t saturated = 0;
-    const zo_status status =
-        zo_node_update_s8(l, tensors, count, &e, &step, w->scratch, &saturated);
+    const zo_status status = zo_node_update_s8(l, tensors, count, &e, &step, w->scratch, &saturated);
     if (status != ZO_OK || alone) HOLDS(memcmp(before, w->weights, w->size) == 0);
     if (status != ZO_OK || (!alone && count == 1u)) {
       HOLDS(memcmp(biases, w->biases, 4u * l->out_c) == 0);
@@ -261,8 +257,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_sizes(l);
   const uint64_t output_bytes = (uint64_t)l->out_h * l->out_w * l->out_c;
   const uint64_t weights = (uint64_t)zo_node_row(l) * l->out_c;
-  if (zo_node_input_bytes(l) > kMostBytes || zo_node_count(l) > kMostBytes ||
-      output_bytes > kMostBytes || weights > kMostBytes) {
+  if (zo_node_input_bytes(l) > kMostBytes || zo_node_count(l) > kMostBytes || output_bytes > kMostBytes ||
+      weights > kMostBytes) {
     return 0;
   }
   w.size = (uint32_t)weights;
@@ -291,8 +287,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   HOLDS(zo_route_nodes_s8(l, w.samples, w.outputs, w.routes) == ZO_OK);
   const int32_t k = (int32_t)take_between(&in, 0, 258) - 129;
-  const zo_status status =
-      zo_perturb_nodes_s8(l, w.samples, take_u8(&in), w.nodes, take_u8(&in), k, w.perturbed);
+  const zo_status status = zo_perturb_nodes_s8(l, w.samples, take_u8(&in), w.nodes, take_u8(&in), k, w.perturbed);
   HOLDS((status == ZO_OK) == (k >= -127 && k <= 127));
   if (status == ZO_OK) check_perturbed(l, w.nodes, w.perturbed, w.samples * nodes, k);
   /* Routes that are none of this layer's are harmless. */

@@ -101,8 +101,7 @@ static void replay(fuzz_input* in, const zo_control_settings* s, uint32_t checks
   for (uint32_t calls = 0; resumed == ZO_OK && s->batch <= 8u && calls < 12u; ++calls) {
     zo_request request;
     zo_report report;
-    if (zo_control_next(&control, words, capacity, &request) != ZO_OK ||
-        request.action == ZO_ACTION_DONE) {
+    if (zo_control_next(&control, words, capacity, &request) != ZO_OK || request.action == ZO_ACTION_DONE) {
       break;
     }
     for (uint32_t i = 0; i < s->batch; ++i) losses[i] = (int32_t)(take_any(in) >> 1);

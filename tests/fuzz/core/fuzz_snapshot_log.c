@@ -138,8 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       uint32_t number, step;
       int32_t largest;
       zo_scale squares[ZO_NODE_TASKS_MAX];
-      const zo_status read = zo_snapshot_read(slot, owner, &settings, tasks, header.weight_bytes,
-                                              &number, &step, &largest, squares);
+      const zo_status read =
+          zo_snapshot_read(slot, owner, &settings, tasks, header.weight_bytes, &number, &step, &largest, squares);
       HOLDS(read != ZO_OK || zo_snapshot_number(slot, owner) != 0u);
       if (read == ZO_OK && world_is_small(&settings)) go_on(&in, &settings, tasks, slot, owner);
       free(slot);

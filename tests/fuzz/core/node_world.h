@@ -72,9 +72,8 @@ static inline void world_make_task(fuzz_input* in, node_world* w, uint32_t t) {
 
 /* Whether the tasks' buffers can be had for the settings, which may be anybody's. */
 static inline int world_is_small(const zo_node_settings* s) {
-  return s->tasks >= 1u && s->tasks <= kWorldTasks && s->common.batch >= 1u &&
-         s->common.parts >= 1u && s->common.batch <= kWorldMinibatch &&
-         s->common.parts <= kWorldMinibatch / s->common.batch;
+  return s->tasks >= 1u && s->tasks <= kWorldTasks && s->common.batch >= 1u && s->common.parts >= 1u &&
+         s->common.batch <= kWorldMinibatch && s->common.parts <= kWorldMinibatch / s->common.batch;
 }
 
 /* Settings and the tasks' own fields are set: the rest. */
@@ -150,8 +149,7 @@ static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_re
   const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, {2420406, 1677722}}; /* scale 0.1 */
   for (uint32_t i = 0; i < w->settings.common.batch; ++i) {
     w->labels[i] = (int32_t)take_between(in, 0, 2) - 1;
-    HOLDS(zo_sample_at(&w->settings.common, request->first_sample + i) <
-          w->settings.common.samples);
+    HOLDS(zo_sample_at(&w->settings.common, request->first_sample + i) < w->settings.common.samples);
   }
   for (uint32_t t = w->settings.tasks; t-- > 0u;) { /* backwards: errors come from behind */
     zo_node_task* task = &w->tasks[t];
@@ -159,21 +157,18 @@ static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_re
       const zo_status status = zo_node_run_capture_boundary(&w->run, t, w->nodes[t]);
       HOLDS((status == ZO_OK) == (task->boundary_bytes != 0u));
     } else if (task->queries == 0u && task->following == ZO_NODE_HEAD) {
-      HOLDS(zo_node_run_capture_head(&w->run, t, w->inputs[t], w->outputs[t], &loss, w->labels) ==
-            ZO_OK);
+      HOLDS(zo_node_run_capture_head(&w->run, t, w->inputs[t], w->outputs[t], &loss, w->labels) == ZO_OK);
     } else {
       HOLDS(zo_node_run_capture(&w->run, t, w->inputs[t], w->outputs[t], w->nodes[t]) == ZO_OK);
       if (task->queries == 0u) {
-        HOLDS(zo_node_run_backpropagate(&w->run, t, w->weights[task->following][0], NULL,
-                                        w->scratch) == ZO_OK);
+        HOLDS(zo_node_run_backpropagate(&w->run, t, w->weights[task->following][0], NULL, w->scratch) == ZO_OK);
       }
     }
   }
 }
 
 /* Executes a request. Returns ZO_OK, or the error that ends the run. */
-static inline zo_status world_answer(fuzz_input* in, node_world* w, const zo_node_request* request,
-                                     zo_report* report) {
+static inline zo_status world_answer(fuzz_input* in, node_world* w, const zo_node_request* request, zo_report* report) {
   const uint32_t batch = w->settings.common.batch;
   const zo_node_task* task = &w->tasks[request->task];
   zo_tensor tensors[kWorldTensors];
@@ -201,9 +196,8 @@ static inline zo_status world_answer(fuzz_input* in, node_world* w, const zo_nod
     if (status == ZO_OK) world_check_unmoved(w);
     return status;
   }
-  const zo_status status =
-      weights ? zo_node_run_update_weights(&w->run, tensors, count, &saturated, report)
-              : zo_node_run_update(&w->run, tensors, 1, w->scratch, &saturated, report);
+  const zo_status status = weights ? zo_node_run_update_weights(&w->run, tensors, count, &saturated, report)
+                                   : zo_node_run_update(&w->run, tensors, 1, w->scratch, &saturated, report);
   for (uint32_t i = 0; status == ZO_OK && i < count; ++i) {
     HOLDS(is_within(tensors[i].weights, tensors[i].size, w->limit));
   }

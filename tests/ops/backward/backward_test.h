@@ -17,8 +17,7 @@ uint32_t below(uint32_t bound);
 void* allocate(size_t bytes);
 int16_t* make_errors(uint32_t count);
 int8_t* make_bytes(uint32_t count);
-void check_close(const int16_t* errors, int8_t exponent, const double* exact, uint32_t count,
-                 double slack);
+void check_close(const int16_t* errors, int8_t exponent, const double* exact, uint32_t count, double slack);
 
 void test_conv(void);
 void test_conv_refusals(void);

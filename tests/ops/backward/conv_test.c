@@ -28,8 +28,8 @@ static zo_node_layer random_layer(void) {
 
 /* Adds an output's error to the inputs that its window reads, and the sum of its weights to the
  * effect of one unit of rounding there. */
-static void scatter(const zo_node_layer* l, const int8_t* weights, uint32_t h, uint32_t w,
-                    uint32_t c, double error, double* sums, double* units) {
+static void scatter(const zo_node_layer* l, const int8_t* weights, uint32_t h, uint32_t w, uint32_t c, double error,
+                    double* sums, double* units) {
   const uint32_t depth = zo_node_depth(l);
   for (uint32_t i = 0; i < l->k_h; ++i) {
     const int32_t y = (int32_t)(h * l->stride_h + i * l->dilation_h) - (int32_t)l->pad_top;
@@ -38,8 +38,7 @@ static void scatter(const zo_node_layer* l, const int8_t* weights, uint32_t h, u
       if (y < 0 || x < 0 || y >= (int32_t)l->in_h || x >= (int32_t)l->in_w) continue;
       for (uint32_t d = 0; d < depth; ++d) {
         const uint32_t tap = i * l->k_w + j;
-        const uint32_t at =
-            l->depthwise != 0u ? tap * l->out_c + c : (c * l->k_h * l->k_w + tap) * l->in_c + d;
+        const uint32_t at = l->depthwise != 0u ? tap * l->out_c + c : (c * l->k_h * l->k_w + tap) * l->in_c + d;
         const uint32_t channel = l->depthwise != 0u ? c / (l->out_c / l->in_c) : d;
         const uint32_t input = ((uint32_t)y * l->in_w + (uint32_t)x) * l->in_c + channel;
         sums[input] += error * weights[at];
@@ -68,8 +67,7 @@ void test_conv(void) {
   uint32_t norm;
   int8_t exponent;
   CHECK(zo_conv_backprop_norm_s8(&l, weights, scratch, &norm) == ZO_OK);
-  CHECK(zo_conv_backprop_s8(&l, weights, norm, scales, errors, 3, found, &exponent, scratch) ==
-        ZO_OK);
+  CHECK(zo_conv_backprop_s8(&l, weights, norm, scales, errors, 3, found, &exponent, scratch) == ZO_OK);
   for (uint32_t i = 0; i < inputs; ++i) {
     /* f is half a unit off at most, and two of the errors' own if it gives up bits. */
     CHECK(found[i] >= -32767 && found[i] <= 32767);
@@ -108,8 +106,7 @@ void test_conv_refusals(void) {
   CHECK(zo_conv_backprop_norm_s8(&l, weights, NULL, &norm) == ZO_ERROR_ARGUMENT);
   CHECK(zo_conv_backprop_norm_s8(&l, weights, scratch, NULL) == ZO_ERROR_ARGUMENT);
   CHECK(norm == 77u);
-#define BACK(layer, w, n, from, into, x, s) \
-  zo_conv_backprop_s8(layer, w, n, NULL, from, 0, into, x, s)
+#define BACK(layer, w, n, from, into, x, s) zo_conv_backprop_s8(layer, w, n, NULL, from, 0, into, x, s)
   CHECK(BACK(&bad, weights, 5, e, to, &exponent, scratch) == ZO_ERROR_ARGUMENT);
   CHECK(BACK(&wide, weights, 5, e, to, &exponent, scratch) == ZO_ERROR_ARGUMENT);
   CHECK(BACK(&l, NULL, 5, e, to, &exponent, scratch) == ZO_ERROR_ARGUMENT);
@@ -143,8 +140,7 @@ void test_largest_layer(void) {
   int8_t exponent;
   uint32_t norm;
   CHECK(zo_conv_backprop_norm_s8(&l, weights, scratch, &norm) == ZO_OK && norm == 46341u);
-  CHECK(zo_conv_backprop_s8(&l, weights, norm, NULL, errors, 0, found, &exponent, scratch) ==
-        ZO_OK);
+  CHECK(zo_conv_backprop_s8(&l, weights, norm, NULL, errors, 0, found, &exponent, scratch) == ZO_OK);
   const double exact = 65536.0 * 128.0 * 32767.0;
   CHECK(fabs(ldexp((double)found[0], exponent) / exact - 1) < 0.001 && found[0] > 0);
   CHECK(found[1] == found[0]);

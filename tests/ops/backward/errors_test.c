@@ -23,8 +23,7 @@ void test_elementwise(void) {
   CHECK(zo_add_errors(&factors, count, errors, exponent, sum, &sum_exponent) == ZO_OK);
   check_close(sum, sum_exponent, exact, count, 1.0);
 
-  const zo_error_factors none = {NULL, 1, 0}, odd = {mantissas, count + 1u, 0},
-                         far = {mantissas, 1, 256};
+  const zo_error_factors none = {NULL, 1, 0}, odd = {mantissas, count + 1u, 0}, far = {mantissas, 1, 256};
   CHECK(zo_scale_errors(&none, count, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
   CHECK(zo_scale_errors(&odd, count, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
   CHECK(zo_add_errors(&far, count, errors, 0, sum, &sum_exponent) == ZO_ERROR_ARGUMENT);
@@ -50,8 +49,7 @@ void test_products(void) {
   const uint32_t channels = 1u + below(5), positions = 1u + below(7), count = channels * positions;
   const uint32_t lengths[3] = {channels, positions, count}, repeats[3] = {1, channels, 1};
   const uint32_t own = below(3), others = below(3);
-  const zo_error_product p = {repeats[own], lengths[own], repeats[others], lengths[others],
-                              (int32_t)below(256) - 128};
+  const zo_error_product p = {repeats[own], lengths[own], repeats[others], lengths[others], (int32_t)below(256) - 128};
   int16_t* errors = make_errors(count);
   int16_t* mantissa = make_errors(256);
   int8_t* other = make_bytes(p.other_length);
@@ -62,17 +60,13 @@ void test_products(void) {
   int8_t found_exponent;
   for (uint32_t i = 0; i < count; ++i) {
     const int value = other[i / p.other_repeat % p.other_length] - p.zero_point;
-    exact[i / p.repeat % p.length] +=
-        ldexp((double)errors[i] * value * mantissa[0], exponent + factor.exponent - 15);
+    exact[i / p.repeat % p.length] += ldexp((double)errors[i] * value * mantissa[0], exponent + factor.exponent - 15);
   }
-  CHECK(zo_product_errors(&p, &factor, count, other, errors, exponent, found, &found_exponent) ==
-        ZO_OK);
+  CHECK(zo_product_errors(&p, &factor, count, other, errors, exponent, found, &found_exponent) == ZO_OK);
   check_close(found, found_exponent, exact, p.length, 0.5);
   const zo_error_product longer = {p.repeat, p.length + count, p.other_repeat, p.other_length, 0};
-  CHECK(zo_product_errors(&longer, &factor, count, other, errors, 0, found, &found_exponent) ==
-        ZO_ERROR_ARGUMENT);
-  CHECK(zo_product_errors(&p, NULL, count, other, errors, 0, found, &found_exponent) ==
-        ZO_ERROR_ARGUMENT);
+  CHECK(zo_product_errors(&longer, &factor, count, other, errors, 0, found, &found_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_product_errors(&p, NULL, count, other, errors, 0, found, &found_exponent) == ZO_ERROR_ARGUMENT);
   CHECK(!zo_product_fits(&p, 0) && !zo_product_fits(NULL, count));
 
   int8_t* levels = make_bytes(count);
@@ -80,13 +74,10 @@ void test_products(void) {
   for (uint32_t i = 0; i < count; ++i) {
     exact[i] = ldexp((double)errors[i] * mantissa[levels[i] + 128], exponent + 3 - 15);
   }
-  CHECK(zo_level_errors(mantissa, 3, count, levels, errors, exponent, scaled, &found_exponent) ==
-        ZO_OK);
+  CHECK(zo_level_errors(mantissa, 3, count, levels, errors, exponent, scaled, &found_exponent) == ZO_OK);
   check_close(scaled, found_exponent, exact, count, 0.5);
-  CHECK(zo_level_errors(NULL, 3, count, levels, errors, 0, scaled, &found_exponent) ==
-        ZO_ERROR_ARGUMENT);
-  CHECK(zo_level_errors(mantissa, 256, count, levels, errors, 0, scaled, &found_exponent) ==
-        ZO_ERROR_ARGUMENT);
+  CHECK(zo_level_errors(NULL, 3, count, levels, errors, 0, scaled, &found_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_level_errors(mantissa, 256, count, levels, errors, 0, scaled, &found_exponent) == ZO_ERROR_ARGUMENT);
 
   const uint32_t offset = below(channels), length = channels - offset;
   memset(scaled, 77, count * sizeof scaled[0]);

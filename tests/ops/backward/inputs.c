@@ -37,8 +37,7 @@ int8_t* make_bytes(uint32_t count) {
 }
 
 /* Whether errors are, within `slack` of their own unit, the real numbers. */
-void check_close(const int16_t* errors, int8_t exponent, const double* exact, uint32_t count,
-                 double slack) {
+void check_close(const int16_t* errors, int8_t exponent, const double* exact, uint32_t count, double slack) {
   for (uint32_t i = 0; i < count; ++i) {
     CHECK(errors[i] >= -32767 && errors[i] <= 32767);
     CHECK(fabs(ldexp((double)errors[i], exponent) - exact[i]) <= ldexp(slack, exponent));

@@ -17,8 +17,7 @@ void test_program(void) {
   const int16_t scales[2] = {1 << 14, 1 << 14};
   int16_t head[4] = {1000, -2000, 0, 3000}, between[3], kept[24];
   int8_t head_exponents[2] = {0, 0}, exponent = 0, exponents[2];
-  zo_error_field fields[3] = {
-      {head, head_exponents, 2, 1}, {between, &exponent, 3, 0}, {kept, exponents, 12, 1}};
+  zo_error_field fields[3] = {{head, head_exponents, 2, 1}, {between, &exponent, 3, 0}, {kept, exponents, 12, 1}};
   zo_backward_step steps[3];
   memset(steps, 0, sizeof steps);
   steps[0].kind = ZO_BACKWARD_LAYER;

@@ -9,8 +9,7 @@ int32_t* random_command(uint32_t* length, uint32_t flags) {
   int32_t words[kCapacity];
   zo_command_writer writer;
   CHECK(zo_command_begin(&writer, words, kCapacity, flags) == ZO_OK);
-  static const zo_distribution small[] = {
-      {ZO_RADEMACHER, 0, 3}, {ZO_SPARSE_UNIFORM, 90, 6}, {ZO_GAUSSIAN, 0, 200}};
+  static const zo_distribution small[] = {{ZO_RADEMACHER, 0, 3}, {ZO_SPARSE_UNIFORM, 90, 6}, {ZO_GAUSSIAN, 0, 200}};
   for (int opcode = 1; opcode <= 4; ++opcode) {
     for (uint32_t repeat = random_below(3); repeat > 0; --repeat) {
       const uint32_t block_number = random_below(2) ? ZO_ALL_BLOCKS : random_below(limits.blocks);
@@ -27,12 +26,11 @@ int32_t* random_command(uint32_t* length, uint32_t flags) {
       if (opcode == ZO_OP_RESTORE) {
         status = zo_command_restore(&writer, block_number);
       } else if (opcode == ZO_OP_REPLAY) {
-        status = zo_command_replay(&writer, block_number, distribution, queries, count,
-                                   count <= 3 ? 3 : 2);
+        status = zo_command_replay(&writer, block_number, distribution, queries, count, count <= 3 ? 3 : 2);
       } else if (opcode == ZO_OP_UPDATE) {
         const zo_perturb_terms restore = {terms, random_below(3), 0};
-        status = zo_command_update(&writer, block_number, distribution,
-                                   random_below(2) ? NULL : &restore, queries, count);
+        status =
+            zo_command_update(&writer, block_number, distribution, random_below(2) ? NULL : &restore, queries, count);
       } else {
         const zo_perturb_terms all = {terms, count, 0};
         status = zo_command_perturb(&writer, block_number, distribution, &all);
@@ -60,22 +58,20 @@ void test_commands(void) {
     uint32_t saturated = 0;
     for (int opcode = ZO_OP_RESTORE; opcode <= ZO_OP_PERTURB; ++opcode) {
       (void)zo_command_steps(words, (zo_opcode)opcode);
-      CHECK(zo_command_execute(words, (zo_opcode)opcode, &tensor, (uint32_t)round % 3u, initial.at,
-                               &saturated) == ZO_OK);
+      CHECK(zo_command_execute(words, (zo_opcode)opcode, &tensor, (uint32_t)round % 3u, initial.at, &saturated) ==
+            ZO_OK);
     }
 
     /* Damaged: refused or executed, never beyond its memory. */
     for (int damage = 0; damage < 10; ++damage) {
       const uint32_t at = random_below(length);
       const int32_t old = words[at];
-      static const int32_t odd[] = {0,         1,         -1,      5,       6,
-                                    INT32_MAX, INT32_MIN, 1 << 24, 3 << 24, 4 << 24};
+      static const int32_t odd[] = {0, 1, -1, 5, 6, INT32_MAX, INT32_MIN, 1 << 24, 3 << 24, 4 << 24};
       words[at] = random_below(2) ? odd[random_below(10)] : (int32_t)random_u32();
       if (zo_command_check(words, length, &limits) == ZO_OK) {
         ++accepted;
         for (int opcode = ZO_OP_RESTORE; opcode <= ZO_OP_PERTURB; ++opcode) {
-          CHECK(zo_command_execute(words, (zo_opcode)opcode, &tensor, 1, initial.at, &saturated) ==
-                ZO_OK);
+          CHECK(zo_command_execute(words, (zo_opcode)opcode, &tensor, 1, initial.at, &saturated) == ZO_OK);
         }
       }
       words[at] = old;
@@ -102,10 +98,8 @@ void test_commands(void) {
   CHECK(zo_command_update(&writer, 0, distributions[0], NULL, NULL, 1) == ZO_ERROR_ARGUMENT);
   zo_query queries[2] = {{1, 1}, {2, 2}};
   CHECK(zo_command_update(&writer, 0, distributions[0], NULL, queries, 2) == ZO_ERROR_CAPACITY);
-  CHECK(zo_command_replay(&writer, 0, distributions[0], queries, 2, UINT32_MAX) ==
-        ZO_ERROR_CAPACITY);
-  CHECK(zo_command_update(&writer, 0, distributions[0], NULL, queries, UINT32_MAX) ==
-        ZO_ERROR_CAPACITY);
+  CHECK(zo_command_replay(&writer, 0, distributions[0], queries, 2, UINT32_MAX) == ZO_ERROR_CAPACITY);
+  CHECK(zo_command_update(&writer, 0, distributions[0], NULL, queries, UINT32_MAX) == ZO_ERROR_CAPACITY);
   CHECK(writer.length == 2 && words[1] == 0);
   CHECK(zo_command_check(words, 8, NULL) == ZO_ERROR_ARGUMENT);
   CHECK(zo_command_check(NULL, 8, &limits) == ZO_ERROR_ARGUMENT);

@@ -54,8 +54,7 @@ static void check_moves(const zo_control* control, const int32_t* words) {
   own.limit = other.limit = 100;
   const uint32_t block = random_below(4);
   uint32_t saturated = 0;
-  const zo_status expected =
-      zo_command_execute(words, ZO_OP_UPDATE, &other, block, NULL, &saturated);
+  const zo_status expected = zo_command_execute(words, ZO_OP_UPDATE, &other, block, NULL, &saturated);
   CHECK(expected == ZO_OK);
   CHECK(zo_command_execute(words, ZO_OP_PERTURB, &other, block, NULL, &saturated) == ZO_OK);
   CHECK(zo_moves_apply(&moves, &own, block) == ZO_OK);
@@ -69,8 +68,8 @@ static void check_moves(const zo_control* control, const int32_t* words) {
 /* A step that has just ended is taken back, and formed again of its measurements: the same record.
  *   c       the state behind the step, which stays
  *   before  the state before it */
-static void check_decided(const zo_control* c, const zo_control* before, const zo_report* report,
-                          int32_t* words, uint32_t capacity) {
+static void check_decided(const zo_control* c, const zo_control* before, const zo_report* report, int32_t* words,
+                          uint32_t capacity) {
   zo_control other = *c;
   const int64_t mean_square = before->mean_square;
   CHECK(zo_control_withdraw(&other, -1, words, capacity) == ZO_ERROR_ARGUMENT);
@@ -90,8 +89,7 @@ static void check_decided(const zo_control* c, const zo_control* before, const z
   }
   zo_report again;
   zo_control pending = *c;
-  CHECK(zo_control_decide(&pending, d, 0, &again) ==
-        (c->step == s->steps ? ZO_ERROR_ARGUMENT : ZO_ERROR_ORDER));
+  CHECK(zo_control_decide(&pending, d, 0, &again) == (c->step == s->steps ? ZO_ERROR_ARGUMENT : ZO_ERROR_ORDER));
   CHECK(memcmp(&pending, c, sizeof pending) == 0);
   d[s->queries - 1u] += 2 * ZO_MEAN_DIFFERENCE_MAX + 1;
   CHECK(zo_control_decide(&other, d, 0, &again) == ZO_ERROR_ARGUMENT);
@@ -127,8 +125,7 @@ void test_control(void) {
     uint32_t invokes = 0, done = 0, pending;
     zo_request request;
     zo_report report;
-    while (zo_control_next(&c, words, capacity, &request) == ZO_OK &&
-           request.action == ZO_ACTION_INVOKE) {
+    while (zo_control_next(&c, words, capacity, &request) == ZO_OK && request.action == ZO_ACTION_INVOKE) {
       const zo_control before = c;
       zo_request other;
       CHECK(zo_control_next(&c, words, 1, &other) == ZO_ERROR_CAPACITY);
@@ -192,8 +189,7 @@ void test_control(void) {
     }
     CHECK(request.action == ZO_ACTION_DONE && c.step == s.steps && done == s.steps - first);
     CHECK(invokes ==
-          done * s.parts *
-              (s.estimator == ZO_ANTITHETIC ? (2u << s.sharpness) * s.queries : s.queries + 1u));
+          done * s.parts * (s.estimator == ZO_ANTITHETIC ? (2u << s.sharpness) * s.queries : s.queries + 1u));
     CHECK(zo_control_report(&c, losses, s.batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_control_settle(&c, words, capacity, &pending) == ZO_OK);
     (void)zo_control_rate(&s, UINT32_MAX, NULL);
@@ -215,8 +211,7 @@ void test_control(void) {
     for (s.final_rate = 0; s.final_rate < 2u; ++s.final_rate) {
       zo_control c;
       CHECK(zo_control_init(&c, &s, NULL) == ZO_OK);
-      CHECK(zo_control_rate(&s, 0, NULL) <= s.rate &&
-            zo_control_rate(&s, UINT32_MAX, NULL) <= s.rate);
+      CHECK(zo_control_rate(&s, 0, NULL) <= s.rate && zo_control_rate(&s, UINT32_MAX, NULL) <= s.rate);
       CHECK(zo_sample_at(c.settings, UINT32_MAX - 1u) < s.samples);
     }
   }

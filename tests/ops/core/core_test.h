@@ -98,8 +98,7 @@ typedef struct node_run {
   int32_t* scratch;
 } node_run;
 
-zo_status perturb(const zo_tensor* tensor, zo_distribution distribution,
-                  const zo_perturb_term* terms, uint32_t count);
+zo_status perturb(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_term* terms, uint32_t count);
 void random_queries(zo_query* queries, uint32_t count, int32_t largest);
 zo_logit_scale scale_of(double scale);
 int32_t* random_command(uint32_t* length, uint32_t flags);

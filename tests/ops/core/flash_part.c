@@ -12,9 +12,7 @@ uint32_t flash_draw(void) {
   return (uint32_t)(z >> 32);
 }
 
-static uint32_t bytes_of(const flash_part* part) {
-  return part->flash.sectors * part->flash.sector_bytes;
-}
+static uint32_t bytes_of(const flash_part* part) { return part->flash.sectors * part->flash.sector_bytes; }
 
 /* --- Operations, complete or torn ---------------------------------------------------------------
  */
@@ -109,8 +107,8 @@ static void carry_out(flash_part* part, const flash_operation* o, int cut) {
 }
 
 static void record(flash_part* part, const flash_operation* o) {
-  flash_operation* all = (flash_operation*)realloc(
-      part->operations, (part->operation_count + 1u) * sizeof *part->operations);
+  flash_operation* all =
+      (flash_operation*)realloc(part->operations, (part->operation_count + 1u) * sizeof *part->operations);
   flash_operation* to = &all[part->operation_count++];
   *to = *o;
   to->bytes = (uint8_t*)malloc(o->count + 1u);
@@ -161,8 +159,7 @@ static int32_t read(void* context, uint32_t address, uint8_t* bytes, uint32_t co
   if (++part->reads == part->failing_read) return -5;
   if (address > bytes_of(part) || count > bytes_of(part) - address) return ++part->faults, -22;
   if (part->is_off) return -5;
-  for (uint32_t u = address / part->flash.unit;
-       part->has_ecc && u * part->flash.unit < address + count; ++u) {
+  for (uint32_t u = address / part->flash.unit; part->has_ecc && u * part->flash.unit < address + count; ++u) {
     if (part->image.programmed[u] >= FLASH_TORN) return 0;
   }
   memcpy(bytes, part->image.bytes + address, count);
@@ -207,8 +204,8 @@ static void forget(flash_part* part) {
   part->operation_count = 0;
 }
 
-void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
-                     uint32_t unit, int dirty) {
+void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes, uint32_t unit,
+                     int dirty) {
   const zo_flash flash = {program, erase, read, part, sectors, sector_bytes, page_bytes, unit};
   memset(part, 0, sizeof *part);
   part->flash = flash;
@@ -233,9 +230,7 @@ void flash_part_free(flash_part* part) {
   free(part->failures);
 }
 
-void flash_part_take(flash_part* part, const flash_part* other) {
-  copy_image(part, &part->image, &other->image);
-}
+void flash_part_take(flash_part* part, const flash_part* other) { copy_image(part, &part->image, &other->image); }
 
 void flash_part_cut_in(flash_part* part, uint32_t operations) { part->cut_in = operations; }
 

@@ -33,12 +33,7 @@ enum { FLASH_TORN = 2 };
 /* How a sector fails. */
 typedef enum flash_failure { FLASH_GOOD, FLASH_NO_ERASE, FLASH_NO_PROGRAM } flash_failure;
 
-typedef enum flash_operation_kind {
-  FLASH_PROGRAM,
-  FLASH_ERASE,
-  FLASH_WRITE,
-  FLASH_SYNC
-} flash_kind;
+typedef enum flash_operation_kind { FLASH_PROGRAM, FLASH_ERASE, FLASH_WRITE, FLASH_SYNC } flash_kind;
 
 typedef struct flash_operation {
   flash_kind kind;
@@ -56,7 +51,7 @@ typedef struct flash_part {
   uint32_t cut_in;   /* power fails at the operation of this number from now on; 0: it does not */
   int is_off;
   uint32_t fails_in, fails_for; /* see flash_part_fail */
-  uint32_t faults; /* forbidden operations: units programmed twice, addresses outside */
+  uint32_t faults;              /* forbidden operations: units programmed twice, addresses outside */
   uint32_t reads;
   uint32_t failing_read; /* number of the read that fails, from 1; 0: none */
   uint64_t program_bytes;
@@ -71,8 +66,8 @@ typedef struct flash_part {
 uint32_t flash_draw(void);
 
 /* dirty: full of somebody else's bytes. */
-void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes,
-                     uint32_t unit, int dirty);
+void flash_part_init(flash_part* part, uint32_t sectors, uint32_t sector_bytes, uint32_t page_bytes, uint32_t unit,
+                     int dirty);
 void flash_part_free(flash_part* part);
 /* As another part of the same geometry is. */
 void flash_part_take(flash_part* part, const flash_part* other);

@@ -11,9 +11,9 @@ typedef struct geometry {
   uint32_t sectors, sector_bytes, page_bytes, unit;
 } geometry;
 
-static const geometry geometries[] = {
-    {4, 128, 64, 1},    {4, 256, 64, 32}, {5, 1024, 128, 8}, {8, 4096, 256, 1}, {6, 2048, 256, 4},
-    {7, 2048, 512, 16}, {4, 64, 64, 2},   {12, 512, 64, 8},  {16, 256, 64, 8},  {25, 512, 64, 32}};
+static const geometry geometries[] = {{4, 128, 64, 1},   {4, 256, 64, 32},   {5, 1024, 128, 8}, {8, 4096, 256, 1},
+                                      {6, 2048, 256, 4}, {7, 2048, 512, 16}, {4, 64, 64, 2},    {12, 512, 64, 8},
+                                      {16, 256, 64, 8},  {25, 512, 64, 32}};
 enum { GEOMETRIES = sizeof geometries / sizeof geometries[0] };
 
 typedef struct stored {
@@ -27,14 +27,11 @@ typedef struct stored {
 /* Further properties of parts and of their users. */
 enum { WITH_ECC = 1, WITH_FAILURES = 2, MOUNT_EACH = 4, KINDS = 8 };
 
-static void mount(stored* s) {
-  CHECK(zo_flash_store_mount(&s->store, &s->part.flash, s->pages) == ZO_OK);
-}
+static void mount(stored* s) { CHECK(zo_flash_store_mount(&s->store, &s->part.flash, s->pages) == ZO_OK); }
 
 static void begin(stored* s, const geometry* g, int dirty) {
   flash_part_init(&s->part, g->sectors, g->sector_bytes, g->page_bytes, g->unit, dirty);
-  s->pages = (uint16_t*)malloc(ZO_FLASH_STORE_PAGES(g->sectors, g->sector_bytes, g->page_bytes) *
-                               sizeof *s->pages);
+  s->pages = (uint16_t*)malloc(ZO_FLASH_STORE_PAGES(g->sectors, g->sector_bytes, g->page_bytes) * sizeof *s->pages);
   mount(s);
   s->bytes = ZO_FLASH_STORE_BYTES(g->sectors, g->sector_bytes, g->page_bytes, g->unit);
   CHECK(s->bytes > 0);
@@ -64,8 +61,7 @@ static void compare(stored* s, uint32_t from, uint32_t to) {
 }
 
 /* A write as logs do them: behind the last one, most often. */
-static void any_write(const stored* s, uint32_t* at, uint32_t* offset, uint32_t* count,
-                      uint8_t* bytes) {
+static void any_write(const stored* s, uint32_t* at, uint32_t* offset, uint32_t* count, uint8_t* bytes) {
   const uint32_t kind = flash_draw() % 8u;
   *count = kind == 0u ? 1u + flash_draw() % 300u : 4u + 4u * (flash_draw() % 8u);
   if (*count > s->bytes) *count = s->bytes;
@@ -169,9 +165,8 @@ static void test_wear(const geometry* g, uint32_t steps) {
 }
 
 static void test_bad_parts(void) {
-  static const geometry bad[] = {{3, 128, 64, 1}, {4, 100, 64, 1}, {4, 128, 48, 1},
-                                 {4, 128, 32, 1}, {4, 128, 64, 3}, {4, 128, 64, 64},
-                                 {4, 128, 64, 0}, {4, 0, 64, 1}};
+  static const geometry bad[] = {{3, 128, 64, 1}, {4, 100, 64, 1},  {4, 128, 48, 1}, {4, 128, 32, 1},
+                                 {4, 128, 64, 3}, {4, 128, 64, 64}, {4, 128, 64, 0}, {4, 0, 64, 1}};
   uint16_t pages[4];
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
     flash_part part;

@@ -87,8 +87,7 @@ static void begin(host* h, uint32_t buffer_bytes) {
 }
 
 /* The device's answer; the content is in h->content. *count: bytes of the answer. */
-static zo_status ask(host* h, uint32_t operation, const uint8_t* data, uint32_t bytes,
-                     uint32_t* count) {
+static zo_status ask(host* h, uint32_t operation, const uint8_t* data, uint32_t bytes, uint32_t* count) {
   uint8_t content[kRoom], sent[kRoom];
   content[0] = ZO_LINK_VERSION;
   content[1] = (uint8_t)operation;

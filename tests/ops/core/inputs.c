@@ -78,8 +78,7 @@ zo_tensor tensor_of(const array* weights, const array* fraction, uint32_t stream
   return tensor;
 }
 
-const uint32_t sizes[SIZES] = {1,   2,   3,    4,    31,   32,   33,   63,   64,  65,
-                               127, 999, 1023, 1024, 1025, 1056, 2047, 2048, 3000};
+const uint32_t sizes[SIZES] = {1, 2, 3, 4, 31, 32, 33, 63, 64, 65, 127, 999, 1023, 1024, 1025, 1056, 2047, 2048, 3000};
 
 const zo_distribution distributions[DISTRIBUTIONS] = {
     {ZO_RADEMACHER, 0, 1},       {ZO_RADEMACHER, 0, 127},       {ZO_SPARSE_UNIFORM, 0, 1},

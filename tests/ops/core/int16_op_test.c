@@ -81,8 +81,7 @@ void test_int16_op(uint32_t per_channel, uint32_t with_bias) {
         sum += (int64_t)(256 * w.at[at] + fraction.at[kFirst + at]) * (x.at[s * kDepth + i] + 7);
       }
       const uint8_t* m = g.options + 16 + (per_channel ? 5 * u : 0);
-      const double real = (double)((uint32_t)m[0] | (uint32_t)m[1] << 8 | (uint32_t)m[2] << 16 |
-                                   (uint32_t)m[3] << 24) /
+      const double real = (double)((uint32_t)m[0] | (uint32_t)m[1] << 8 | (uint32_t)m[2] << 16 | (uint32_t)m[3] << 24) /
                           2147483648.0 / 512.0;
       double expected = (double)sum / 256.0 * real + 9.0;
       expected = expected < -128.0 ? -128.0 : (expected > 127.0 ? 127.0 : expected);
@@ -136,8 +135,7 @@ static zo_status loss_op(graph* g) {
 
 void test_loss_op(void) {
   enum { kSamples = 3, kElements = 7 };
-  static const size_t label_bytes[4] = {4 * kSamples, 4 * kSamples * kElements,
-                                        kSamples * kElements, 4 * kSamples};
+  static const size_t label_bytes[4] = {4 * kSamples, 4 * kSamples * kElements, kSamples * kElements, 4 * kSamples};
   const zo_logit_scale scale = scale_of(0.1);
   for (uint32_t kind = 0; kind < 4; ++kind) {
     graph g;
@@ -164,17 +162,13 @@ void test_loss_op(void) {
     CHECK(loss_op(&g) == ZO_OK);
     zo_status status;
     if (kind == 0) {
-      status =
-          zo_cross_entropy_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
+      status = zo_cross_entropy_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
     } else if (kind == 1) {
-      status = zo_binary_cross_entropy_s8(logits.at, kSamples, kElements, -5, scale,
-                                          (int32_t*)label, expected);
+      status = zo_binary_cross_entropy_s8(logits.at, kSamples, kElements, -5, scale, (int32_t*)label, expected);
     } else if (kind == 3) {
-      status =
-          zo_floor_log2_loss_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
+      status = zo_floor_log2_loss_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
     } else {
-      status = zo_mean_squared_error_s8(logits.at, (int8_t*)label, kSamples, kElements,
-                                        INT32_C(1) << 30, 25, expected);
+      status = zo_mean_squared_error_s8(logits.at, (int8_t*)label, kSamples, kElements, INT32_C(1) << 30, 25, expected);
     }
     CHECK(status == ZO_OK && memcmp(losses, expected, sizeof expected) == 0);
 

@@ -178,8 +178,7 @@ static void make_log(uint8_t* bytes, uint32_t header, uint8_t begin, uint32_t un
 }
 
 /* The host's requests to deploy weights or a log; the first status that is not ZO_OK. */
-static zo_status deploy(place_device* d, uint32_t place, uint32_t kind, const uint8_t* bytes,
-                        uint32_t count) {
+static zo_status deploy(place_device* d, uint32_t place, uint32_t kind, const uint8_t* bytes, uint32_t count) {
   const uint32_t unit = d->memory.unit;
   const uint32_t at = kind == ZO_PLACE_WEIGHTS ? 0u : log_at(unit);
   const zo_place what = {kind, count, zo_fnv1a(ZO_FNV1A_BEGIN, bytes, count)};
@@ -315,10 +314,8 @@ static void test_there_and_back(uint32_t unit) {
   CHECK(d.kind == ZO_PLACE_WEIGHTS && memcmp(d.weights, weights, kWeightBytes) == 0);
   CHECK(zo_read_u32(d.log) == 0u && zo_read_u32(d.log + 4) == 0u);
   const uint32_t calls = d.calls;
-  const zo_place again = {ZO_PLACE_WEIGHTS, kWeightBytes,
-                          zo_fnv1a(ZO_FNV1A_BEGIN, weights, kWeightBytes)};
-  const zo_place other = {ZO_PLACE_WEIGHTS, kWeightBytes,
-                          zo_fnv1a(ZO_FNV1A_BEGIN, others, kWeightBytes)};
+  const zo_place again = {ZO_PLACE_WEIGHTS, kWeightBytes, zo_fnv1a(ZO_FNV1A_BEGIN, weights, kWeightBytes)};
+  const zo_place other = {ZO_PLACE_WEIGHTS, kWeightBytes, zo_fnv1a(ZO_FNV1A_BEGIN, others, kWeightBytes)};
   CHECK(zo_places_activate(&d.places, 2, &again, adopt, &d) == ZO_OK && d.calls == calls);
   CHECK(zo_places_activate(&d.places, 2, &other, adopt, &d) == ZO_ERROR_ORDER);
   CHECK(zo_places_activate(&d.places, 1, &as_it_is, adopt, &d) == ZO_OK);
@@ -427,8 +424,8 @@ static void test_power_cuts(uint32_t unit) {
 /* --- The link ----------------------------------------------------------------------------------
  */
 
-static uint32_t ask(zo_link* link, stream* line, const uint8_t* request, uint32_t count,
-                    uint8_t* answer, uint32_t room) {
+static uint32_t ask(zo_link* link, stream* line, const uint8_t* request, uint32_t count, uint8_t* answer,
+                    uint32_t room) {
   uint8_t content[64], sent[96];
   stream to = {sent, 0, sizeof sent};
   const zo_byte_sink sink = {to_stream, &to};
@@ -495,8 +492,7 @@ static void test_requests(void) {
   read[1] = ZO_LINK_CHECK;
   read[12] = kLogBytes - 4;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 12u);
-  CHECK(zo_read_u32(answer + 8) ==
-        zo_fnv1a(ZO_FNV1A_BEGIN, d.memory.bytes + 128 + kWeightBytes + 4, kLogBytes - 4));
+  CHECK(zo_read_u32(answer + 8) == zo_fnv1a(ZO_FNV1A_BEGIN, d.memory.bytes + 128 + kWeightBytes + 4, kLogBytes - 4));
   read[8] = read[9] = read[10] = read[11] = 0xFF;
   CHECK(ask(&link, &line, read, 16, answer, sizeof answer) == 8u);
   CHECK(zo_read_u32(answer + 4) == ZO_ERROR_LOG);

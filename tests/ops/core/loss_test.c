@@ -26,61 +26,44 @@ void test_losses(void) {
       for (uint32_t i = 0; i < samples * n; ++i) binary[i] = random_between(-1, 1);
 
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
-      for (uint32_t i = 0; i < samples; ++i)
-        CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
+      for (uint32_t i = 0; i < samples; ++i) CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
       CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
       for (uint32_t i = 0; i < samples; ++i)
-        CHECK(losses[i] >= 0 && losses[i] % ZO_FLOOR_LOG2_UNIT == 0 &&
-              (labels[i] >= 0 || !losses[i]));
+        CHECK(losses[i] >= 0 && losses[i] % ZO_FLOOR_LOG2_UNIT == 0 && (labels[i] >= 0 || !losses[i]));
       CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_OK);
-      CHECK(zo_binary_cross_entropy_error_s8(logits.at, samples, n, -5, scale, binary, errors) ==
-            ZO_OK);
+      CHECK(zo_binary_cross_entropy_error_s8(logits.at, samples, n, -5, scale, binary, errors) == ZO_OK);
       for (uint32_t i = 0; i < samples * n; ++i) {
         CHECK(binary[i] < 0 ? errors[i] == 0 : binary[i] == 1 ? errors[i] <= 0 : errors[i] >= 0);
       }
       CHECK(zo_mean_squared_error_error_s8(logits.at, targets.at, samples, n, errors) == ZO_OK);
-      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) ==
-            ZO_OK);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, -128, scale, binary, losses) == ZO_OK);
       CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 127, scale, binary, losses) == ZO_OK);
-      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 0, losses) ==
-            ZO_OK);
-      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_C(1) << 30, 62,
-                                     losses) == ZO_OK);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 0, losses) == ZO_OK);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_C(1) << 30, 62, losses) == ZO_OK);
 
       labels[samples - 1] = (int32_t)n;
       losses[0] = 77;
       errors[0] = 77;
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
       CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
-      CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) ==
-            ZO_ERROR_LABEL);
+      CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_ERROR_LABEL);
       binary[samples * n - 1] = 2;
-      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 0, scale, binary, losses) ==
-            ZO_ERROR_LABEL);
-      CHECK(zo_binary_cross_entropy_error_s8(logits.at, samples, n, 0, scale, binary, errors) ==
-            ZO_ERROR_LABEL);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 0, scale, binary, losses) == ZO_ERROR_LABEL);
+      CHECK(zo_binary_cross_entropy_error_s8(logits.at, samples, n, 0, scale, binary, errors) == ZO_ERROR_LABEL);
       binary[samples * n - 1] = 0;
-      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 128, scale, binary, losses) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, 1, 0, losses) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 63, losses) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, -1, losses) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_mean_squared_error_error_s8(logits.at, NULL, samples, n, errors) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_mean_squared_error_error_s8(logits.at, targets.at, samples, 0, errors) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_binary_cross_entropy_s8(logits.at, samples, n, 128, scale, binary, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, 1, 0, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, 63, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, targets.at, samples, n, INT32_MAX, -1, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_error_s8(logits.at, NULL, samples, n, errors) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_mean_squared_error_error_s8(logits.at, targets.at, samples, 0, errors) == ZO_ERROR_ARGUMENT);
       CHECK(zo_cross_entropy_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
       CHECK(zo_floor_log2_loss_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
       const zo_logit_scale none = {0, 0};
       labels[samples - 1] = 0;
       CHECK(zo_cross_entropy_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
-      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, none, labels, losses) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
       CHECK(losses[0] == 77 && errors[0] == 77);
       free(logits.memory);
       free(targets.memory);
@@ -98,8 +81,7 @@ void test_losses(void) {
   int32_t loss = 0;
   CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_MAX, 0, &loss) == ZO_OK);
   CHECK(loss == INT32_MAX);
-  CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_C(1) << 30, 50, &loss) ==
-        ZO_OK);
+  CHECK(zo_mean_squared_error_s8(most.at, least.at, 1, kElements, INT32_C(1) << 30, 50, &loss) == ZO_OK);
   CHECK(loss == 65025); /* 255^2 2^20 2^30 / 2^50 */
   free(most.memory);
   free(least.memory);

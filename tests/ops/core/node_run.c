@@ -131,8 +131,7 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) 
     int32_t* own = read_by.kind == ZO_LOSS_BINARY_CROSS_ENTROPY ? several : labels;
     const void* given = read_by.kind == ZO_LOSS_MEAN_SQUARED_ERROR ? (const void*)several : own;
     CHECK((zo_node_run_capture(run, t, x->at, y->at, n->at) == ZO_OK) == (expected && !exact));
-    CHECK((zo_node_run_capture_head(run, t, x->at, n->at, &read_by, given) == ZO_OK) ==
-          (expected && exact));
+    CHECK((zo_node_run_capture_head(run, t, x->at, n->at, &read_by, given) == ZO_OK) == (expected && exact));
     CHECK(zo_node_run_capture(run, t, NULL, y->at, n->at) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_capture_head(run, t, x->at, NULL, &read_by, given) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_capture_head(run, t, x->at, n->at, NULL, given) == ZO_ERROR_ARGUMENT);
@@ -143,8 +142,8 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) 
     }
     free(several);
   }
-  CHECK(zo_node_run_capture(run, r->settings.tasks, r->inputs[0].at, r->outputs[0].at,
-                            r->nodes[0].at) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_node_run_capture(run, r->settings.tasks, r->inputs[0].at, r->outputs[0].at, r->nodes[0].at) ==
+        ZO_ERROR_ARGUMENT);
   const zo_tensor tensor = task_tensor(r, request->task);
   if (request->action != ZO_NODE_QUERY) {
     CHECK(zo_node_run_perturb(run, r->nodes[0].at) == ZO_ERROR_ARGUMENT);

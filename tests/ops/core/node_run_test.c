@@ -153,8 +153,7 @@ void test_node_run(void) {
     CHECK(zo_node_run_report(&run, losses, s->batch, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_update(&run, &tensor, 1, r.scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_perturb(&run, r.nodes[0].at) == ZO_ERROR_ARGUMENT);
-    CHECK(zo_node_run_capture(&run, 0, r.inputs[0].at, r.outputs[0].at, r.nodes[0].at) ==
-          ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_run_capture(&run, 0, r.inputs[0].at, r.outputs[0].at, r.nodes[0].at) == ZO_ERROR_ARGUMENT);
     free(losses);
     test_resumed_states(&r, &resumed);
     test_node_run_errors(&r);

@@ -64,17 +64,13 @@ void test_node_tail(void) {
 
     for (uint32_t part = 0; part < kParts; ++part) {
       CHECK(zo_node_run_next(&run, &request) == ZO_OK && request.action == ZO_NODE_FORWARD);
-      CHECK(zo_node_run_capture_head(&run, 0, inputs[0].at, outputs[0].at, &loss, labels) ==
-            ZO_ERROR_ARGUMENT);
-      CHECK(zo_node_run_capture(&run, 1, inputs[1].at, outputs[1].at, outputs[1].at) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_node_run_capture_head(&run, 0, inputs[0].at, outputs[0].at, &loss, labels) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_node_run_capture(&run, 1, inputs[1].at, outputs[1].at, outputs[1].at) == ZO_ERROR_ARGUMENT);
       CHECK(zo_node_run_capture(&run, 0, inputs[0].at, outputs[0].at, outputs[0].at) == ZO_OK);
       CHECK(zo_node_run_capture_head(&run, 1, inputs[1].at, outputs[1].at, &loss, labels) == ZO_OK);
-      CHECK(zo_node_run_backpropagate(&run, 1, weights[1].at, scales, scratch) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_node_run_backpropagate(&run, 1, weights[1].at, scales, scratch) == ZO_ERROR_ARGUMENT);
       CHECK(zo_node_run_backpropagate(&run, 0, NULL, scales, scratch) == ZO_ERROR_ARGUMENT);
-      CHECK(zo_node_run_backpropagate(&run, 0, weights[1].at, round % 2 != 0 ? scales : NULL,
-                                      scratch) == ZO_OK);
+      CHECK(zo_node_run_backpropagate(&run, 0, weights[1].at, round % 2 != 0 ? scales : NULL, scratch) == ZO_OK);
       for (uint32_t i = 0; i < kBatch * kNodes; ++i) {
         const uint32_t at = part * kBatch * kNodes + i;
         CHECK(outputs[0].at[i] > tasks[0].layer.low || tasks[0].errors[at] == 0);
@@ -85,8 +81,7 @@ void test_node_tail(void) {
     CHECK(zo_node_run_backpropagate(&run, 0, weights[1].at, scales, scratch) == ZO_ERROR_ARGUMENT);
     for (uint32_t t = 0; t < 2u; ++t) {
       zo_tensor tensor = tensor_of(&weights[t], NULL, t);
-      CHECK(zo_node_run_next(&run, &request) == ZO_OK && request.action == ZO_NODE_UPDATE &&
-            request.task == t);
+      CHECK(zo_node_run_next(&run, &request) == ZO_OK && request.action == ZO_NODE_UPDATE && request.task == t);
       CHECK(zo_node_run_update(&run, &tensor, 1, scratch, NULL, &report) == ZO_OK);
       for (uint32_t i = 0; i < tensor.size; ++i) {
         digest = digest * 31u + (uint8_t)weights[t].at[i];

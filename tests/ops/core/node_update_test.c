@@ -65,8 +65,8 @@ static zo_node_step random_step(zo_tensor* tensor, uint32_t out_c) {
 }
 
 /* Settings that are refused, one field at a time. */
-static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor,
-                           const zo_node_evidence* evidence, int32_t* scratch) {
+static void test_bad_steps(const zo_node_layer* layer, const zo_tensor* tensor, const zo_node_evidence* evidence,
+                           int32_t* scratch) {
   zo_tensor t = *tensor;
   zo_node_step good;
   memset(&good, 0, sizeof good);
@@ -112,8 +112,8 @@ static zo_tensor biases_of(const zo_node_layer* layer, int32_t* biases) {
 }
 
 /* Biases that are refused, and weights in their place. */
-static void test_bad_biases(const zo_node_layer* layer, const zo_tensor* filter,
-                            const zo_node_evidence* evidence, int32_t* biases, int32_t* scratch) {
+static void test_bad_biases(const zo_node_layer* layer, const zo_tensor* filter, const zo_node_evidence* evidence,
+                            int32_t* biases, int32_t* scratch) {
   zo_node_step step;
   memset(&step, 0, sizeof step);
   step.rate = step.clip = 1;
@@ -126,8 +126,7 @@ static void test_bad_biases(const zo_node_layer* layer, const zo_tensor* filter,
     if (i == 4u) tensors[1].fraction = filter->weights;
     if (i == 5u) tensors[0] = tensors[1];
     if (i == 6u) tensors[1] = *filter;
-    CHECK(zo_node_update_s8(layer, tensors, i == 7u ? 3u : 2u, evidence, &step, scratch, NULL) ==
-          ZO_ERROR_ARGUMENT);
+    CHECK(zo_node_update_s8(layer, tensors, i == 7u ? 3u : 2u, evidence, &step, scratch, NULL) == ZO_ERROR_ARGUMENT);
   }
   zo_node_evidence without = *evidence; /* a filter's gradient needs the inputs */
   without.inputs = NULL;
@@ -158,8 +157,7 @@ static void test_node_layer(const zo_node_layer* layer) {
   for (uint32_t i = 0; i < samples * nodes; ++i) errors[i] = (int16_t)random_u32();
 
   CHECK(zo_route_nodes_s8(layer, samples, outputs.at, routes) == ZO_OK);
-  CHECK(zo_perturb_nodes_s8(layer, samples, 5, y.at, 9, random_between(-127, 127), moved.at) ==
-        ZO_OK);
+  CHECK(zo_perturb_nodes_s8(layer, samples, 5, y.at, 9, random_between(-127, 127), moved.at) == ZO_OK);
   zo_tensor tensor = tensor_of(&weights, &fraction, 2);
   tensor.limit = 125;
   zo_node_evidence evidence;
@@ -188,13 +186,10 @@ static void test_node_layer(const zo_node_layer* layer) {
     if (round >= 4) step = random_step(&tensor, layer->out_c);
     /* Values for the channels are touched only if a choice is made of them. */
     const int chooses = step.rows != 0u && step.rows != layer->out_c;
-    int32_t* scratch_of =
-        (int32_t*)allocate(sizeof(int32_t) * (row + (chooses ? layer->out_c : 0u)));
-    const zo_tensor tensors[2] = {with_filter ? tensor : biases_of(layer, biases),
-                                  biases_of(layer, biases)};
+    int32_t* scratch_of = (int32_t*)allocate(sizeof(int32_t) * (row + (chooses ? layer->out_c : 0u)));
+    const zo_tensor tensors[2] = {with_filter ? tensor : biases_of(layer, biases), biases_of(layer, biases)};
     evidence.inputs = with_filter ? inputs.at : NULL;
-    CHECK(zo_node_update_s8(layer, tensors, count, &evidence, &step, scratch_of, &saturated) ==
-          ZO_OK);
+    CHECK(zo_node_update_s8(layer, tensors, count, &evidence, &step, scratch_of, &saturated) == ZO_OK);
     free(scratch_of);
     CHECK(saturated <= tensor.size + layer->out_c);
     for (uint32_t i = 0; i < layer->out_c; ++i) digest = digest * 31u + (uint32_t)biases[i];
@@ -224,8 +219,7 @@ static void test_node_layer(const zo_node_layer* layer) {
 /* Updates of a few bits: one of the two integers next to the quotient, odd, never further than the
  * bits allow. */
 static void test_pseudo_stochastic(void) {
-  CHECK(zo_bit_width(0) == 0u && zo_bit_width(1) == 1u && zo_bit_width(255) == 8u &&
-        zo_bit_width(UINT32_MAX) == 32u);
+  CHECK(zo_bit_width(0) == 0u && zo_bit_width(1) == 1u && zo_bit_width(255) == 8u && zo_bit_width(UINT32_MAX) == 32u);
   for (int round = 0; round < ROUNDS(100000); ++round) {
     const uint32_t shift = random_below(32);
     int32_t value = (int32_t)random_shifted(0, 31);
@@ -275,8 +269,7 @@ static void test_update_bits(const array* before, uint32_t size, zo_distribution
   CHECK(zo_update_bits_s8(&tensor, distribution, seed, 1, 8, NULL) == ZO_ERROR_ARGUMENT);
   CHECK(zo_update_bits_s8(&tensor, distribution, seed, 2, bits, NULL) == ZO_ERROR_FACTOR);
   for (size_t i = 0; i < BAD_DISTRIBUTIONS; ++i) {
-    CHECK(zo_update_bits_s8(&tensor, bad_distributions[i], seed, 1, bits, NULL) ==
-          ZO_ERROR_DISTRIBUTION);
+    CHECK(zo_update_bits_s8(&tensor, bad_distributions[i], seed, 1, bits, NULL) == ZO_ERROR_DISTRIBUTION);
   }
   CHECK(same(&w, &kept));
   free(kept.memory);
@@ -288,8 +281,7 @@ void test_bits(void) {
   test_pseudo_stochastic();
   array weights = make_array(3000, 0, 120);
   for (size_t i = 0; i < SIZES; ++i) {
-    for (size_t d = 0; d < DISTRIBUTIONS; ++d)
-      test_update_bits(&weights, sizes[i], distributions[d]);
+    for (size_t d = 0; d < DISTRIBUTIONS; ++d) test_update_bits(&weights, sizes[i], distributions[d]);
   }
   free(weights.memory);
 }
@@ -322,10 +314,9 @@ void test_nodes(void) {
     /* Any field may be damaged: refused, or harmless. Large sizes are not run. */
     uint32_t* field = (uint32_t*)&layer + random_below(sizeof layer / sizeof(uint32_t));
     *field = random_below(2) ? random_below(6) : random_u32();
-    if (zo_node_layer_check(&layer) == ZO_OK && (uint64_t)zo_node_input_bytes(&layer) *
-                                                        layer.out_h * layer.out_w * layer.out_c *
-                                                        zo_node_row(&layer) <
-                                                    (UINT64_C(1) << 32)) {
+    if (zo_node_layer_check(&layer) == ZO_OK &&
+        (uint64_t)zo_node_input_bytes(&layer) * layer.out_h * layer.out_w * layer.out_c * zo_node_row(&layer) <
+            (UINT64_C(1) << 32)) {
       test_node_layer(&layer);
     }
   }

@@ -96,8 +96,7 @@ void test_snapshot_sizes(void) {
   const uint32_t size = zo_snapshot_header_bytes(tasks);
   /* The largest snapshots of which 32 bits hold where three end. */
   const uint32_t most = (UINT32_MAX - size) / 3u - 44u;
-  const uint32_t refused[] = {most + 1u, UINT32_C(1) << 31, UINT32_MAX - 44u, UINT32_MAX - 43u,
-                              UINT32_MAX};
+  const uint32_t refused[] = {most + 1u, UINT32_C(1) << 31, UINT32_MAX - 44u, UINT32_MAX - 43u, UINT32_MAX};
   zo_node_settings settings, back;
   memset(&settings, 0, sizeof settings);
   settings.tasks = tasks;
@@ -127,7 +126,7 @@ void test_snapshot_sizes(void) {
   int32_t largest;
   zo_scale squares[1];
   settings.tasks = 1;
-  CHECK(zo_snapshot_read(slot, 0, &settings, entries, UINT32_MAX - 19u, &number, &step, &largest,
-                         squares) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, 0, &settings, entries, UINT32_MAX - 19u, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
   free(bytes);
 }

@@ -36,13 +36,11 @@ void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   for (uint32_t cut = 0; cut < size; cut += 1 + random_below(40)) {
     uint8_t* part = (uint8_t*)allocate(cut + 1u);
     memcpy(part, bytes, cut);
-    CHECK(zo_snapshot_read_header(part, cut, &header_back, &back, entries_back) ==
-          ZO_ERROR_OPTIONS);
+    CHECK(zo_snapshot_read_header(part, cut, &header_back, &back, entries_back) == ZO_ERROR_OPTIONS);
     free(part);
   }
   flip_a_bit(bytes, size);
-  CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) ==
-        ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read_header(bytes, size, &header_back, &back, entries_back) == ZO_ERROR_OPTIONS);
   /* States that no run has are refused with a valid checksum, too. */
   for (uint32_t i = 0; i < 10u; ++i) {
     zo_snapshot_header h = header;
@@ -73,15 +71,14 @@ void test_snapshot_log(const node_run* r, const zo_node_run* run) {
   uint32_t number = 0, step = 0;
   int32_t largest = 0;
   const uint32_t owner = random_u32();
-  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
-                         squares) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
   zo_snapshot_write_head(run, owner, 7, slot);
   CHECK(zo_snapshot_number(slot, owner) == 7u && zo_snapshot_number(slot, ~owner) == 0u);
   put_u32(slot + slot_bytes - 4u, zo_crc32(0, slot, slot_bytes - 4u));
-  CHECK(zo_snapshot_read(slot, owner + 1u, &r->settings, entries, weight_bytes, &number, &step,
-                         &largest, squares) == ZO_ERROR_OPTIONS);
-  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
-                         squares) == ZO_OK);
+  CHECK(zo_snapshot_read(slot, owner + 1u, &r->settings, entries, weight_bytes, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest, squares) == ZO_OK);
   CHECK(number == 7u && step == run->step && largest == run->largest_loss);
   for (uint32_t t = 0; t < tasks; ++t) {
     CHECK(memcmp(&squares[t], &r->tasks[t].mean_square, sizeof squares[t]) == 0);
@@ -92,16 +89,15 @@ void test_snapshot_log(const node_run* r, const zo_node_run* run) {
     const uint8_t kept = slot[at[i]];
     slot[at[i]] = 0x80;
     put_u32(slot + slot_bytes - 4u, zo_crc32(0, slot, slot_bytes - 4u));
-    CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step,
-                           &largest, squares) == ZO_ERROR_OPTIONS);
+    CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest, squares) ==
+          ZO_ERROR_OPTIONS);
     slot[at[i]] = kept;
   }
   put_u32(slot + slot_bytes - 4u, zo_crc32(0, slot, slot_bytes - 4u));
-  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
-                         squares) == ZO_OK);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest, squares) == ZO_OK);
   flip_a_bit(slot, slot_bytes);
-  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest,
-                         squares) == ZO_ERROR_OPTIONS);
+  CHECK(zo_snapshot_read(slot, owner, &r->settings, entries, weight_bytes, &number, &step, &largest, squares) ==
+        ZO_ERROR_OPTIONS);
   free(slot);
 
   uint8_t* record = (uint8_t*)allocate(ZO_SNAPSHOT_RECORD_BYTES);

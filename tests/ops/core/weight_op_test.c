@@ -47,9 +47,7 @@ typedef struct segment {
 
 static const zo_opcode op_order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
 
-static int is_int16(uint32_t t, uint32_t flags) {
-  return t % 2u == 0u && (flags & ZO_OPTION_FRACTION) != 0u;
-}
+static int is_int16(uint32_t t, uint32_t flags) { return t % 2u == 0u && (flags & ZO_OPTION_FRACTION) != 0u; }
 
 static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t flags) {
   memset(s, 0, sizeof *s);
@@ -82,8 +80,7 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     graph* g = &s->ops[op];
     set_options(g, 8 + 12 * tensors);
     g->options[0] = ZO_OPTIONS_VERSION;
-    g->options[1] =
-        (uint8_t)(flags | (op == 0 ? ZO_OPTION_FIRST : 0u) | (op == 2 ? ZO_OPTION_LAST : 0u));
+    g->options[1] = (uint8_t)(flags | (op == 0 ? ZO_OPTION_FIRST : 0u) | (op == 2 ? ZO_OPTION_LAST : 0u));
     g->options[2] = (uint8_t)limits.headroom;
     g->options[3] = (uint8_t)limits.max_queries;
     put_u16(g->options + 4, tensors);
@@ -96,18 +93,16 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     }
     for (uint32_t t = 0; t < tensors; ++t) {
       uint8_t* entry = g->options + 8 + 12 * t;
-      put_u16(entry, 10 + t); /* stream */
-      put_u16(entry + 2,
-              t % limits.blocks | (is_int16(t, flags) ? ZO_OPTION_INT16 : 0u)); /* array */
-      put_u32(entry + 4, 2);                                                    /* channels */
-      put_u32(entry + 8, 3);                                                    /* inner */
+      put_u16(entry, 10 + t);                                                              /* stream */
+      put_u16(entry + 2, t % limits.blocks | (is_int16(t, flags) ? ZO_OPTION_INT16 : 0u)); /* array */
+      put_u32(entry + 4, 2);                                                               /* channels */
+      put_u32(entry + 8, 3);                                                               /* inner */
       g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
       }
       if (flags & ZO_OPTION_MASK) {
-        g->inputs[g->input_count++] =
-            t == 1u ? buffer_of(NULL, 0) : buffer_of(s->mask[t].at, s->mask[t].size);
+        g->inputs[g->input_count++] = t == 1u ? buffer_of(NULL, 0) : buffer_of(s->mask[t].at, s->mask[t].size);
       }
     }
     if (op == 2) g->outputs[0] = buffer_of(s->status, sizeof(int32_t) * ZO_STATUS_WORDS);
@@ -131,16 +126,14 @@ static void free_segment(segment* s) {
 static zo_status invoke(segment* s, zo_directory* directory) {
   for (int op = 0; op < 3; ++op) {
     graph* g = &s->ops[op];
-    const zo_status status =
-        zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, directory);
+    const zo_status status = zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, directory);
     if (status != ZO_OK) return status;
   }
   return ZO_OK;
 }
 
 static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
-  zo_tensor tensor =
-      tensor_of(&s->weights[t], flags & ZO_OPTION_FRACTION ? &s->fraction[t] : NULL, 10 + t);
+  zo_tensor tensor = tensor_of(&s->weights[t], flags & ZO_OPTION_FRACTION ? &s->fraction[t] : NULL, 10 + t);
   tensor.limit = 127 - (int32_t)limits.headroom;
   tensor.channels = 2;
   tensor.inner = 3;
@@ -174,8 +167,7 @@ static void reset_by_runtime(segment* s) {
   }
 }
 
-static zo_status append_perturb(zo_command_writer* writer, zo_distribution distribution,
-                                const zo_perturb_term* term) {
+static zo_status append_perturb(zo_command_writer* writer, zo_distribution distribution, const zo_perturb_term* term) {
   const zo_perturb_terms terms = {term, 1, 0};
   return zo_command_perturb(writer, ZO_ALL_BLOCKS, distribution, &terms);
 }
@@ -191,8 +183,7 @@ static void test_publishing(uint32_t tensors, uint32_t flags) {
   for (int round = 0; round < 3; ++round) {
     for (int op = 0; op < 3; ++op) {
       graph* g = &s.ops[op];
-      CHECK(zo_weight_op_publish(g->options, g->options_bytes, graph_source, g, &directory) ==
-            ZO_OK);
+      CHECK(zo_weight_op_publish(g->options, g->options_bytes, graph_source, g, &directory) == ZO_OK);
     }
     if (round != 1) CHECK(is_initial(&s));
     CHECK(directory.count == tensors && directory.state == s.state);
@@ -215,16 +206,15 @@ static void test_publishing(uint32_t tensors, uint32_t flags) {
       graph* g = &s.ops[op];
       CHECK(zo_weight_op_publish(g->options, g->options_bytes, graph_source, g, NULL) ==
             (filled ? ZO_ERROR_COMMAND : ZO_OK));
-      CHECK(zo_weight_op_publish(g->options, g->options_bytes - 1u, graph_source, g, NULL) ==
-            ZO_ERROR_OPTIONS);
+      CHECK(zo_weight_op_publish(g->options, g->options_bytes - 1u, graph_source, g, NULL) == ZO_ERROR_OPTIONS);
     }
     /* The ops behind it learn whether losses are wanted. */
     if (!filled) CHECK(s.status[0] == s.command[0] && s.status[0] != 0);
     CHECK(append_perturb(&writer, distribution, &term) == ZO_OK);
   }
   s.command[0] = 0x12345678;
-  CHECK(zo_weight_op_publish(s.ops[0].options, s.ops[0].options_bytes, graph_source, &s.ops[0],
-                             &directory) == ZO_ERROR_COMMAND);
+  CHECK(zo_weight_op_publish(s.ops[0].options, s.ops[0].options_bytes, graph_source, &s.ops[0], &directory) ==
+        ZO_ERROR_COMMAND);
   CHECK(is_initial(&s));
   free_segment(&s);
 }
@@ -330,8 +320,7 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
       char* copy = (char*)allocate(cut > 0 ? cut : 1);
       memcpy(copy, g->options, cut);
       CHECK(zo_weight_op_check((uint8_t*)copy, cut, graph_source, g) == ZO_ERROR_OPTIONS);
-      CHECK(zo_weight_op_run(op_order[op], (uint8_t*)copy, cut, graph_source, g, NULL) ==
-            ZO_ERROR_OPTIONS);
+      CHECK(zo_weight_op_run(op_order[op], (uint8_t*)copy, cut, graph_source, g, NULL) == ZO_ERROR_OPTIONS);
       free(copy);
     }
     for (int round = 0; round < ROUNDS(2000); ++round) {
@@ -361,8 +350,7 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
       if (g->inputs[i].bytes == 0u) continue; /* an absent mask */
       g->inputs[i].data = NULL;
       CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
-      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
-            ZO_ERROR_ARGUMENT);
+      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) == ZO_ERROR_ARGUMENT);
       CHECK(segment_checksum(&s, flags) == untouched);
       g->inputs[i].data = old;
     }
@@ -375,23 +363,20 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
       g->inputs[0].bytes = size > command.bytes ? command.bytes : size;
       /* If the bytes happen to be an empty command, nothing is written either. */
       const int is_aligned = (uintptr_t)g->inputs[i].data % sizeof(int32_t) == 0u;
-      const int is_none =
-          i > 1 && size >= 8u && is_aligned && *(const int32_t*)g->inputs[i].data == 0;
+      const int is_none = i > 1 && size >= 8u && is_aligned && *(const int32_t*)g->inputs[i].data == 0;
       CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
             (is_none ? ZO_OK : ZO_ERROR_ARGUMENT));
       CHECK(segment_checksum(&s, flags) == untouched);
     }
     g->inputs[0] = command;
-    CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, NULL, g, NULL) ==
-          ZO_ERROR_ARGUMENT);
+    CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, NULL, g, NULL) == ZO_ERROR_ARGUMENT);
     if (op == 2) { /* a status that is written beyond its end */
       const zo_buffer old = g->outputs[0];
       int32_t* none = (int32_t*)allocate(1); /* not null, and yet without a size: absent */
       g->outputs[0] = buffer_of(none, 0);
       CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
       memset(s.command, 0, sizeof(int32_t) * s.words);
-      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) ==
-            ZO_OK);
+      CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) == ZO_OK);
       free(none);
       g->outputs[0] = buffer_of(s.status, sizeof(int32_t));
       CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_ERROR_ARGUMENT);
@@ -407,16 +392,15 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
   void* nothing = allocate(1);
   CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
   CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
-  const uint32_t extras =
-      (uint32_t)((flags & ZO_OPTION_MULTIPLIER) != 0u) + (uint32_t)((flags & ZO_OPTION_MASK) != 0u);
+  const uint32_t extras = (uint32_t)((flags & ZO_OPTION_MULTIPLIER) != 0u) + (uint32_t)((flags & ZO_OPTION_MASK) != 0u);
   const int32_t first = (flags & ZO_OPTION_FRACTION) != 0u ? 4 : 3;
   for (uint32_t t = 0; t < tensors; ++t) {
     for (uint32_t i = 1; i <= extras; ++i) {
       s.ops[1].inputs[first + (int32_t)(t * (1u + extras) + i)] = buffer_of(nothing, 0);
     }
   }
-  CHECK(zo_weight_op_run(ZO_OP_UPDATE, s.ops[1].options, s.ops[1].options_bytes, graph_source,
-                         &s.ops[1], NULL) == ZO_OK);
+  CHECK(zo_weight_op_run(ZO_OP_UPDATE, s.ops[1].options, s.ops[1].options_bytes, graph_source, &s.ops[1], NULL) ==
+        ZO_OK);
   free(nothing);
   free_segment(&s);
 }

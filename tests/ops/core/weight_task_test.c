@@ -76,8 +76,7 @@ void test_weight_task(void) {
       tensors[i].size = kSizes;
       tensors[i].stream = i;
       tensors[i].limit = 121;
-      for (uint32_t j = 0; j < kSizes; ++j)
-        weights[i][j] = (int8_t)((int32_t)random_below(243) - 121);
+      for (uint32_t j = 0; j < kSizes; ++j) weights[i][j] = (int8_t)((int32_t)random_below(243) - 121);
     }
     int8_t* entering = (int8_t*)allocate(batch * boundary + 1u);
     memset(entering, 3, batch * boundary + 1u);

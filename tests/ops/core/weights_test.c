@@ -20,17 +20,15 @@ void test_stream(void) {
     const zo_distribution distribution = distributions[d];
     CHECK(zo_distribution_check(distribution) == ZO_OK);
     const int32_t mu = distribution.mu;
-    CHECK(zo_distribution_reach(distribution) ==
-          (distribution.kind == ZO_GAUSSIAN ? (105 * mu + 2048) / 4096 : mu));
+    CHECK(zo_distribution_reach(distribution) == (distribution.kind == ZO_GAUSSIAN ? (105 * mu + 2048) / 4096 : mu));
     for (size_t s = 0; s < SIZES; ++s) {
       array z = make_array(sizes[s], 3, 0), later = make_array(sizes[s], 1, 0);
       CHECK(zo_direction(distribution, 5, 6, 0, sizes[s], z.at) == ZO_OK);
       for (uint32_t i = 0; i < z.size; ++i) {
         CHECK(abs(z.at[i]) <= zo_distribution_z_max(distribution));
       }
-      CHECK(
-          zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1, later.at) ==
-          (distribution.kind == ZO_COORDINATE ? ZO_ERROR_ARGUMENT : ZO_OK));
+      CHECK(zo_direction(distribution, 5, 6, UINT32_C(0xFFFFFC00), 7 < sizes[s] ? 7 : 1, later.at) ==
+            (distribution.kind == ZO_COORDINATE ? ZO_ERROR_ARGUMENT : ZO_OK));
       free(z.memory);
       free(later.memory);
     }
@@ -44,8 +42,7 @@ void test_stream(void) {
   }
 }
 
-zo_status perturb(const zo_tensor* tensor, zo_distribution distribution,
-                  const zo_perturb_term* terms, uint32_t count) {
+zo_status perturb(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_term* terms, uint32_t count) {
   const zo_perturb_terms all = {terms, count, 0};
   return zo_perturb_s8(tensor, distribution, &all);
 }
@@ -217,8 +214,7 @@ void random_queries(zo_query* queries, uint32_t count, int32_t largest) {
   }
 }
 
-static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode,
-                        uint32_t shift) {
+static void update_once(uint32_t size, zo_distribution distribution, uint32_t mode, uint32_t shift) {
   const int has_fraction = (mode & 1u) != 0, scaled = (mode & 2u) != 0;
   array weights = make_array(size, shift, 118), fraction = make_array(size, 3 - shift, 100);
   zo_tensor tensor = tensor_of(&weights, has_fraction ? &fraction : NULL, random_below(65536));
@@ -250,8 +246,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   uint32_t saturated = 5, saturated_2 = 5;
   CHECK(zo_replay_s8(&tensor, distribution, queries, count, kSteps, &saturated) == ZO_OK);
   for (uint32_t t = 0; t < kSteps; ++t) {
-    CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries + t * count, count, &saturated_2) ==
-          ZO_OK);
+    CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries + t * count, count, &saturated_2) == ZO_OK);
   }
   CHECK(same(&weights, &weights_2));
   CHECK(!has_fraction || same(&fraction, &fraction_2));
@@ -331,16 +326,14 @@ void test_update_errors(void) {
   restore.terms = NULL;
   restore.count = 1;
   CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_update_s8(&tensor, d, NULL, queries, ZO_MAX_QUERIES + 1, &saturated) ==
-        ZO_ERROR_QUERIES);
+  CHECK(zo_update_s8(&tensor, d, NULL, queries, ZO_MAX_QUERIES + 1, &saturated) == ZO_ERROR_QUERIES);
   CHECK(zo_replay_s8(NULL, d, queries, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, NULL, 1, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, queries, 0, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, queries, 1, 0, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_replay_s8(&tensor, d, queries, ZO_MAX_QUERIES + 1, 2, &saturated) == ZO_ERROR_QUERIES);
   for (size_t i = 0; i < BAD_DISTRIBUTIONS; ++i) {
-    CHECK(zo_update_s8(&tensor, bad_distributions[i], NULL, queries, 1, &saturated) ==
-          ZO_ERROR_DISTRIBUTION);
+    CHECK(zo_update_s8(&tensor, bad_distributions[i], NULL, queries, 1, &saturated) == ZO_ERROR_DISTRIBUTION);
   }
   queries[5].coefficient = INT32_MIN;
   CHECK(zo_update_s8(&tensor, d, NULL, queries, 6, &saturated) == ZO_ERROR_COEFFICIENT);

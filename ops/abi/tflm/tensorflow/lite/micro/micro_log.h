@@ -7,8 +7,7 @@
 
 #include <cstdio>
 
-#define MicroPrintf(...)                                 \
-  (static_cast<void>(std::fprintf(stderr, __VA_ARGS__)), \
-   static_cast<void>(std::fputc('\n', stderr)))
+#define MicroPrintf(...) \
+  (static_cast<void>(std::fprintf(stderr, __VA_ARGS__)), static_cast<void>(std::fputc('\n', stderr)))
 
 #endif  // TFLM_ZO_OPS_ABI_TFLM_MICRO_LOG_H_

@@ -17,8 +17,7 @@ class Model {
   uint32_t version() const {
     const auto* root = reinterpret_cast<const unsigned char*>(this);
     const auto read = [](const unsigned char* at) {
-      return static_cast<uint32_t>(at[0] | at[1] << 8 | at[2] << 16) | static_cast<uint32_t>(at[3])
-                                                                           << 24;
+      return static_cast<uint32_t>(at[0] | at[1] << 8 | at[2] << 16) | static_cast<uint32_t>(at[3]) << 24;
     };
     const unsigned char* table = root + read(root);
     const unsigned char* vtable = table - static_cast<int32_t>(read(table));

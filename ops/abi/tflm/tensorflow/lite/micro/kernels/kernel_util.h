@@ -26,15 +26,13 @@ inline MicroContext* GetMicroContext(const TfLiteContext*) {
 
 namespace micro {
 
-inline TfLiteEvalTensor* GetMutableEvalInput(const TfLiteContext* context, const TfLiteNode* node,
-                                             int index) {
+inline TfLiteEvalTensor* GetMutableEvalInput(const TfLiteContext* context, const TfLiteNode* node, int index) {
   if (index < 0 || index >= node->inputs->size) return nullptr;
   const int tensor = node->inputs->data[index];
   return tensor == kTfLiteOptionalTensor ? nullptr : context->GetEvalTensor(context, tensor);
 }
 
-inline TfLiteEvalTensor* GetEvalOutput(const TfLiteContext* context, const TfLiteNode* node,
-                                       int index) {
+inline TfLiteEvalTensor* GetEvalOutput(const TfLiteContext* context, const TfLiteNode* node, int index) {
   return context->GetEvalTensor(context, node->outputs->data[index]);
 }
 
@@ -43,10 +41,9 @@ T* GetTensorData(TfLiteEvalTensor* tensor) {
   return reinterpret_cast<T*>(tensor->data.raw);
 }
 
-inline TFLMRegistration RegisterOp(
-    void* (*init)(TfLiteContext* context, const char* buffer, size_t length),
-    TfLiteStatus (*prepare)(TfLiteContext* context, TfLiteNode* node),
-    TfLiteStatus (*invoke)(TfLiteContext* context, TfLiteNode* node)) {
+inline TFLMRegistration RegisterOp(void* (*init)(TfLiteContext* context, const char* buffer, size_t length),
+                                   TfLiteStatus (*prepare)(TfLiteContext* context, TfLiteNode* node),
+                                   TfLiteStatus (*invoke)(TfLiteContext* context, TfLiteNode* node)) {
   return {init, nullptr, prepare, invoke, nullptr, 0, nullptr};
 }
 
