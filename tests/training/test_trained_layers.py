@@ -14,8 +14,8 @@ FC = "trains 1 of 2 layers (88 % of the weights): fc"
 CONV = "trains 1 of 2 layers (12 % of the weights): conv"
 STAYS = "; the other stays as it is"
 NO_NODES = (
-    "; 1 carries no nodes, most often for too many outputs to tell apart (inspect --nodes says why; "
-    "--algorithm weight trains all)"
+    "; 1 carries no nodes, most often for too many outputs to tell apart (inspect says why, of a plain model with "
+    "--nodes; --algorithm weight trains all)"
 )
 LAST = "; 1 lies before the part that exact.last=1 trains"
 NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"

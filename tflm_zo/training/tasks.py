@@ -111,8 +111,8 @@ class Exact:
     The gradient of the last layer is the outer product e a^T of its error, the derivative of the loss, and
     its input, which takes no query; errors pass back through the layers before it (the tail of ElasticZO,
     sec. 4), be they dense or convolutions, and through the operators between them: ADD, SUB and MUL, of
-    tensors that are spread, too (squeeze and excitation), activations, LOGISTIC, TANH and HARD_SWISH,
-    poolings, MEAN, PAD, RESHAPE, CONCATENATION and PACK, SPLIT, UNPACK and SLICE.
+    tensors that are spread, too (squeeze and excitation), activations, LOGISTIC, TANH, ELU, HARD_SWISH,
+    LEAKY_RELU and ABS, poolings, MEAN, PAD, RESHAPE, CONCATENATION and PACK, SPLIT, UNPACK and SLICE.
 
     Attributes:
         last: number of layers, 1..64, or `ResidualBlocks(n)`.

@@ -15,7 +15,7 @@ from .tasks import Exact, Nodes, Weights
 
 _NAMED = 6  # layers that a sentence names
 
-_WHERE_TO_READ_ON = " (inspect --nodes says why; --algorithm weight trains all)"
+_WHERE_TO_READ_ON = " (inspect says why, of a plain model with --nodes; --algorithm weight trains all)"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ typedef enum zo_backward_kind {
   ZO_BACKWARD_SLICE = 5,        /* CONCATENATION, PACK, PAD: zo_slice_errors */
   ZO_BACKWARD_ADD = 6,          /* adds one field to another: zo_add_errors */
   ZO_BACKWARD_PLACE = 7,        /* SPLIT, UNPACK, SLICE: zo_place_errors */
-  ZO_BACKWARD_LEVELS = 8,       /* LOGISTIC, HARD_SWISH: zo_level_errors */
+  ZO_BACKWARD_LEVELS = 8,       /* a function of one value: zo_level_errors */
   ZO_BACKWARD_PRODUCT = 9,      /* MUL of two activations: zo_product_errors */
   ZO_BACKWARD_SUM = 10,         /* ADD, SUB of a tensor that is spread: zo_product_errors */
 } zo_backward_kind;

@@ -14,7 +14,7 @@
  * The function for each operator, from the errors e of its outputs to those of its inputs:
  *
  *   RELU and fused activations   zo_mask_errors
- *   LOGISTIC, TANH, HARD_SWISH   zo_level_errors
+ *   functions of one value       zo_level_errors: LOGISTIC, TANH, ELU, HARD_SWISH, LEAKY_RELU, ABS
  *   ADD, SUB                     zo_scale_errors for each input, its scale / the output's; of a
  *                                tensor that is spread over a larger one zo_product_errors
  *   MUL by a constant            zo_scale_errors, the factors of the channels
