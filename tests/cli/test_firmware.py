@@ -101,7 +101,7 @@ def test_samples_are_those_of_the_data_as_the_model_reads_them(files: Path) -> N
 def test_length_of_a_run_is_that_of_train(samples: int, steps: int, files: Path) -> None:
     """Trains ten epochs of minibatches of 32, or as many complete ones as take 300 steps."""
     found = as_json("node.zo.tflite", "-o", "out", "--samples", samples)
-    assert found["steps"] == steps == usual_epochs(samples, 32) * -(-samples // 32)
+    assert found["steps"] == steps == usual_epochs(Settings(batch_size=32), samples) * -(-samples // 32)
 
 
 def test_it_says_which_number_of_samples_it_assumed(files: Path) -> None:

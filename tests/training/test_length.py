@@ -20,7 +20,7 @@ X, Y = random_samples(2, 16)
 )
 def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int) -> None:
     """Trains ten epochs, or as many complete ones as take 300 steps."""
-    assert usual_epochs(samples, batch_size) == epochs
+    assert usual_epochs(Settings(batch_size=batch_size), samples) == epochs
     assert epochs == 10 or (epochs - 1) * -(-samples // batch_size) < 300 <= epochs * -(-samples // batch_size)
 
 

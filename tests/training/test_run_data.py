@@ -79,7 +79,7 @@ def test_too_few_of_a_class() -> None:
     trainer = Trainer(MODELS["small_cnn"]())
     trainer.fit(X[:5], Y[:5], epochs="auto", validation_split="auto", keep="last")
     assert trainer.data is not None and trainer.data.too_few and trainer.data.validation is None
-    assert trainer.step == usual_epochs(5, trainer.settings.batch_size)
+    assert trainer.step == usual_epochs(trainer.settings, 5)
 
 
 def test_refused() -> None:

@@ -6,15 +6,14 @@ import array
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..converters import Model
 from ..data import Labels, Samples, prepare
 from ..io.files import write_output
+from ..runtime import Runtime
 from .evaluation import evaluate
 from .run import Run
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
+from .settings import Settings
 
 
 @dataclass(repr=False)
@@ -72,12 +71,21 @@ class RunProgress:
         stopped: True if the run ends after this step.
     """
 
-    def __init__(self, run: Run, trainer: Trainer) -> None:
-        assert trainer.data is not None  # it has been prepared
-        self._run, self._runtime = run, trainer.runtime
-        self.model, self.settings, self.log = trainer.model, trainer.settings, trainer.log
-        self.total, self.measured_rate, self.stopped = run.total, trainer.measured_rate, False
-        self.steps_per_epoch = self.settings.steps_per_epoch(len(trainer.data.train))
+    def __init__(
+        self,
+        run: Run,
+        runtime: Runtime,
+        model: Model,
+        settings: Settings,
+        *,
+        samples: int,
+        log: Path | None,
+        measured_rate: float | None,
+    ) -> None:
+        self._run, self._runtime = run, runtime
+        self.model, self.settings, self.log, self.measured_rate = model, settings, log, measured_rate
+        self.total, self.stopped = run.total, False
+        self.steps_per_epoch = settings.steps_per_epoch(samples)
 
     @property
     def step(self) -> int:

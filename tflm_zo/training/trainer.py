@@ -195,7 +195,7 @@ class Trainer:
         if not resume:
             self._begin_with(initial_weights)
         elif initial_weights is not None:
-            raise ValueError("initial_weights: a resumed run goes on from its log")
+            raise ValueError("initial_weights: a resumed run continues from its log")
         settings, total, spent = with_measured_rate(self.runtime, self.model, self.settings, data, total, budget)
         self.measured_rate = settings.learning_rate if spent else None
         rate = "none" if self.measured_rate is None else written(self.measured_rate)
@@ -204,7 +204,15 @@ class Trainer:
             run = self._new_run(settings, data, total, keep, workers)
             run.spent = spent
             self.log = None if log is None else Path(log)
-            progress = RunProgress(run, self)
+            progress = RunProgress(
+                run,
+                self.runtime,
+                self.model,
+                self.settings,
+                samples=len(data),
+                log=self.log,
+                measured_rate=self.measured_rate,
+            )
             opened = _log_of(run, log, resume=resume, replace=replace, sync_every=self.settings.sync_every)
             measured = self.data.measured if keep == "best" else None
             try:
