@@ -87,9 +87,7 @@ def _half(values: _Floats) -> bytes:
 
 
 def read_statistics(model: Model) -> Statistics | None:
-    """Returns the statistics that a plain model keeps, or None. Raises ConversionError where they are damaged, of a
-    later version, or of other layers.
-    """
+    """Returns a plain model's statistics, or None. Raises ConversionError if they are damaged or of other layers."""
     entry = model.find_metadata(STATISTICS_NAME)
     if entry is None:
         return None

@@ -37,9 +37,7 @@ def initial_weights(model: Model) -> dict[str, WeightArray]:
 
 
 def checked_weights(metadata: ZoMetadata, weights: Mapping[str, WeightArray], what: str) -> dict[str, WeightArray]:
-    """Returns given weights by tensor name. An unknown name, or a wrong shape or type, raises ConversionError, which
-    names the argument `what`.
-    """
+    """Returns weights by tensor name. ConversionErrors about a name, shape or type begin with the argument `what`."""
     known = {t.name: t for t in metadata.trainable}
     result: dict[str, WeightArray] = {}
     for name, given in weights.items():

@@ -18,9 +18,7 @@ from .passes.layer_names import operator_names, shown_name
 
 
 def summarize(model: Model, size: int) -> dict[str, Any]:
-    """Returns the summary of a plain or ZO model, whose file has `size` bytes, as numbers, strings, lists and
-    dictionaries.
-    """
+    """Returns the summary of a model of `size` bytes, as numbers, strings, lists and dictionaries."""
     zo = model.find_metadata(METADATA_NAME) is not None
     statistics = None if zo else read_statistics(model)
     metadata = read_metadata(model) if zo else None
@@ -81,9 +79,7 @@ def render_summary(console: Console, result: Mapping[str, Any], name: str) -> No
 
 
 def trained_by(metadata: ZoMetadata) -> list[str]:
-    """Returns the method for each trainable tensor: nodes of its layer, the layer's exact gradients, or weight
-    perturbation.
-    """
+    """Returns the method of each trainable tensor: nodes, exact gradients, or weight perturbation."""
     ways = {"nodes": metadata.nodes, "exact gradients": metadata.tail.layers if metadata.tail else ()}
     of = {metadata.trainable[n.trainable].layer: way for way, found in ways.items() for n in found}
     return [of.get(t.layer, "weight perturbation") for t in metadata.trainable]

@@ -178,8 +178,6 @@ class _Verifier:
 
 
 def verify(data: bytes) -> None:
-    """Raises ConversionError where an offset leaves a .tflite file, a table is malformed, or reading into objects would
-    lose fields or data.
-    """
+    """Raises ConversionError if a .tflite file is damaged or has fields that reading into objects would lose."""
     verifier = _Verifier(data)
     verifier.table(verifier.read("I", 0), "Model")

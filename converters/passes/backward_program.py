@@ -66,9 +66,7 @@ class BackwardProgram:
 
 
 def _windows(whole: Sequence[int], parts: _Parts) -> list[tuple[dict[str, int], int]]:
-    """Returns the slices that lead from a sample of shape `whole` to a part of it, one after the other, with their
-    sizes.
-    """
+    """Returns the consecutive slices from a sample of shape `whole` to a part of it, with their sizes."""
     sizes, axes, found = list(whole), sorted(parts), []
     while axes:
         axis = axes.pop()

@@ -18,9 +18,7 @@ from .plan import Plan
 
 
 def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Refuses models that cannot be trained (`check_graph`), repairs the others (`mend`), and fills
-    ``plan.without_softmax``.
-    """
+    """Refuses models that cannot be trained, repairs the others, and fills ``plan.without_softmax``."""
     names = (op.code.name for graph in model.subgraphs for op in graph.operators)
     if model.find_metadata(METADATA_NAME) is not None or any(n.startswith(OP_PREFIX) for n in names):
         raise ConversionError("the model is a ZO model already; inject the int8 model it was made from")

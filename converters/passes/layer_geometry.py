@@ -53,9 +53,7 @@ class Window:
 
     @classmethod
     def of(cls, op: Operator, side: str, size: int) -> Window:
-        """Returns a convolution's or pooling's window along axis "h" or "w"; `size` is the number of values that it
-        reads.
-        """
+        """Returns the window of a convolution or pooling along axis "h" or "w"; `size` values are read."""
         return cls(
             size=size,
             stride=int(op.option(f"stride{side.upper()}", 1)),
@@ -169,9 +167,7 @@ def pool_geometry(op: Operator, source: Tensor) -> dict[str, int]:
 
 
 def _reduction(op: Operator, source: Tensor) -> dict[str, int]:
-    """Returns a MEAN or REDUCE_MAX as a pooling of an image: the axes that it reduces are the image's sides, or its
-    width.
-    """
+    """Returns a MEAN or REDUCE_MAX as a pooling of an image, over both sides or over its width."""
     given, sizes = op.input(1), source.shape
     if given is None or not given.is_constant:
         raise UnfitError("has axes that are not constant")

@@ -75,9 +75,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def output_number(graph: Subgraph, wanted: int | str | None) -> int:
-    """Returns the number of the output that the loss belongs to: the wanted one, else the first one behind a SOFTMAX or
-    LOGISTIC, else the first one.
-    """
+    """Returns the number of the loss's output: the wanted one, else that of a SOFTMAX or LOGISTIC, else the first."""
     names = ", ".join(f"{i} `{t.name}`" for i, t in enumerate(graph.outputs))
     if isinstance(wanted, str):
         found = [i for i, t in enumerate(graph.outputs) if t.name == wanted]
@@ -205,9 +203,7 @@ def loss_options(loss: ZoLoss) -> bytes:
 
 
 def _mean_squared_error(loss: ZoLoss) -> tuple[int, int]:
-    """Returns a multiplier of 2^30..2^31-1 and a shift of 0..62 with s^2 / elements / unit * 2^16 = multiplier *
-    2^-shift.
-    """
+    """Returns multiplier, 2^30..2^31-1, and shift, 0..62: s^2 / elements / unit * 2^16 = multiplier * 2^-shift."""
     # At most 2^20 elements: 2^-10 to 2^10.
     mantissa, exponent = math.frexp(2.0**_LOSS_BITS / _UNIT_LEVELS**2 / loss.elements)
     multiplier = round(mantissa * 2**31)

@@ -69,9 +69,7 @@ def _depending_on(graph: Subgraph, tensor: Tensor) -> set[Operator]:
 
 
 def _forks(graph: Subgraph, logits: Tensor) -> list[Tensor]:
-    """Returns where residual blocks begin, the last block first: the last tensor that both summands of an ADD depend
-    on, or are.
-    """
+    """Returns the beginnings of residual blocks, the last first: the last common tensor of an ADD's summands."""
     order = [*graph.inputs, *(t for op in graph.operators for t in op.outputs)]
     on_path = graph.upstream(logits)
     forks: list[Tensor] = []

@@ -21,9 +21,7 @@ def claim_outputs(context: typer.Context, paths: Iterable[Path | None]) -> None:
 
 
 def check_outputs(reads: Mapping[str, Path | None], writes: Mapping[str, Path | None], *, force: bool) -> None:
-    """Raises an error where a file would be written that is read, or by two options, given by these names, or that
-    exists and `force` is not set.
-    """
+    """Refuses outputs that are inputs or other outputs and, without `force`, those that exist."""
     taken = {os.path.realpath(path): name for name, path in reads.items() if path is not None}
     for name, path in writes.items():
         if path is None:

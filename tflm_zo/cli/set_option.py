@@ -68,9 +68,7 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
 def run_options(
     set_options: Sequence[str] | None, given: Mapping[str, Any], loss_output: str | None = None
 ) -> tuple[Changes, InjectChanges]:
-    """Returns the settings of a run, and those of inject, that ``--set``, options of their own and
-    ``--loss-output`` give. None: an option is not given.
-    """
+    """Returns the settings of a run, and those of inject, from ``--set`` and options; None: not given."""
     texts, injection_texts = split_set(set_options)
     own = {name: value for name, value in given.items() if value is not None}
     for option in own.keys() & texts.keys():

@@ -219,9 +219,7 @@ def first_line(error: BaseException) -> str:
 
 
 def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
-    """Builds a model of batch size 1 around the result of `load_keras`. Inputs or layers without an int8 form raise
-    ConversionError.
-    """
+    """Builds a model of batch size 1 from that of `load_keras`. ConversionError: a layer has no int8 form."""
     if isinstance(model, keras.Model):
         specs = [(t.name, tuple(t.shape), str(t.dtype)) for t in getattr(model, "inputs", None) or ()]
         name = model.name

@@ -164,9 +164,7 @@ def _fixed(model: Model) -> Model:
 
 
 def _fold_shapes(graph: Subgraph) -> None:
-    """Replaces computed shapes of RESHAPE by constants, and removes the operators that compute them, which have no int8
-    form.
-    """
+    """Replaces computed shapes of RESHAPE, whose operators have no int8 form, by constants."""
     for op in graph.operators:
         shape = op.input(1)
         if op.builtin == BuiltinOperator.RESHAPE and shape is not None and not shape.is_constant:

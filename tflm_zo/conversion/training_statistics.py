@@ -93,9 +93,7 @@ def _measured(layer: Any, trained: tuple[Array, Array], seen: list[tuple[Array, 
 
 
 def _variance(now: Array, trained: Array, epsilon: float) -> Array:
-    """Returns the variance that normalizes `now` as `trained` normalized the training data; a constant channel keeps
-    its own.
-    """
+    """Returns the variance that normalizes `now` as `trained` did the training data; constant channels keep theirs."""
     alive = (now > 0) & (trained > 0)
     return np.where(alive, now * (1 + epsilon / np.where(alive, trained, 1)) - epsilon, trained)
 

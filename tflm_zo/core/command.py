@@ -105,9 +105,7 @@ class Command:
 
 
 def command_check(words: NDArray[np.int32], *, headroom: int, max_queries: int, blocks: int) -> None:
-    """Raises NativeError, with the status of a weight op, where a command, int32 [capacity], is beyond a model's
-    limits.
-    """
+    """Raises NativeError if a command, int32 [capacity], exceeds a model's limits."""
     limits = structs.zo_limits(
         unsigned("headroom", headroom), unsigned("max_queries", max_queries), unsigned("blocks", blocks)
     )

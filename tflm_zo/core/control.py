@@ -48,9 +48,7 @@ def command_words(settings: CSettings) -> int:
 
 
 def samples_in_order(seed: int, samples: int, count: int) -> NDArray[np.uint32]:
-    """Returns the numbers of the first samples of a run's first epoch, uint32 [count], of a training set with `samples`
-    samples, >= 1.
-    """
+    """Returns the first sample numbers of a run's first epoch, uint32 [count]; `samples`, >= 1, are in the set."""
     return samples_at(CSettings(run_seed=seed, samples=samples), 0, count)
 
 
@@ -149,9 +147,7 @@ class Control:
 
     @property
     def differences(self) -> NDArray[np.int64]:
-        """Differences of the minibatch's losses for each query of the last finished or withdrawn step, int64 [queries],
-        unit 2^-16.
-        """
+        """Loss differences of each query of the last finished or withdrawn step, int64 [queries], unit 2^-16."""
         return np.array(self.struct.difference[: self.settings.queries], np.int64)
 
     def withdraw(self, mean_square: int) -> NDArray[np.int32]:

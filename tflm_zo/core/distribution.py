@@ -56,9 +56,7 @@ class Distribution:
 
     @staticmethod
     def of(struct: Any) -> Distribution:
-        """Returns the distribution of a ``zo_distribution``. An unknown kind or a number out of range raises
-        ValueError.
-        """
+        """Returns the distribution of a ``zo_distribution``. ValueError: an unknown kind or a number out of range."""
         for family in Rademacher, SparseUniform, Gaussian, Coordinate:
             if family.kind == struct.kind:
                 made = object.__new__(family)

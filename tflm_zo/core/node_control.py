@@ -295,9 +295,7 @@ class NodeControl:
         call("zo_node_run_perturb_weights", self.struct, tensors, len(tensors))
 
     def abandon(self, tensors: ctypes.Array[Tensor] | None = None) -> None:
-        """Aborts the step in progress, which starts again with the next request. Restores the perturbed weights of the
-        present task's tensors.
-        """
+        """Aborts the step in progress, and restores its task's weights. The next request restarts the step."""
         call("zo_node_run_abandon", self.struct, tensors, 0 if tensors is None else len(tensors))
 
     def _layer(self, task: int) -> NodeLayer:

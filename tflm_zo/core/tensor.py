@@ -134,9 +134,7 @@ def _view(address: int, size: int) -> NDArray[np.int8]:
 
 
 class Directory:
-    """The addresses of up to `capacity` tensors. Views alias the runtime's memory, and are valid until it is
-    reallocated.
-    """
+    """Addresses of up to `capacity` tensors. Views alias the runtime's memory until it is reallocated."""
 
     def __init__(self, capacity: int) -> None:
         self._entries = (structs.zo_directory_entry * capacity)()

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ..converters import ConversionError
-from ..converters.model import Model, Operator, Subgraph, Tensor
+from ..converters.model import Model, Operator, Subgraph
 from ..converters.model.schema import DTYPES, BuiltinOperator
 from ..core import library_path
 from ..runtime.tflm import arena_upper_bound
@@ -200,7 +200,7 @@ def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: 
             wide, narrow = _KERNEL_STRUCTS.get(op.builtin, (0, 0))
             own -= wide - (narrow if kernels.cmsis_nn else min(wide, narrow))
         own += _SCRATCH_HANDLE * len(scratch) + sum(_round(e.persistent) for e in extra.values())
-        variables = sum(_round(t.size * _itemsize(t)) for t in graph.tensors if t.is_variable)
+        variables = sum(_round(t.size * np.dtype(DTYPES[t.type]).itemsize) for t in graph.tensors if t.is_variable)
         ports = len(graph.inputs) + len(graph.outputs)
         structs = ports * (_RECORDED_STRUCTS["Persistent TfLiteTensor data"][1] + 20) + 32
         asked = len(scratch) + sum(_OWN_REQUESTS.get(op.builtin, 0) for op in graph.operators)
@@ -217,10 +217,6 @@ def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: 
         tail += own
         most = max(most, tail + max(head, preparing, planning))
     return most
-
-
-def _itemsize(tensor: Tensor) -> int:
-    return int(np.dtype(DTYPES[tensor.type]).itemsize)
 
 
 def _bound(models: Sequence[Model], kernels: _Kernels) -> int:

@@ -34,7 +34,7 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
     bits = s.rule == constants.ZO_RUN_BITS or plan.rules.exact_rule == constants.ZO_NODE_BITS
     return {
         **_of_layers(plan),
-        "ZO_WITH_STEP_RULES": _perturbs_weights(plan)
+        "ZO_WITH_STEP_RULES": (not plan.tasks or any(t.perturbs_weights for t in plan.tasks))
         and s.rule not in (constants.ZO_STEP_NORMALIZED, constants.ZO_RUN_BITS),
         "ZO_WITH_ONE_SIDED": s.estimator == constants.ZO_ONE_SIDED,
         "ZO_WITH_8_BITS": metadata.update_bits == 8,
@@ -62,10 +62,6 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
     }
 
 
-def _perturbs_weights(plan: LoweredRun) -> bool:
-    return not plan.tasks or any(t.perturbs_weights for t in plan.tasks)
-
-
 def _of_layers(plan: LoweredRun) -> dict[str, bool]:
     """Returns the features of layer-wise runs."""
     tasks = [task for run in plan.runs for task in run.tasks]
@@ -86,9 +82,7 @@ def _of_layers(plan: LoweredRun) -> dict[str, bool]:
 
 
 def unused_sources(wanted: dict[str, bool]) -> tuple[str, ...]:
-    """Returns prefixes of the op pack's paths that a run does not need: published variants and exact tails
-    that it does not use.
-    """
+    """Returns path prefixes of the op pack that a run does not use: published variants and exact tails."""
     unused = (files for switch, files in _PAPERS.items() if not wanted[switch])
     papers = tuple(f"ops/core/papers/{name}." for files in unused for name in files)
     return papers if wanted["ZO_WITH_BACKWARD"] else papers + _BACKWARD

@@ -116,9 +116,7 @@ def _eight(size: int) -> int:
 
 
 def workspace_bytes(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> int:
-    """Returns the size of the workspace on a 32-bit target: boundaries and the run's memory; with a choice of
-    blocks that of the largest.
-    """
+    """Returns the size of the workspace on a 32-bit target, for a choice of blocks that of the largest."""
     if plan.blocks:
         return max(workspace_bytes(model, metadata, block.run) for block in plan.blocks)
     total = Boundaries(model, metadata, plan).bytes

@@ -80,9 +80,7 @@ def _check_fed(device: DeviceModel, metadata: ZoMetadata, inputs: Sequence[tuple
 
 
 def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]:
-    """Returns the output that the loss reads: its segment, its number there, its number in the original
-    model, and its bytes per sample.
-    """
+    """Returns the output that the loss reads: segment, its numbers there and in the model, bytes per sample."""
     assert metadata.loss is not None
     for k, segment in enumerate(metadata.segments):
         for i, port in enumerate(segment.outputs):
@@ -106,9 +104,7 @@ def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]
 def _trainable(
     model: Model, metadata: ZoMetadata, device: DeviceModel, block: str, wanted: Mapping[str, bool]
 ) -> tuple[str, list[str]]:
-    """Returns the arrays of trainable tensors, and rows of `Trainable` that point to them, with the fields
-    that the run's features need.
-    """
+    """Returns the arrays of trainable tensors, and rows of `Trainable` with the fields of the run's features."""
     factors: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **device.plan.multipliers}
     masks = update_masks(model)
     arrays, rows = [], []

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ..link import open_port
@@ -30,7 +31,7 @@ class Lines:
         Raises:
             ValueError: the broker's URL is not valid, a device has no name, or two have the same.
         """
-        found = {name: self._serial(port) for name, port in self.ports.items()}
+        found = {name: partial(open_port, port, self.baud) for name, port in self.ports.items()}
         if self.broker:
             from .mqtt import MqttLines
 
@@ -40,9 +41,6 @@ class Lines:
                     raise ValueError(f"two devices have the name {name}")
                 found[name] = mqtt.line(name)
         return found
-
-    def _serial(self, port: str) -> Callable[[], Port]:
-        return lambda: open_port(port, self.baud)
 
     def write(self) -> str:
         """Serializes the lines as text without single quotes, for a node's configuration."""

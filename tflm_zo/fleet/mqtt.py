@@ -60,9 +60,7 @@ class Broker:
         )
 
     def client(self) -> paho.Client:
-        """Returns a paho client for this broker. ``loop_start`` connects it, and it reconnects if the
-        connection is lost.
-        """
+        """Returns a paho client for this broker. ``loop_start`` connects it; a lost connection is restored."""
         found = paho.Client(CallbackAPIVersion.VERSION2)
         if self.user:
             found.username_pw_set(self.user, self.password)

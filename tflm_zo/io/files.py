@@ -83,9 +83,7 @@ def remove_stale(path: Path) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Locks the file of a descriptor until it is closed (advisory, where the system has such locks). Returns False if
-    another process has locked it.
-    """
+    """Locks a descriptor's file until it is closed, if the system can. False: another process has locked it."""
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -135,9 +135,7 @@ class _Collection:
         self._whole_records()
 
     def write(self) -> None:
-        """Writes the device's log at one moment to the file. A file with more steps is kept while the device
-        repeats them.
-        """
+        """Writes the device's log at one moment to the file, unless the file has more steps of the run."""
         self._settle()
         data, log = bytes(self._data), self.log
         if data == self._written:

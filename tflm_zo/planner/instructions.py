@@ -40,9 +40,7 @@ _BLOCK = 16
 
 
 def features(op: Operator) -> tuple[str, dict[str, int]]:
-    """Returns the name of the kernel of an operator of a single int8 sample, and the counts in which its instructions
-    are linear.
-    """
+    """Returns the kernel's name of an int8 operator, and the counts that determine its instructions."""
     kind = op.code.name
     first, output = op.input(0), op.outputs[0]
     positions = output.size // output.shape[-1] if output.shape else 1
@@ -251,9 +249,7 @@ def _is_dense(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
 
 
 def _formed(task: LoweredTask, samples: int) -> float:
-    """Returns the share of a dense layer's channels whose gradient is computed: one sample with two-sided
-    queries has few errors.
-    """
+    """Returns the share of a dense layer's channels with a computed gradient: a sample has few errors."""
     assert task.nodes is not None
     different = 2.0 ** min(task.estimates, 31) if samples == 1 and task.estimates else math.inf
     return min(1.0, different / task.nodes.geometry["out_c"])

@@ -76,9 +76,7 @@ class _Models:
         return zo, metadata
 
     def _with_known_layers(self, key: InjectSettings) -> InjectSettings:
-        """Returns the settings with layer names that are known from a model with other update bits, which saves half of
-        the time.
-        """
+        """Returns the settings with the layer names of a model with other update bits, which saves half of the time."""
         for other, (_, metadata) in self._made.items():
             if key.trainable == NODES and dataclasses.replace(other, update_bits=key.update_bits) == key:
                 names = dict.fromkeys(glob.escape(t.layer) for t in metadata.trainable)
@@ -101,7 +99,8 @@ def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
         except (ConversionError, SettingsError) as this:
             error = error or this
     if search is not None:
-        found.extend(_by_blocks(models, search))
+        name = f"nodes, best of {search.blocks} blocks"
+        found.extend(_layerwise(models, algorithms.node(), name, (), better=1, search=search))
     if not found:
         assert error is not None
         raise error
@@ -131,11 +130,6 @@ def _last_layer(models: _Models) -> Iterator[Way]:
     settings = dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers=Last(1))
     options = ("exact.last=1", "layers=last:1")
     yield from _layerwise(models, settings, "last layer, exact", options, better=2)
-
-
-def _by_blocks(models: _Models, search: BlockSearch) -> Iterator[Way]:
-    name = f"nodes, best of {search.blocks} blocks"
-    yield from _layerwise(models, algorithms.node(), name, (), better=1, search=search)
 
 
 def _layerwise(
@@ -259,8 +253,6 @@ def _run(way: Way) -> LoweredRun:
 
 
 def _log_bytes(metadata: ZoMetadata, run: LoweredRun) -> int:
-    """Returns the bytes that a step adds to the log (docs/file-formats.md): a record and, for a layer-wise run, its
-    share of a snapshot.
-    """
+    """Returns a step's bytes in the log (docs/file-formats.md): a record and its share of a snapshot."""
     log = log_size_of(metadata, run)
     return log.record + (-(-log.slot // run.interval) if run.tasks else 0)

@@ -87,9 +87,7 @@ def channel_statistics_of(model: Model, x: Samples, *, runtime: str = "litert", 
 
 
 def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[np.int8]]) -> Statistics:
-    """Returns the statistics of a plain model's corrected layers from their outputs, [samples, ...] each; raises
-    DataError for fewer than 2 samples.
-    """
+    """Returns statistics of corrected layers from their outputs, [samples, ...]. DataError: one sample."""
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
     found = [channel_statistics(y, _zero_point(op)) for y, op in zip(outputs, layers, strict=True)]

@@ -49,9 +49,7 @@ def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads
 
 
 def corrected_layers(model: Model) -> list[Operator]:
-    """Returns the layers of a plain model that recalibration corrects, in execution order; raises ConversionError if
-    there is none.
-    """
+    """Returns the layers that recalibration corrects, in execution order. ConversionError: there is none."""
     layers = layers_with_filters(model)
     graph = model.subgraphs[0]
     found = [op for op in layers if why_fixed(graph, op) is None]

@@ -226,9 +226,7 @@ def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool
 
 
 def _vertical(label: str, values: Sequence[float], edges: Sequence[float], *, share: bool) -> Axis:
-    """Returns the vertical axis; a logarithmic one if losses fall by an order of magnitude or more. Edges of the
-    areas around lines may end at 0.
-    """
+    """Returns the vertical axis, logarithmic if losses fall to a tenth. Edges of areas may end at 0."""
     if share:
         return Axis.of(label, 0.0, 1.0, is_share=True)
     least, lowest, most = min(values), min([*values, *edges]), max([*values, *edges])

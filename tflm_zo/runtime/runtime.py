@@ -112,15 +112,11 @@ class Runtime(Inputs, ABC):
         return can_change_batch(self._model)
 
     def takes(self, samples: int) -> bool:
-        """Returns whether one invoke supports a number of samples: the model's batch, or any number if no
-        operator depends on the batch size.
-        """
+        """Returns whether one invoke supports a number of samples: the model's batch, or any if operators allow."""
         return samples == self.batch or (self.has_copies and self._divides)
 
     def _lane(self, samples: int) -> Lane | None:
-        """Returns a lane for another number of samples, which shares the weights; None if the model does not support
-        it.
-        """
+        """Returns a lane for another number of samples, with the same weights, or None without support."""
         return Lane(samples, lambda k: self._copy(k, samples)) if self.takes(samples) else None
 
     def _copy(self, k: int, samples: int) -> Segment:

@@ -255,9 +255,7 @@ def summary(name: str) -> str:
 
 
 def algorithm_of(metadata: ZoMetadata) -> str:
-    """Returns the name of the algorithm that a ZO model was made for; if the model names none, "node" if it carries
-    nodes, else "weight".
-    """
+    """Returns the name of a ZO model's algorithm; without a name, "node" if it carries nodes, else "weight"."""
     if metadata.algorithm in ALGORITHMS:
         return metadata.algorithm
     return "node" if metadata.nodes else "weight"

@@ -27,9 +27,7 @@ def measuring_interval(total: int, per_epoch: int) -> int:
 
 
 class BestState:
-    """The best weights of a run so far, measured on a fixed data set; `may_end` ends the run early if measurements no
-    longer improve.
-    """
+    """Best weights of a run, by measurements on fixed data; `may_end` ends runs that do not improve."""
 
     def __init__(self, runtime: Runtime, run: Run, data: Data, *, may_end: bool) -> None:
         self._runtime, self._run, self._data, self._may_end = runtime, run, data, may_end

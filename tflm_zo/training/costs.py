@@ -168,9 +168,7 @@ def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
 
 
 def recorded_task_costs(model: Model, log: Log) -> list[tuple[LoweredTask, float]]:
-    """Returns the tasks of a layer-wise run of a log, each with its cost for a sample beyond the forward pass, in
-    forward equivalents.
-    """
+    """Returns the tasks of a logged layer-wise run with the cost of a sample beyond its forward pass."""
     metadata = read_metadata(model)
     tasks = recorded_tasks(log.tasks, metadata)
     costs = task_costs(SampleCosts(model, metadata), tasks, sides_of(log.settings))

@@ -96,9 +96,7 @@ class LocalExecutor:
             yield self.losses(request, request.start_segment)
 
     def losses(self, request: Request, start: int) -> NDArray[np.int32]:
-        """Does an invoke from a segment on. Returns the losses of its samples, int32 [samples], unit 2^-16, valid until
-        the next invoke.
-        """
+        """Invokes from a segment on. Returns losses, int32 [samples], unit 2^-16, valid until the next invoke."""
         first = request.first_sample
         if first != self._fed:
             part = self._parts.find(first)

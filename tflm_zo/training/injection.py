@@ -81,14 +81,10 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
     return InjectSettings(**{**asked, **given})
 
 
-def _as_they_are(settings: Settings) -> Settings:
-    return settings
-
-
 def trainable_model(
     model: Model,
     settings: Settings | None,
-    changed: Callable[[Settings], Settings] = _as_they_are,
+    changed: Callable[[Settings], Settings] = lambda settings: settings,
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
     """Injects a plain model for a run. Returns the ZO model and the settings of the run, which `changed` changes before

@@ -39,9 +39,7 @@ def usual_epochs(settings: Settings, samples: int) -> int:
 
 
 def most_budget_steps(settings: Settings, samples: int, careful: bool = False) -> int:
-    """Returns the largest number of steps of a run with a budget; `careful` is True if its measured learning rate is
-    below the usual one.
-    """
+    """Returns the largest number of steps of a budget; `careful`: the measured rate is below the usual one."""
     if settings.perturbs_weights_alone:
         return _MOST_STEPS
     least = _LEAST_OF_MOST_FOR_CAREFUL if careful else _LEAST_OF_MOST

@@ -123,9 +123,7 @@ def _weight_clip(task: Weights) -> int:
 def weight_integers(
     settings: Settings, *, steps: int, samples: int, batch: int, weights: int, blocks: int
 ) -> CSettings:
-    """Lowers the settings of weight perturbation for ``zo_control``; raises SettingsError if the final rate is above
-    the initial one.
-    """
+    """Lowers settings of weight perturbation for ``zo_control``. SettingsError: the final rate is above the first."""
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
     norm = weights if getattr(task.rule, "gradient_norm", False) else 0
     own = {"clip": _weight_clip(task), "gradient_norm": norm, **_memory(task)}

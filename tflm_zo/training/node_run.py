@@ -356,9 +356,7 @@ class NodeRun(Run):
 
 
 class _Prefix:
-    """Cache of the activations that enter a segment, computed once for each of at most `used` samples; weights before
-    the segment stay as they are.
-    """
+    """Cache of the activations that enter a segment, for at most `used` samples. Earlier weights are constant."""
 
     def __init__(self, runtime: Runtime, first: int, inputs: list[NDArray[Any]], used: int) -> None:
         self._runtime, self._first, self._inputs, self._used = runtime, first, inputs, used

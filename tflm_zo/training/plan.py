@@ -37,9 +37,7 @@ def model_loss(loss: ZoLoss) -> ModelLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class LoweredTask(NodeTask):
-    """The part of a task in one layer (or, for `Weights` with scope "model", in consecutive layers), in the integers
-    of the control unit.
-    """
+    """A task in one layer (or of `Weights` with scope "model" in several), in the control unit's integers."""
 
     # consecutive numbers of the trainable tensors; for a layer its filter, its bias or both
     tensors: tuple[int, ...]

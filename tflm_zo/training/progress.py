@@ -113,9 +113,7 @@ class RunProgress:
         return evaluate(self._runtime, data).values()
 
     def steps_of_copy(self, path: str | os.PathLike[str]) -> int:
-        """Returns the number of steps in a copy of the run's log, before the first step only; raises LogError for
-        another file.
-        """
+        """Returns the steps in a copy of the run's log, before the first step; LogError: it is another file."""
         return self._run.steps_of_copy(Path(path))
 
     def save_log(self, path: str | os.PathLike[str]) -> None:

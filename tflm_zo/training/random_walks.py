@@ -135,9 +135,7 @@ class NodeWalks(RandomWalks):
 
 
 class WeightWalks(RandomWalks):
-    """Walks of a few steps along random signs. The sum of many directions hardly depends on the distribution of the
-    perturbation.
-    """
+    """Walks of a few steps along random signs, which represent any distribution of perturbations."""
 
     def __init__(self, runtime: Runtime, model: Model, settings: Settings, data: Data) -> None:
         super().__init__(runtime, data)

@@ -111,9 +111,7 @@ class Run(ABC):
         """
 
     def resumed_losses(self, first: int) -> NDArray[np.float64]:
-        """Returns the mean losses, nats or `ZoLoss.unit`, of the steps from `first` to the point of
-        resumption; empty if the run was not resumed.
-        """
+        """Returns the mean losses, nats or `ZoLoss.unit`, of steps from `first` on before the run was resumed."""
         if self._resumed_log is None:
             return np.zeros(0)
         parts = Log.parts(self._resumed_log)

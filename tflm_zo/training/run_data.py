@@ -62,9 +62,7 @@ class RunData:
         rehearsal: Given | None = None,
         seed: int = 0,
     ) -> RunData:
-        """Returns the samples of a run; arguments and errors are those of `Trainer.fit`, and `seed` that of the choice
-        of held-out samples.
-        """
+        """Returns the samples of a run; see `Trainer.fit`. `seed` selects the held-out samples."""
         if validation_data is not None and validation_split not in (0.0, "auto"):
             raise SettingsError("validation_data", "be given without a validation split")
         own, loss = prepare(runtime, x, y), runtime.metadata.known_loss
@@ -130,9 +128,7 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
 
 
 def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDArray[np.intp] | None:
-    """Chooses a fifth of the samples to hold out, as `held_out_samples` does. Returns None if a class has too few
-    samples for both sides.
-    """
+    """Holds out a fifth, as `held_out_samples` does; None if a class has too few samples for that."""
     try:
         judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
     except SettingsError:

@@ -98,9 +98,7 @@ def every_name() -> list[str]:
 
 
 def names(settings: Settings) -> list[str]:
-    """Returns all names of a run's settings, the run's own first; a name that two tasks share has the task's name
-    before it.
-    """
+    """Returns all setting names of a run, its own first; a name of two tasks has the task's name before it."""
     own = _fields("")
     of_tasks = [(owner, name) for owner, kind in TASKS.items() if settings.has(kind) for name in _fields(owner)]
     bare = [name for _, name in of_tasks]
@@ -247,9 +245,7 @@ def parse_layers(name: str, text: str) -> Last | tuple[str, ...]:
 
 
 def parse_tail(name: str, text: str) -> int | ResidualBlocks:
-    """Reads a number of last layers, or "block" or "N blocks" for last residual blocks; raises SettingsError for
-    another text.
-    """
+    """Reads a number of layers, "block" or "N blocks", as `Exact.last`. SettingsError: another text."""
     found = re.fullmatch(r"(-?[0-9]+)|block|([0-9]+) blocks?", text)
     if found is None or found[2] == "0":
         raise SettingsError(name, "be a number of layers, 'block' or 'N blocks' with N >= 1", text)

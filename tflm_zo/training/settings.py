@@ -198,9 +198,7 @@ class Settings:
         return not self.perturbs_weights_alone or self.weights.scope == "layers" or isinstance(self.weights.rule, Bits)
 
     def unused(self) -> dict[str, str]:
-        """Returns settings that change nothing beside the others, each with the reason; a task's have its name before
-        them.
-        """
+        """Returns settings without effect, each with the reason, under their full names."""
         of_bits = self.has(Exact) and isinstance(self.exact.rule, Bits)
         steps = self.has(Nodes) or (self.has(Exact) and not of_bits)
         weights = self.weights if self.has(Weights) else None

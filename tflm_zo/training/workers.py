@@ -164,9 +164,7 @@ class _Line:
             ) from error
 
     def send(self, method: str, arguments: tuple[Any, ...]) -> None:
-        """Sends a call. If the worker has died, `result` raises the error; if it runs but accepts no connection, this
-        raises WorkersError.
-        """
+        """Sends a call. WorkersError: the worker accepts no connection. `result` raises errors of dead workers."""
         try:
             if self._waits:
                 raise ConnectionError("its last call was interrupted")
