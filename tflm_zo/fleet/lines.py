@@ -31,7 +31,9 @@ class Lines:
         Raises:
             ValueError: the broker's URL is not valid, a device has no name, or two have the same.
         """
-        found = {name: partial(open_port, port, self.baud) for name, port in self.ports.items()}
+        found: dict[str, Callable[[], Port]] = {
+            name: partial(open_port, port, self.baud) for name, port in self.ports.items()
+        }
         if self.broker:
             from .mqtt import MqttLines
 
