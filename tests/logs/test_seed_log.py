@@ -313,3 +313,11 @@ def test_records_that_no_step_has_end_the_log(path, record):
     header = header_bytes()
     path.write_bytes(header + record_bytes([record], header))
     assert len(Log.read(path).steps) == 0
+
+
+def test_an_existing_log_is_not_overwritten(path):
+    write(path, 2)
+    data = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        write(path, 2)
+    assert path.read_bytes() == data
