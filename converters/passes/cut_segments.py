@@ -19,9 +19,7 @@ from .plan import Plan, Port, Segment
 
 @dataclasses.dataclass(eq=False)
 class _Cut:
-    """A cut: the tensor that enters the segment behind it, the operators that it or an earlier one depends on, and the
-    operators behind it.
-    """
+    """A cut: the tensor that enters the segment behind it, the operators before it, and those behind it."""
 
     boundary: Tensor
     before: set[Operator]
@@ -126,9 +124,7 @@ def _named(graph: Subgraph, names: Sequence[str], logits: Tensor | None) -> list
 def _segmented(
     graph: Subgraph, tensors: Sequence[Tensor], logits: Tensor | None
 ) -> tuple[list[Tensor], dict[Operator, int]]:
-    """Returns the boundaries, in execution order, and the number of each operator's segment. Boundaries are the tensors
-    of the cuts, and other tensors that cross a cut.
-    """
+    """Returns the tensors that cross cuts, in execution order, and the number of each operator's segment."""
     producers = graph.producers()
     position = {t: i for i, op in enumerate(graph.operators) for t in op.outputs}
     wanted = list(dict.fromkeys(tensors))

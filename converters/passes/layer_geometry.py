@@ -22,9 +22,7 @@ NO_CLAMPS: Final = (-129, 128)
 
 
 def activation_range(output: Quantization, activation: int, whole: tuple[int, int] = NO_CLAMPS) -> tuple[int, int]:
-    """Returns the lowest and the highest int8 level of an output; those of `whole` where the fused activation, a key of
-    `RANGES`, does not clamp.
-    """
+    """Returns the lowest and highest int8 level of an output; those of `whole` where nothing clamps."""
 
     def level(real: float, unclamped: int) -> int:
         if math.isinf(real):

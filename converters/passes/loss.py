@@ -92,9 +92,7 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
 
 
 def logits_of(graph: Subgraph, output: Tensor) -> tuple[Tensor, Operator | None]:
-    """Returns the tensor that an output is computed from, before conversions and a SOFTMAX, LOG_SOFTMAX or LOGISTIC,
-    and that operator, or None where there is none of the three.
-    """
+    """Returns the tensor before an output's SOFTMAX, LOG_SOFTMAX or LOGISTIC, and that operator, or None."""
     tensor = _over_conversions(graph, output)
     op = graph.producers().get(tensor)
     squashed = op.input(0) if op is not None and op.builtin in _SQUASHING else None

@@ -83,9 +83,7 @@ class Tail:
 
 @dataclasses.dataclass(eq=False)
 class Port:
-    """An input or output of a segment. `index` is the number of an original input or output, or, of a skip, of the
-    segment that the boundary entered.
-    """
+    """An input or output of a segment. `index`: number in the original model, of a skip its segment."""
 
     role: Role
     tensor: Tensor

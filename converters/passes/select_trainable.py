@@ -42,7 +42,7 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     for candidate in chosen:
         _check_readers(candidate, graph)
     names = [c.tensor.name for c in chosen]
-    for twice in (name for name in names if names.count(name) > 1):
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConversionError(f"two trainable filters are called `{twice}`; give them different names")
 
     numbers: dict[str, int] = {}

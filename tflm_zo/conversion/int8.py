@@ -164,6 +164,7 @@ class FloatModel(Protocol):
 def to_int8(
     source: FloatModel,
     representative: Any,
+    *,
     batch: int,
     per_channel_dense: bool,
     activation_headroom: float,
@@ -203,8 +204,15 @@ def to_int8(
         warnings.append(f"the model cannot be trained with tflm_zo: {error}")
     graph = model.subgraphs[0]
     inputs, outputs = (tuple(_port(t) for t in tensors) for tensors in (graph.inputs, graph.outputs))
-    operators, accuracies = tuple(op.code.name for op in graph.operators), (float_accuracy, int8_accuracy)
-    return ConversionResult(model, ConversionReport(inputs, outputs, operators, *accuracies, (*warnings, *unmeasured)))
+    report = ConversionReport(
+        inputs=inputs,
+        outputs=outputs,
+        operators=tuple(op.code.name for op in graph.operators),
+        float_accuracy=float_accuracy,
+        int8_accuracy=int8_accuracy,
+        warnings=(*warnings, *unmeasured),
+    )
+    return ConversionResult(model, report)
 
 
 def accuracy(model: Model, inputs: Array | Sequence[Array], labels: npt.ArrayLike) -> float:
@@ -262,7 +270,8 @@ def _check_int8(model: Model, place: Callable[[str], str]) -> None:
     floats = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64, TensorType.COMPLEX64)
 
     left = [op for op in graph.operators if any(t and t.type in floats for t in [*op.inputs, *op.outputs])]
-    for op in sorted(left, key=lambda op: op.builtin in _EDGES):
+    if left:
+        op = min(left, key=lambda op: op.builtin in _EDGES)
         layer = place(op.outputs[0].name if op.outputs else "")
         why = f"{op.code.name} stays float, the converter has no int8 form for it here"
         raise ConversionError(f"layer `{layer}`: {why}; replace it by operators that have one")

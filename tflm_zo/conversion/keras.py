@@ -70,8 +70,15 @@ def convert(
     Example:
         >>> convert("model.keras", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    options = batch, per_channel_dense, activation_headroom, classes, labels
-    return to_int8(_KerasModel(model), representative, *options)
+    return to_int8(
+        _KerasModel(model),
+        representative,
+        batch=batch,
+        per_channel_dense=per_channel_dense,
+        activation_headroom=activation_headroom,
+        classes=classes,
+        labels=labels,
+    )
 
 
 class _KerasModel:

@@ -58,8 +58,15 @@ def quantize(
     Example:
         >>> quantize("float.tflite", x_train[:300]).save("model.tflite")  # doctest: +SKIP
     """
-    options = batch, per_channel_dense, activation_headroom, classes, labels
-    return to_int8(_FloatTflite(model), representative, *options)
+    return to_int8(
+        _FloatTflite(model),
+        representative,
+        batch=batch,
+        per_channel_dense=per_channel_dense,
+        activation_headroom=activation_headroom,
+        classes=classes,
+        labels=labels,
+    )
 
 
 class _FloatTflite:
@@ -133,8 +140,14 @@ def _modules() -> Any:
         raise ConversionError(
             f"quantizing a float .tflite needs ai-edge-quantizer ({e}): pip install 'tflm_zo[quantizer]'"
         ) from e
-    modules = calibrator, qtyping, quantizer, recipe, recipe_manager, qsv_utils
-    return SimpleNamespace(**{module.__name__.rpartition(".")[2]: module for module in modules})
+    return SimpleNamespace(
+        calibrator=calibrator,
+        qtyping=qtyping,
+        quantizer=quantizer,
+        recipe=recipe,
+        recipe_manager=recipe_manager,
+        qsv_utils=qsv_utils,
+    )
 
 
 # --- the float model ------------------------------------------------------------------------------------

@@ -116,9 +116,7 @@ class Control:
         return Request(self._words, request.step, request.first_sample, request.start_segment)
 
     def report(self, losses: NDArray[np.int32]) -> StepReport | None:
-        """Reports the losses of an invoke, int32 [batch], or [parts * batch] for several parts of the minibatch.
-        Returns the step's report after its last invoke, else None.
-        """
+        """Reports losses, int32 [batch] or [parts * batch]. Returns the report of a step that ends, else None."""
         data, report = address("losses", losses, np.int32), self._report
         parts, rest = divmod(losses.size, self.settings.batch)
         if parts > 1 and not rest:

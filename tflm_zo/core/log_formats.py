@@ -56,9 +56,7 @@ class Measurement:
 
 
 def is_due(every: int, steps: int, step: int, done: int) -> bool:
-    """Returns whether a measurement is due after `step` complete steps of a run of `steps` that is measured each
-    `every` steps (0: never) and has `done` measurements in its log.
-    """
+    """Returns whether a run of `steps` measures after `step` of them; `done` measurements are in its log."""
     due = library().zo_measurement_is_due(every, steps, step)
     return bool(due and library().zo_measurement_number(every, step) == done)
 
@@ -287,9 +285,7 @@ class Snapshot:
 
     @staticmethod
     def write(control: NodeControl, owner: int, number: int, weights: Sequence[NDArray[np.int8]]) -> bytes:
-        """Returns a snapshot of the run's present state as bytes: `weights` are the tasks' weights, then their
-        fractions; `owner` is the checksum of the log's header.
-        """
+        """Returns a snapshot of the present state: tasks' weights, then fractions; `owner`: the header's checksum."""
         head = ctypes.create_string_buffer(16 + 8 * len(control.tasks))
         library().zo_snapshot_write_head(control.struct, owner, number, head)
         body = head.raw + b"".join(w.tobytes() for w in weights)

@@ -254,9 +254,7 @@ class NodeControl:
         return int(library().zo_node_run_evaluations(self.struct))
 
     def perturb(self, nodes: NDArray[np.int8]) -> None:
-        """Writes the perturbed nodes of the present task's next evaluations, int8 [evaluations * batch, ...], or, for
-        perturbed weights, the captured activation, int8 [batch, ...].
-        """
+        """Writes the task's next perturbed nodes, int8 [evaluations * batch, ...], or the captured activation."""
         task = self.tasks[self.struct.task]
         if task.layer is None:
             self._batch_of("nodes", nodes, task.boundary_bytes)

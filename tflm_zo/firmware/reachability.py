@@ -358,9 +358,7 @@ def _items(nodes: list[_Node]) -> Iterator[_Item]:
 
 
 def _written(nodes: list[_Node], keeps: Callable[[_Item], bool], about: bool) -> list[str]:
-    """Returns the lines of the kept items. A comment belongs to the item that follows without an empty line;
-    a separate comment is kept if `about` is set.
-    """
+    """Returns the lines of kept items and of their comments, with `about` also of separate comments."""
     lines: list[str] = []
     paragraph: list[_Node] = []
 

@@ -44,9 +44,7 @@ def noise(batch: int, inputs: int, number: int, count: int) -> NDArray[np.int8]:
 
 
 def _with_all_outputs(model: Model) -> tuple[Model, dict[tuple[int, int], int]]:
-    """Returns a ZO model with all operators' outputs as outputs, except boundaries, loss and status; and the
-    number of each output by segment and position of its tensor.
-    """
+    """Returns a ZO model whose operators all have outputs, and their numbers by segment and tensor."""
     metadata, own = read_metadata(model), model.copy()
     names, segments = list(metadata.original.outputs), []
     numbers = dict[tuple[int, int], int]()

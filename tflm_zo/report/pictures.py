@@ -136,9 +136,7 @@ def moved_picture(run: RunReport, name: str) -> Picture:
 
 
 def change_pictures(run: RunReport, name: str, runs: int) -> list[Picture]:
-    """Draws a histogram of the weight changes of each changed layer; of many layers, only those with the
-    largest mean change. `runs` is the number of runs of the page.
-    """
+    """Draws a histogram of each layer's weight changes, of many layers only the largest; `runs` are on the page."""
     numbers = range(len(run.layers))
     furthest = sorted(numbers, key=lambda i: -run.layers[i].mean_move)[: _HISTOGRAMS // runs]
     pictures = []
@@ -169,9 +167,7 @@ def _label(change: TensorChange) -> str:
 
 
 def class_pictures(evaluation: Evaluation, name: str, runs: int) -> list[Picture]:
-    """Draws correct samples by class before and after, and the confusion matrices unless there are too many
-    classes. `runs` is the number of runs of the page.
-    """
+    """Draws correct samples by class and, of few classes, confusion matrices; `runs` are on the page."""
     if evaluation.classes is None:
         return []
     c = evaluation.classes

@@ -31,9 +31,7 @@ _RANGES: Final = 200
 
 
 def curve_of(losses: NDArray[np.float64], cost: Callable[[int], float]) -> Curve:
-    """Returns mean and extremes of the losses of steps, float64 [steps], in at most 200 ranges of nearly equal length.
-    `cost` computes the forward equivalents of a number of steps.
-    """
+    """Returns mean and extremes of losses in at most 200 ranges of steps; `cost` gives forward equivalents."""
     if not len(losses):
         return Curve((), (), (), (), ())
     ends = np.unique(np.linspace(0, len(losses), min(_RANGES, len(losses)) + 1).round().astype(int))

@@ -22,7 +22,7 @@ from .checks import SettingsError, check_integer, check_number
 from .costs import run_costs
 from .evaluation import evaluate
 from .length import planned_steps
-from .plan import plan_tasks, trained_tensors
+from .plan import trained_tensors
 from .progress import RunProgress
 from .rate import with_measured_rate
 from .run_data import held_out_samples, hold_out, warn_of_missing_classes
@@ -53,7 +53,7 @@ class BlockSearch:
         Raises:
             SettingsError: the settings are of weight perturbation, or there are more blocks than layers.
         """
-        if not plan_tasks(settings, metadata, lambda _: 1.0):
+        if not settings.is_layerwise:
             raise SettingsError(
                 "blocks", "be left out in runs of weight perturbation alone", fix="Choose a layer-wise algorithm"
             )

@@ -81,17 +81,13 @@ class LocalExecutor:
 
     def __init__(self, runtime: Runtime, control: Control, data: Data) -> None:
         self._runtime, self._control, self._count = runtime, control, len(data)
-        s = control.settings
-        most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in data.inputs))
-        together = _parts_together(int(s.parts), most if runtime.takes(2 * runtime.batch) else 1)
-        self.samples = together * int(s.batch)
-        self._parts = _MinibatchParts(data, self.samples, int(s.parts) // together)
+        self.samples = _samples_of_invoke(runtime, control.settings, data)
+        minibatch = int(control.settings.batch) * int(control.settings.parts)
+        self._parts = _MinibatchParts(data, self.samples, minibatch // self.samples)
         self._fed: int | None = None  # first sample of the part that was fed last, until the step ends
 
     def invokes(self) -> Iterator[NDArray[np.int32]]:
-        """Runs the invokes of a step, and yields their losses as `losses` returns them. The caller reports the losses
-        of each before it takes the next.
-        """
+        """Runs the invokes of a step, and yields their losses, which the caller reports before the next one."""
         while (request := self._control.next()) is not None:
             yield self.losses(request, request.start_segment)
 
@@ -128,9 +124,12 @@ class LocalExecutor:
         return evaluate(self._runtime, data)
 
 
-def _parts_together(parts: int, most: int) -> int:
-    """Returns the number of parts in one invoke: the largest divisor of `parts` up to `most`."""
-    return max(count for count in range(1, min(parts, most) + 1) if parts % count == 0)
+def _samples_of_invoke(runtime: Runtime, settings: CSettings, data: Data) -> int:
+    """Returns the number of samples in one invoke: as many parts of a minibatch as fit, a divisor of their number."""
+    parts = int(settings.parts)
+    most = together_at_most(runtime.batch, sum(x[:1].nbytes for x in data.inputs))
+    most = min(parts, most) if runtime.takes(2 * runtime.batch) else 1
+    return int(settings.batch) * max(count for count in range(1, most + 1) if parts % count == 0)
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class _Follower:
             self._replay.add(Log.from_steps(self._settings, b"", steps.coefficients, steps.first))
 
 
-class WorkerExecutor(LocalExecutor):
+class WorkerExecutor:
     """Distributes the invokes of a step among workers, which hold copies of model, weights and data.
 
     Workers return losses. The control unit computes the step from them and sends its record to the workers, so log and
@@ -198,8 +197,8 @@ class WorkerExecutor(LocalExecutor):
             raise SettingsError(
                 "workers", "be 0 in sharpness-aware steps, whose invokes depend on losses of earlier ones"
             )
-        super().__init__(runtime, control, data)
-        self._workers, self._steps_since = workers, steps_since
+        self._workers, self._control, self._steps_since = workers, control, steps_since
+        self.samples = _samples_of_invoke(runtime, control.settings, data)
         self.invokes_of_step = self._count_invokes()
         workers.start(_Replica, model.to_bytes(), runtime.name, bytes(control.settings), data)
         self._seen: list[int | None] = [None] * workers.count

@@ -62,7 +62,8 @@ def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: i
         if number is not None and number < 1:
             raise SettingsError(name, "be at least 1", number)
     total = (1 if epochs is None else epochs) * settings.steps_per_epoch(samples) if steps is None else steps
-    longest = settings.steps_per_epoch(2**32) - 1  # positions in the order of samples are 32 bits
+    # Positions in the order of samples have 32 bits; this is (2^32 - 1) // minibatch.
+    longest = settings.steps_per_epoch(2**32) - 1
     if total > longest:
         raise SettingsError("steps", f"be at most {longest}", total)
     return total

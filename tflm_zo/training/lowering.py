@@ -250,9 +250,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
 
 
 def lower_recorded(model: Model, metadata: ZoMetadata, settings: CSettings, entries: Sequence[TaskEntry]) -> LoweredRun:
-    """Lowers a run from settings and tasks (none for weight perturbation) in its log. The factors of its updates are
-    missing. The model may have another batch than that of the log.
-    """
+    """Lowers a run from its log, whose model may have another batch. The factors of updates are missing."""
     minibatch = int(settings.batch) * int(settings.parts)
     settings = CSettings.from_buffer_copy(settings)
     settings.batch, settings.parts = metadata.batch, minibatch // metadata.batch

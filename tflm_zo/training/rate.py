@@ -99,9 +99,7 @@ def with_measured_rate(
 
 
 def _borne(walks: RandomWalks, longest: float) -> float:
-    """Returns the length of the walk, LSB, on which the network forgets `_FORGOTTEN`; `longest` if it forgets less. The
-    initial weights are restored at the end.
-    """
+    """Returns the length of the walk, LSB, that the network bears, at most `longest`. Restores the weights."""
     try:
         walks.begin()
         return _bearable(walks.forgotten, longest) if walks.knows else longest

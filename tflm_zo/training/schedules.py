@@ -20,7 +20,7 @@ class _Warmed:
     @property
     def last_rate(self) -> float:
         """The rate at the last step; 0 if the schedule has none."""
-        return getattr(self, "final", 0.0)
+        return 0.0
 
     def mean_square(self, steps: int) -> float:
         """Returns the mean square of the rate over a run of so many steps that starts at 1 and ends at 0."""
@@ -46,6 +46,11 @@ class _Falling(_Warmed):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number("final", self.final, 0.0, 2.0**14)
+
+    @property
+    def last_rate(self) -> float:
+        """The rate at the last step."""
+        return self.final
 
 
 @dataclass(frozen=True)

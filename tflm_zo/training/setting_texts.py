@@ -344,9 +344,7 @@ def written_settings(settings: Settings) -> dict[str, str]:
 
 
 def _written_changes(settings: Settings, usual: Settings) -> tuple[str, ...]:
-    """Returns the minibatch and the differences from other settings of a run, as NAME=VALUE each, for `parse_set`; not
-    `sync_every`, which changes no bit of a run.
-    """
+    """Returns the minibatch and the differences from other settings, as NAME=VALUE each, for `parse_set`."""
     found = []
     own = [("", name) for name in _fields("")]
     own += [(task, name) for task, kind in TASKS.items() if settings.has(kind) for name in _fields(task)]

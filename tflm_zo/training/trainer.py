@@ -28,7 +28,6 @@ from .length import affordable_steps, check_length, most_budget_steps, planned_s
 from .lowering import lower
 from .model_fit import check_model
 from .node_run import NodeRun
-from .plan import plan_tasks
 from .progress import History, RunProgress
 from .rate import with_measured_rate
 from .run import Run
@@ -97,7 +96,7 @@ class Trainer:
             raise SettingsError("model", "have trainable tensors and a loss", fix="Inject the original model again")
         self.settings = settings or usual_settings(metadata)
         check_model(self.settings, metadata)
-        if plan_tasks(self.settings, metadata, lambda _: 1.0) and workers:  # also checks `layers`
+        if workers and self.settings.is_layerwise:
             problem = "be 0 for a layer-wise run, whose steps are too short to share"
             raise SettingsError("workers", problem, workers, "Use more threads, or weight perturbation")
         self.forwards, self.equivalents = 0, 0.0

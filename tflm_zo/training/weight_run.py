@@ -39,8 +39,10 @@ class WeightRun(Run):
         # Weights and fractions after some step (None: the model's own), its number, and the coefficients of
         # the whole steps since: replaced in one assignment, so that no interruption comes between.
         self._base: tuple[tuple[Arrays, Arrays] | None, int, list[list[int]]] = (None, 0, [])
-        self.executor = LocalExecutor(runtime, self._control, data)
-        if workers is not None:
+        self.executor: LocalExecutor | WorkerExecutor
+        if workers is None:
+            self.executor = LocalExecutor(runtime, self._control, data)
+        else:
             self.executor = WorkerExecutor(workers, runtime, model, self._control, data, self._steps_since)
 
     @property
