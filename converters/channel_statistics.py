@@ -38,8 +38,8 @@ class ChannelStatistics:
     mean: _Floats  # mean over samples and positions, from the output's zero point
     deviation: _Floats  # standard deviation over samples and positions, 0 for a constant channel
     spread: _Floats  # standard deviation from sample to sample of a sample's own mean
-    # standard deviation from sample to sample of what a sample adds to the logarithm of ``deviation``:
-    # divided by the root of the number of samples, the standard error of that logarithm
+    # standard deviation over samples of a sample's share of log(``deviation``); divided by the root of the
+    # number of samples, it is the standard error of log(``deviation``)
     log_spread: _Floats
 
 

@@ -8,8 +8,8 @@ import zipfile
 from typing import Final
 
 _END: Final = b"PK\5\6"
-# Of the end: bytes of the table of files, and where it begins; of a row of the table: lengths of its name and
-# of two more texts, and where its file begins.
+# The end of central directory: its length and offset, bytes. A central directory entry: lengths of name, extra
+# field and comment; offset of its file.
 _TABLE: Final = struct.Struct("<12xII")
 _LENGTHS: Final = struct.Struct("<28xHHH")
 _ROW_BYTES: Final = 46

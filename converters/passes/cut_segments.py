@@ -175,8 +175,8 @@ def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, in
 
 
 def _cut_at(graph: Subgraph, boundary: Tensor, logits: Tensor | None, before: set[Operator]) -> _Cut:
-    """Finds the fewest operators that must lie behind ``boundary``: its readers, the operators that depend on them, and
-    their other sources that are not computed before the cut. Boundaries of earlier cuts depend on `before`.
+    """Finds the fewest operators that must run after a cut: the readers of ``boundary``, the operators that depend on
+    them, and all their sources that do not run before the cut. The operators in ``before`` run before earlier cuts.
     """
     before = before | graph.upstream(boundary)
     producers, consumers = graph.producers(), graph.consumers()

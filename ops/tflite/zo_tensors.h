@@ -32,16 +32,16 @@ const TfLiteTensor* zo_node_output(const zo_node* node, int number);
 /* Samples of a node whose inputs all have so many: the first dimension, or 1 of a scalar. */
 int32_t zo_node_samples(const zo_node* node);
 
-/* An int8 tensor whose zero point int8 holds. Of several scales, none is in params. */
+/* Returns whether a tensor is int8 and its zero point is within int8. */
 bool zo_is_int8(const TfLiteTensor* tensor);
 
-/* One positive, finite scale. */
+/* Returns whether a tensor has one positive, finite scale. */
 bool zo_has_scale(const TfLiteTensor* tensor);
 
 /* Scales by channel, or one; null if the tensor has none. */
 const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor);
 
-/* `rank` dimensions, each 1 at least, of the tensor's very size. */
+/* Returns whether a tensor has `rank` dimensions, each at least 1, whose product fits its bytes. */
 bool zo_has_rank(const TfLiteTensor* tensor, int rank);
 
 /* Whether zo_quantize_multiplier takes the factor. */

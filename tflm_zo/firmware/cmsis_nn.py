@@ -73,7 +73,7 @@ def _depthwise(
     """``arm_depthwise_conv_wrapper_s8_get_buffer_size`` for a filter [1, height, width, out]."""
     _, height, width, channels = filter_
     if mve and source[3] == 1 and channels > 1:
-        # It becomes a convolution of one channel, with a filter that is turned.
+        # CMSIS-NN runs it as a convolution of one input channel, with a transposed filter.
         turned = (channels, height, width, 1)
         return _convolution(op, source, out, turned, mve=True) + channels * height * width
     dilated = op.option("dilationHFactor", 1) != 1 or op.option("dilationWFactor", 1) != 1

@@ -78,7 +78,7 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
         raise DataError("does not fit into memory") from e
     except _UNREADABLE as e:
         if str(e).startswith("Object arrays"):
-            raise DataError("has an array of Python objects; np.stack makes one of numbers to save") from e
+            raise DataError("contains an array of Python objects. Save an array of numbers (np.stack)") from e
         raise DataError("no .npz or .npy file of numbers, or damaged") from e
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array

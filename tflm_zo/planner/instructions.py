@@ -129,7 +129,7 @@ def instruction_table() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instructions of a core with TFLM's kernels."""
+    """Estimates the instructions that TFLM's kernels need on a core."""
 
     core: str  # measured core, like "cortex-m4"
     kernels: str  # "cmsis_nn" or "reference"

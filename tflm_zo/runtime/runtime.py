@@ -72,7 +72,7 @@ class Runtime(Inputs, ABC):
         self._boundaries: dict[int, NDArray[Any]] = {}
         self._outputs: dict[int, Reader] = {}
         self._losses: NDArray[np.int32] | None = None
-        # Shapes and dtypes of the earlier activations that a run from each segment on reads.
+        # Shapes and dtypes of the earlier activations that a run reads if it starts at a segment.
         self._entering = [
             {j: self._entering_details(j) for j in self._metadata.entering(k)} for k in range(len(self.segments))
         ]
@@ -191,7 +191,7 @@ class Runtime(Inputs, ABC):
         """
         loss = self._metadata.loss
         if loss is None:
-            raise DataError("the model has no loss, so labels are of no use to it")
+            raise DataError("the model has no loss. Give no labels")
         prepared = prepare_labels(labels, loss, self.label_details())
         if len(prepared) != self.batch:
             raise DataError(f"`y` must have {self.batch} labels, the model's batch. Received: {len(prepared)}.")

@@ -152,7 +152,7 @@ class WeightWalks(RandomWalks):
 
 
 def _at_rate(settings: Settings, rate: float) -> Settings:
-    """Returns the settings of a run at a constant rate, LSB."""
+    """Returns the same settings with a constant rate, LSB, instead of their schedule."""
     # A rate of perturbed weights beside the run's is a multiple of it within bounds.
     tasks = [dataclasses.replace(t, learning_rate=None) if isinstance(t, Weights) else t for t in settings.tasks]
     return dataclasses.replace(

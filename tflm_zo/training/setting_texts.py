@@ -134,7 +134,7 @@ def resolve(settings: Settings, name: str) -> tuple[str, str]:
 
 
 def value_of(settings: Settings, name: str) -> Any:
-    """Returns the value of a setting: of a rule or schedule its name, of a part that it lacks the default."""
+    """Returns the value of a setting: the name of a rule or schedule; the default of a field that it does not have."""
     owner, field = resolve(settings, name)
     own = getattr(settings, owner) if owner else settings
     if part := _part(owner, field):

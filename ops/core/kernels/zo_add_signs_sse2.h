@@ -19,8 +19,8 @@ static inline zo_signs zo_signs_of(int32_t delta, uint32_t* table) {
   return signs;
 }
 
-/* -1 (all bits) in each byte whose bit is set, for 16 weights: `bytes` holds the byte of the word
- * that a weight's bit is in. */
+/* Returns 16 masks, each -1 if the sign bit of weight k is set, else 0. Byte k of `bytes` is the byte that
+ * contains the bit. */
 static inline __m128i zo_bits_to_mask(__m128i bytes) {
   const __m128i own = _mm_set1_epi64x((long long)0x8040201008040201LL);
   return _mm_cmpeq_epi8(_mm_and_si128(bytes, own), own);

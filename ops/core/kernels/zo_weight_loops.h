@@ -49,7 +49,7 @@ void zo_loops_sum_signs(const zo_weight_loops* loops, const uint32_t* seeds, con
 /* The nodes of a sample, [positions, channels], and how they are moved. */
 typedef struct zo_node_block {
   uint32_t positions, channels;
-  int32_t held_low, held_high; /* values from these on are unchanged */
+  int32_t held_low, held_high; /* values <= held_low or >= held_high do not move */
   int32_t low, high;           /* bounds of the others when they have moved, int8 */
 } zo_node_block;
 

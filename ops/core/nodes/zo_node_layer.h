@@ -63,8 +63,8 @@ typedef struct zo_node_layer {
   int32_t input_zero_point;
   int32_t low;  /* outputs <= low are clamped; -129: none are */
   int32_t high; /* outputs >= high are clamped; 128: none are */
-  /* 1: nodes at the clamp of an activation are perturbed, still kept within low and high, and
-     credited like the others (an ablation); 0: they are neither */
+  /* 1: nodes at the clamp of an activation are perturbed within low and high and credited (an ablation);
+     0: they are not */
   uint32_t unmasked;
   /* 1: output channel c reads input channel c / (out_c / in_c) alone, and its k_h * k_w weights lie
      out_c apart; 0: it reads all of them */
