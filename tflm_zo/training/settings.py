@@ -247,7 +247,7 @@ class Settings:
         return self.batch_size // batch
 
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
-        """Returns the rate at the first step of a run of so many steps: `learning_rate`, or the default rate."""
+        """Returns the rate at the first step of a run: `learning_rate`, or the highest that a measurement gives."""
         if self.learning_rate is not None:
             return self.learning_rate
         if not self.perturbs_weights_alone:

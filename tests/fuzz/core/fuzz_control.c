@@ -36,7 +36,7 @@ static void take_settings(fuzz_input* in, zo_control_settings* s) {
       (uint16_t)(s->distribution.kind == ZO_GAUSSIAN ? take_between(in, 1, 400) : take_between(in, 1, 9));
   s->rate = take_flag(in) ? take_between(in, 1, UINT32_C(1) << 20) : take_any(in);
   s->final_rate = take_flag(in) ? 0u : take_any(in);
-  s->schedule = take_between(in, 0, 3);
+  s->schedule = take_between(in, 0, ZO_SCHEDULE_STEP);
   s->warmup_steps = take_between(in, 0, 3);
   s->decay = take_between(in, 0, 65536);
   s->decay_steps = take_between(in, 0, 3);

@@ -21,7 +21,11 @@ static void take_settings(fuzz_input* in, node_world* w) {
   c->distribution.mu =
       (uint16_t)(c->distribution.kind == ZO_GAUSSIAN ? take_between(in, 1, 400) : take_between(in, 1, 9));
   c->rate = take_flag(in) ? take_between(in, 1, UINT32_C(1) << 20) : take_any(in);
-  c->schedule = take_between(in, 0, 2);
+  c->schedule = take_between(in, 0, ZO_SCHEDULE_STEP);
+  if (c->schedule == ZO_SCHEDULE_STEP) {
+    c->decay = take_between(in, 0, 65536);
+    c->decay_steps = take_between(in, 1, 3);
+  }
   c->clip = take_flag(in) ? take_between(in, 1, UINT32_C(1) << 24) : 65536u;
   s->tasks = take_between(in, 1, kWorldTasks);
   s->weight_clip = take_flag(in) ? 0u : take_any(in);

@@ -34,7 +34,11 @@ static void write_header(fuzz_input* in, uint8_t* bytes) {
   s.distribution.kind = (uint8_t)take_between(in, 0, 3);
   s.distribution.mu = (uint16_t)(s.distribution.kind == ZO_GAUSSIAN ? 170 : 2);
   s.rate = take_between(in, 1, 1000000);
-  s.schedule = take_between(in, 0, 2);
+  s.schedule = take_between(in, 0, ZO_SCHEDULE_STEP);
+  if (s.schedule == ZO_SCHEDULE_STEP) {
+    s.decay = take_between(in, 0, 65536);
+    s.decay_steps = take_between(in, 1, 3);
+  }
   if (s.distribution.kind == ZO_GAUSSIAN && take_flag(in)) {
     s.chain = 3;
     s.momentum = 40000;
