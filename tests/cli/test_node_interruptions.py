@@ -45,10 +45,10 @@ def test_ctrl_c_and_kill(folder: Path) -> None:
     assert "Traceback" not in stderr
     assert read.best is not None
     kept = read.best.step
-    what = "the same" if kept == done else f"the best measured ({kept})"
+    which = "this step" if kept == done else f"the best measured step, {kept}"
     assert stderr.splitlines()[-1] == (
-        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of "
-        f"{what}; the same command with --resume goes on"
+        f"warning: interrupted: cut.zolog ends with the last complete step, {done}. cut.tflite has the weights of "
+        f"{which}. To resume, repeat the command with --resume"
     )
     replayed = result_of("replay", "cut.zo.tflite", log, "-o", "part.tflite", "--batch", 1)
     assert (replayed["steps"], replayed["whole_steps"], replayed["steps_beyond"]) == (kept, done, 0)

@@ -104,7 +104,7 @@ def test_logs_that_are_cut_off(trained: Path) -> None:
     done = run("report", "weight.zolog", "-o", "r.html")
     found = data_of(page_of("r.html"))["runs"][0]
     assert found["steps"] < found["planned_steps"] == 12
-    assert f"its last whole step, {found['steps']} of 12" in found["notes"][0]
+    assert f"its last complete step, {found['steps']} of 12" in found["notes"][0]
     assert found["notes"][0] in page_of("r.html").text
     assert done.stderr.startswith("warning: weight.zolog: the log ends within a record")
     assert done.stderr.count("\n") == 1

@@ -79,8 +79,8 @@ def test_ctrl_c(ending: signal.Signals, folder: Path) -> None:
         done = len(read.steps)
         assert "Traceback" not in stderr
         assert stderr.splitlines()[-1] == (
-            f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of "
-            "the same; the same command with --resume goes on"
+            f"warning: interrupted: cut.zolog ends with the last complete step, {done}. cut.tflite has the weights of "
+            "this step. To resume, repeat the command with --resume"
         )
         weights, _ = replay_log(load_model(folder / "m.zo.tflite"), read)
         exported = export_model(folder / "m.zo.tflite", weights).to_bytes()

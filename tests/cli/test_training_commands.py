@@ -148,7 +148,7 @@ def test_truncated_log_is_replayed_and_said(zo_folder: Path) -> None:
     whole = Path("a.zolog").read_bytes()
     Path("a.zolog").write_bytes(whole[: -28 - 5])  # the measurement after the last step, and a part of it
     done = run("replay", "m.zo.tflite", "a.zolog", "-o", "b.tflite")
-    assert "last whole step (11)" in done.output
+    assert "last complete step, 11" in done.output
 
 
 def test_verify_interrupted(zo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -325,5 +325,5 @@ def test_a_command_that_is_ended(ending: signal.Signals, tmp_path: Path) -> None
     assert child.returncode == 128 + ending, stderr
     done = len(Log.read(tmp_path / "cut.zolog").steps)
     assert stderr.splitlines()[-1].startswith(
-        f"warning: interrupted: cut.zolog is that of the last whole step ({done}), cut.tflite that of the "
+        f"warning: interrupted: cut.zolog ends with the last complete step, {done}. cut.tflite has the weights of "
     )

@@ -216,10 +216,10 @@ def say_what_is_doubtful(found: Adaptation, files: Files) -> None:
         )
     if trainer.interrupted:
         same = history.kept_step == trainer.step
-        what = "the same" if same else f"the best measured ({history.kept_step})"
+        which = "this step" if same else f"the best measured step, {history.kept_step}"
         warn(
-            f"interrupted: {files.log} is that of the last whole step ({trainer.step}), {files.output} that "
-            f"of {what}; the same command with --resume goes on"
+            f"interrupted: {files.log} ends with the last complete step, {trainer.step}. {files.output} has the "
+            f"weights of {which}. To resume, repeat the command with --resume"
         )
 
 

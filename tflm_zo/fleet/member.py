@@ -129,7 +129,7 @@ class Position:
             return f"the record of step {step}, where those from step {wanted} on are missing"
         if step == self.steps:
             return f"the record of step {step} of a run of {step} steps"
-        return f"the record of step {step} is damaged or of another run: its checksum does not go on from ours"
+        return f"the record of step {step} is damaged or of another run: its checksum does not follow from ours"
 
     def snapshot(self) -> bytes:
         """Returns the complete state as bytes, for a member that is far behind."""

@@ -203,7 +203,7 @@ class LogWriter:
         if self._header.slots:
             kept = "; the log keeps its last whole snapshot"
         elif self._end > self._begin:
-            kept = "; the log keeps the whole steps before, and the run can be resumed from it"
+            kept = "; the log keeps all complete steps, and a resumed run continues from them"
         return OSError(error.errno, f"{error.strerror or error}{kept}", self._path)
 
     def close(self) -> None:

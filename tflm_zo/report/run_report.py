@@ -212,8 +212,8 @@ def notes_of(run: RecordedRun) -> tuple[str, ...]:
     notes, planned, log = [], int(run.settings.steps), run.log
     if log.torn_bytes:
         notes.append(
-            "The log ends within a record, as a write that was interrupted leaves it: it is read up to its "
-            f"last whole step, {run.steps:,} of {planned:,}."
+            "The log ends within a record, because a write was interrupted. It is read up to its last "
+            f"complete step, {run.steps:,} of {planned:,}."
         )
     elif run.steps < planned:
         notes.append(

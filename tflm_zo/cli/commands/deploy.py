@@ -60,5 +60,5 @@ def deploy(
         }
     if not as_json:
         say_line(link)
-    before = "" if done.changed else "; it had that already, nothing was sent"
-    show(result, as_json=as_json, render=f"the device goes on with {what}, in place {done.place}{before}")
+    before = "" if done.changed else ". It had them already; nothing was sent"
+    show(result, as_json=as_json, render=f"the device continues with {what}, in place {done.place}{before}")

@@ -52,7 +52,7 @@ def replay(
     write_output(output, data, force=force)
     result = {"output": str(output), **result}
     if result["torn_bytes"]:
-        warn(f"{log}: ends within a record; it is read up to its last whole step ({result['whole_steps']})")
+        warn(f"{log}: ends within a record. It is read up to its last complete step, {result['whole_steps']}")
     if result["steps_beyond"]:
         warn(
             f"{log}: {result['steps_beyond']:,} steps after its last snapshot ({result['whole_steps']}) are "
