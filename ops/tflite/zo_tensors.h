@@ -35,7 +35,7 @@ int32_t zo_node_samples(const zo_node* node);
 /* Returns whether a tensor is int8 and its zero point is within int8. */
 bool zo_is_int8(const TfLiteTensor* tensor);
 
-/* Returns whether a tensor has one positive, finite scale. */
+/* Returns whether a tensor has one positive, finite scale. Several scales are in zo_scales() alone. */
 bool zo_has_scale(const TfLiteTensor* tensor);
 
 /* Scales by channel, or one; null if the tensor has none. */

@@ -191,7 +191,8 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
 BAD = [
     *(({name: 0}, Status.ARGUMENT) for name in ("steps", "samples", "batch", "parts", "rate")),
     *(({"queries": count}, Status.QUERIES) for count in (0, 33)),
-    *(({name: value}, Status.ARGUMENT) for name, value in (("estimator", 2), ("rule", 3), ("schedule", 4))),
+    *(({name: value}, Status.ARGUMENT) for name, value in (("estimator", 2), ("rule", 3))),
+    ({"schedule": oracle.STEP + 1}, Status.ARGUMENT),
     ({"final_rate": ONE + 1}, Status.ARGUMENT),
     ({"rate": 2**31}, Status.ARGUMENT),
     ({"schedule": oracle.STEP, "decay_steps": 0}, Status.ARGUMENT),

@@ -95,7 +95,7 @@ int main(void) {
   s.estimator = ZO_ANTITHETIC;
   for (s.rule = 0; s.rule < 3; ++s.rule) printf("%d ", (int)zo_control_settings_check(&s));
   s.rule = ZO_STEP_NORMALIZED;
-  for (s.schedule = 0; s.schedule < 4; ++s.schedule) {
+  for (s.schedule = 0; s.schedule <= ZO_SCHEDULE_STEP; ++s.schedule) {
     s.decay_steps = 1;
     printf("%d ", (int)zo_control_settings_check(&s));
   }

@@ -360,8 +360,8 @@ static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint3
   if (to->count == CREDITS) credit_windows(to);
 }
 
-/* Adds a node's error to the gradients of all outputs that the node is the mean of, and returns their number.
- * Without gradients (to is NULL) it only returns the number. */
+/* Adds a node's error to the gradients of the outputs that are not clamped, of which the node is the mean, and
+ * returns their number. Without gradients (to is NULL) it only returns the number. */
 static int32_t credit_mean(const zo_node_layer* layer, const int8_t* inputs, const uint8_t* route, uint32_t channel,
                            int32_t error, crediting* to) {
   const uint32_t outputs = layer->out_h * layer->out_w;

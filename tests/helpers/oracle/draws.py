@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tflm_zo import core
 from tflm_zo.core import Control, CSettings, command_words
 
-from .control import ONE, Settings
+from .control import ONE, STEP, Settings
 from .stream import Dist
 
 seeds = st.integers(0, 2**32 - 1)
@@ -164,7 +164,7 @@ def any_settings(draw, distribution=distributions, most_steps=5):
         dist=dist,
         rate=rate,
         final_rate=draw(st.integers(0, rate)),
-        schedule=draw(st.integers(0, 3)),
+        schedule=draw(st.integers(0, STEP)),
         warmup_steps=draw(st.integers(0, 4)),
         decay=draw(st.integers(0, ONE)),
         decay_steps=draw(st.integers(1, 3)),

@@ -18,7 +18,7 @@ zo_control_settings random_settings(void) {
   s.distribution = distributions[random_below(DISTRIBUTIONS)];
   s.rate = random_below(3) == 0 ? UINT32_C(0x7FFFFFFF) : random_bits(31) | 1u;
   s.final_rate = random_below(2) == 0 ? 0u : s.rate;
-  s.schedule = random_below(4);
+  s.schedule = random_below(ZO_SCHEDULE_STEP + 1u);
   s.warmup_steps = random_below(2) == 0 ? 0u : random_bits(32);
   s.decay = random_below(65537);
   s.decay_steps = 1u + random_below(3);
@@ -207,7 +207,7 @@ void test_control(void) {
   s.gradient_norm = s.warmup_steps = s.clip = UINT32_MAX;
   s.decay = 65536;
   s.decay_steps = 1;
-  for (s.schedule = 0; s.schedule < 4u; ++s.schedule) {
+  for (s.schedule = 0; s.schedule <= ZO_SCHEDULE_STEP; ++s.schedule) {
     for (s.final_rate = 0; s.final_rate < 2u; ++s.final_rate) {
       zo_control c;
       CHECK(zo_control_init(&c, &s, NULL) == ZO_OK);

@@ -46,7 +46,7 @@ void make_node_run(node_run* r) {
   s->queries = 1;
   s->distribution.mu = 1;
   s->rate = 1 + random_shifted(1, 31);
-  s->schedule = random_below(4);
+  s->schedule = random_below(ZO_SCHEDULE_STEP + 1u);
   s->decay = random_below(65537);
   s->decay_steps = 1 + random_below(3);
   s->warmup_steps = random_below(3);

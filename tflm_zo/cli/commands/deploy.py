@@ -60,5 +60,5 @@ def deploy(
         }
     if not as_json:
         say_line(link)
-    before = "" if done.changed else ". It had them already; nothing was sent"
+    before = "" if done.changed else "; it was active already, so nothing was sent"
     show(result, as_json=as_json, render=f"the device continues with {what}, in place {done.place}{before}")
