@@ -91,7 +91,7 @@ test-c:
 	cmake -S . -B build/c-tests -DCMAKE_BUILD_TYPE=RelWithDebInfo -DZO_BUILD_TESTS=ON -DZO_WERROR=ON \
 	  -DZO_SANITIZE=address,undefined
 	cmake --build build/c-tests --parallel $(JOBS)
-	cd build/c-tests && ctest --output-on-failure
+	cd build/c-tests && ctest --output-on-failure --parallel $(JOBS)
 
 # --- fuzzing: tests/fuzz/README.md -------------------------------------------------------------------------
 
@@ -114,17 +114,18 @@ fuzz-core-build:
 # What was found stays in build/fuzz/corpus, inputs that fail in build/fuzz/findings.
 fuzz-core: fuzz-core-build
 	@mkdir -p $(FUZZ_BUILD)/findings
-	@set -e; for target in $(FUZZ_TARGETS); do \
-	  corpus=$(FUZZ_BUILD)/corpus/$$target; mkdir -p $$corpus; \
-	  tar -xzf tests/fuzz/corpus/$$target.tar.gz -C $$corpus; \
-	  log=$(FUZZ_BUILD)/$$target.log; \
-	  if ! $(FUZZ_PROGRAMS)/$$target $(FUZZ_OPTIONS) -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) \
-	    -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/findings/$$target- $$corpus >$$log 2>&1; then \
-	    cat $$log; echo "*** $$target has found a fault: the input is in $(FUZZ_BUILD)/findings"; exit 1; \
+	@$(MAKE) --no-print-directory --jobs $(JOBS) --output-sync $(addprefix run-,$(FUZZ_TARGETS))
+
+$(addprefix run-,$(FUZZ_TARGETS)): run-%:
+	@corpus=$(FUZZ_BUILD)/corpus/$*; mkdir -p $$corpus; \
+	  tar -xzf tests/fuzz/corpus/$*.tar.gz -C $$corpus; \
+	  log=$(FUZZ_BUILD)/$*.log; \
+	  if ! $(FUZZ_PROGRAMS)/$* $(FUZZ_OPTIONS) -max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) \
+	    -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/findings/$*- $$corpus >$$log 2>&1; then \
+	    cat $$log; echo "*** $* has found a fault: the input is in $(FUZZ_BUILD)/findings"; exit 1; \
 	  fi; \
-	  echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' $$log) executions," \
-	    "$$(sed -n 's/^stat::average_exec_per_sec: *//p' $$log) a second"; \
-	done
+	  echo "$*: $$(sed -n 's/^stat::number_of_executed_units: *//p' $$log) executions," \
+	    "$$(sed -n 's/^stat::average_exec_per_sec: *//p' $$log) a second"
 
 # The same seed gives the same cases; what fails is in build/fuzz/files, with the command that repeats it.
 fuzz-files: $(VENV)/.installed

@@ -38,7 +38,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from tflm_checkout.firmware_build import Library
 from tflm_checkout.flash import PARTS, Flash, inferring, training
 
-ALGORITHMS = {"weight perturbation": algorithms.weight, "node perturbation": algorithms.node}
+ALGORITHMS = {
+    "weight perturbation": algorithms.weight,
+    "node perturbation": algorithms.node,
+    "exact gradients": algorithms.exact,
+}
 
 
 def main() -> None:
@@ -62,8 +66,8 @@ def main() -> None:
                 advance(1)
                 found = {}
                 for algorithm, settings in ALGORITHMS.items():
-                    own = settings(batch_size=16, learning_rate=1.0)
-                    found[algorithm] = training(model, own, library, Path(folder) / algorithm[:4]).minus(plain)
+                    own = training(model, settings(learning_rate=1.0), library, Path(folder) / algorithm[:4])
+                    found[algorithm] = own.minus(plain)
                     advance(1)
             results[name] = plain, found
     if arguments.json:

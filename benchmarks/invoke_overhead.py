@@ -34,7 +34,7 @@ from rich.table import Table
 from tflm_zo import Rademacher, inject
 from tflm_zo.converters import Model, read_metadata, set_batch
 from tflm_zo.core import Command
-from tflm_zo.firmware.arena import recorded_bytes
+from tflm_zo.firmware.arena import recorded
 
 
 def fastest(run: Callable[[int], None], repeats: int) -> float:
@@ -92,10 +92,9 @@ def measure_time(model: Model, batch: int, rounds: int, advance: Callable[[int],
 
 
 def measure_memory(model: Model) -> dict[str, int]:
-    original = recorded_bytes(model)
     zo = inject(model, trainable="all", nodes=(), headroom=HEADROOM, update_bits=8, replay=True)
     trainable = sum(t.size for t in read_metadata(zo).trainable)
-    total = recorded_bytes(zo)
+    original, total = (sizes["total"] for sizes in recorded([model, zo]) or ())
     return {
         "arena_original": original,
         "trainable": trainable,

@@ -18,7 +18,7 @@ import math
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -190,10 +190,9 @@ def fitted(models: list[Model], instructions: list[int]) -> tuple[dict[str, dict
 def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str, float]:
     """Counts instructions of training besides forward passes: a weight, product, node, class.
 
-    Half of the outputs of the cases called rectified, and of all convolutions, are clamped, so that their
-    products are left out. Of one sample and two queries, channels of a dense layer have one of four errors,
-    and those of equal errors one gradient. Of more, each channel's gradient is formed, of 16 samples at a
-    time if a core has loops for that.
+    Half of the outputs of the cases called rectified are clamped, so that their products are left out. Of one
+    sample and two queries, channels of a dense layer have one of four errors, and those of equal errors one
+    gradient. Of more, each channel's gradient is formed, of 16 samples at a time if a core has loops for that.
     """
     size = 48_000  # weights of fc1
     one, two, some, rectified, more = (nodes[f"fc1-{case}"] / size for case in ("1", "2", "16", "16-rectified", "32"))
@@ -202,11 +201,6 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
     weight = one - formed * (form + dense)
     fraction = (nodes["fc1-1-fraction"] - nodes["fc1-1"]) / size
 
-    def product(case: str, count: int, trained: int) -> float:
-        return (nodes[case] - weight * trained) / (count / 2)
-
-    narrow, wide = product("padded-1", 294_912, 4_608), product("wide-1", 2_359_296, 36_864)
-    row = max(0.0, (narrow - wide) / (1 / 48 - 1 / 192))
     each = (nodes["loss-12-near"] - nodes["loss-10-near"]) / 2
     found = {
         "perturb": weights["perturb"],
@@ -221,13 +215,11 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
         "dense_clamped": max(0.0, (rectified - weight - form) / 8 - dense),
         "dense_form": form,
         "dense_pass": max(0.0, more - some - 16 * dense),
-        "pointwise": product("pointwise-1", 495_616, 4_096),
-        "convolution": max(0.0, wide - row / 192),
-        "convolution_row": row,
-        "depthwise": product("depthwise-1", 36_864, 576),
-        "dense_back": nodes["backprop-120-84"] / 10_080,
-        "convolution_back": nodes["conv-backprop-64-half"] / 1_982_464,
+        **updates(nodes, weight + form),
+        **backward(nodes),
         "depthwise_back": nodes["depthwise-backprop-64"] / 30_976,
+        "back_norm": nodes["norm-64"] / 36_864,
+        **{f"back_{kind.replace('-', '_')}": nodes[f"{kind}-backprop"] / 8_192 for kind in VALUES},
         "node": (nodes["perturb-400"] - nodes["perturb-120"]) / 280,
         "credit": (nodes["fc1-16-q8"] - nodes["fc1-16"]) / (16 * 120 * 6),
         "loss": max(0.0, nodes["loss-10"] - 10 * each),
@@ -240,6 +232,58 @@ def training(weights: Mapping[str, float], nodes: Mapping[str, int]) -> dict[str
         "invoke": 2_100.0,
     }
     return {name: float(f"{value:.4g}") for name, value in found.items()}
+
+
+#: Kinds of steps that errors pass back through, value by value.
+VALUES = ("mask", "max-pool", "average-pool", "add")
+
+#: Layers with exact gradients: weights, errors, and of the share of errors other than 0 products, and rows in windows
+#: that reach beyond the image.
+UPDATES = {
+    "pointwise-1-exact": (4_096, 7_744, 247_808, 0),
+    "pointwise-1-sparse": (4_096, 7_744, 61_952, 0),
+    "padded-1-exact": (4_608, 2_048, 123_904, 1_088),
+    "wide-1-exact": (36_864, 4_096, 991_232, 2_176),
+    "conv2-1-exact": (2_400, 1_600, 120_000, 0),
+    "first-1-exact": (400, 4_096, 43_808, 3_712),
+    "first-1-sparse": (400, 4_096, 10_952, 928),
+}
+
+#: Layers that errors pass back through: channels and values of the input, errors that these read, and the share of
+#: errors other than 0.
+BACKWARD = {
+    "conv-backprop-64": (64, 4_096, 30_976, 1.0),
+    "conv-backprop-64-half": (64, 4_096, 30_976, 0.5),
+    "conv-backprop-32-strided": (32, 8_192, 33_856, 1.0),
+    "conv-backprop-13": (13, 1_053, 4_375, 1.0),
+    "conv-backprop-1x1": (64, 4_096, 4_096, 1.0),
+    "dense-backprop-84": (120, 120, 84, 1.0),
+}
+
+
+def near(names: Iterable[str], cases: Iterable[Sequence[float]], measured: Iterable[float]) -> dict[str, float]:
+    """Fits the instructions of each count of the cases."""
+    values, counts = np.array(list(cases), float), np.array(list(measured), float)
+    found, _ = nnls(values / counts[:, None], np.ones(len(counts)))
+    return dict(zip(names, map(float, found), strict=True))
+
+
+def updates(nodes: Mapping[str, int], weight: float) -> dict[str, float]:
+    """Fits the instructions of an error, of a product, and of a row of a cut window, of a layer with exact gradients;
+    those of a weight are known.
+    """
+    measured = (nodes[name] - weight * size for name, (size, *_) in UPDATES.items())
+    found = near(("error", "convolution", "cut_row"), (counts for _, *counts in UPDATES.values()), measured)
+    depthwise = nodes["depthwise-1-exact"] - 576 * weight - 4_096 * found["error"]
+    return found | {"depthwise": depthwise / (30_976 / 2)}
+
+
+def backward(nodes: Mapping[str, int]) -> dict[str, float]:
+    """Fits the instructions of a product, of an error that is read, of its row of products, and of an input's error."""
+    cases = (
+        (share * read * channels, read, share * read, inputs) for channels, inputs, read, share in BACKWARD.values()
+    )
+    return near(("back", "back_error", "back_row", "back_input"), cases, (nodes[name] for name in BACKWARD))
 
 
 def main() -> None:

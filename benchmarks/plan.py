@@ -1,15 +1,19 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Estimates of `tflm-zo plan`, beside measurements of generated firmware on emulated cores.
+"""What training takes on Cortex-M cores, by each algorithm and minibatch, and what `tflm-zo plan` foretells.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/plan.py kws_ref_model.tflite vww_96_int8.tflite …
 
-For each int8 model and core, three programs are built as a user builds a generated folder and run under the
-emulator: node perturbation with 16-bit updates and minibatches of 4, the same of the better of two blocks of
-layers, and weight perturbation of all weights with minibatches of 1. A model whose nodes are in one layer has
-no blocks.
+For each int8 model and core, programs are built as a user builds a generated folder and run under the
+emulator: weight perturbation of all weights (8-bit updates), node perturbation and exact gradients with their
+defaults (16-bit updates) and several minibatches, exact gradients of one sample in the least memory
+(`firmware --ram`), and nodes of the better of two blocks of layers with minibatches of 4. A model whose nodes are
+in one layer has no blocks.
 
+* trained: the share of the weights;
 * RAM: the linker's sections, and the stack during two steps;
-* instructions: of a step, the mean of four; if a block is chosen, of the chosen one, and of the choice.
+* instructions of a sample: of a step, the mean of four, divided by its samples, and by the estimate of an
+  inference of the original model; if a block is chosen, of the chosen one, and of the choice;
+* float32: bytes of backpropagation in float32 in the same layers, by the equations of ElasticZO.
 
 Samples are MNIST's, or CIFAR-10's in fog, if the model's input has their shape and TFLM_ZO_DATA names a
 folder with mnist10k.npz or cifar10.npz, else noise. Pictures that a network already knows cost less: if
@@ -42,9 +46,12 @@ import tflm_zo as zo
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware.boundaries import Boundaries, saving_memory
+from tflm_zo.firmware.device_model import device_models
 from tflm_zo.firmware.planning import plan_run
-from tflm_zo.planner import Cost
 from tflm_zo.planner.instructions import Instructions, clamped_shares
+from tflm_zo.planner.ways import backpropagation
+from tflm_zo.training import Settings, algorithms, inject_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from tflm_checkout.firmware_build import LIBRARIES, Library
@@ -53,10 +60,16 @@ CORES_OF_PLANS = ("cortex-m4", "cortex-m55")
 #: The choice of a block: four samples to train on, four to judge by.
 SEARCH = BlockSearch(blocks=2, held_out=0.5, epochs=2)
 SAMPLES = 8
-BLOCKS = f"nodes, best of {SEARCH.blocks} blocks"
-#: Name of a way and samples of its minibatch.
-WAYS = {"nodes": 4, BLOCKS: 4, "weights": 1}
 STEPS = 4
+BLOCKS, LEAST = f"nodes, best of {SEARCH.blocks} blocks", "exact gradients, least memory"
+#: Settings of a run without further options, and samples of its minibatch, by name.
+RUNS: dict[str, tuple[Settings, int]] = {
+    "weights": (algorithms.weight(), 1),
+    **{f"nodes, {n}": (algorithms.node(), n) for n in (1, 4, 8, 16)},
+    BLOCKS: (algorithms.node(), 4),
+    **{f"exact gradients, {n}": (algorithms.exact(), n) for n in (1, 4, 16)},
+    LEAST: (algorithms.exact(), 1),
+}
 _OF_SHAPE = {(28, 28, 1): "mnist10k.npz", (32, 32, 3): "cifar10.npz"}
 
 
@@ -90,86 +103,106 @@ def linked(folder: Path) -> int:
     return sum(int(words[1]) for words in sizes if words and words[0] in (".data", ".bss"))
 
 
-def measure(cost: Cost, batch_size: int, data: Data, library: Library, folder: Path) -> dict[str, Any]:
-    """Compares the estimate of a method with its firmware."""
-    way = cost.way
-    settings = dataclasses.replace(way.settings, batch_size=batch_size, learning_rate=1.0)
+def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str, Any]:
+    """Compares the estimate of a run with its firmware.
+
+    Raises:
+        ConversionError, SettingsError: the model has no such run.
+    """
+    usual, batch_size = RUNS[run]
+    # A rate that leaves the network as it is: one that has lost its activations has errors of 0, which cost less.
+    settings = dataclasses.replace(usual, batch_size=batch_size, learning_rate=0.01)
+    bits = 8 if settings.perturbs_weights_alone else 16
+    made_for = zo.inject(model, inject_settings(settings, batch=1, update_bits=bits))
+    metadata, data = read_metadata(made_for), samples_of(model)
+    instructions = Instructions(library.core, "cmsis_nn")
+    search, memory, again = (SEARCH if run == BLOCKS else None), None, 0.0
+    if run == LEAST:
+        (usual_device,) = device_models(made_for, plan_run(made_for, settings, steps=1, samples=1))
+        saving = saving_memory(made_for, metadata, usual_device, 0)
+        memory = saving.plan.memory
+        again = instructions.reruns(made_for, Boundaries(made_for, metadata, saving).reruns)
     made = generate_firmware(
-        way.zo, settings, steps=2 + STEPS, samples=len(data.labels), name="model", data=data, search=way.search
+        made_for,
+        settings,
+        steps=2 + STEPS,
+        samples=len(data.labels),
+        name="model",
+        data=data,
+        search=search,
+        memory=memory,
     )
     made.write(folder)
-    found = program(library, folder, "training.cc", chooses=way.search is not None)
-    own = Instructions(library.core, "cmsis_nn")
-    if blocks := cost.sizes.run.blocks:
-        settings = dataclasses.replace(settings, layers=blocks[found["best"][0]].layers)
-    run = plan_run(way.zo, settings, steps=1, samples=len(data.labels))
+    found = program(library, folder, "training.cc", chooses=search is not None)
+    choice = None
+    if search is not None:
+        costs = zo.plan(model, core=library.core, search=SEARCH).costs
+        choice = next(c for c in costs if c.way.name == BLOCKS and c.way.update_bits == 16)
+        settings = dataclasses.replace(settings, layers=choice.sizes.run.blocks[found["best"][0]].layers)
+    lowered = plan_run(made_for, settings, steps=1, samples=len(data.labels))
+    step = instructions.step(made_for, metadata, lowered, clamped_shares(made_for)) + again
+    trained = {metadata.trainable[i].name for i in lowered.tensors} or {t.name for t in metadata.trainable}
+    weights = {t.name: t.size for t in read_metadata(zo.inject(model, trainable="all", nodes=())).trainable}
+    ram = made.ram
+    own = ram.arena.bytes_mve if library.core == "cortex-m55" else ram.arena.bytes
     result = {
+        "trained": sum(size for name, size in weights.items() if name in trained) / sum(weights.values()),
         "ram": linked(folder) + found["stack"][0],
-        "ram_foretold": cost.ram,
-        "instructions": statistics.mean(found["step"]),
-        "instructions_foretold": own.step(way.zo, way.metadata, run, clamped_shares(way.zo)),
+        "ram_foretold": ram.bytes_with(own),
+        "instructions": statistics.mean(found["step"]) / batch_size,
+        "instructions_foretold": step / batch_size,
+        "inferences": statistics.mean(found["step"]) / batch_size / instructions.inference(model),
+        "float32": backpropagation(model, trained, batch_size).float32,
     }
-    if cost.choice is not None:
-        result |= {"choice": sum(found["probe"]), "choice_foretold": cost.choice * len(data.labels)}
+    if choice is not None and choice.choice is not None:
+        result |= {"choice": sum(found["probe"]), "choice_foretold": choice.choice * len(data.labels)}
     return result
-
-
-def planned(model: Model, core: str) -> dict[str, Cost]:
-    """Estimates the measured methods with 16-bit updates, by name."""
-    try:
-        plan = zo.plan(model, core=core, search=SEARCH)
-    except zo.SettingsError:
-        plan = zo.plan(model, core=core)  # fewer layers with nodes than blocks
-    return {
-        c.way.name: c
-        for c in plan.costs
-        if c.way.update_bits == 16
-        and c.way.name in WAYS
-        and (c.way.name == "weights" or c.way.settings.batch_size == WAYS[c.way.name])
-    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_models_argument(parser, "int8 models")
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), metavar="RUN")
+    parser.add_argument("--cores", nargs="+", choices=CORES_OF_PLANS, default=CORES_OF_PLANS)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    wanted = (one for one in LIBRARIES if one.cmsis_nn and one.core in CORES_OF_PLANS)
+    wanted = (one for one in LIBRARIES if one.cmsis_nn and one.core in arguments.cores)
     libraries = built_libraries(parser, wanted)
     models = chosen_models(arguments.models)
     results: dict[str, dict[str, dict[str, Any]]] = {}
-    with progress("measuring", len(models) * len(libraries) * len(WAYS)) as advance:
+    with progress("measuring", len(models) * len(libraries) * len(arguments.runs)) as advance:
         for name, model in models.items():
-            data = samples_of(model)
             for library in libraries:
-                costs = planned(model, library.core)
-                for way, batch_size in WAYS.items():
-                    if way not in costs:
-                        advance(1)
-                        continue
-                    cost = costs[way]
+                for run in arguments.runs:
                     with tempfile.TemporaryDirectory() as folder:
-                        found = measure(cost, batch_size, data, library, Path(folder) / "firmware")
-                    results.setdefault(name, {}).setdefault(library.core, {})[way] = found
+                        try:
+                            found = measure(run, model, library, Path(folder) / "firmware")
+                        except (zo.ConversionError, zo.SettingsError) as error:
+                            print(f"{name}, {run}: {error}", file=sys.stderr)
+                        else:
+                            results.setdefault(name, {}).setdefault(library.core, {})[run] = found
                     advance(1)
     if arguments.json:
         print(json.dumps(results, indent=2))
         return
-    Console(width=None if sys.stdout.isatty() else 120).print(table(results))
+    Console(width=None if sys.stdout.isatty() else 140).print(table(results))
 
 
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> Table:
-    made = Table(title="What is foretold, and what firmware takes")
-    for column in ("model", "core", "trains by", "RAM", "foretold", "more", "instructions", "foretold", "more"):
+    made = Table(title="What firmware takes, and what is foretold")
+    columns = ("model", "core", "trains by", "trained", "RAM", "foretold", "more", "float32")
+    for column in (*columns, "instructions", "foretold", "more", "/ inference"):
         made.add_column(column, justify="left" if column in ("model", "core", "trains by") else "right")
     for name, cores in results.items():
-        for core, ways in cores.items():
-            for way, r in ways.items():
+        for core, runs in cores.items():
+            for run, r in runs.items():
                 ram = f"{r['ram']:,}", f"{r['ram_foretold']:,}", f"{r['ram_foretold'] - r['ram']:+,}"
-                made.add_row(name, core, way, *ram, *_compared(r["instructions"], r["instructions_foretold"]))
+                step = _compared(r["instructions"], r["instructions_foretold"])
+                sizes = f"{r['trained']:.0%}", *ram, f"{r['float32']:,}"
+                made.add_row(name, core, run, *sizes, *step, f"{r['inferences']:.2f}")
                 if "choice" in r:
                     choice = _compared(r["choice"], r["choice_foretold"])
-                    made.add_row(name, core, "choice of the block", "", "", "", *choice)
+                    made.add_row(name, core, "choice of the block", "", "", "", "", "", *choice, "")
     return made
 
 

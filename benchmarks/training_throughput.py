@@ -17,8 +17,10 @@ The three alternate in one process; figures and ratios are medians over rounds. 
 one thread does all the work, so on an idle machine they are those of the clock, and other load does not
 count. Beside them the same training with --threads threads, in seconds of the clock, as a ratio to one
 thread; and, as the machine's limit, two processes' forwards at the same time as a ratio to those of one. The
-last two columns are node perturbation, the default algorithm, with minibatches of 16: milliseconds of a step
+next two columns are node perturbation, the default algorithm, with minibatches of 16: milliseconds of a step
 with one thread, by the clock, and the ratio of --threads threads to it; left out if no layer carries nodes.
+The last two are exact gradients of all layers with minibatches of 32: how many forward passes a step takes as
+long as, without the preparation of the run, and the ratio of threads.
 All figures include the preparation of a run. Ratios of threads need an idle machine. Without arguments the
 LeNet-5 of the tests, with random weights, is measured.
 """
@@ -136,16 +138,26 @@ def by_the_clock(trainers: list[Trainer], x: Any, y: Any, steps: int, rounds: in
     return statistics.median(seconds), statistics.median(ratios)
 
 
-def node_perturbation(model: Model, threads: int, rounds: int, seconds: float) -> dict[str, float]:
-    """Measures milliseconds of a step, and the speed-up by threads; {} without nodes."""
+def steps_by_the_clock(model: Model, settings: Settings, threads: int, rounds: int, seconds: float) -> dict[str, float]:
+    """Measures milliseconds of a step, its ratio to a forward pass, and the speed-up by threads; {} if there is
+    nothing to train.
+    """
     try:
-        trainers = [Trainer(model, algorithms.node(batch_size=16), threads=n) for n in (1, threads)]
+        trainers = [Trainer(model, settings, threads=n) for n in (1, threads)]
     except ConversionError:
         return {}
     x, y = random_data(trainers[0].runtime, 1000)
     first, _ = by_the_clock(trainers, x, y, 20, 2)
-    step, ratio = by_the_clock(trainers, x, y, max(1, round(seconds / first)), rounds)
-    return {"node_step_ms": step * 1e3, "node_threads_over_one": ratio}
+    steps = max(1, round(seconds / first))
+    step, ratio = by_the_clock(trainers, x, y, 2 * steps, rounds)
+    shorter, _ = by_the_clock(trainers, x, y, steps, rounds)
+    forward, taken = bare_forwards(model, settings.batch_size), []
+    for _ in range(100):
+        begin = time.perf_counter()
+        forward()
+        taken.append(time.perf_counter() - begin)
+    more = 2 * step - shorter  # of the longer run's other steps: without its preparation
+    return {"step_ms": step * 1e3, "step_over_forward": more / statistics.median(taken), "threads_over_one": ratio}
 
 
 def measure(
@@ -180,7 +192,10 @@ def measure(
         speedup = statistics.median(t / s for t, s in zip(training, simulated, strict=True))
         result["simulation_samples_per_s"] = statistics.median(simulated)
         result["speedup_over_simulation"] = speedup
-    return result | node_perturbation(model, threads, rounds, seconds)
+    for name, own in (("node", algorithms.node(batch_size=16)), ("exact", algorithms.exact(batch_size=32))):
+        found = steps_by_the_clock(model, own, threads, rounds, seconds)
+        result |= {f"{name}_{key}": value for key, value in found.items()}
+    return result
 
 
 def main() -> None:
@@ -207,6 +222,7 @@ def main() -> None:
     columns = ("model", "weights", "forwards", "training", "of forwards", "NumPy", "training / NumPy")
     columns += (f"{arguments.threads} threads / 1", f"{arguments.threads} processes / 1")
     columns += ("node step, ms", f"{arguments.threads} threads / 1")
+    columns += ("exact step / forward", f"{arguments.threads} threads / 1")
     for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, r in results.items():
@@ -222,6 +238,8 @@ def main() -> None:
             f"{r['processes_over_one']:.2f}",
             f"{r['node_step_ms']:.2f}" if "node_step_ms" in r else "–",
             f"{r['node_threads_over_one']:.2f}" if "node_step_ms" in r else "–",
+            f"{r['exact_step_over_forward']:.1f}" if "exact_step_ms" in r else "–",
+            f"{r['exact_threads_over_one']:.2f}" if "exact_step_ms" in r else "–",
         )
     Console().print(table)
 

@@ -11,7 +11,7 @@ from .errors import ConversionError
 from .model import Model, load_model
 from .passes import PASSES, Plan
 from .passes.plan_nodes import left_out, node_layers, plan_nodes
-from .passes.plan_tail import plan_tail
+from .passes.plan_tail import plan_tail, unreached
 from .passes.select_trainable import UNREAD
 from .settings import NODES, InjectChanges, InjectSettings
 
@@ -83,6 +83,7 @@ class NodeChoice:
     count: int | None  # nodes per sample; None if it can carry no nodes
     auto: bool  # True if ``nodes="auto"`` takes it
     reason: str  # reason why it can carry none, or why "auto" leaves it out; "" if "auto" takes it
+    unreached: str  # reason why it has no exact gradient; "" if it has one
 
 
 def node_choices(model: Model, loss_output: int | str | None = None) -> list[NodeChoice]:
@@ -97,11 +98,17 @@ def node_choices(model: Model, loss_output: int | str | None = None) -> list[Nod
     if plan.loss is None:
         raise ConversionError("nodes need a loss, and this model's tail has none that is known")
     possible, reasons = node_layers(copy.subgraphs[0], plan)
+    assert plan.loss_input is not None  # it has a loss
+    no_errors = unreached(copy.subgraphs[0], plan.loss_input, plan) | dict.fromkeys(plan.unread, UNREAD)
     choices = []
     operators = copy.subgraphs[0].operators
     for t in sorted([*plan.trainable, *plan.unread], key=lambda t: operators.index(t.operators[0])):
         nodes = possible.get(t)
         reason = UNREAD if t in plan.unread else reasons[t] if nodes is None else left_out(nodes) or ""
         form, count = (None, None) if nodes is None else (nodes.form, nodes.count)
-        choices.append(NodeChoice(t.layer, t.operators[0].code.name, t.tensor.size, form, count, not reason, reason))
+        choices.append(
+            NodeChoice(
+                t.layer, t.operators[0].code.name, t.tensor.size, form, count, not reason, reason, no_errors.get(t, "")
+            )
+        )
     return choices

@@ -124,9 +124,6 @@ class ZoField:
     """Errors of a tensor, or of several that have the same, see ops/core/backward/zo_backward.h."""
 
     count: _Count  #: number of errors of a sample.
-    #: place in the memory that fields share while a sample is led back, in errors; None: the field is kept for each
-    #: sample of the minibatch.
-    at: _Index | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +155,8 @@ class ZoBackwardStep:
 class ZoTail:
     """Layers that can be trained by their exact gradients, and the program that leads errors back to them."""
 
-    #: number of layers, or "N blocks", that the tail was made for.
-    asked: Annotated[str, Field(pattern="^[0-9]+( blocks)?$")]
+    #: number of layers, "N blocks" or "all": what the tail was made for.
+    asked: Annotated[str, Field(pattern="^(all|[0-9]+|[0-9]+ blocks)$")]
     #: layers in execution order, in form "plain"; the last one is the head. Of the others the input alone is kept:
     #: their output and nodes are said to enter segment 0.
     layers: Annotated[tuple[ZoNodes, ...], Field(min_length=1)]
@@ -229,7 +226,7 @@ class ZoMetadata:
     original: ZoOriginal  #: names and batch of the original model.
     nodes: tuple[ZoNodes, ...] = ()  #: layers that carry nodes, in execution order.
     algorithm: str = ""  #: name of the algorithm that the model was made for; "": none in particular.
-    tail: ZoTail | None = None  #: layers that can be trained by their exact gradients beyond dense ones, or None.
+    tail: ZoTail | None = None  #: layers to which a backward program leads errors, or None.
     #: settings of the run that the model was made for, as far as they differ from the algorithm's, and its length,
     #: NAME=VALUE each, as ``--set``, ``--epochs`` and ``--steps`` take them.
     run: tuple[Annotated[str, Field(pattern="^[a-z0-9_.-]+=.+$")], ...] = ()

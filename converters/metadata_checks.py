@@ -156,10 +156,9 @@ def _tail_faults(m: ZoMetadata, tail: ZoTail) -> Iterator[str]:
     numbers = [n.trainable for n in tail.layers]
     if numbers != sorted(set(numbers)):
         yield "tail.layers: they are not in order"
-    of_layers = [(fields[i].count, fields[i].at) if i < len(fields) else None for i in tail.of_layers]
-    wanted = [(n.count, None) for n in tail.layers]
-    if of_layers != wanted or tail.of_layers[-1] != 0:
-        yield "tail.of_layers: these fields are not kept, or have other sizes"
+    of_layers = [fields[i].count if i < len(fields) else None for i in tail.of_layers]
+    if of_layers != [n.count for n in tail.layers] or tail.of_layers[-1] != 0:
+        yield "tail.of_layers: these fields have other sizes"
     for i, s in enumerate(tail.steps):
         if s.source >= len(fields) or s.target >= len(fields) or s.kind != "mask" and s.target == s.source:
             yield f"tail.steps.{i}: its fields do not exist, or are one"
@@ -171,7 +170,7 @@ def _tail_faults(m: ZoMetadata, tail: ZoTail) -> Iterator[str]:
             yield f"tail.steps.{i}: a number is missing or unknown"
         if not _sizes_fit(tail, s):
             yield f"tail.steps.{i}: its fields have not the sizes of its operator"
-    yield from _memory_faults(tail)
+    yield from _order_faults(tail)
 
 
 def _sizes_fit(tail: ZoTail, s: ZoBackwardStep) -> bool:
@@ -198,26 +197,15 @@ def _sizes_fit(tail: ZoTail, s: ZoBackwardStep) -> bool:
     return source == target and source % max(1, len(s.factors)) == 0
 
 
-def _memory_faults(tail: ZoTail) -> Iterator[str]:
-    """Yields the steps that read a field before errors are in it, or after another field took its memory."""
-    fields = tail.fields
-
-    def overlap(a: int, b: int) -> bool:
-        (at, m), (other, n) = ((fields[i].at, fields[i].count) for i in (a, b))
-        return a != b and at is not None and other is not None and at < other + n and other < at + m
-
+def _order_faults(tail: ZoTail) -> Iterator[str]:
+    """Yields the steps that read a field before errors are in it, and the fields that get none."""
     filled = {0}
     for i, s in enumerate(tail.steps):
         if s.source not in filled or s.kind == "add" and s.target not in filled:
-            yield f"tail.steps.{i}: no errors are in its fields yet, or others have taken their place"
-        if overlap(s.source, s.target):
-            yield f"tail.steps.{i}: its fields share memory"
-        filled = {f for f in filled if not overlap(f, s.target)} | {s.target}
-    used = {0, *(s.target for s in tail.steps)}
-    shared = sum(f.count for f in fields if f.at is not None)
-    for i, f in enumerate(fields):
-        if i not in used or f.at is not None and f.at + f.count > shared:
-            yield f"tail.fields.{i}: no step leads errors to it, or its place lies beyond all fields"
+            yield f"tail.steps.{i}: no errors are in its fields yet"
+        filled.add(s.target)
+    for i in set(range(len(tail.fields))) - filled:
+        yield f"tail.fields.{i}: no step leads errors to it"
 
 
 def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:

@@ -50,6 +50,13 @@ def extract_segment(model: Model, number: int, batch: int | None = None) -> Mode
     return own
 
 
+def entering_tensor(model: Model, metadata: ZoMetadata, segment: int) -> Tensor:
+    """Returns the boundary that enters a segment, any but the first one, of a ZO model."""
+    port = metadata.segments[segment].input_index("boundary")
+    assert port is not None
+    return model.subgraphs[segment].inputs[port]
+
+
 def with_batch(model: Model, batch: int) -> Model:
     """Returns a copy of a whole ZO model for another batch size, whose trained weights and directions are the same.
     Raises ConversionError where an operator ties the model to its batch size.

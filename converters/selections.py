@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,13 @@ class ResidualBlocks:
 
     def __str__(self) -> str:
         return f"{self.n} blocks"
+
+
+#: All layers that errors reach.
+ALL: Final = "all"
+
+TailChoice = int | ResidualBlocks | Literal["all"]
+"""The layers that have exact gradients: a number of last layers, those of residual blocks, or all."""
 
 
 @dataclasses.dataclass(frozen=True)

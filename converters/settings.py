@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InjectError, checked_integer
-from .selections import Last, ResidualBlocks, Sparse
+from .selections import ALL, Last, ResidualBlocks, Sparse, TailChoice
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
 MAX_QUERIES: Final = 32
@@ -89,7 +89,7 @@ class InjectChanges(TypedDict, total=False):
     loss_output: int | str | None
     cuts: Sequence[str]
     nodes: Selection
-    tail: int | ResidualBlocks | None
+    tail: TailChoice | None
     parameters: Parameters
     command_words: int | None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
@@ -132,9 +132,9 @@ class InjectSettings:
         nodes: layers that carry nodes for node perturbation: "auto" (layers with fewer nodes than weights, and few for
             the cost of their queries), `Last(n)` (the last n that can), or names or glob patterns of trainable layers;
             () for no layer. The model is cut around them.
-        tail: layers that are to be trained by their exact gradients: a number from 1 on of last layers, or
-            `ResidualBlocks(n)`; None: none. The layers of a tail carry no nodes, unless they are dense layers that feed
-            each other.
+        tail: layers that are to be trained by their exact gradients: a number from 1 on of last layers,
+            `ResidualBlocks(n)`, or "all" (as many last layers as errors reach); None: none. The layers of a tail carry
+            no nodes, unless it is 1 and the last layer is dense.
         parameters: trainable parameters of the layers: "weights" (filters), "all" (filters and int32 biases) or
             "biases" (filters are constants in flash, and node perturbation keeps no inputs of layers). A bias that is
             shared or computed is not trained.
@@ -172,7 +172,7 @@ class InjectSettings:
     loss_output: int | str | None = None
     cuts: Sequence[str] = ()
     nodes: Selection = "auto"
-    tail: int | ResidualBlocks | None = None
+    tail: TailChoice | None = None
     parameters: Parameters = "weights"
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
@@ -193,7 +193,7 @@ class InjectSettings:
         self._take("max_queries", 1, MAX_QUERIES)
         self._take("batch", 1, MOST_SAMPLES)
         self._take("export_batch", 1, MOST_SAMPLES)
-        if not isinstance(self.tail, ResidualBlocks):
+        if self.tail != ALL and not isinstance(self.tail, ResidualBlocks):
             self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)
         if self.loss not in LOSS_KINDS:

@@ -206,46 +206,38 @@ def segments() -> Drawing:
 def memory() -> Drawing:
     """Draws the RAM of inference and of training from the table of docs/costs.md."""
     page = (DOCS / "costs.md").read_text(encoding="utf-8")
-    row = r"^\| ([^|]+) \| (nodes|weights) \| [\d ]+% \| " + r" \| ".join([r"([\d,]+) B"] * 5) + r" \|"
-    rows = re.findall(row, page, re.MULTILINE)
-    figures = {(name, way): [int(n.replace(",", "")) for n in numbers] for name, way, *numbers in rows}
-    models = dict.fromkeys(name for name, _ in figures)
-    sums = {key: f"{sum(numbers[1:]) / 1000:.0f} KB" for key, numbers in figures.items()}
+    row = r"^\| ([^|]+) \| ([\d,]+) KB" + r" \| ([\d,]+) KB, [\d.]+" * 3 + r" \| ([\d,]+) KB \|"
+    labels = ("inference", "by weights", "by nodes", "exact gradients", "backpropagation in float32")
+    figures = {
+        name: dict(zip(labels, (int(n.replace(",", "")) for n in numbers), strict=True))
+        for name, *numbers in re.findall(row, page, re.MULTILINE)
+    }
     said = "; ".join(
-        f"{name}: inference {figures[name, 'nodes'][0] / 1000:.0f} KB, "
-        f"by weights {sums[name, 'weights']}, by nodes {sums[name, 'nodes']}"
-        for name in models
+        f"{name}: " + ", ".join(f"{label} {size:,} KB" for label, size in found.items())
+        for name, found in figures.items()
     )
     d = Drawing(
         "Memory while a device trains",
-        f"RAM on a Cortex-M4, of which training takes an arena with the trained weights, and by nodes a "
-        f"workspace with what is kept of a minibatch. {said}.",
-        64 + 112 * len(models),
+        f"RAM on a Cortex-M4: the arena of inference, and what each way to train adds to it. {said}.",
+        64 + 140 * len(figures),
     )
-    for x, kind, name in (
-        (16, "plain", "arena of inference"),
-        (170, "zo", "what is added"),
-        (300, "kept", "workspace"),
-    ):
+    for x, kind, name in ((16, "plain", "arena of inference"), (170, "zo", "what training adds")):
         d.parts.append(f'<rect x="{x}" y="16" width="14" height="14" rx="3" class="{kind}"/>')
         d.text(x + 20, 28, name, "soft")
-    scale = 270 / max(sum(numbers[1:]) for numbers in figures.values())
-    for i, name in enumerate(models):
-        top = 58 + 112 * i
+    *shown, last = labels
+    scale = 150 / max(found[label] for found in figures.values() for label in shown)
+    for i, (name, found) in enumerate(figures.items()):
+        top = 58 + 140 * i
         d.text(16, top + 4, name)
-        inference = figures[name, "nodes"][0]
-        bars = [("inference", [inference, 0, 0])]
-        for way in ("weights", "nodes"):
-            _, arena, workspace, objects, stack = figures[name, way]
-            bars.append((f"by {way}", [inference, arena - inference + objects + stack, workspace]))
-        for j, (label, sizes) in enumerate(bars):
-            y, x = top + 14 + 28 * j, 106.0
-            d.text(98, y + 15, label, "soft end")
-            for size, kind in zip(sizes, ("plain", "zo", "kept"), strict=True):
-                if size * scale >= 1:
-                    d.parts.append(f'<rect x="{x:.1f}" y="{y}" width="{size * scale:.1f}" height="20" class="{kind}"/>')
-                    x += size * scale
-            d.text(x + 8, y + 15, f"{sum(sizes) / 1000:.0f} KB", "soft")
+        for j, label in enumerate(shown):
+            y, x, size = top + 14 + 28 * j, 136.0, found[label]
+            d.text(128, y + 15, label, "soft end")
+            for width, kind in ((found["inference"] * scale, "plain"), ((size - found["inference"]) * scale, "zo")):
+                if width >= 1:
+                    d.parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="20" class="{kind}"/>')
+                    x += width
+            more = f" (float32: {found[last]:,} KB)" if label == shown[-1] else ""
+            d.text(x + 8, y + 15, f"{size:,} KB{more}", "soft")
     return d
 
 

@@ -18,9 +18,13 @@ from typing import Any
 import numpy as np
 
 from tflm_zo import Bits, Exact, Gradient, Momentum, Nodes, Settings, Step, Trainer, Weights
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
+from tflm_zo.firmware import plan_run
+from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.sizes import workspace_bytes
 from tflm_zo.logs import Log, is_snapshot_log
-from tflm_zo.training import ALGORITHMS, trained_layers
+from tflm_zo.training import ALGORITHMS, inject_for, trained_layers
 from tflm_zo.training.algorithms import DEFAULT, summary
 from tflm_zo.training.setting_texts import PARTS, Part, resolve, value_of, written, written_settings
 
@@ -81,7 +85,7 @@ On a LeNet-5 of 61,470 weights, with the settings above, a step
 
 * trains {share} of the weights,
 * takes a minibatch of {batch} samples and {equivalents} forward equivalents, {each} a sample,
-* keeps {kept} of the minibatch in addition to the arena,
+* keeps {kept} on a device in addition to the arena,
 * adds {logged}.
 
 [Costs](../costs.md) has time, RAM and flash on devices.
@@ -100,6 +104,7 @@ LEARNED = {
     "node": ("Rotated MNIST", "node perturbation, strictly"),
     "weight": ("Rotated MNIST", "whole-model weight"),
     "layer": ("Rotated MNIST", "layer-wise weight"),
+    "exact": ("Rotated MNIST", "exact gradients of all"),
     "poor-mans-training": ("Rotated MNIST", "Poor Man's Training"),
     "qzo-ff": ("Rotated MNIST", "QZO-FF"),
     "elastic-zo": ("Rotated MNIST", "ElasticZO, one"),
@@ -169,7 +174,7 @@ def costs(settings: Settings) -> dict[str, str]:
         if is_snapshot_log(log):
             weights = Log.read(log).weight_bytes
             logged = f"{SNAPSHOT_RECORD_BYTES} bytes to the log, and {weights:,} bytes of weights"
-            logged += f" every {settings.snapshot_every} steps"
+            logged += f" every {settings.steps_between_snapshots} steps"
         else:
             logged = f"{Log.read(log).whole_bytes - SEED_LOG_HEADER_BYTES} bytes to the log"
     trained = trained_layers(trainer.model, settings)
@@ -178,9 +183,18 @@ def costs(settings: Settings) -> dict[str, str]:
         "batch": f"{settings.batch_size}",
         "equivalents": f"{trainer.equivalents:,.0f}",
         "each": f"{trainer.equivalents / settings.batch_size:.2f}",
-        "kept": f"{trainer.buffer_bytes:,} bytes" if trainer.buffer_bytes else "nothing",
+        "kept": workspace(settings),
         "logged": logged,
     }
+
+
+def workspace(settings: Settings) -> str:
+    """Computes what a device keeps in a step in addition to the arena."""
+    from helpers.models import MODELS
+
+    zo = inject_for(load_model(MODELS["lenet5"]()), settings, batch=1)
+    (device,) = device_models(zo, plan_run(zo, settings, steps=1, samples=1))
+    return f"{workspace_bytes(zo, read_metadata(zo), [device]):,} bytes" if device.plan.tasks else "nothing"
 
 
 def table(section: str, begins: list[str]) -> str:

@@ -12,4 +12,4 @@ settings.load_profile("repeatable")
 @pytest.fixture
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replaces measuring by the arena's bound: measuring takes a second (firmware/test_arena.py does)."""
-    monkeypatch.setattr("tflm_zo.firmware.arena._recorded", lambda models: None)
+    monkeypatch.setattr("tflm_zo.firmware.arena.recorded", lambda models: None)

@@ -3,10 +3,10 @@
 
     python benchmarks/learning/compare.py [--tasks rotated …] [--methods node weight …] [--budgets 2e4 1e5 …]
 
-Tasks are in tasks.py, methods in methods.py, both with one line each in --list. Every method runs with the
-defaults that the package ships, on splits that are fixed; its budget is in forward equivalents:
-multiply-accumulates executed, updates included, divided by those of one forward pass. All forward passes are
-int8, in LiteRT. A budget is a run of its own, with its own schedule.
+Tasks are in tasks.py, methods in methods.py, both with one line each in --list; node:32 is method node with
+minibatches of 32. Every method runs with the defaults that the package ships, on splits that are fixed; its
+budget is in forward equivalents: multiply-accumulates executed, updates included, divided by those of one forward
+pass. All forward passes are int8, in LiteRT. A budget is a run of its own, with its own schedule.
 
 Every run is a line in --results as soon as it is done; a later call resumes from there. The table shows the
 mean and the standard deviation over seeds, each with a pre-training of its own; "speakers" is the mean over
@@ -33,7 +33,7 @@ from typing import Any
 
 from ablations import PAIRS
 from guard import guard_table
-from methods import METHODS, adapt
+from methods import METHODS, adapt, method_of
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -52,7 +52,7 @@ def run(task: str, method: str, budget: float, seed: int, guard: str, folder: st
         "budget": budget,
         "seed": seed,
         "guard": guard,
-        **adapt(made, METHODS[method], budget, seed, guard),
+        **adapt(made, method_of(method), budget, seed, guard),
     }
 
 
@@ -209,7 +209,8 @@ def main() -> None:
     tasks: list[str] = []
     for name in arguments.tasks:
         tasks += groups.get(name, [name])
-    for what, names, known in (("task", tasks, TASKS), ("method", arguments.methods, METHODS)):
+    methods = [name.partition(":")[0] for name in arguments.methods]
+    for what, names, known in (("task", tasks, TASKS), ("method", methods, METHODS)):
         for name in names:
             if name not in known:
                 parser.error(f"no {what} {name!r}; there are {', '.join(known)}")

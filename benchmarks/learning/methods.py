@@ -38,6 +38,7 @@ METHODS: dict[str, Method] = {
     "node-biases": Method(
         "node perturbation, biases alone", "node", settings={"parameters": "biases", "learning_rate": 2.0}
     ),
+    "exact": Method("exact gradients of all layers, one sample at a time", "exact"),
     "weight": Method("whole-model weight perturbation (SPSA), no extra memory", "weight"),
     "node-weights": Method(
         "node perturbation, and weight perturbation of all other layers together",
@@ -113,6 +114,15 @@ METHODS: dict[str, Method] = {
 HELD_OUT = 0.2
 
 
+def method_of(name: str) -> Method:
+    """Returns the method of a name, or of NAME:N, with minibatches of N samples; raises KeyError or ValueError."""
+    name, _, samples = name.partition(":")
+    method = METHODS[name]
+    if not samples:
+        return method
+    return dataclasses.replace(method, settings={**method.settings, "batch_size": int(samples)})
+
+
 def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "") -> dict[str, float]:
     """Adapts the task's model and measures its accuracy.
 
@@ -150,11 +160,11 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
     plain = load_model(task.model)
     if method.recalibrate:
         plain = recalibrate(with_old_statistics(plain, task.keras, task.calibration), x).model
-    zo = inject(plain, inject_settings(run, batch=BATCH, **method.injection))
+    zo = inject(plain, inject_settings(run, batch=min(BATCH, run.batch_size), **method.injection))
     if method.last_layer:
         metadata = read_metadata(zo)
         last = metadata.trainable[metadata.nodes[-1].trainable].layer
-        zo = inject(plain, inject_settings(run, batch=BATCH, nodes=(last,)))
+        zo = inject(plain, inject_settings(run, batch=min(BATCH, run.batch_size), nodes=(last,)))
     if method.choose_block:
         choice = choose_block(zo, run, x, y, blocks=method.choose_block, epochs=method.probe_epochs)
         run, probes = dataclasses.replace(run, layers=choice.layers), choice.equivalents

@@ -16,6 +16,7 @@ from cifar import CIFAR_TASKS
 from corruptions import contrast, noise
 from initialization import unit_outputs
 from numpy.typing import NDArray
+from sensors import SENSOR_TASKS
 from task import Task, converted
 
 from tflm_zo.demo.scenarios import load_mnist
@@ -163,6 +164,7 @@ TASKS: dict[str, Callable[[Path, int], Task]] = {
     "speech-noise": _speaker(0, lambda x, drawn: noise(x, 0.1, drawn), ", with noise on the spectrogram"),
     "speech-quiet": _speaker(0, lambda x, _: contrast(x, 0.8, 0.0), ", with four fifths of the level"),
     **CIFAR_TASKS,
+    **SENSOR_TASKS,
 }
 """By name: makes the task from a folder for models and the seed of pre-training."""
 

@@ -5,7 +5,6 @@ No other module imports the generated code, which is untyped, and which a new re
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -62,10 +61,10 @@ class _FieldCounter:
         self.fields = fields
 
 
-def known_fields(table: str, module: ModuleType | Any = schema) -> int:
+def known_fields(table: str) -> int:
     """Returns the number of fields that the schema gives a table, e.g. ``known_fields("Tensor")``."""
     counter = _FieldCounter()
-    getattr(module, f"{table}Start")(counter)
+    getattr(schema, f"{table}Start")(counter)
     return counter.fields
 
 

@@ -121,7 +121,7 @@ class ProgramBuilder:
         if missing:
             raise UnfitError(f"the loss does not depend on `{missing[0].outputs[0].name}`")
         of_layers = [self._of_layers[op] for op in self._layers]
-        return BackwardProgram(self._placed(set(of_layers)), self._steps, self._looks_at, of_layers)
+        return BackwardProgram([ZoField(count) for count in self._counts], self._steps, self._looks_at, of_layers)
 
     # --- fields ---------------------------------------------------------------------------------------------
 
@@ -342,29 +342,3 @@ class ProgramBuilder:
         if 0 in found:
             raise self._unfit(op, "takes some of the samples")
         return found
-
-    # --- memory ---------------------------------------------------------------------------------------------
-
-    def _placed(self, kept: set[int]) -> list[ZoField]:
-        """Returns the fields; the others share memory: the largest first, each at the lowest free offset."""
-        kept = kept | {0}
-        lives: dict[int, tuple[int, int]] = {}
-        for i, step in enumerate(self._steps):
-            for field in (step.source, step.target):
-                lives[field] = lives.get(field, (i, i))[0], i
-        places: dict[int, int] = {}
-        temporary = [f for f in range(len(self._counts)) if f not in kept]
-        for field in sorted(temporary, key=lambda f: (-self._counts[f], f)):
-            first, last = lives[field]
-            taken = sorted(
-                (at, at + self._counts[other])
-                for other, at in places.items()
-                if lives[other][0] <= last and first <= lives[other][1]
-            )
-            place = 0
-            for start, end in taken:
-                if place + self._counts[field] <= start:
-                    break
-                place = max(place, end)
-            places[field] = place
-        return [ZoField(count, places.get(i)) for i, count in enumerate(self._counts)]

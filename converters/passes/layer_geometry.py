@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 
 from ..model import Operator, Quantization, Subgraph, Tensor
-from ..model.schema import BuiltinOperator, TensorType
 from ..model.schema import BuiltinOperator as B
+from ..model.schema import TensorType
 
 # Ranges, real values, of fused activations (ActivationFunctionType): NONE, RELU, RELU_N1_TO_1, RELU6.
 RANGES: Final = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
-
 
 # Low and high of an output that no activation clamps.
 NO_CLAMPS: Final = (-129, 128)
@@ -37,7 +36,7 @@ def activation_range(output: Quantization, activation: int, whole: tuple[int, in
 
 
 _SAME: Final = 0  # Padding.SAME
-_DILATED: Final = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D)
+_CONVOLUTIONS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Window:
         return cls(
             size=size,
             stride=int(op.option(f"stride{side.upper()}", 1)),
-            dilation=int(op.option(f"dilation{side.upper()}Factor", 1)) if op.builtin in _DILATED else 1,
+            dilation=int(op.option(f"dilation{side.upper()}Factor", 1)) if op.builtin in _CONVOLUTIONS else 1,
             same=op.option("padding", _SAME) == _SAME,
         )
 
@@ -74,8 +73,6 @@ class Window:
             return 0
         return max((positions - 1) * self.stride + self.reach - length, 0) // 2
 
-
-_NONE: Final = 0  # of the schema's ActivationFunctionType
 
 # Operators that leave the bytes of a tensor as they are.
 SAME_BYTES: Final = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
@@ -99,7 +96,7 @@ class UnfitError(Exception):
 
 def layer_geometry(op: Operator) -> dict[str, int]:
     """Returns the fields of ``zo_node_layer`` that a layer's operator has: its own, without clamps and nodes."""
-    if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
+    if op.builtin in _CONVOLUTIONS:
         geometry = _convolution(op)
     elif op.builtin == B.FULLY_CONNECTED:
         geometry = _dense(op)
@@ -191,7 +188,7 @@ def _windowed(op: Operator, source: Tensor, windows: Sequence[Window]) -> dict[s
         if out != window.positions(size):
             raise _contradiction(output)
         result |= {f"in_{side}": size, f"out_{side}": out, f"k_{side}": window.size, f"stride_{side}": window.stride}
-        if op.builtin in (B.CONV_2D, B.DEPTHWISE_CONV_2D):
+        if op.builtin in _CONVOLUTIONS:
             result[f"dilation_{side}"] = window.dilation
         result["pad_top" if side == "h" else "pad_left"] = window.zeros_before(size, out)
     return result
@@ -217,7 +214,7 @@ def _contradiction(output: Tensor) -> UnfitError:
 
 def clamps_of(op: Operator, output: Tensor) -> tuple[int, int]:
     """Returns (low, high): the fused activation has clamped outputs that are <= low or >= high."""
-    activation = int(op.option("fusedActivationFunction", _NONE))
+    activation = int(op.option("fusedActivationFunction", 0))
     if activation not in RANGES:
         raise UnfitError(f"has the fused activation {activation}, whose clamps are not known")
     assert output.quantization is not None

@@ -8,6 +8,7 @@ from typing import Final
 
 from .. import constants
 from ..errors import ConversionError, InjectError
+from ..kernels import CONVERSIONS
 from ..metadata import SOFTMAX_KINDS, ZoLoss
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
@@ -24,7 +25,6 @@ _LARGEST_ELEMENTS: Final = 2**20
 # 255 levels stay far below the end of 32 bits, and one level of one of 1,000 outputs can be seen.
 _UNIT_LEVELS: Final = 8
 
-_CONVERSIONS: Final = (BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE)
 # The kinds that fit, the natural one first.
 _SQUASHING: Final = {
     BuiltinOperator.SOFTMAX: SOFTMAX_KINDS,
@@ -106,7 +106,7 @@ def _over_conversions(graph: Subgraph, tensor: Tensor, through_int8: bool = Fals
     requantizations as well, to what a layer computed.
     """
     producers = graph.producers()
-    while (op := producers.get(tensor)) is not None and op.builtin in _CONVERSIONS:
+    while (op := producers.get(tensor)) is not None and op.builtin in CONVERSIONS:
         source = op.input(0)
         if source is None or (tensor.type == TensorType.INT8 and source.type == TensorType.FLOAT32):
             break
@@ -122,7 +122,7 @@ def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
         if op.builtin in _SQUASHING:
             return True
         source = op.input(0)
-        if op.builtin not in _CONVERSIONS or source is None:
+        if op.builtin not in CONVERSIONS or source is None:
             return False
         tensor = source
     return False

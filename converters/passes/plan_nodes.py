@@ -28,8 +28,6 @@ from .layer_geometry import (
 from .plan import NodeLayer, Plan, Trainable
 from .select_trainable import chosen_by
 
-_NONE: Final = 0  # of the schema's ActivationFunctionType
-
 # Bound of zo_node_layer.c.
 _LARGEST_WINDOW: Final = 254
 
@@ -218,7 +216,7 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
         pool = {_TURNED.get(name, name): size for name, size in pool.items()}
     if (pool["in_h"], pool["in_w"], pool["channels"]) != (height, width, geometry["out_c"]):
         return "plain", output
-    if pooling.builtin not in REDUCTIONS and pooling.option("fusedActivationFunction", _NONE) != _NONE:
+    if pooling.builtin not in REDUCTIONS and pooling.option("fusedActivationFunction", 0):
         return "plain", output
     if pooling.builtin in (B.MEAN, B.AVERAGE_POOL_2D):
         if pool["out_h"] * pool["out_w"] > 1 or (pool["k_h"], pool["k_w"]) != (height, width):

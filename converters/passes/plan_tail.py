@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..errors import InjectError
 from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
-from ..selections import ResidualBlocks
+from ..selections import ALL, TailChoice
 from ..settings import InjectSettings
 from .backward_program import ProgramBuilder
 from .cut_segments import cut_reason
@@ -17,9 +17,8 @@ from .plan_nodes import node_layers
 
 
 def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.tail`` and adds to ``plan.cuts`` the cuts that it needs; its layers carry no nodes. Dense layers
-    that feed each other up to the loss need no program: they become layers with nodes, through which a run leads errors
-    back itself (``zo_fc_backprop.h``).
+    """Fills ``plan.tail`` and adds to ``plan.cuts`` the cuts that it needs; its layers carry no nodes. A dense head
+    alone needs no program: it becomes a layer with nodes, which node perturbation can train as well.
     """
     if settings.tail is None:
         return
@@ -27,17 +26,17 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise InjectError("tail", "be None without a loss", settings.tail)
     graph, logits = model.subgraphs[0], plan.loss_input
     chosen = _chosen(graph, logits, settings.tail, plan)
-    if _is_dense_chain(graph, logits, chosen):
-        found, _ = node_layers(graph, plan)
-        if all(t in found for t in chosen):
-            carrying = {n.trainable: n for n in plan.nodes} | {t: found[t] for t in chosen}
-            plan.nodes = [carrying[t] for t in plan.trainable if t in carrying]
-            plan.cut_at(graph, [t for n in plan.nodes for t in (n.input, n.output, n.nodes)])
+    only = chosen[0].operators[0] if settings.tail == 1 else None
+    if only is not None and only.builtin == B.FULLY_CONNECTED and only.outputs[0] is logits:
+        head = node_layers(graph, plan)[0].get(chosen[0])
+        if head is not None:
+            plan.nodes = [*(n for n in plan.nodes if n.trainable is not head.trainable), head]
+            plan.cut_at(graph, [head.input, head.output, head.nodes])
             return
     try:
         plan.tail = _tail(graph, logits, chosen)
     except UnfitError as unfit:
-        most = next((n for n in range(len(chosen) - 1, 0, -1) if _fits(graph, logits, plan.trainable[-n:])), 0)
+        most, _ = _reached(graph, logits, plan.trainable[len(plan.trainable) - len(chosen) + 1 :])
         advice = f"Use the last {most} layers" if most else ""
         raise InjectError("tail", f"have exact gradients: {unfit}", settings.tail, advice) from unfit
     plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]
@@ -46,7 +45,9 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     plan.cut_at(graph, [*(n.input for n in layers), layers[-1].output, *looks_at])
 
 
-def _chosen(graph: Subgraph, logits: Tensor, wanted: int | ResidualBlocks, plan: Plan) -> list[Trainable]:
+def _chosen(graph: Subgraph, logits: Tensor, wanted: TailChoice, plan: Plan) -> list[Trainable]:
+    if wanted == ALL:
+        return plan.trainable[-max(_reached(graph, logits, plan.trainable)[0], 1) :]
     if isinstance(wanted, int):
         if wanted > len(plan.trainable):
             raise InjectError("tail", f"be at most {len(plan.trainable)}, the number of trainable layers", wanted)
@@ -83,20 +84,23 @@ def _forks(graph: Subgraph, logits: Tensor) -> list[Tensor]:
     return list(dict.fromkeys(forks))
 
 
-def _is_dense_chain(graph: Subgraph, logits: Tensor, layers: Sequence[Trainable]) -> bool:
-    ops = [t.operators[0] for t in layers]
-    sources = [op.inputs[0] for op in ops]
-    reads = [same_bytes(graph, t) if t is not None else None for t in sources[1:]]
-    writes = [op.outputs[0] for op in ops]
-    return all(op.builtin == B.FULLY_CONNECTED for op in ops) and [*reads, logits] == writes
+def _reached(graph: Subgraph, logits: Tensor, layers: Sequence[Trainable]) -> tuple[int, str]:
+    """Returns how many of the layers, counted from the last one, errors reach, and the reason why not more."""
+    reason = ""
+    for first in range(len(layers)):
+        try:
+            _tail(graph, logits, layers[first:])
+        except UnfitError as unfit:
+            reason = str(unfit)
+        else:
+            return len(layers) - first, reason
+    return 0, reason
 
 
-def _fits(graph: Subgraph, logits: Tensor, layers: Sequence[Trainable]) -> bool:
-    try:
-        _tail(graph, logits, layers)
-    except UnfitError:
-        return False
-    return True
+def unreached(graph: Subgraph, logits: Tensor, plan: Plan) -> dict[Trainable, str]:
+    """Returns the layers that errors do not reach, with the reason."""
+    count, reason = _reached(graph, logits, plan.trainable)
+    return dict.fromkeys(plan.trainable[: len(plan.trainable) - count], reason)
 
 
 def _tail(graph: Subgraph, logits: Tensor, chosen: Sequence[Trainable]) -> Tail:

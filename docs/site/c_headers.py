@@ -17,10 +17,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from tflm_zo.firmware.source_text import fill
+
 REPOSITORY = Path(__file__).parents[2]
 
 # Of the generator's templates: a run by nodes, and names as they are in the core.
-TEMPLATE = {"zo": "zo", "ZO": "ZO", "trainer": "NodeTrainer"}
+TEMPLATE = {"zo": "zo", "ZO": "ZO", "kind": "node", "models": {}, "tasks": ""}
 # Lines that declare nothing, at the margin.
 NOISE = re.compile(r'#(?!define)\w*\b.*|extern "C" \{|namespace .*\{|\}.*|struct \w+;.*')
 COMMENT = re.compile(r"/\*.*?\*/\n|(?://[^\n]*\n)+", re.DOTALL)
@@ -201,7 +203,7 @@ def header(path: Path) -> Iterator[str]:
     """Converts a header to Markdown: its introduction and its declarations."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".in":
-        text = re.sub(r"@\{(\w+)\}", lambda name: TEMPLATE.get(name[1], ""), text)
+        text = fill(path.name, **TEMPLATE)
         text = text.replace("namespace zo ", "namespace tflm_zo ")
     first = COMMENT.match(text)
     if first and "Copyright" in first[0]:

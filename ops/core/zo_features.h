@@ -61,8 +61,8 @@
 #ifndef ZO_WITH_BITS
 #define ZO_WITH_BITS ZO_FEATURES
 #endif
-/* Exact tails beyond dense layers that feed each other (backward/, run/zo_node_backward.h): the
- * trainer of firmware alone asks for them, and a program without them need not have these files. */
+/* Exact tails of more than a head (backward/, run/zo_node_backward.h): the trainer of firmware alone
+ * asks for them, and a program without them need not have these files. */
 #ifndef ZO_WITH_BACKWARD
 #define ZO_WITH_BACKWARD ZO_FEATURES
 #endif

@@ -14,7 +14,14 @@ namespace tflm_zo {
 // zo_error_field without its memory.
 struct ErrorFieldInfo {
   uint32_t count;
-  int32_t at;  // in the memory that fields share, in errors; -1: it is kept
+  int32_t at;  // see Network::place; -1: it is kept for each sample of the minibatch
+};
+
+// Segments that run again before a step of the program, see Network::Rerun.
+struct Rerun {
+  uint16_t before;
+  uint8_t first;
+  uint8_t end;
 };
 
 // zo_backward without its memory.
@@ -25,21 +32,23 @@ struct BackwardInfo {
   const ErrorFieldInfo* fields;
   uint32_t step_count;
   uint32_t field_count;
-  uint32_t shared;  // errors of the memory that fields share
+  const Rerun* reruns;  // in the order of their steps
+  uint32_t rerun_count;
 };
 
 struct BackwardTail {
   zo_backward program;
   const BackwardInfo* info;
   const int8_t** sources;
+  uint32_t done;    // steps of the part, or of the sample, in progress
+  uint32_t reruns;  // of them
 
   // Takes the memory of a program, but for its scratch. Null if there is no memory.
-  static BackwardTail* Take(const BackwardInfo& info, uint32_t samples, Carver* carver) {
+  static BackwardTail* Take(const BackwardInfo& info, uint32_t samples, const Network* network, Carver* carver) {
     BackwardTail* tail = carver->Take<BackwardTail>(1);
     zo_error_field* fields = carver->Take<zo_error_field>(info.field_count);
     uint32_t* norms = carver->Take<uint32_t>(info.step_count);
     const int8_t** sources = carver->Take<const int8_t*>(info.step_count);
-    int16_t* shared = carver->Take<int16_t>(info.shared);
     int8_t* exponents = carver->Take<int8_t>(info.field_count);
     for (uint32_t i = 0; i < info.field_count; ++i) {
       const ErrorFieldInfo& from = info.fields[i];
@@ -49,26 +58,39 @@ struct BackwardTail {
       if (from.at < 0) {
         field.errors = carver->Take<int16_t>(samples * from.count);
         field.exponents = carver->Take<int8_t>(samples);
-      } else if (shared != nullptr && exponents != nullptr) {
-        field.errors = shared + from.at;
+      } else if (network != nullptr && exponents != nullptr) {
+        field.errors = reinterpret_cast<int16_t*>(network->place(from.at));
         field.exponents = exponents + i;
       }
       if (carver->fits() && fields != nullptr) fields[i] = field;
     }
     if (!carver->fits() || tail == nullptr) return nullptr;
-    *tail = {{info.steps, fields, info.step_count, info.field_count, norms, nullptr}, &info, sources};
+    *tail = {{info.steps, fields, info.step_count, info.field_count, norms, nullptr}, &info, sources, 0, 0};
     return tail;
   }
 
-  // Leads errors of the part that has been captured back to all tasks.
-  zo_status LeadBack(const zo_node_run& run, const Network& network) {
-    for (uint32_t i = 0; i < info->step_count; ++i) {
+  // Called before the first step.
+  void Begin() { done = reruns = 0; }
+
+  // Does steps up to `end`, of the part that has been captured.
+  zo_status LeadBack(const zo_node_run& run, Network* network, uint32_t end) {
+    if (end <= done) return ZO_OK;
+    for (uint32_t i = 0; done == 0 && i < info->step_count; ++i) {
       const uint32_t kind = info->steps[i].kind;
       sources[i] = nullptr;
-      if (kind == ZO_BACKWARD_LAYER) sources[i] = network.tensor(info->reads[i]).weights;
-      if (zo_backward_looks(kind)) sources[i] = network.kept(info->reads[i]);
+      if (kind == ZO_BACKWARD_LAYER) sources[i] = network->tensor(info->reads[i]).weights;
+      if (zo_backward_looks(kind)) sources[i] = network->kept(info->reads[i]);
     }
-    return zo_node_run_backward(&run, &program, sources);
+    for (;;) {
+      const bool waits = reruns < info->rerun_count;
+      const uint32_t next = waits && info->reruns[reruns].before < end ? info->reruns[reruns].before : end;
+      zo_status status = zo_node_run_backward(&run, &program, done, next, sources);
+      done = next;
+      if (status != ZO_OK || next == end) return status;
+      status = network->Rerun(info->reruns[reruns].first, info->reruns[reruns].end);
+      if (status != ZO_OK) return status;
+      ++reruns;
+    }
   }
 };
 

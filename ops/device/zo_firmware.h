@@ -60,7 +60,8 @@ struct Segment {
   int32_t kept_at;          // where the boundaries keep its input; -1: nowhere
   int32_t passing_at;       // where it is in a run that keeps nothing; -1: no later segment reads it
   uint8_t first_skip;
-  uint8_t skips;  // how many it has
+  uint8_t skips;       // how many it has
+  uint8_t recomputed;  // its input is not kept, but computed again by Network::Rerun
 };
 
 // Properties of a trainable tensor that the weight ops do not publish. The tables have a row for
@@ -103,6 +104,9 @@ struct ModelInfo {
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
   // Of the model's trainable tensors that the run does not train, which are constants.
   uint32_t frozen_checksum;
+  // Bytes at the beginning of the activations' memory that the run has between invokes, 0 if a
+  // program may run the network during a step. Places in it have the lowest offsets.
+  uint32_t shared_arena;
 };
 
 #if !ZO_WITH_MODELS

@@ -71,6 +71,11 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
   }
+  if (info().shared_arena > 0) {
+    // TFLM's own memory grows from the arena's end, so that this is the lowest piece of it.
+    const auto* lowest = static_cast<const uint8_t*>(allocator->AllocatePersistentBuffer(1));
+    if (lowest == nullptr || lowest < arena + info().shared_arena) return ZO_ERROR_MEMORY;
+  }
   is_ready_ = true;
   const zo_status status = Run(nullptr, false, 0, false);  // copies the initial weights in
   is_ready_ = status == ZO_OK;
@@ -86,23 +91,29 @@ int8_t* Network::entering(uint32_t segment) {
 int8_t* Network::kept(uint32_t segment) const {
   if (!ZO_WITH_SEGMENTS) return nullptr;
   const int32_t at = info().segments[segment].kept_at;
-  return at < 0 ? nullptr : boundaries_ + at;
+  return at < 0 ? nullptr : place(at);
+}
+
+int8_t* Network::place(int32_t at) const {
+  const auto shared = static_cast<int32_t>(info().shared_arena);
+  if (at >= shared) return boundaries_ + (at - shared);
+  return reinterpret_cast<int8_t*>(arena_ + DirectoryBytes()) + at;
 }
 
 // The place of a segment's input, for itself and for later segments; null: nobody reads it.
 int8_t* Network::passing(uint32_t segment, bool keep) const {
   if (!ZO_WITH_SKIPS) return keep ? kept(segment) : nullptr;
-  int8_t* place = keep ? kept(segment) : nullptr;
+  int8_t* kept_place = keep ? kept(segment) : nullptr;
   const int32_t at = info().segments[segment].passing_at;
-  return place != nullptr || at < 0 ? place : boundaries_ + at;
+  return kept_place != nullptr || at < 0 ? kept_place : place(at);
 }
 
 // Keeps a segment's input, and gives it the inputs of earlier ones.
 void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
   const Segment& own = info().segments[segment];
-  int8_t* const place = segment > 0 ? passing(segment, keep) : nullptr;
-  if (place != nullptr) {
-    memcpy(place, entering(segment), ZO_BATCH * own.boundary_bytes);
+  int8_t* const to = segment > 0 ? passing(segment, keep) : nullptr;
+  if (to != nullptr) {
+    memcpy(to, entering(segment), ZO_BATCH * own.boundary_bytes);
   }
   for (uint32_t i = 0; ZO_WITH_SKIPS && i < own.skips; ++i) {
     const Skip& skip = info().skips[own.first_skip + i];
@@ -110,6 +121,17 @@ void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
     memcpy(interpreter(segment)->input(skip.input)->data.int8, from,
            ZO_BATCH * info().segments[skip.segment].boundary_bytes);
   }
+}
+
+// Gives a segment the output of the one before, unless it is the first that runs, and its other inputs.
+void Network::Enter(uint32_t segment, uint32_t start, bool keep) {
+  if (ZO_WITH_SEGMENTS && segment > start) {
+    // The activations of both segments share their memory.
+    const auto output = static_cast<size_t>(info().segments[segment - 1].boundary_output);
+    memmove(entering(segment), interpreter(segment - 1)->output(output)->data.int8,
+            ZO_BATCH * info().segments[segment].boundary_bytes);
+  }
+  Pass(segment, start, keep);
 }
 
 // The trainers move weights themselves, so a command asks for losses, or for nothing.
@@ -189,13 +211,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
     if (status != ZO_OK) return status;
   }
   for (uint32_t k = start; k <= last; ++k) {
-    const Segment& segment = info().segments[k];
-    if (ZO_WITH_SEGMENTS && k > start) {
-      // The activations of both segments share their memory.
-      const auto output = static_cast<size_t>(info().segments[k - 1].boundary_output);
-      memmove(entering(k), interpreter(k - 1)->output(output)->data.int8, ZO_BATCH * segment.boundary_bytes);
-    }
-    if (ZO_WITH_SEGMENTS) Pass(k, start, keep);
+    if (ZO_WITH_SEGMENTS) Enter(k, start, keep && info().segments[k].recomputed == 0);
     if (feed != nullptr) {
       zo_status status = FeedInputs(*feed, k);
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
@@ -205,6 +221,19 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
   }
   return ZO_OK;
+}
+
+zo_status Network::Rerun(uint32_t first, uint32_t end) {
+  const Port& port = info().inputs[0];
+  const bool inner = ZO_WITH_SEGMENTS && first > 0;
+  int8_t* const to = inner ? entering(first) : interpreter(0)->input(port.index)->data.int8;
+  memcpy(to, kept(first), ZO_BATCH * (inner ? info().segments[first].boundary_bytes : port.bytes));
+  for (uint32_t k = first;; ++k) {
+    Enter(k, first, k > first);
+    if (k == end) return ZO_OK;
+    SetCommand(k, false);
+    if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
+  }
 }
 
 const int32_t* Network::losses() {

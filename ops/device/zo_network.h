@@ -86,6 +86,9 @@ class Network {
   // The input of a segment in the last Run that kept it; null if it is not kept.
   int8_t* kept(uint32_t segment) const;
 
+  // The memory at an offset of the tables: of the arena, or behind it of the boundaries.
+  int8_t* place(int32_t at) const;
+
   // Runs the network from a segment to the end.
   //
   //   feed    null: inputs and labels are unchanged
@@ -97,6 +100,12 @@ class Network {
   // Errors: ZO_ERROR_ORDER: before Init, or if that has failed; ZO_ERROR_SAMPLE, ZO_ERROR_LABEL:
   // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay unchanged.
   zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
+
+  // Runs segments [first, end) again from the kept input of the first one, and keeps the inputs of
+  // the others and of `end`.
+  //
+  // Errors: ZO_ERROR_RUNTIME.
+  zo_status Rerun(uint32_t first, uint32_t end);
 
   // Sets the initial weights of the run again: the model's own, or those of ImportWeights. After an
   // error some of them may be missing: try again.
@@ -171,6 +180,7 @@ class Network {
   void SetCommand(uint32_t segment, bool losses);
   int8_t* passing(uint32_t segment, bool keep) const;
   void Pass(uint32_t segment, uint32_t start, bool keep);
+  void Enter(uint32_t segment, uint32_t start, bool keep);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;

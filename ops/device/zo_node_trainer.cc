@@ -24,7 +24,9 @@ bool PerturbsWeights(const TaskInfo& task) { return ZO_WITH_WEIGHT_TASKS && task
 
 bool IsExact(const TaskInfo& task) { return ZO_WITH_EXACT_TASKS && task.kind == ZO_TASK_NODES && task.queries == 0; }
 
-bool IsHead(const TaskInfo& task) { return IsExact(task) && task.following == ZO_NODE_HEAD; }
+bool IsInTail(const TaskInfo& task) { return IsExact(task) && task.in_tail != 0; }
+
+bool IsHead(const TaskInfo& task) { return IsExact(task) && task.in_tail == 0; }
 
 size_t HeaderWords(uint32_t tasks) {
   // Two headers, to compare them, and the tasks of one.
@@ -41,8 +43,9 @@ const BackwardInfo* BackwardOf(const zo_node_settings& settings, const TaskInfo*
 }
 #endif
 
-// `tasks` may be null: nothing is written then.
-Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* infos, Carver* carver) {
+// `network` may be null, to count alone.
+Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* infos, const Network* network,
+                Carver* carver) {
   const uint32_t batch = settings.common.batch;
   const uint32_t samples = batch * settings.common.parts;
   Workspace space = {};
@@ -53,7 +56,7 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
 #if ZO_WITH_BACKWARD
   const BackwardInfo* backward = BackwardOf(settings, infos);
   if (backward != nullptr) {
-    space.tail = BackwardTail::Take(*backward, samples, carver);
+    space.tail = BackwardTail::Take(*backward, samples, network, carver);
     const size_t values = zo_backward_scratch_values(backward->steps, backward->step_count);
     if (values > scratch) scratch = values;
   }
@@ -65,7 +68,7 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
     task.layer = from.layer;
     task.start_segment = from.start_segment;
     task.queries = from.queries;
-    task.following = from.following;
+    task.in_tail = from.in_tail;
     task.mu = from.mu;
     task.rate = from.rate;
     task.gain = from.gain;
@@ -76,11 +79,12 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
     } else {
       const zo_node_layer* layer = &from.layer;
       if (TypeOf(info, from.first_tensor) != ZO_TENSOR_INT32) {
-        task.inputs = carver->Take<int8_t>(samples * zo_node_input_bytes(layer));
+        // Of one invoke they stay where the network keeps them.
+        task.inputs = settings.common.parts > 1 ? carver->Take<int8_t>(samples * zo_node_input_bytes(layer))
+                      : network == nullptr      ? nullptr
+                                                : network->kept(from.input_segment);
       }
-      if (!IsExact(from) || from.following != ZO_NODE_TAIL) {
-        task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
-      }
+      if (!IsInTail(from)) task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
       if (from.queries > 0) {
         task.differences = carver->Take<int32_t>(from.queries * samples);
       } else if (IsExact(from) && from.backward == nullptr) {
@@ -112,7 +116,7 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
 
 size_t NodeTrainer::WorkspaceBytes(const ModelInfo& info, const zo_node_settings& settings, const TaskInfo* tasks) {
   Carver carver(nullptr, 0);
-  Carve(info, settings, tasks, &carver);
+  Carve(info, settings, tasks, nullptr, &carver);
   return carver.used();
 }
 
@@ -123,7 +127,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings, 
     return ZO_ERROR_ARGUMENT;
   }
   Carver carver(workspace, workspace_bytes);
-  const Workspace space = Carve(info, *settings, tasks, &carver);
+  const Workspace space = Carve(info, *settings, tasks, network, &carver);
   if (!carver.fits()) return ZO_ERROR_MEMORY;
   Clear();
   infos_ = tasks;
@@ -190,18 +194,11 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
   for (uint32_t i = 0; status == ZO_OK && i < run_.settings.tasks; ++i) {
     status = Capture(i, feed);
   }
-  // Errors come back from the end.
-  for (uint32_t i = run_.settings.tasks; ZO_WITH_EXACT_TASKS && status == ZO_OK && i-- > 0;) {
-    const TaskInfo& info = infos_[i];
-    if (!IsExact(info) || IsHead(info) || info.following == ZO_NODE_TAIL) continue;
-    const TaskInfo& following = infos_[info.following];
-    zo_tensor filter = network_->tensor(following.first_tensor);
-    // It lies before the bias, if that alone is trained.
-    if (filter.type == ZO_TENSOR_INT32) filter = network_->tensor(following.first_tensor - 1);
-    status = zo_node_run_backpropagate(&run_, i, filter.weights, following.scales, scratch_);
-  }
 #if ZO_WITH_BACKWARD
-  if (status == ZO_OK && tail_ != nullptr) status = tail_->LeadBack(run_, *network_);
+  if (status == ZO_OK && tail_ != nullptr) {
+    tail_->Begin();
+    if (!UpdatesOnTheWay()) status = tail_->LeadBack(run_, network_, tail_->info->step_count);
+  }
 #endif
   zo_report none;
   return status == ZO_OK ? zo_node_run_report(&run_, network_->losses(), run_.settings.common.batch, &none) : status;
@@ -233,6 +230,12 @@ zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report)
     return zo_node_run_update_weights(&run_, tensors_, count, nullptr, report);
   }
 #endif
+#if ZO_WITH_BACKWARD
+  if (tail_ != nullptr && UpdatesOnTheWay()) {
+    const zo_status status = tail_->LeadBack(run_, network_, infos_[request.task].steps);
+    if (status != ZO_OK) return status;
+  }
+#endif
   zo_tensor tensors[2];  // a layer's filter, its biases, or both
   const uint32_t count = Tensors(request.task, tensors);
   return zo_node_run_update(&run_, tensors, count, scratch_, nullptr, report);
@@ -260,7 +263,7 @@ zo_status NodeTrainer::TrainSlice(zo_report* report) {
     if (request.action == ZO_NODE_DONE) return ZO_OK;
     const bool moves = MovesWeights(request);
     status = Answer(request, report);
-    if (status != ZO_OK) return Abandon(status);
+    if (status != ZO_OK) return request.action == ZO_NODE_UPDATE ? status : Abandon(status);
     if (report->step_done != 0) {
       mean_loss_ = report->mean_loss;
       is_ending_ = true;
@@ -274,6 +277,7 @@ zo_status NodeTrainer::TrainSlice(zo_report* report) {
 
 bool NodeTrainer::HasRoomInStep() const {
   const ModelInfo& info = network_->info();
+  if (info.shared_arena > 0) return false;
   for (uint32_t k = 0; k < info.segment_count; ++k) {
     const Segment& segment = info.segments[k];
     if (segment.kept_at >= 0 && segment.kept_at == segment.passing_at) return false;

@@ -24,7 +24,7 @@ struct TaskInfo {
   zo_node_layer layer;
   uint32_t start_segment;
   uint32_t queries;
-  uint32_t following;
+  uint32_t in_tail;
   uint32_t mu;
   uint32_t rate;
   zo_scale gain;
@@ -33,9 +33,9 @@ struct TaskInfo {
   uint32_t tensors;
   uint32_t input_segment;        // its input is the layer's input; 0: input 0 of the network
   uint32_t output_segment;       // the layer's output, before any pooling, enters it
-  const int16_t* scales;         // exact tasks: see zo_fc_backprop_s8, or null
   const BackwardInfo* backward;  // exact tasks of a tail with a program, the same for all; or null
   uint32_t field;                // its field in the program
+  uint32_t steps;                // of the program, that come before its update
 };
 
 class NodeTrainer {
@@ -66,6 +66,8 @@ class NodeTrainer {
   // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the log could not
   // be written; if step_done is 1 the step is done. The next call, or ExportLog, first writes the
   // missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
+  // A run that computes activations again to save memory does so between its updates. If that
+  // fails, with ZO_ERROR_RUNTIME, the step is still in progress, and the next call goes on with it.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
@@ -147,7 +149,7 @@ class NodeTrainer {
   //
   // Errors: ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog; a step
   // is in progress whose shortcut from layers before the trained ones is kept in a place that any
-  // other use of the network overwrites.
+  // other use of the network overwrites, or whose errors share the arena.
   zo_status Settle() const { return is_ready_ && (!IsInStep() || HasRoomInStep()) ? ZO_OK : ZO_ERROR_ORDER; }
 
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation) {
@@ -172,6 +174,8 @@ class NodeTrainer {
   zo_status Query(const zo_node_request& request);
   zo_status Capture(uint32_t task, const Feed& feed);
   zo_status Update(const zo_node_request& request, zo_report* report);
+  // Whether errors of a layer are kept until its update alone, as those of one sample can be.
+  bool UpdatesOnTheWay() const { return run_.settings.common.batch * run_.settings.common.parts == 1; }
   // Whether a step has begun that is not done.
   bool IsInStep() const { return !done() && (run_.stage != ZO_NODE_FORWARD || run_.part != 0); }
   bool HasRoomInStep() const;

@@ -13,6 +13,7 @@
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
+#include "ops/kernels/zo_layers.h"
 #include "ops/kernels/zo_pack.h"
 #include "ops/kernels/zo_weights.h"
 
@@ -27,6 +28,7 @@ typedef struct zo_kernel_set {
   zo_depthwise_function* depthwise;
   zo_add_function* add;
   const zo_weight_loops* weights; /* null: the core's portable ones */
+  const zo_layers* layers;
 } zo_kernel_set;
 
 /* The set of this name, or the best of this machine if name is null; null if there is none of

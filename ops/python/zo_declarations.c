@@ -22,7 +22,6 @@
 #include "ops/core/log/zo_snapshot_log.h"
 #include "ops/core/log/zo_store_units.h"
 #include "ops/core/loss/zo_loss.h"
-#include "ops/core/nodes/zo_fc_backprop.h"
 #include "ops/core/nodes/zo_node_layer.h"
 #include "ops/core/nodes/zo_node_update.h"
 #include "ops/core/papers/zo_floor_log2_loss.h"
@@ -72,7 +71,7 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_MAX_QUERIES), CONSTANT(ZO_MAX_CHAIN), CONSTANT(ZO_STREAM_TILE), CONSTANT(ZO_ALL_BLOCKS),
   CONSTANT(ZO_LOG_HEADER_BYTES), CONSTANT(ZO_LOG_FINGERPRINT_BYTES), CONSTANT(ZO_MEASUREMENT_BYTES),
   CONSTANT(ZO_LOG_UNIT_AT), CONSTANT(ZO_STORE_UNIT_MOST),
-  CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_NODE_HEAD), CONSTANT(ZO_NODE_TAIL), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
+  CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
   CONSTANT(ZO_BACKWARD_MASK), CONSTANT(ZO_BACKWARD_LAYER), CONSTANT(ZO_BACKWARD_MAX_POOL),
   CONSTANT(ZO_BACKWARD_AVERAGE_POOL), CONSTANT(ZO_BACKWARD_FACTORS), CONSTANT(ZO_BACKWARD_SLICE),
   CONSTANT(ZO_BACKWARD_ADD),
@@ -187,13 +186,14 @@ const zo_declaration zo_declarations[] = {
 #define S zo_backward
   STRUCT, FIELD(const zo_backward_step*, steps), FIELD(const zo_error_field*, fields),
   U32(step_count), U32(field_count), FIELD(uint32_t*, norms), FIELD(int32_t*, scratch),
+  FIELD(const int16_t* const*, turned), FIELD(void*, memory),
 #undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
   FIELD(zo_scale, mean_square), FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_task
-  STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(following),
+  STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(in_tail),
   U32(mu), U32(rate), FIELD(zo_scale, gain), U32(boundary_bytes),
   FIELD(int8_t*, inputs), FIELD(uint8_t*, routes), FIELD(int8_t*, nodes),
   FIELD(int32_t*, differences), FIELD(int16_t*, errors), FIELD(int8_t*, exponents),
@@ -324,13 +324,10 @@ const zo_declaration zo_declarations[] = {
            uint32_t, int32_t, int8_t*),
   FUNCTION(zo_status, zo_node_update_s8, const zo_node_layer*, const zo_tensor*, uint32_t, const
            zo_node_evidence*, zo_node_step*, int32_t*, uint32_t*),
-  FUNCTION(zo_status, zo_fc_backprop_s8, uint32_t, uint32_t, uint32_t, const int8_t*, const
-           int16_t*, const int16_t*, const uint8_t*, int16_t*, int32_t*),
   FUNCTION(zo_status, zo_mask_errors, uint32_t, const int8_t*, int32_t, int32_t, int16_t*),
   FUNCTION(zo_status, zo_scale_errors, const zo_error_factors*, uint32_t, const int16_t*, int8_t,
            int16_t*, int8_t*),
-  FUNCTION(zo_status, zo_add_errors, const zo_error_factors*, uint32_t, const int16_t*, int8_t,
-           int16_t*, int8_t*),
+  FUNCTION(zo_status, zo_add_errors, uint32_t, const int16_t*, int8_t, int16_t*, int8_t*),
   FUNCTION(zo_status, zo_slice_errors, uint32_t, uint32_t, uint32_t, uint32_t, const int16_t*,
            int16_t*),
   FUNCTION(zo_status, zo_place_errors, uint32_t, uint32_t, uint32_t, uint32_t, const int16_t*,
@@ -352,8 +349,10 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(uint32_t, zo_backward_scratch_values, const zo_backward_step*, uint32_t),
   FUNCTION(zo_status, zo_backward_check, const zo_backward*),
   FUNCTION(zo_status, zo_backward_norms, const zo_backward*, const int8_t* const*),
-  FUNCTION(zo_status, zo_backward_run, const zo_backward*, uint32_t, uint32_t, const int8_t* const*),
-  FUNCTION(zo_status, zo_node_run_backward, const zo_node_run*, const zo_backward*,
+  FUNCTION(zo_status, zo_backward_run, const zo_backward*, uint32_t, uint32_t, uint32_t, uint32_t, const int8_t* const*),
+  FUNCTION(zo_status, zo_backward_run_divided, const zo_backward*, uint32_t, uint32_t, uint32_t, uint32_t,
+           const int8_t* const*, const zo_workers*),
+  FUNCTION(zo_status, zo_node_run_backward, const zo_node_run*, const zo_backward*, uint32_t, uint32_t,
            const int8_t* const*),
   FUNCTION(zo_status, zo_node_run_init, zo_node_run*, const zo_node_settings*, zo_node_task*),
   FUNCTION(zo_status, zo_node_run_resume, zo_node_run*, uint32_t, int32_t, const zo_scale*),
@@ -363,8 +362,6 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(zo_status, zo_node_run_capture_head, zo_node_run*, uint32_t, const int8_t*, const
            int8_t*, const zo_model_loss*, const void*),
   FUNCTION(zo_status, zo_node_run_capture_boundary, zo_node_run*, uint32_t, const int8_t*),
-  FUNCTION(zo_status, zo_node_run_backpropagate, zo_node_run*, uint32_t, const int8_t*, const
-           int16_t*, int32_t*),
   FUNCTION(zo_status, zo_node_run_perturb, const zo_node_run*, int8_t*),
   FUNCTION(uint32_t, zo_node_run_evaluations, const zo_node_run*),
   FUNCTION(zo_status, zo_node_run_perturb_all, const zo_node_run*, uint32_t, int8_t*),

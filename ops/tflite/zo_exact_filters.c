@@ -63,50 +63,38 @@ static bool supports(const zo_node* node, TfLiteFusedActivation activation, int 
   return t.bias != NULL && t.bias->type == kTfLiteInt32 && t.bias->bytes == (uint64_t)channels * sizeof(int32_t);
 }
 
+static bool is_depthwise(const zo_node* node) { return node->builtin == kTfLiteBuiltinDepthwiseConv2d; }
+
+static TfLiteConvParams conv_params(const zo_node* node) {
+  if (!is_depthwise(node)) return *(const TfLiteConvParams*)node->params;
+  const TfLiteDepthwiseConvParams* p = (const TfLiteDepthwiseConvParams*)node->params;
+  const TfLiteConvParams result = {p->padding,    p->stride_width,          p->stride_height,
+                                   p->activation, p->dilation_width_factor, p->dilation_height_factor};
+  return result;
+}
+
 static bool conv_window(const zo_node* node, zo_window* window) {
-  const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
+  const TfLiteConvParams params = conv_params(node);
   const tensors t = tensors_of(node);
-  const int* filter = t.filters->dims->data;
-  const zo_moves moves = {params->padding,
+  const int *filter = t.filters->dims->data, channels = t.input->dims->data[3], outputs = t.output->dims->data[3];
+  const zo_moves moves = {params.padding,
                           filter[1],
                           filter[2],
-                          params->stride_height,
-                          params->stride_width,
-                          params->dilation_height_factor,
-                          params->dilation_width_factor};
-  return zo_window_of(t.input, t.output, &moves, window) && filter[3] == t.input->dims->data[3] &&
-         filter[0] == t.output->dims->data[3];
+                          params.stride_height,
+                          params.stride_width,
+                          params.dilation_height_factor,
+                          params.dilation_width_factor};
+  return zo_window_of(t.input, t.output, &moves, window) &&
+         (is_depthwise(node) ? filter[0] == 1 && filter[3] == outputs && filter[3] % channels == 0
+                             : filter[3] == channels && filter[0] == outputs);
 }
 
 bool zo_exact_conv_supports(const zo_node* node) {
-  const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
   const TfLiteTensor* filters = zo_node_input(node, kFilters);
   zo_window window;
-  return filters != NULL && zo_has_rank(filters, 4) && supports(node, params->activation, 4, filters->dims->data[0]) &&
+  return filters != NULL && zo_has_rank(filters, 4) &&
+         supports(node, conv_params(node).activation, 4, filters->dims->data[is_depthwise(node) ? 3 : 0]) &&
          conv_window(node, &window);
-}
-
-static bool depthwise_window(const zo_node* node, zo_window* window) {
-  const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
-  const tensors t = tensors_of(node);
-  const int* filter = t.filters->dims->data;
-  const zo_moves moves = {params->padding,
-                          filter[1],
-                          filter[2],
-                          params->stride_height,
-                          params->stride_width,
-                          params->dilation_height_factor,
-                          params->dilation_width_factor};
-  return zo_window_of(t.input, t.output, &moves, window) && filter[0] == 1 && filter[3] == t.output->dims->data[3] &&
-         filter[3] % t.input->dims->data[3] == 0;
-}
-
-bool zo_exact_depthwise_supports(const zo_node* node) {
-  const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
-  const TfLiteTensor* filters = zo_node_input(node, kFilters);
-  zo_window window;
-  return filters != NULL && zo_has_rank(filters, 4) && supports(node, params->activation, 4, filters->dims->data[3]) &&
-         depthwise_window(node, &window);
 }
 
 bool zo_exact_fully_connected_supports(const zo_node* node) {
@@ -160,27 +148,15 @@ static void* holder_of(zo_conv* conv, zo_depthwise_conv* depthwise, zo_offset_fi
 }
 
 void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
-  const TfLiteConvParams* params = (const TfLiteConvParams*)node->params;
+  const int32_t channels = zo_node_output(node, 0)->dims->data[3];
   zo_multiplier* multipliers = NULL;
   zo_layer layer;
   if (!conv_window(node, &layer.window) ||
-      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads, &multipliers, &layer)) {
+      !layer_of(node, conv_params(node).activation, channels, threads, &multipliers, &layer)) {
     return NULL;
   }
-  void* self = holder_of(zo_conv_create(kernels, &layer), NULL, NULL);
-  free(multipliers);
-  return self;
-}
-
-void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
-  const TfLiteDepthwiseConvParams* params = (const TfLiteDepthwiseConvParams*)node->params;
-  zo_multiplier* multipliers = NULL;
-  zo_layer layer;
-  if (!depthwise_window(node, &layer.window) ||
-      !layer_of(node, params->activation, zo_node_output(node, 0)->dims->data[3], threads, &multipliers, &layer)) {
-    return NULL;
-  }
-  void* self = holder_of(NULL, zo_depthwise_conv_create(kernels, &layer), NULL);
+  void* self = is_depthwise(node) ? holder_of(NULL, zo_depthwise_conv_create(kernels, &layer), NULL)
+                                  : holder_of(zo_conv_create(kernels, &layer), NULL, NULL);
   free(multipliers);
   return self;
 }

@@ -9,12 +9,11 @@
 #include "ops/kernels/zo_window.h"
 #include "ops/tflite/zo_tensors.h"
 
+/* Of either convolution. */
 bool zo_exact_conv_supports(const zo_node* node);
-bool zo_exact_depthwise_supports(const zo_node* node);
 bool zo_exact_fully_connected_supports(const zo_node* node);
 
 void* zo_exact_conv_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
-void* zo_exact_depthwise_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
 void* zo_exact_fully_connected_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
 
 int32_t zo_exact_fully_connected_samples(const zo_node* node);

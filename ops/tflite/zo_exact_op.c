@@ -30,8 +30,8 @@ struct zo_exact_op {
 static const operations kOperations[] = {
     {kTfLiteBuiltinConv2d, "CONV_2D", zo_exact_conv_supports, zo_exact_conv_create, zo_node_samples,
      zo_exact_filters_begin, zo_exact_filters_run, zo_exact_filters_free},
-    {kTfLiteBuiltinDepthwiseConv2d, "DEPTHWISE_CONV_2D", zo_exact_depthwise_supports, zo_exact_depthwise_create,
-     zo_node_samples, zo_exact_filters_begin, zo_exact_filters_run, zo_exact_filters_free},
+    {kTfLiteBuiltinDepthwiseConv2d, "DEPTHWISE_CONV_2D", zo_exact_conv_supports, zo_exact_conv_create, zo_node_samples,
+     zo_exact_filters_begin, zo_exact_filters_run, zo_exact_filters_free},
     {kTfLiteBuiltinFullyConnected, "FULLY_CONNECTED", zo_exact_fully_connected_supports,
      zo_exact_fully_connected_create, zo_exact_fully_connected_samples, zo_exact_filters_begin, zo_exact_filters_run,
      zo_exact_filters_free},

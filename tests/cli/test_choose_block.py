@@ -144,6 +144,7 @@ class Interrupted(Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", slow_but([("--steps", 6)], [("--steps", 6), ("--budget", 1000)]))
 def test_a_resumed_run_does_not_probe_again(
     limit: tuple[Any, ...], folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,22 @@ def test_inspect_says_what_inject_does(cli: Any, model_file: Any, name: str) -> 
             assert choice["reason"] in done.stderr
 
 
+@pytest.mark.parametrize("name", slow_but(("small_cnn", "residual", "two_outputs"), MODELS))
+def test_inspect_says_where_errors_end(cli: Any, model_file: Any, name: str) -> None:
+    model = model_file(name)
+    choices = result_of("inspect", model, "--nodes")["node_choices"]
+    reached = [c["layer"] for c in choices if not c["unreached"]]
+    done = cli("inject", model, "-o", "exact.zo.tflite", "--algorithm", "exact")
+    assert (done.exit_code == 0) == bool(reached)
+    if reached:
+        content = result_of("inspect", "exact.zo.tflite")
+        assert sorted({t["layer"] for t in content["zo"]["trainable"]}) == sorted(set(reached))
+        untrained = {r["layer"]: r["reason"] for r in content["untrained"]}
+        assert untrained == {c["layer"]: c["unreached"] for c in choices if c["unreached"]}
+    shown = cli("inspect", model, "--nodes").stdout
+    assert ("No exact gradient: " in shown) == (len(reached) < len(choices))
+
+
 def test_inspect_nodes_for_people(cli: Any, model_file: Any) -> None:
     text = cli("inspect", model_file("depthwise_separable"), "--nodes").stdout
     rows = [[c.strip() for c in line.split("│")[1:-1]] for line in text.splitlines() if "block1/p" in line]

@@ -115,6 +115,7 @@ def test_ended_while_the_model_is_written(folder: Path, monkeypatch: pytest.Monk
     assert same(folder, "cut", "whole")
 
 
+@pytest.mark.slow
 def test_nohup(folder: Path) -> None:
     """Ignores a signal that the program was started to ignore."""
     ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
@@ -149,7 +150,10 @@ def test_two_runs_of_one_log(kind: str, more: tuple[str, ...], folder: Path) -> 
     finish("cut.tflite", steps, *more)
 
 
-@pytest.mark.parametrize("room", [100, HEADER + 5, HEADER + 37 * RECORD + 5, HEADER + 60 * RECORD])
+@pytest.mark.parametrize(
+    "room",
+    slow_but([HEADER + 5, HEADER + 37 * RECORD + 5], [100, HEADER + 5, HEADER + 37 * RECORD + 5, HEADER + 60 * RECORD]),
+)
 def test_no_room_left(room: int, folder: Path) -> None:
     """Limits files by the operating system: within the header, the log, or the larger model."""
     steps = 60

@@ -216,9 +216,9 @@ def test_budgets(files: Path) -> None:
     budget = ("train", NODE, "d.npz", "-o", "new", "--held-out", 0, "--budget")
     for value in ("0", "-5", "nan", "inf"):
         refused(files, *budget, value, said="`--budget` must be forward equivalents above 0 and below 2^63")
-    # A step of 32 samples, and the prefix of 32: see test_budget.
-    said = "`--budget` must be at least 35 forward equivalents, the cost of a step. Received: 30.0"
-    refused(files, *budget, 30, said=said)
+    # A step of 8 samples, and their prefix: see test_budget.
+    said = "`--budget` must be at least 9 forward equivalents, the cost of a step. Received: 7.0"
+    refused(files, *budget, 7, said=said)
 
 
 @pytest.mark.parametrize("name", ["plain.tflite", "plain.zolog", "plain.zo.tflite"])
@@ -246,7 +246,7 @@ REPLAY = f"replay {WEIGHT} weight.zolog -o new.tflite"
         (f"replay {WEIGHT} weight.zolog -o weight.zolog --force", "-o and LOG are the same file"),
         (f"replay other.{WEIGHT} weight.zolog -o new.tflite", "of another model"),
         (f"replay other.{NODE} node.zolog -o new.tflite", "of another model"),
-        *((f"{REPLAY_NODE} --steps {n}", f"after step {n}. It has snapshots after steps 2 and 6") for n in (-1, 4, 7)),
+        *((f"{REPLAY_NODE} --steps {n}", f"after step {n}. It has snapshots after step 6. Other") for n in (-1, 4, 7)),
         (f"inject {PLAIN} -o new --algorithm weight --nodes fc", "`--nodes` must be left out, since algorithm weight"),
         (f"inject {PLAIN} -o new --nodes nowhere", f"{NODES_FIT}, fc"),
         (f"inject {PLAIN} -o new --nodes auto,fc", "`--nodes` must have auto or last:N alone. Received: 'auto,fc'"),

@@ -56,7 +56,6 @@ def test_json_has_every_figure(zo_folder: Path) -> None:
             "biases": 0,
         },
         "trainable_weights": 36 + 256,
-        "buffer_bytes": 0,
         "steps": 12,
         "measured_rate": None,
         "equivalents": 12 * 2 * 3 * 16,

@@ -264,12 +264,13 @@ def test_softmax_however_it_is_written(end: Any) -> None:
     assert read_metadata(inject_all(result.model)).loss is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
         ("GRU", {}),
-        pytest.param("GRU", {"reset_after": False, "return_sequences": True}, marks=pytest.mark.slow),
-        pytest.param("LSTM", {"return_sequences": True}, marks=pytest.mark.slow),
+        ("GRU", {"reset_after": False, "return_sequences": True}),
+        ("LSTM", {"return_sequences": True}),
     ],
 )
 def test_unrolled_layers_over_a_window(kind: str, options: dict[str, bool], tmp_path: Path) -> None:

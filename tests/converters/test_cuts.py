@@ -75,6 +75,7 @@ def test_all_cuts_of_lenet5() -> None:
     check(lenet5(), list(reversed(names)), batch=2)
 
 
+@pytest.mark.slow
 def test_real_models(real_model: bytes) -> None:
     names = possible_cuts(load_model(real_model))
     for cuts in [names, *([name] for name in names[::3])]:

@@ -52,6 +52,7 @@ def calls(name: str, parameters: list[str]) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 def test_null_pointers_are_refused(tmp_path: Path) -> None:
     """Structs are zero: those of a run that has begun are in tests/ops/core."""
     functions = fallible()

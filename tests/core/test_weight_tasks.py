@@ -259,7 +259,7 @@ def test_a_run(case: Case) -> None:
                     sums[t][q] += run.query(t, seed, 1)
                     sums[t][q] -= base if case.one_sided else run.query(t, seed, -1)
                 run.restore(t)
-        reports = [run.update(t, seeds[t], sums[t]) for t in range(len(seeds))]
+        reports = [run.update(t, seeds[t], sums[t]) for t in reversed(range(len(seeds)))]
         assert [r is None for r in reports] == [True] * (len(seeds) - 1) + [False]
         assert reports[-1].step == step
         count = case.batch * case.parts

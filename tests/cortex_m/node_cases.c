@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "ops/core/backward/zo_conv_backprop.h"
+#include "ops/core/backward/zo_errors.h"
+#include "ops/core/backward/zo_pool_backprop.h"
 #include "ops/core/loss/zo_loss.h"
-#include "ops/core/nodes/zo_fc_backprop.h"
 #include "ops/core/nodes/zo_node_layer.h"
 #include "ops/core/nodes/zo_node_update.h"
 
@@ -31,7 +32,7 @@ static int8_t weights[kMostWeights], fraction[kMostWeights];
 static int8_t inputs[kMostInputs], outputs[kMostNodes], nodes[kMostNodes], moved[kMostNodes];
 static uint8_t routes[kMostNodes * 2];
 static int16_t errors[8192];
-static int16_t conv_scales[64];
+static int16_t conv_scales[84];
 static int32_t scratch[1024], differences[kMostQueries * kMostSamples], multiplier[128];
 static int32_t biases[128];
 static uint32_t seeds[kMostQueries];
@@ -102,7 +103,7 @@ static uint32_t update_result(void* argument) {
   return u->tensors[0].fraction == NULL ? h : hash(h, fraction, u->tensors[0].size);
 }
 
-enum { kFraction = 1, kScaled = 2, kRectified = 4, kExact = 8, kBiases = 16 };
+enum { kFraction = 1, kScaled = 2, kRectified = 4, kExact = 8, kBiases = 16, kSparse = 32 };
 
 /* Two updates, of which the second is counted: the first one of ZO_NODE_RMS measures, too. */
 static void update_case(const char* name, const zo_node_layer* layer, uint32_t samples, uint32_t queries, uint32_t rule,
@@ -147,7 +148,9 @@ static void update_case(const char* name, const zo_node_layer* layer, uint32_t s
     differences[i] = (int32_t)random_below(40001) - 20000;
   }
   for (uint32_t i = 0; i < sizeof errors / sizeof errors[0]; ++i) {
-    errors[i] = (int16_t)(random_below(65535) - 32767);
+    const int32_t e = (int32_t)random_below(65535) - 32767;
+    const int32_t least = (options & kSparse) != 0u ? 24576 : (options & kRectified) != 0u ? 0 : -32767;
+    errors[i] = (int16_t)(e < least ? 0 : e);
   }
   u.evidence.samples = samples;
   u.evidence.queries = queries;
@@ -155,7 +158,10 @@ static void update_case(const char* name, const zo_node_layer* layer, uint32_t s
   u.evidence.routes = routes;
   u.evidence.differences = differences;
   u.evidence.seeds = seeds;
-  if ((options & kExact) != 0u) u.evidence.errors = errors;
+  if ((options & kExact) != 0u) {
+    u.evidence.errors = errors;
+    u.evidence.routes = NULL; /* an error behind a clamped output is 0 */
+  }
   u.step.rule = rule;
   u.step.rate = 20000;
   u.step.clip = 4u << 16;
@@ -249,28 +255,6 @@ static void element_loss_case(const char* name, void (*call)(void*), uint32_t el
   report(name, call, &elements, loss_result);
 }
 
-/* Errors of 120 inputs of a dense layer from those of its 84 outputs. */
-static int16_t input_errors[120];
-
-static void run_backprop(void* argument) {
-  (void)argument;
-  (void)zo_fc_backprop_s8(1, 120, 84, weights, NULL, errors, NULL, input_errors, scratch);
-}
-
-static uint32_t backprop_result(void* argument) {
-  uint32_t h = 1;
-  (void)argument;
-  for (uint32_t i = 0; i < 120u; ++i) h = h * 31u + (uint32_t)input_errors[i];
-  return h;
-}
-
-static void backprop_case(const char* name) {
-  random_state = 4;
-  fill(weights, 120 * 84, -127, 127);
-  for (uint32_t i = 0; i < 84u; ++i) errors[i] = (int16_t)(random_below(2000) - 1000);
-  report(name, run_backprop, NULL, backprop_result);
-}
-
 /* Errors of a convolution's inputs; of every second output, as behind an activation, or of all. */
 static int16_t conv_errors[8192];
 static int8_t conv_exponent;
@@ -305,6 +289,52 @@ static void conv_backprop_case(const char* name, const zo_node_layer* layer, int
   for (uint32_t i = 0; i < layer->out_c; ++i) conv_scales[i] = (int16_t)(32767u - 100u * i);
   (void)zo_conv_backprop_norm_s8(layer, weights, scratch, &c.norm);
   report(name, run_conv_backprop, &c, conv_backprop_result);
+}
+
+/* Errors that pass a step of another kind. */
+enum { kErrors = 8192 };
+
+static void run_norm(void* argument) {
+  conv_call* c = (conv_call*)argument;
+  (void)zo_conv_backprop_norm_s8(&c->layer, weights, scratch, &c->norm);
+}
+
+static uint32_t norm_result(void* argument) { return ((const conv_call*)argument)->norm; }
+
+static void run_mask(void* argument) {
+  (void)argument;
+  (void)zo_mask_errors(kErrors, inputs, -128, 100, errors);
+}
+
+static void run_add(void* argument) {
+  (void)argument;
+  (void)zo_add_errors(kErrors, errors, 1, conv_errors, &conv_exponent);
+}
+
+static void run_max_pool(void* argument) {
+  (void)zo_max_pool_backprop((const zo_pool*)argument, inputs, errors, 3, conv_errors, &conv_exponent);
+}
+
+static void run_average_pool(void* argument) {
+  (void)zo_average_pool_backprop((const zo_pool*)argument, errors, 3, conv_errors, &conv_exponent, scratch);
+}
+
+static uint32_t errors_result(void* argument) {
+  uint32_t h = (uint32_t)conv_exponent;
+  (void)argument;
+  for (uint32_t i = 0; i < kErrors; ++i) h = h * 31u + (uint32_t)(errors[i] * 7 + conv_errors[i]);
+  return h;
+}
+
+static void errors_case(const char* name, void (*call)(void*), void* argument) {
+  random_state = 7;
+  fill(inputs, kErrors, -128, 127);
+  for (uint32_t i = 0; i < kErrors; ++i) {
+    errors[i] = (int16_t)(random_below(65535) - 32767);
+    conv_errors[i] = (int16_t)(random_below(65535) - 32767);
+  }
+  conv_exponent = 2;
+  report(name, call, argument, errors_result);
 }
 
 int main(void) {
@@ -363,7 +393,21 @@ int main(void) {
   update_case("depthwise-1-fraction", &depthwise, 1, 2, ZO_NODE_RMS, 0, kRectified | kFraction);
   perturbation_case("perturb-120", fc1);
   perturbation_case("perturb-400", conv2);
-  backprop_case("backprop-120-84");
+  pointwise.form = wide.form = ZO_NODES_PLAIN;
+  pointwise.node_h = pointwise.node_w = 11;
+  wide.node_h = wide.node_w = 8;
+  conv2.form = ZO_NODES_PLAIN;
+  conv2.node_h = conv2.node_w = 10;
+  const zo_node_layer first = plane(1, 16, 16, 5, 2);
+  const uint32_t exact = kExact | kRectified;
+  update_case("pointwise-1-exact", &pointwise, 1, 0, ZO_NODE_RMS, 0, exact);
+  update_case("pointwise-1-sparse", &pointwise, 1, 0, ZO_NODE_RMS, 0, kExact | kSparse);
+  update_case("padded-1-exact", &padded, 1, 0, ZO_NODE_RMS, 0, exact);
+  update_case("wide-1-exact", &wide, 1, 0, ZO_NODE_RMS, 0, exact);
+  update_case("conv2-1-exact", &conv2, 1, 0, ZO_NODE_RMS, 0, exact);
+  update_case("first-1-exact", &first, 1, 0, ZO_NODE_RMS, 0, exact);
+  update_case("first-1-sparse", &first, 1, 0, ZO_NODE_RMS, 0, kExact | kSparse);
+  update_case("depthwise-1-exact", &depthwise, 1, 0, ZO_NODE_RMS, 0, exact);
   const zo_node_layer same = plane(64, 64, 8, 3, 1);
   conv_backprop_case("conv-backprop-64", &same, 0);
   conv_backprop_case("conv-backprop-64-half", &same, 1);
@@ -375,7 +419,20 @@ int main(void) {
   conv_backprop_case("conv-backprop-13", &narrow, 0);
   const zo_node_layer of_points = plane(64, 64, 8, 1, 0);
   conv_backprop_case("conv-backprop-1x1", &of_points, 0);
+  const zo_node_layer fc2 = dense(120, 84);
+  conv_backprop_case("dense-backprop-84", &fc2, 0);
   conv_backprop_case("depthwise-backprop-64", &depthwise, 0);
+  conv_call norm = {same, 0};
+  random_state = 5;
+  fill(weights, zo_node_row(&same) * same.out_c, -127, 127);
+  report("norm-64", run_norm, &norm, norm_result);
+  zo_pool pool = {16, 16, 32, 8, 8, 2, 2, 2, 2, 0, 0};
+  errors_case("mask-backprop", run_mask, NULL);
+  errors_case("add-backprop", run_add, NULL);
+  errors_case("max-pool-backprop", run_max_pool, &pool);
+  pool.out_h = pool.out_w = 1;
+  pool.k_h = pool.k_w = pool.stride_h = pool.stride_w = 16;
+  errors_case("average-pool-backprop", run_average_pool, &pool);
   loss_case("loss-10", 10, -128);
   loss_case("loss-10-near", 10, 80);
   loss_case("loss-12-near", 12, 80);

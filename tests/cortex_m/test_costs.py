@@ -51,6 +51,7 @@ BUDGETS: dict[str, dict[str, float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each(BUDGETS, fast=("cortex-m4",)))
 def test_weight_ops_within_budget(name, tmp_path):
     costs = weight_op_costs(CORES[name], tmp_path)

@@ -48,6 +48,7 @@ def test_same_bits_as_the_portable_code(name, level, tmp_path):
     assert run(CORES[name], program) == "2500 rounds agree\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each(("cortex-m0plus", "cortex-m4", "rv32imc"), fast=("cortex-m4",)))
 def test_same_bits_without_features(name, tmp_path):
     program = program_with_both(CORES[name], tmp_path, "-Os", features=["-DZO_FEATURES=0"])
@@ -63,6 +64,7 @@ def test_same_bits_where_macros_are_0(without, tmp_path):
     assert run(core, program_with_both(core, tmp_path, "-O2", features=macros)) == "2500 rounds agree\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),

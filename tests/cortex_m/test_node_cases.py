@@ -15,8 +15,8 @@ from cortex_m.emulator import CORE_SOURCES, CORES, COUNTING_SOURCE, REPOSITORY, 
 
 NAMES = """
 zo_add_products zo_apply_row zo_biases zo_chain zo_class_loss zo_conv_backprop zo_coordinate
-zo_cross_entropy zo_dense_sums zo_fc_backprop zo_log2 zo_mean_squared_error zo_node_gradient
-zo_node_layer zo_node_move zo_node_update zo_perturb zo_replay_tile zo_row_steps zo_stream zo_update
+zo_cross_entropy zo_dense_sums zo_errors zo_log2 zo_mean_squared_error zo_node_gradient zo_node_layer
+zo_node_move zo_node_update zo_perturb zo_pool_backprop zo_replay_tile zo_row_steps zo_stream zo_update
 zo_update_bits
 """.split()
 SOURCES = [source for source in CORE_SOURCES if source.stem in NAMES]

@@ -170,11 +170,24 @@ uint32_t WorkspaceBytes() {
     const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
     for (const int32_t at : {segment.kept_at, segment.passing_at}) {
       if (at < 0) continue;
-      const size_t end = static_cast<size_t>(at) + (tflm_zo::kInfo.batch * segment.boundary_bytes + 7) / 8 * 8;
+      const size_t own = k == 0 ? tflm_zo::kInfo.inputs[0].bytes : segment.boundary_bytes;
+      const size_t end = static_cast<size_t>(at) + (tflm_zo::kInfo.batch * own + 7) / 8 * 8;
       if (end > boundaries) boundaries = end;
     }
   }
-  return static_cast<uint32_t>(boundaries + bytes);
+#if TRAINS_NODES && ZO_WITH_BACKWARD
+  for (uint32_t i = 0; i < tflm_zo::kSettings.tasks; ++i) {
+    const tflm_zo::BackwardInfo* backward = tflm_zo::kTasks[i].backward;
+    for (uint32_t f = 0; backward != nullptr && f < backward->field_count; ++f) {
+      const tflm_zo::ErrorFieldInfo& field = backward->fields[f];
+      if (field.at < 0) continue;
+      const size_t end = static_cast<size_t>(field.at) + (2 * field.count + 7) / 8 * 8;
+      if (end > boundaries) boundaries = end;
+    }
+  }
+#endif
+  const size_t shared = tflm_zo::kInfo.shared_arena;
+  return static_cast<uint32_t>((boundaries > shared ? boundaries - shared : 0) + bytes);
 #endif
 }
 

@@ -64,7 +64,7 @@ def powered(run: Kind) -> Device:
 
 def interval(run: Kind) -> int:
     """Steps that a run may have to do again."""
-    return 1 if run[0] in WEIGHT_RUNS else RUNS[run[0]][1].snapshot_every
+    return 1 if run[0] in WEIGHT_RUNS else RUNS[run[0]][1].steps_between_snapshots
 
 
 def boot(made: Device, run: Kind, *, clears: bool = False) -> int:

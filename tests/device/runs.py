@@ -16,11 +16,14 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo import Model, load_model
-from tflm_zo.converters import ResidualBlocks
+from tflm_zo.converters import ResidualBlocks, read_metadata
 from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.data import Data
-from tflm_zo.firmware import Firmware, arena, generate_firmware
+from tflm_zo.firmware import Firmware, arena, generate_firmware, plan_run
+from tflm_zo.firmware.boundaries import saving_memory
+from tflm_zo.firmware.device_model import device_models
 from tflm_zo.training import Callback, Exact, Nodes, RunProgress, Settings, Trainer, Weights, algorithm, inject_settings
+from tflm_zo.training.lowering import StepMemory
 from tflm_zo.training.rules import Momentum
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
@@ -63,11 +66,31 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "residual, behind a prefix": (
         {**_NODES, "nodes": ("block1/conv0", "projection", "fc")},
-        Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9, snapshot_every=3),
+        Settings(tasks=(Nodes(queries=2), Exact()), batch_size=2, seed=9, learning_rate=1.0, snapshot_every=3),
     ),
     "residual, exact tail": (
         {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2)},
         Settings(tasks=(Nodes(queries=2), Exact(last=ResidualBlocks(2))), batch_size=4, seed=11, snapshot_every=2),
+    ),
+    "residual, exact, least memory": (
+        {**_NODES, "nodes": (), "tail": "all", "trainable": "all", "parameters": "all", "batch": 1},
+        Settings(
+            tasks=(Exact(last="all", parameters="all"),), batch_size=1, seed=11, learning_rate=0.5, snapshot_every=2
+        ),
+    ),
+    "exact, computed again": (
+        {**_NODES, "nodes": (), "tail": "all", "trainable": "all", "update_bits": 8, "batch": 1},
+        Settings(tasks=(Exact(last="all"),), batch_size=1, seed=11, snapshot_every=3),
+    ),
+    "residual, nodes and exact, one sample": (
+        {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2), "update_bits": 8, "batch": 1},
+        Settings(
+            tasks=(Nodes(queries=2), Exact(last=ResidualBlocks(2))),
+            batch_size=1,
+            seed=11,
+            learning_rate=0.5,
+            snapshot_every=2,
+        ),
     ),
     "residual, blocks with biases": (
         {"trainable": "all", "cuts": "layers", "parameters": "all"},
@@ -103,12 +126,16 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         ),
     ),
 }
+#: How a device saves memory.
+MEMORY = {"exact, computed again": StepMemory(True, (1, 2))}
+#: Runs that compute activations again.
+RECOMPUTING = ("residual, exact, least memory", *MEMORY)
 SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks with biases")
 WEIGHT_RUNS = ("weight", "weight, 16 bits", "weight, momentum", *SEGMENTED_WEIGHTS)
 
 #: Parameters of tests: `make test` has some of each kind of trainer, with shortcuts across segments and with
 #: biases; the others are slow.
-_SOME = ("weight", "weight, segments", "residual, blocks with biases", "node", "exact head", "nodes and weights")
+_SOME = ("weight, segments", "nodes and weights", "residual, exact, least memory")
 EACH_RUN = slow_but(_SOME, RUNS)
 EACH_WEIGHT_RUN = slow_but([name for name in _SOME if name in WEIGHT_RUNS], WEIGHT_RUNS)
 
@@ -128,12 +155,12 @@ def yardstick() -> Data:
 @cache
 def zo_model(name: str) -> Model:
     network = residual(channels=1, classes=CLASSES) if name.startswith("residual") else MODELS["small_cnn"]()
-    return load_model(inject_all(network, **{**RUNS[name][0], "batch": 2}).to_bytes())
+    return load_model(inject_all(network, **{"batch": 2, **RUNS[name][0]}).to_bytes())
 
 
 def generated(model: Model, settings: Any, data: Data, *, steps: int = STEPS, **options: Any) -> Firmware:
     """Generates a folder, with the arena's bound: measuring takes a second."""
-    with mock.patch.object(arena, "_recorded", return_value=None):
+    with mock.patch.object(arena, "recorded", return_value=None):
         return generate_firmware(model, settings, steps=steps, samples=len(data), name="small", data=data, **options)
 
 
@@ -219,9 +246,17 @@ def desktop(name: str, data_seed: int = 1, measure_every: int = 0) -> Desktop:
     return run_on_desktop(zo_model(name), RUNS[name][1], data, measure_every=measure_every)
 
 
+def least_memory(model: Model, settings: Settings) -> StepMemory:
+    (usual,) = device_models(model, plan_run(model, settings, steps=STEPS, samples=SAMPLES))
+    memory = saving_memory(model, read_metadata(model), usual, 0).plan.memory
+    assert memory.shares_arena and memory.recomputed
+    return memory
+
+
 def device(name: str, data_seed: int = 1) -> Device:
     model, data = zo_model(name), samples(data_seed)
-    made = Device(generated(model, RUNS[name][1], samples()), model, data)
+    memory = least_memory(model, RUNS[name][1]) if name.endswith("least memory") else MEMORY.get(name)
+    made = Device(generated(model, RUNS[name][1], samples(), memory=memory), model, data)
     status = made.init()
     assert status == OK
     return made

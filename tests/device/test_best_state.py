@@ -7,6 +7,7 @@ import pytest
 
 from device.emulation import ARGUMENT, LOG, OK, ORDER, SAMPLE, Device, Samples, Store, needs_compiler
 from device.runs import EACH_RUN, RUNS, STEPS, WEIGHT_RUNS, desktop, device, train, yardstick
+from helpers.examples import slow_but
 from tflm_zo.logs import Log
 
 pytestmark = needs_compiler
@@ -20,7 +21,7 @@ def measuring(made: Device, every: int) -> Device:
     return made
 
 
-@pytest.mark.parametrize("every", EVERY)
+@pytest.mark.parametrize("every", slow_but((2,), EVERY))
 @pytest.mark.parametrize("name", EACH_RUN)
 def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
     expected, made, store = desktop(name, measure_every=every), device(name), Store()

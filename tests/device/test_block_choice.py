@@ -31,7 +31,7 @@ from tflm_zo.firmware import BlockSearch
 from tflm_zo.training import BlockChoice, Nodes, Settings, choose_block
 
 pytestmark = needs_compiler
-SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=9, snapshot_every=2)
+SETTINGS = Settings(tasks=(Nodes(queries=2),), batch_size=4, learning_rate=1.0, seed=9, snapshot_every=2)
 SEARCH = BlockSearch(blocks=2, held_out=0.4, epochs=2)
 DATA_SEED = 29
 BLOCKS = (("conv",), ("fc",))

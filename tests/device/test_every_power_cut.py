@@ -82,6 +82,7 @@ def train(made: Device, rng: np.random.Generator, operations: list[int]) -> bool
             return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", NAMES)
 def test_many_cuts_lose_nothing_but_the_step_in_progress(store: str) -> None:
     rng, cuts, runs = np.random.default_rng(len(store)), 0, 0

@@ -24,6 +24,7 @@ from device.runs import (
     CLASSES,
     EACH_RUN,
     EACH_WEIGHT_RUN,
+    RECOMPUTING,
     RUNS,
     SEGMENTED_WEIGHTS,
     STEPS,
@@ -79,7 +80,9 @@ def check_each(name: str, made: Device, fail: Callable[[int], None], expected: i
             break
         assert (status, report.step_done) == (expected, 0)
         assert made.step == step
-        assert made.export_weights() == (OK, states[step].weights)
+        # Between updates activations may be computed again: the next call goes on with the step.
+        if name not in RECOMPUTING or status != RUNTIME_FAILED:
+            assert made.export_weights() == (OK, states[step].weights)
         train_to(made, name, step + 1)
         if number == 1 or made.step == STEPS:
             check(made, name, made.step)
@@ -153,6 +156,7 @@ def test_labels_out_of_range(name: str) -> None:
     check(made, name, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH_RUN)
 def test_memory_that_is_too_small(name: str) -> None:
     made = device(name)

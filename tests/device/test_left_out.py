@@ -34,7 +34,7 @@ def firmware(name: str, layers: tuple[str, ...] | None) -> Firmware:
     return generated(zo_model(name), dataclasses.replace(RUNS[name][1], layers=layers), samples())
 
 
-@pytest.mark.parametrize("name", slow_but(("exact head", "residual, exact tail"), SOME))
+@pytest.mark.parametrize("name", slow_but(("exact head",), SOME))
 def test_the_run_is_the_desktops(name: str) -> None:
     settings = dataclasses.replace(RUNS[name][1], layers=SOME[name])
     expected = run_on_desktop(zo_model(name), settings, samples())
@@ -45,7 +45,7 @@ def test_the_run_is_the_desktops(name: str) -> None:
     assert made.checksum() == expected.states[made.step].checksum
 
 
-@pytest.mark.parametrize("name", slow_but(("exact head", "residual, exact tail"), SOME))
+@pytest.mark.parametrize("name", slow_but(("residual, exact tail",), SOME))
 def test_ram_of_layers_that_are_left_out(name: str) -> None:
     whole, part = firmware(name, None), firmware(name, SOME[name])
     metadata = read_metadata(zo_model(name))
@@ -67,6 +67,7 @@ TAILS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(("parts", "regression"), TAILS))
 def test_each_tail_is_the_desktops(name: str) -> None:
     network, loss, last = TAILS[name]

@@ -112,6 +112,7 @@ def test_a_device_that_can_go_neither_over_nor_back_does_no_step_without_a_log(n
     assert failing > stopped > 0
 
 
+@pytest.mark.slow
 def test_steps_behind_a_place_that_could_not_be_gone_over_to_are_gone_on_with() -> None:
     """Resumes, even if its record has arrived and the record that should undo it has not."""
     log, failed = desktop("weight").log, 0

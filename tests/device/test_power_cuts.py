@@ -57,6 +57,7 @@ def go_on(made: Device, run: Run, content: np.ndarray) -> None:
     assert made.set_log(None) == OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequence", slow_but(("layer-wise", "measured"), SEQUENCES))
 def test_every_byte_of_three_runs_on_one_store(sequence: str) -> None:
     content, cuts, reached = np.full(1 << 14, 0xFF, np.uint8), 0, set()

@@ -55,6 +55,7 @@ def test_calls_in_c(name: str) -> None:
     check(walk(Walk(name, SEED, in_c=True), CALLS))
 
 
+@pytest.mark.slow
 def test_some_calls_around_a_choice_of_a_block() -> None:
     found = walk(BlockWalk(1), 400)
     assert found["probe", OK] and found["resume", OK] and found["import_log", OK]
@@ -65,7 +66,7 @@ def test_calls_around_a_choice_of_a_block() -> None:
     check(walk(BlockWalk(SEED), CALLS))
 
 
-@pytest.mark.parametrize("name", ["weight", "node"])
+@pytest.mark.parametrize("name", ["weight"])
 def test_some_calls_with_two_places(name: str) -> None:
     found = walk(PlacesWalk(name, 1, "flash"), 400)
     assert found["connect", OK] and found["deploy", OK] and found["revert", OK]

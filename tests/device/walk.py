@@ -27,6 +27,7 @@ from device.emulation import (
     Store,
 )
 from device.runs import (
+    RECOMPUTING,
     RUNS,
     STEPS,
     WEIGHT_RUNS,
@@ -75,7 +76,7 @@ class Run:
     @property
     def interval(self) -> int:
         """Steps between those from which its log continues."""
-        return 1 if self.by_weights else int(self.settings.snapshot_every)
+        return 1 if self.by_weights else int(self.settings.steps_between_snapshots)
 
     def has_header_of(self, other: Run) -> bool:
         """Returns True if one's log is accepted by the other: of weight perturbation, no header knows the samples."""
@@ -399,7 +400,8 @@ class Walk:
                 self.caught_up()
             assert not whole or done_before
         else:
-            self.in_step = False
+            # A step that computes activations again between its updates is still in progress.
+            self.in_step = self.run.name in RECOMPUTING and made.settle() == ORDER
 
     def wrote(self, kept: Kept, status: int) -> None:
         """Records a completed step, whose record goes into a store."""

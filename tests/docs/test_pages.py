@@ -167,7 +167,7 @@ def test_a_page_says_what_the_generated_readme_says(
     zo_model("node").save("lenet5.zo.tflite")
     first, *others = blocks(page)
     # Its bound: measuring takes a second.
-    with mock.patch.object(arena, "_recorded", return_value=None):
+    with mock.patch.object(arena, "recorded", return_value=None):
         run_command(*first.commands)
     folder = Path("lenet5_firmware")
     readme = (folder / "README.md").read_text(encoding="utf-8")

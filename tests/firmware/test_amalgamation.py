@@ -118,6 +118,7 @@ def test_every_line_of_the_folder_is_the_op_packs(name: str) -> None:
 
 
 # For size, some loops are other functions.
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("flag", slow_but(["-Os"], ["-O0", "-DZO_PORTABLE", "-DZO_FEATURES=0", "-Os"]))
 def test_the_whole_core_compiles_as_one_source(flag: str, tmp_path: Path) -> None:

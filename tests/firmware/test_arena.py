@@ -27,12 +27,12 @@ def test_bound_of_the_arena_holds(name: str) -> None:
         model = zo_model(name, network)
         segments = [extract_segment(model, k) for k in range(len(read_metadata(model).segments))]
         # Once for both builds: it takes a second.
-        with mock.patch.object(arena, "_recorded", return_value=arena._recorded(segments)):
+        with mock.patch.object(arena, "recorded", return_value=arena.recorded(segments)):
             measured = arena.arenas_of([segments], [2])[0]
             without = arena.arenas_of([segments], [2], static_memory=False)[0]
         assert measured.measured and measured.bytes % 16 == 0
         assert measured.bytes < without.bytes < measured.bytes + 256 * len(segments) + 1024
-        with mock.patch.object(arena, "_recorded", return_value=None):
+        with mock.patch.object(arena, "recorded", return_value=None):
             bound = arena.arenas_of([segments], [2])[0]
         assert not bound.measured and bound.bytes % 16 == 0
         assert measured.bytes <= bound.bytes, network
@@ -107,7 +107,7 @@ def test_the_plan_is_tflms(name: str) -> None:
         except ValueError:
             continue  # nothing of it carries nodes
         segments += [extract_segment(model, k) for k in range(len(read_metadata(model).segments))]
-    recorded = arena._recorded(segments)
+    recorded = arena.recorded(segments)
     assert recorded is not None and len(recorded) > 8
     for segment, sizes in zip(segments, recorded, strict=True):
         graph = segment.subgraphs[0]

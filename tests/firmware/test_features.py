@@ -73,7 +73,7 @@ def part(made: Firmware, name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", slow_but(list(RUNS)[::2], RUNS))
 def test_what_the_run_needs(name: str) -> None:
     injection, settings, needed = RUNS[name]
     zo = inject_all(MODELS["small_cnn"](), **{"trainable": "all", "headroom": 4, **injection})
@@ -96,7 +96,7 @@ def test_what_the_run_needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("core", slow_but(["cortex-m55"], ["cortex-m0plus", "cortex-m4", "cortex-m55", "rv32imc"]))
-@pytest.mark.parametrize("name", slow_but(list(RUNS)[::3], RUNS))
+@pytest.mark.parametrize("name", slow_but(list(RUNS)[::6], RUNS))
 def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> None:
     """Compiles with the loops of each core: all functions of a folder are in one file, in which names meet."""
     compiled = CORES[core]

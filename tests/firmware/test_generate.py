@@ -296,6 +296,7 @@ def test_tables_are_the_desktops_probes(model: Model) -> None:
     assert "blocks: conv1, conv2; fc1, fc2; fc3" in config
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_largest_block(model: Model) -> None:
     made = generated(model)
     alone = [
@@ -307,6 +308,7 @@ def test_memory_is_that_of_the_largest_block(model: Model) -> None:
     assert max(alone) <= made.ram.workspace < everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", slow_but(list(PLATFORMS)[:2], PLATFORMS))
 def test_the_example_chooses(platform: str, model: Model) -> None:
     made = generated(model, platform=platform)

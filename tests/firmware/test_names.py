@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from tflm_zo.firmware import PLATFORMS, Firmware, arena, generate_firmware
 from tflm_zo.firmware.op_pack import of_model, op_pack_sources, without_model
@@ -25,7 +26,7 @@ needs_gcc = pytest.mark.skipif(
 
 
 def folder(name: str, platform: str = "cmake") -> Firmware:
-    with mock.patch.object(arena, "_recorded", return_value=None):
+    with mock.patch.object(arena, "recorded", return_value=None):
         return generate_firmware(
             zo_model(KINDS[name]), steps=3, samples=5, platform=platform, name=name, command="made"
         )
@@ -48,7 +49,7 @@ def test_no_symbol_is_in_both(tmp_path: Path) -> None:
     assert found[0] & found[1] == set()
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("platform", slow_but(("cmake", "arduino"), PLATFORMS))
 def test_files_macros_and_namespaces_have_the_models_name(platform: str) -> None:
     for name in KINDS:
         for path, text in folder(name, platform).files.items():

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.examples import slow_but
 from helpers.models import MODELS
 from helpers.runs import layerwise_settings, settings_of, weight_settings
 from tflm_zo.converters import load_model
@@ -30,7 +31,7 @@ SETTINGS: dict[str, Settings] = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", slow_but(("weight", "fqt"), SETTINGS))
 def test_it_is_what_firmware_of_one_sample_an_invoke_says(name: str, tmp_path: Path) -> None:
     settings, model = SETTINGS[name], load_model(MODELS["lenet5"]())
     trainer = Trainer(model, settings)

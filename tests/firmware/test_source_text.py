@@ -13,7 +13,7 @@ from tflm_zo import load_model
 from tflm_zo.data import Data
 from tflm_zo.firmware import PLATFORMS, generate_firmware, identifier
 from tflm_zo.firmware.folder import CHECKSUMS
-from tflm_zo.firmware.source_text import comment, string
+from tflm_zo.firmware.source_text import comment, literal
 from tflm_zo.training.settings import SettingsError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
@@ -52,7 +52,7 @@ def test_text_cannot_leave_a_comment_or_a_string(tmp_path: Path) -> None:
     # As C reads it back, byte by byte.
     name = 'a"b\\c\n\té??/1'
     source = tmp_path / "string.cc"
-    source.write_text(f"#include <stdio.h>\nint main() {{ fputs({string(name)}, stdout); }}\n")
+    source.write_text(f"#include <stdio.h>\nint main() {{ fputs({literal(name)}, stdout); }}\n")
     subprocess.run(["g++", "-std=c++17", source, "-o", tmp_path / "string"], check=True)
     done = subprocess.run([tmp_path / "string"], capture_output=True, check=True)
     assert done.stdout == name.encode()

@@ -46,6 +46,7 @@ def test_devices_answer_as_desktop_clients_do(run: str, tmp_path: Path) -> None:
             gateway.answer()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", slow_but([1], [1, 8]))
 def test_lines_that_lose_double_and_change_bytes(unit: int, tmp_path: Path) -> None:
     with fleet(tmp_path, "weight", 2, unit=unit) as made, made.gateway(deadline=60) as gateway:
@@ -297,6 +298,7 @@ def test_a_straggler_is_left_out_and_gives_its_evaluation_up(tmp_path: Path) -> 
         assert made.checksums == {replica.weights_checksum}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["weight", "weight, segments", "weight, momentum"])
 def test_a_device_that_is_asked_where_it_is_while_it_evaluates(run: str, tmp_path: Path) -> None:
     with fleet(tmp_path, run, 1) as made:

@@ -31,9 +31,7 @@ class Pool:
         return structs.zo_pool(channels=self.inputs[2], pad_top=self.pad[0], pad_left=self.pad[1], **sizes)
 
 
-def _factors(mantissas: NDArray[np.int16] | None, exponent: int) -> Any:
-    if mantissas is None:
-        return None
+def _factors(mantissas: NDArray[np.int16], exponent: int) -> Any:
     data = address("mantissas", mantissas, np.int16)
     return structs.zo_error_factors(data, mantissas.size, signed("exponent", exponent))
 
@@ -53,20 +51,19 @@ def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int1
     return masked
 
 
-def scale(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors) -> Errors:
-    """Computes errors times mantissas[i % channels] * 2^(exponent - 15), or, without, filled up to 16 bits."""
+def scale(mantissas: NDArray[np.int16], exponent: int, errors: Errors) -> Errors:
+    """Computes errors times mantissas[i % channels] * 2^(exponent - 15)."""
     values = errors[0]
     data = address("errors", values, np.int16)
     factors = _factors(mantissas, exponent)
     return _passed("zo_scale_errors", np.empty_like(values), 0, factors, values.size, data, errors[1])
 
 
-def add(mantissas: NDArray[np.int16] | None, exponent: int, errors: Errors, sum_so_far: Errors) -> Errors:
-    """Adds another, scaled error tensor."""
+def add(errors: Errors, sum_so_far: Errors) -> Errors:
+    """Adds another error tensor."""
     result, exponent_so_far = sum_so_far[0].copy(), sum_so_far[1]
     data = address("errors", errors[0], np.int16)
-    factors = _factors(mantissas, exponent)
-    return _passed("zo_add_errors", result, exponent_so_far, factors, result.size, data, errors[1])
+    return _passed("zo_add_errors", result, exponent_so_far, result.size, data, errors[1])
 
 
 def slice_blocks(values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int) -> NDArray[np.int16]:

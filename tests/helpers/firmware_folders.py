@@ -31,7 +31,7 @@ def zo_model(name: str, network: str = "small_cnn", batch: int = 1) -> Model:
 def firmware(platform: str, name: str = "node", network: str = "small_cnn") -> Firmware:
     """Generates a folder, with the arena's bound: measuring takes a second."""
     assert platform in PLATFORMS
-    with mock.patch.object(arena, "_recorded", return_value=None):
+    with mock.patch.object(arena, "recorded", return_value=None):
         return generate_firmware(
             zo_model(name, network), steps=3, samples=5, platform=platform, name="small", command=COMMAND
         )

@@ -111,25 +111,6 @@ def update_from_nodes(
     return saturated.value
 
 
-def fc_backprop(
-    weights: NDArray[np.int8],
-    scales: NDArray[np.int16] | None,
-    errors: NDArray[np.int16],
-    routes: NDArray[np.uint8] | None,
-) -> NDArray[np.int16]:
-    """Computes int16 [samples, inputs], errors of a dense layer's inputs (``zo_fc_backprop_s8``)."""
-    (outputs, inputs), samples = weights.shape, len(errors)
-    result, scratch = np.empty((samples, inputs), np.int16), np.empty(inputs, np.int32)
-    call(
-        *("zo_fc_backprop_s8", samples, inputs, outputs, address("weights", weights, np.int8)),
-        None if scales is None else address("scales", scales, np.int16),
-        address("errors", errors, np.int16),
-        None if routes is None else address("routes", routes, np.uint8),
-        *(result.ctypes.data, scratch.ctypes.data),
-    )
-    return result
-
-
 ONE = 65536
 
 

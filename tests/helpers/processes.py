@@ -102,7 +102,7 @@ def kill_and_resume(
     model.save(folder / "model.tflite")
     (folder / "run.pickle").write_bytes(pickle.dumps((settings, *data, steps)))
     # A log with snapshots is cut back to the last one as its run is resumed.
-    every = settings.snapshot_every if settings.is_layerwise else 1
+    every = settings.steps_between_snapshots if settings.is_layerwise else 1
     rng, log = np.random.default_rng(kills), folder / "log"
     marks = sorted(int(v) for v in rng.integers(1, steps, kills))
     killed = before = 0

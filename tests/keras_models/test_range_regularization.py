@@ -60,6 +60,7 @@ def test_the_largest_magnitude_counts() -> None:
         assert float(sum(model.losses)) == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_pays_for_it_inside_the_block_only() -> None:
     """Covers fit and evaluate that were compiled before."""
     model = network()

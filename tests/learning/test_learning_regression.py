@@ -46,7 +46,7 @@ def test_digits(tmp_path: Path) -> None:
     from tflm_zo.demo.story import _pretrained
 
     task = SCENARIOS["digits"]()
-    model = inject(_pretrained(task, 0), inject_settings(algorithm("node"), batch=32))
+    model = inject(_pretrained(task, 0), inject_settings(algorithm("node")))
     trainer = Trainer(model, Settings())
     assert trainer.evaluate(*task.test)["accuracy"] < 0.4
     trainer.fit(*task.adapt, budget=1e5, keep="last")

@@ -27,7 +27,7 @@ pytestmark = needs_compiler
 RUNS = slow_but(("weight", "node"), ("weight", "node", "exact head"))
 SEEDS = int(os.environ.get("TFLM_ZO_BAD_LINES", "8"))
 #: Bytes that a store programs at once.
-UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
+UNITS = slow_but((16,), (1, 4, 8, 16, 32))
 
 
 def content(store: Store, count: int) -> bytes:

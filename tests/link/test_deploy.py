@@ -31,7 +31,7 @@ pytestmark = needs_compiler
 NAMES = ("weight", "node")
 SEEDS = int(os.environ.get("TFLM_ZO_BAD_LINES", "6"))
 #: Bytes that a store programs at once.
-UNITS = slow_but((1, 16), (1, 4, 8, 16, 32))
+UNITS = slow_but((16,), (1, 4, 8, 16, 32))
 
 
 def store_for(made: Device, unit: int = 1) -> Store:

@@ -394,6 +394,7 @@ int main(void) {
     test_layers_that_are_too_large(set);
     test_add(set);
     test_weights(set);
+    test_layers(set);
     printf("%s\n", set->name);
   }
   printf("%lu checks\n", checks);

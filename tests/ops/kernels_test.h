@@ -13,6 +13,7 @@ void* allocate(size_t bytes);
 /* Random bytes, or one extreme for all, or both extremes. */
 int8_t* bytes_of(size_t count);
 
+void test_layers(const zo_kernel_set* set);
 void test_softmax(void);
 void test_weights(const zo_kernel_set* set);
 

@@ -115,6 +115,7 @@ def refusals(folder, *flags):
     return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 # zo_status: 0 fine, 1 argument, 6 distribution.
 def test_with_everything(tmp_path):
     assert refusals(tmp_path) == [
@@ -154,7 +155,7 @@ def sources_with_features():
     return [source for source, rule in zip(SOURCES, rules, strict=True) if "zo_features.h" in rule]
 
 
-@pytest.mark.parametrize("feature", slow_but(FEATURES[::10], FEATURES))
+@pytest.mark.parametrize("feature", slow_but(FEATURES[::20], FEATURES))
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
     assert len(FEATURES) == 31
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):

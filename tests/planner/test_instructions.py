@@ -1,6 +1,7 @@
 """Estimated instructions against those counted by the emulator (docs/costs.md)."""
 
 import dataclasses
+import itertools
 import os
 import re
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 from helpers.models import MODELS
 from helpers.pages import DOCS
 from tflm_zo import inject
-from tflm_zo.converters import Last, Model, load_model, read_metadata
+from tflm_zo.converters import Last, Model, ZoNodes, load_model, read_metadata
 from tflm_zo.firmware.planning import plan_run
-from tflm_zo.planner.instructions import FEATURES, KERNELS, Instructions, clamped_shares, instruction_table
+from tflm_zo.planner.instructions import FEATURES, KERNELS, Instructions, _windows, clamped_shares, instruction_table
 from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
 FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".")
@@ -29,6 +30,11 @@ NEAR = 0.15
 AUTOENCODER = {
     "cortex-m4": {None: 67_425_361, Last(5): 32_310_981},
     "cortex-m55": {None: 37_486_165, Last(5): 19_698_962},
+}
+# Steps of exact gradients with one sample, as benchmarks/plan.py counted them.
+EXACT = {
+    "kws_ref_model.tflite": {"cortex-m4": 37_454_951, "cortex-m55": 30_136_001},
+    "pretrainedResnet_quant.tflite": {"cortex-m4": 95_748_011, "cortex-m55": 47_104_743},
 }
 
 
@@ -82,6 +88,29 @@ def test_node_perturbation_of_an_autoencoder(core: str) -> None:
         assert own.step(zo, metadata, run, clamped) == pytest.approx(count, rel=0.03)
 
 
+@pytest.mark.parametrize("network", EXACT)
+def test_exact_gradients(network: str) -> None:
+    model, settings = model_of(network), algorithms.exact(batch_size=1)
+    zo = inject(model, inject_settings(settings, batch=1))
+    metadata, clamped, run = read_metadata(zo), clamped_shares(zo), plan_run(zo, settings, steps=1, samples=1)
+    for core, count in EXACT[network].items():
+        assert Instructions(core, "cmsis_nn").step(zo, metadata, run, clamped) == pytest.approx(count, rel=0.1)
+
+
+@pytest.mark.parametrize(("stride", "dilation", "pad"), [(1, 1, 1), (2, 1, 0), (1, 2, 2)])
+def test_elements_beyond_the_image_are_not_counted(stride: int, dilation: int, pad: int) -> None:
+    """Counts the elements of windows one by one."""
+    g = {"in_h": 7, "in_w": 4, "k_h": 3, "k_w": 2, "out_h": 5, "out_w": 4, "pad_top": pad, "pad_left": 1}
+    g |= {f"{name}_{side}": value for name, value in (("stride", stride), ("dilation", dilation)) for side in "hw"}
+    taps = cut_rows = 0
+    for h, w in itertools.product(range(g["out_h"]), range(g["out_w"])):
+        rows = [y for i in range(3) if 0 <= (y := h * stride + i * dilation - pad) < 7]
+        columns = [x for j in range(2) if 0 <= (x := w * stride + j * dilation - 1) < 4]
+        taps += len(rows) * len(columns)
+        cut_rows += 0 if (len(rows), len(columns)) == (3, 2) else len(rows)
+    assert _windows(ZoNodes(0, "plain", 0, 0, 0, 1, False, g)) == (taps, cut_rows)
+
+
 def test_what_is_not_clamped_costs_more() -> None:
     model = load_model(MODELS["lenet5"]())
     settings = algorithms.node(batch_size=4)
@@ -97,8 +126,17 @@ def test_what_is_not_clamped_costs_more() -> None:
 def test_clamped_shares_are_those_of_a_rectified_layer() -> None:
     zo = inject(load_model(MODELS["lenet5"]()), inject_settings(algorithms.node(), batch=1))
     shares = clamped_shares(zo)
-    assert all(0.3 < shares[layer] < 0.7 for layer in ("conv2", "fc1", "fc2"))
+    assert shares is not None and all(0.3 < shares[layer] < 0.7 for layer in ("conv2", "fc1", "fc2"))
     assert shares["fc3"] < 0.2
+
+
+def test_errors_of_an_exact_tail() -> None:
+    """An error goes to one output of each window of a maximum pooling, and to none that an activation clamps."""
+    zo = inject(load_model(MODELS["lenet5"]()), inject_settings(algorithms.exact(), batch=1))
+    shares = clamped_shares(zo)
+    assert shares is not None and set(shares) == {"conv1", "conv2", "fc1", "fc2"}
+    assert all(0.75 < shares[layer] < 0.95 for layer in ("conv1", "conv2"))
+    assert all(0.3 < shares[layer] < 0.7 for layer in ("fc1", "fc2"))
 
 
 def test_the_larger_minibatch_takes_more() -> None:

@@ -12,6 +12,7 @@ from tflm_zo.report import RunsReport, page, read_run, report_runs
 from tflm_zo.report.document import Classes, Evaluated, Evaluation, Measured, Mistake
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_steps(runs: Path, tmp_path: Path) -> None:
     """Reports a run of LeNet-5, 61,470 weights."""
     output = tmp_path / "long.html"

@@ -86,7 +86,7 @@ def _cut(make: Any, cuts: tuple[str, ...]) -> Model:
     return inject_all(make(), headroom=0, cuts=cuts)
 
 
-@pytest.mark.parametrize("limit", [8, pytest.param(10**9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("limit", [3, pytest.param(10**9, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", RUNTIMES)
 @pytest.mark.parametrize("make", ALL_MODELS)
 def test_cut_into_segments(make: Any, name: str, limit: int) -> None:

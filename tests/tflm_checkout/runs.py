@@ -10,6 +10,7 @@ from tflm_zo import Model
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Settings, Trainer
+from tflm_zo.training.lowering import StepMemory
 
 
 def checksum_of(trainer: Trainer) -> int:
@@ -18,7 +19,14 @@ def checksum_of(trainer: Trainer) -> int:
 
 
 def check_run(
-    library: Library | EspNnLibrary, zo: Model, settings: Settings, data: Data, steps: int, name: str, folder: Path
+    library: Library | EspNnLibrary,
+    zo: Model,
+    settings: Settings,
+    data: Data,
+    steps: int,
+    name: str,
+    folder: Path,
+    memory: StepMemory | None = None,
 ) -> None:
     trainer = Trainer(zo, settings, runtime="tflm")
     before = checksum_of(trainer)
@@ -28,7 +36,14 @@ def check_run(
     assert checksum != before
 
     made = generate_firmware(
-        zo, settings, steps=steps, samples=len(data.labels), name=name, data=data, platform=library.platform
+        zo,
+        settings,
+        steps=steps,
+        samples=len(data.labels),
+        name=name,
+        data=data,
+        platform=library.platform,
+        memory=memory,
     )
     made.write(folder / "firmware")
     program = library.build(folder / "firmware", folder / "build")

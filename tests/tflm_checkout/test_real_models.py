@@ -1,7 +1,8 @@
 """Every model of TFLM_ZO_MODELS, as firmware on emulated cores: the desktop's losses, log and weights.
 
-Weight perturbation trains all weights, node perturbation its default layers. TFLM's reference kernels take
-hundreds of millions of instructions for an inference of these models, so runs are short.
+Weight perturbation and exact gradients train all weights, node perturbation its default layers. TFLM's
+reference kernels take hundreds of millions of instructions for an inference of these models, so runs are
+short.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,11 @@ from tflm_checkout.esp_nn_build import EspNnLibrary
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Model, inject, load_model
+from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data
+from tflm_zo.firmware import plan_run
+from tflm_zo.firmware.boundaries import saving_memory
+from tflm_zo.firmware.device_model import device_models
 from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
 STEPS, SAMPLES = 2, 3
@@ -23,6 +28,8 @@ STEPS, SAMPLES = 2, 3
 RUNS: dict[str, Settings] = {
     "weight": Settings(tasks=(Weights(queries=2),), batch_size=1, seed=11, learning_rate=20.0),
     "node": algorithms.node(batch_size=2, seed=11, learning_rate=20.0),
+    "exact": algorithms.exact(seed=11, learning_rate=1.0),
+    "exact, least memory": algorithms.exact(seed=11, learning_rate=1.0),
 }
 TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "rv32imc-reference")
 
@@ -45,4 +52,9 @@ def test_the_run_is_the_desktops(
     settings = RUNS[algorithm]
     model = load_model(read())
     zo = inject(model, inject_settings(settings, batch=1))
-    check_run(library, zo, settings, noise(model), STEPS, "model", tmp_path)
+    memory = None
+    if algorithm == "exact, least memory":
+        (usual,) = device_models(zo, plan_run(zo, settings, steps=STEPS, samples=SAMPLES))
+        memory = saving_memory(zo, read_metadata(zo), usual, 0).plan.memory
+        assert memory.shares_arena
+    check_run(library, zo, settings, noise(model), STEPS, "model", tmp_path, memory)

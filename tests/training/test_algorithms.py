@@ -31,7 +31,8 @@ def test_names() -> None:
     assert list(ALGORITHMS)[:2] == ["node", "weight"]
     assert all(algorithm(name).algorithm == name and summary(name) for name in ALGORITHMS)
     with pytest.raises(
-        SettingsError, match="`algorithm` must be one of node, weight, layer, poor-mans-training, qzo-ff, elastic-zo,"
+        SettingsError,
+        match="`algorithm` must be one of node, weight, layer, exact, poor-mans-training, qzo-ff, elastic-zo,",
     ):
         algorithm("adam")
 

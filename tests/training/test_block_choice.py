@@ -183,7 +183,7 @@ def test_refused_settings() -> None:
     with pytest.raises(
         SettingsError, match="`layers` must include fc3, because the exact gradient of layer fc2 comes back through it"
     ):
-        choose_block(mixed(), poor_mans(**{"exact.last": 2}), X, Y, blocks=5)
+        choose_block(mixed(tail=2), poor_mans(**{"exact.last": 2}), X, Y, blocks=5)
     with pytest.raises(ValueError, match="x has 40 samples, y has 3 labels"):
         choose_block(mixed(), poor_mans(), X, Y[:3])
 

@@ -12,7 +12,7 @@ from helpers.models import MODELS
 from helpers.runs import weight_settings
 from tflm_zo.core import Control
 from tflm_zo.logs import Log
-from tflm_zo.training import Linear, Settings, SettingsError, Trainer, Weights
+from tflm_zo.training import Exact, Linear, Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.lowering import weight_integers
 from tflm_zo.training.rules import Gradient, Normalized, Sign
 
@@ -88,3 +88,13 @@ def test_the_log_has_it(tmp_path: Path) -> None:
         x, y, steps=3, log=tmp_path / "log", keep="last"
     )
     assert Log.read(tmp_path / "log").settings.rate == 4 * 65536
+
+
+@pytest.mark.parametrize("tasks", [(Nodes(),), (Exact(),), (Nodes(), Exact())])
+def test_samples_lead_as_far_however_they_are_divided(tasks: Any) -> None:
+    """Adds up the noise of 4,096 samples, whose steps are independent: it is that of minibatches of 32."""
+    usual = Settings(tasks=tasks, batch_size=32).chosen_rate(128)
+    for minibatch in (1, 2, 4, 8, 16):
+        rate = Settings(tasks=tasks, batch_size=minibatch).chosen_rate(4096 // minibatch)
+        assert rate * math.sqrt(4096 / minibatch) == pytest.approx(usual * math.sqrt(128))
+    assert Settings(tasks=tasks, batch_size=256).chosen_rate(128) == usual == 1.0

@@ -10,9 +10,9 @@ from helpers.examples import slow_but
 from helpers.moments import At, stop
 from helpers.runs import random_samples
 from helpers.weight_runs import SETTINGS, X, Y, zo_model
+from tflm_zo.core import NodeControl
 from tflm_zo.runtime.lane import Lanes
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, random_walks
-from tflm_zo.training.node_run import NodeRun
 
 STEPS = 17
 WEIGHT = dataclasses.replace(SETTINGS, learning_rate=1.0)  # measures none
@@ -63,11 +63,9 @@ def test_equivalents_are_of_the_run_and_of_this_part_of_it(name, tmp_path):
     settings = Settings(batch_size=8, learning_rate=1.0, seed=9) if nodes else WEIGHT
     cost = node_cost if nodes else lambda steps: 32 * steps
     first = Trainer(model, settings)
-    assert (first.equivalents, first.buffer_bytes) == (0, 0)
+    assert first.equivalents == 0
     history = first.fit(X, Y, steps=STEPS, log=tmp_path / "log", callbacks=[At(6, stop)], keep="last")
     assert history.equivalents == first.equivalents == pytest.approx(cost(7))
-    # Inputs and route of fc of a minibatch, nodes of a batch, loss differences of 32 queries, a row.
-    assert first.buffer_bytes == (8 * (64 + 4) + 4 * 4 + 4 * 32 * 8 + 4 * (64 + 4) if nodes else 0)
     second = Trainer(model, settings)
     history = second.fit(X, Y, steps=STEPS, log=tmp_path / "log", resume=True, keep="last")
     assert second.equivalents == pytest.approx(cost(STEPS))
@@ -100,15 +98,15 @@ def test_what_measuring_the_rate_takes_is_counted(
     # fc's input, its output and the loss are where segments begin, or pool's output.
     macs = [CONV, FC, 0][: trainer.runtime.segment_count]
     done = {"products": 0, "measured": 0}
-    run, update, forgotten = Lanes.run, NodeRun._update, random_walks.RandomWalks.forgotten
+    run, update, forgotten = Lanes.run, NodeControl.update, random_walks.RandomWalks.forgotten
 
     def counted_run(lane: Any, samples: int, start: int, stop: int, fed: Any) -> Any:
         done["products"] += samples * sum(macs[start:stop])
         return run(lane, samples, start, stop, fed)
 
-    def counted_update(self: NodeRun, request: Any) -> Any:
+    def counted_update(self: NodeControl, tensors: Any) -> Any:
         done["products"] += 8 * FC
-        return update(self, request)
+        return update(self, tensors)
 
     def told(self: Any, walk: float) -> float:
         forgotten(self, walk)
@@ -116,7 +114,7 @@ def test_what_measuring_the_rate_takes_is_counted(
         return 0.5 * (walk / forgets_half_after) ** 2
 
     monkeypatch.setattr(Lanes, "run", staticmethod(counted_run))
-    monkeypatch.setattr(NodeRun, "_update", counted_update)
+    monkeypatch.setattr(NodeControl, "update", counted_update)
     monkeypatch.setattr(random_walks.RandomWalks, "forgotten", told)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
     monkeypatch.setattr(random_walks, "_MOST_LOSS", np.inf)

@@ -1,7 +1,6 @@
 """An exact tail through convolutions and blocks: its gradients are TensorFlow's, and it takes whole runs."""
 
 import dataclasses
-import itertools
 import os
 from pathlib import Path
 
@@ -134,23 +133,6 @@ def test_errors_begin_at_the_last_layer():
     without = dataclasses.replace(settings, layers=(names[1],))
     with pytest.raises(SettingsError, match=f"include {names[-1]}, .* gradient of layer {names[1]}"):
         lower(zo, read_metadata(zo), without, steps=3, samples=8)
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_fields_that_last_together_share_no_memory(name):
-    count = len(read_metadata(inject(SOURCES[name](), nodes="*", trainable="all")).trainable)
-    for last in range(2, count + 1):
-        tail = read_metadata(inject(SOURCES[name](), nodes=(), tail=last)).tail
-        if tail is None:
-            continue  # dense layers alone
-        lives = {}
-        for i, step in enumerate(tail.steps):
-            for f in {step.source, step.target}:
-                lives.setdefault(f, []).append(i)
-        temporary = [(f, tail.fields[f]) for f in lives if tail.fields[f].at is not None]
-        for (f, a), (g, b) in itertools.combinations(temporary, 2):
-            if lives[f][0] <= lives[g][-1] and lives[g][0] <= lives[f][-1]:
-                assert a.at + a.count <= b.at or b.at + b.count <= a.at
 
 
 BLOCKS = r"`tail` must be a number of layers in a model with {} residual blocks \(an ADD that joins two"

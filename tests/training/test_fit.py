@@ -20,7 +20,6 @@ class ScriptedRun:
 
     events: list[Any]
     resumed = 0
-    buffer_bytes = 0
     measurements: list[Any] = []
 
     def __init__(self, *_: Any) -> None:

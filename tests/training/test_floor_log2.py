@@ -90,7 +90,7 @@ def test_trains(method: str) -> None:
     zo = inject(MODELS["small_cnn"](), inject_settings(chosen, batch=20, loss="floor_log2"))
     trainer = Trainer(zo, dataclasses.replace(chosen, batch_size=20, seed=1), runtime="litert")
     before = trainer.evaluate(x, y)
-    trainer.fit(x, y, steps={"node": 150, "weight": 800}[method], keep="last")
+    trainer.fit(x, y, steps={"node": 300, "weight": 800}[method], keep="last")
     after = trainer.evaluate(x, y)
     assert before["accuracy"] < 0.5
     assert after["accuracy"] > 0.85

@@ -34,7 +34,10 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"{WAKE}vad": (STREAMS, None),
     "mlonmcu-models-CNN_full_quantized": (NO_LOSS, MSE),
     "openmv-blazeface_front_128": (NO_LOSS, MSE),
-    "openmv-face_landmarks_192": ("choose loss=`cross_entropy`, `binary_cross_entropy` or `mse`$", MSE),
+    "openmv-face_landmarks_192": (
+        r"`loss` must be `cross_entropy`, `binary_cross_entropy` or `mse`, .* fits several\. Received: 'auto'\.$",
+        MSE,
+    ),
     "openmv-fomo_face_detection": (PLACES, MSE),
     "openmv-force_int_quant": (NO_LOSS, MSE),
     "openmv-yolo_lc_192": (NO_LOSS, MSE),
@@ -63,7 +66,8 @@ TRAINED = {
 TABLE |= dict.fromkeys(sorted(TRAINED), ("", {}))
 SLOW = {
     *("openmv-blazeface_front_128", "openmv-face_landmarks_192", "openmv-fomo_face_detection"),
-    *("mlonmcu-models-CNN_full_quantized", "tinyengine-detection", "tinyengine-vww"),
+    *("mlonmcu-models-CNN_full_quantized", "tinyengine-detection", "tinyengine-vww", "openmv-yolo_lc_192"),
+    *("mlonmcu-models-bigsine_quant", "made/softmax_per_step", "made/okay_nabu_v2_state_as_ports"),
 }
 
 

@@ -27,7 +27,8 @@ from tflm_zo.training.settings import SettingsError
 RNG = np.random.default_rng(7)
 X = RNG.integers(-128, 128, (24, 28, 28, 1)).astype(np.int8)
 Y = RNG.integers(0, 10, 24).astype(np.int32)
-TAIL = {"trainable": "all", "nodes": ("fc2", "fc3"), "headroom": 7}
+LAST = {"trainable": "all", "nodes": ("fc2", "fc3"), "headroom": 7}
+TAIL = {"trainable": "all", "tail": 2, "headroom": 7}
 HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "together and an exact tail": (TAIL, {"weights.scope": "model", "exact.last": 2, "weights.learning_rate": 0.5}),
     "each layer, nodes and weights": (
@@ -57,7 +58,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "sparser from stage to stage": (
-        TAIL,
+        LAST,
         {
             "weights.scope": "model",
             "weights.rule": "sign",
@@ -79,7 +80,7 @@ HYBRIDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "standardized, of few rows": (
-        {"nodes": ("fc2", "fc3"), "trainable": "nodes"},
+        {"tail": 2, "trainable": "nodes"},
         {"exact.last": 2, "exact.rule": "standardized", "exact.rows": (0.1, 0.5)},
     ),
     "clamped nodes, too": ({"nodes": "auto", "trainable": "nodes"}, {"nodes.masked": False}),

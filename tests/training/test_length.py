@@ -16,12 +16,16 @@ X, Y = random_samples(2, 16)
 
 @pytest.mark.parametrize(
     ("samples", "batch_size", "epochs"),
-    [(128, 32, 75), (1000, 32, 10), (960, 32, 10), (959, 32, 10), (928, 32, 11), (1, 32, 300), (10**6, 32, 10)],
+    [
+        *((128, 32, 75), (1000, 32, 10), (960, 32, 10), (959, 32, 10), (928, 32, 11), (1, 32, 300), (10**6, 32, 10)),
+        *((128, 1, 75), (128, 4, 75), (128, 64, 150), (1000, 8, 10), (959, 4, 10), (928, 1, 11)),
+    ],
 )
 def test_few_samples_get_enough_steps(samples: int, batch_size: int, epochs: int) -> None:
-    """Trains ten epochs, or as many complete ones as take 300 steps."""
+    """Trains ten epochs, or as many complete ones as take 300 steps of 32 samples."""
     assert usual_epochs(Settings(batch_size=batch_size), samples) == epochs
-    assert epochs == 10 or (epochs - 1) * -(-samples // batch_size) < 300 <= epochs * -(-samples // batch_size)
+    steps, enough = -(-samples // batch_size), 300 * 32 / min(batch_size, 32)
+    assert epochs == 10 or (epochs - 1) * steps < enough <= epochs * steps
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,11 @@ def test_how_many_steps_a_budget_is_good_for(tasks: Any, samples: int, most: int
     assert most_budget_steps(Settings(tasks=tasks, batch_size=32), samples) == most
 
 
+@pytest.mark.parametrize(("batch_size", "most"), [(1, 64_000), (8, 8_000), (64, 2_000)])
+def test_smaller_minibatches_make_more_steps(batch_size: int, most: int) -> None:
+    assert most_budget_steps(Settings(batch_size=batch_size), 1000) == most
+
+
 @pytest.mark.parametrize(("samples", "most"), [(128, 600), (320, 600), (352, 660), (1000, 1920), (1088, 2040)])
 def test_a_network_that_bears_less_noise_does_fewer_steps_of_few_samples(samples: int, most: int) -> None:
     assert most_budget_steps(Settings(batch_size=32), samples, careful=True) == most
@@ -53,7 +62,7 @@ def test_the_measured_rate_says_how_long_a_budget_lasts(monkeypatch: pytest.Monk
     monkeypatch.setattr(length, "_LEAST_OF_MOST", 12)
     monkeypatch.setattr(length, "_LEAST_OF_MOST_FOR_CAREFUL", 9)
     monkeypatch.setattr(length, "_MOST_PASSES", 1)
-    for walk, steps in ((0.6, 9), (2.0, 12)):
+    for walk, steps in ((0.6, 4 * 9), (2.0, 4 * 12)):
         monkeypatch.setattr(random_walks.RandomWalks, "forgotten", lambda _, found, w=walk: 0.5 * (found / w) ** 2)
         settings = Settings(tasks=(Nodes(queries=2),), batch_size=8)
         trainer = Trainer(inject_all(MODELS["small_cnn"](), nodes="*", batch=8), settings)

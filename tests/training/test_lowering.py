@@ -44,30 +44,32 @@ def test_weights_behind_a_cut_keep_what_enters_them() -> None:
 
 def test_rules() -> None:
     model = inject_all(lenet5(), nodes=("fc2", "fc3"), update_bits=8, batch=4, headroom=15)
+    tail = inject_all(lenet5(), tail=2, update_bits=8, batch=4, headroom=15)
     given: Any = {"stages": (0.3, 0.6)}
-    by_bits = plan(model, Exact(last=2, rule=Bits((5, 4, 3))), **given).rules
+    by_bits = plan(tail, Exact(last=2, rule=Bits((5, 4, 3))), **given).rules
     assert (by_bits.rule, by_bits.exact_rule, tuple(by_bits.exact_bits)) == (0, 2, (5, 4, 3))
     assert (by_bits.rows_least, by_bits.rows_most) == (0, 0)  # every row
-    some = plan(model, Exact(last=2, rule=Standardized(), rows=(0.1, 0.5))).rules
+    some = plan(tail, Exact(last=2, rule=Standardized(), rows=(0.1, 0.5))).rules
     assert (some.exact_rule, some.rows_least, some.rows_most) == (3, round(6553.5), round(32767.5))
     assert plan(model, Nodes(), Weights(scope="layers", rule=Normalized(clip=1.5))).rules.weight_clip == 3 << 15
 
 
 def test_errors_of_exact_layers_are_weighed_by_their_filters() -> None:
-    """Compares Q15 of the largest channel's scale, which the file has."""
-    model = inject_all(lenet5(), nodes=("fc2", "fc3"), batch=4)
+    """Compares the scales of fc3's channels, which the file has, with the factors of the errors behind it."""
     scales = next(
         np.asarray(t.quantization.scales, float)
         for t in load_model(lenet5()).subgraphs[0].tensors
         if t.name == "fc3/filter"
     )
     assert len(set(scales)) > 2
-    found = plan(model, Nodes(), Exact())
-    assert found.tasks[0].scales is None  # of nodes
-    expected = [min(2**15 - 1, round(32768 * s / scales.max())) for s in scales]
-    # fc3 alone has no headroom to make, so that its scales are the original's.
-    actual = plan(inject_all(lenet5(), nodes=("fc3",), headroom=0, batch=4), Exact()).tasks[0].scales
-    assert actual is not None and actual.tolist() == expected
+    # No headroom, so that the scales are the original's.
+    found = plan(inject_all(lenet5(), tail=2, headroom=0, batch=4), Exact(last=2))
+    assert [t.in_tail for t in found.tasks] == [True, False]
+    assert found.program is not None
+    (step,) = (step for step in found.program.steps if step.layer is not None)
+    assert step.tensor == found.tasks[1].tensors[0] and step.mantissas is not None
+    factors = step.mantissas * 2.0 ** (step.exponent - 15)
+    assert np.abs(factors - scales).max() <= 2.0 ** (step.exponent - 16)
 
 
 @pytest.mark.parametrize("masked", [False, True])

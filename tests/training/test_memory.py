@@ -21,6 +21,7 @@ X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)
 Y = RNG.integers(0, 4, len(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(["node"], ["weight", "node"]))
 def test_a_step_leaves_its_loss_alone(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes 8 bytes, in an array that is extended by an eighth; any object more would take 32."""

@@ -47,7 +47,7 @@ def test_bytes_are_as_specified(kind: str) -> None:
     assert struct.unpack_from("<I", data, 32 + 4 * 15) == (4 * 65536,)  # clip
     checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
     first = min(n.input_segment for n in metadata.nodes)
-    assert data[124:140] == struct.pack("<4I", first, settings.snapshot_every, weights, checksum)
+    assert data[124:140] == struct.pack("<4I", first, settings.steps_between_snapshots, weights, checksum)
     assert data[140:160] == struct.pack("<5I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
     for t, n in enumerate(metadata.nodes):
         queries = 0 if n.head and settings.has(Exact) else 2
@@ -57,10 +57,10 @@ def test_bytes_are_as_specified(kind: str) -> None:
 
     slot = (records - header) // 2
     owner = int.from_bytes(data[header - 4 : header], "little")
-    last = -(-STEPS // settings.snapshot_every)
+    last = -(-STEPS // settings.steps_between_snapshots)
     for number in (last - 1, last):
         at = data[header + (number - 1) % 2 * slot :][:slot]
-        step = min(number * settings.snapshot_every, STEPS)
+        step = min(number * settings.steps_between_snapshots, STEPS)
         part = make(kind)
         fit(part, callbacks=[At(step - 1, stop)])
         largest = max(struct.unpack_from("<i", data, records + size * i + 4)[0] for i in range(step))

@@ -226,7 +226,7 @@ def task_of(trainer: Trainer, model: bytes, classes: int) -> tuple[Any, Any]:
 )
 def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
     case = CASES[name]
-    settings = changed(case.settings, {"batch_size": 16, **changes})
+    settings = changed(case.settings, {"batch_size": 16, "learning_rate": 1.0, **changes})
     trainer = Trainer(case.build(batch=16), settings)
     x, y = task_of(trainer, case.model(), 4)
     before = trainer.evaluate(x, y)
@@ -241,7 +241,8 @@ def test_learns(name: str, changes: dict[str, Any], remains: float) -> None:
 @pytest.mark.parametrize("name, labels, remains", [("autoencoder", 0, 1 / 2), ("logistic_head", 3, 1 / 3)])
 def test_learns_other_losses(name: str, labels: int, remains: float) -> None:
     """Trains a mean squared error, whose output is cut off for its last layer, and independent outputs."""
-    trainer = Trainer(inject_all(MODELS[name](), nodes="*", batch=8), Settings(tasks=(Nodes(queries=4),), batch_size=8))
+    settings = Settings(tasks=(Nodes(queries=4),), batch_size=8, learning_rate=1.0)
+    trainer = Trainer(inject_all(MODELS[name](), nodes="*", batch=8), settings)
     rng = np.random.default_rng(9)
     x = rng.integers(-128, 128, (8, *trainer.runtime.input_details()[0][1:])).astype(np.int8)
     data = (x, rng.integers(0, 2, (8, labels))) if labels else (x,)

@@ -58,7 +58,7 @@ def test_frozen_others_are_left_out() -> None:
 
 def test_an_exact_head_takes_no_queries() -> None:
     (head,) = (t for t in plan(exact=True) if t.setting is Exact)
-    assert head.queries == 0 and head.following is None and head.nodes is not None and head.nodes.head
+    assert head.queries == 0 and not head.in_tail and head.nodes is not None and head.nodes.head
     assert head.first_segment == head.nodes.input_segment
     assert exact_tail(settings(), METADATA.nodes) == []
 

@@ -23,14 +23,14 @@ from helpers.models.graph_builder import Activation, Padding
 from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.firmware import plan_run
-from tflm_zo.firmware.device_model import Boundaries
+from tflm_zo.firmware.boundaries import Boundaries
+from tflm_zo.firmware.device_model import device_models
 from tflm_zo.firmware.sizes import workspace_bytes
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.costs import SampleCosts, first_segment, run_costs
 from tflm_zo.training.plan import LoweredTask, plan_tasks
 
 STEPS, SAMPLES = 10, 20
-NO_TASK = 0xFFFFFFFF  # nothing that errors come back through
 
 # Minibatches of 4 in a model of batch 1: 4 parts. 2 queries of two sides.
 NODES = Settings(tasks=(Nodes(queries=2),), batch_size=4)
@@ -83,7 +83,7 @@ def test_tasks(settings: Settings) -> None:
     head_queries = 0 if settings.has(Exact) else 2
 
     def task(tensor: int, segments: tuple[int, int, int], queries: int, sizes: tuple[int, ...]) -> object:
-        return (0, segments[2], queries, NO_TASK, 1, 65536, 0), (tensor,), segments[:2], sizes
+        return (0, segments[2], queries, False, 1, 65536, 0), (tensor,), segments[:2], sizes
 
     # Of a sample: bytes of the input; a route byte a node; nodes; scratch: a channel's row, and the channels.
     assert [shape(t) for t in plan.tasks] == [
@@ -104,7 +104,7 @@ def test_tasks(settings: Settings) -> None:
 def shape(t: LoweredTask) -> object:
     layer, nodes = t.layer, t.nodes
     assert layer is not None and nodes is not None and t.keeps_inputs
-    values = (t.kind, t.start_segment, t.queries, t.following_number, t.mu, t.rate, t.boundary_bytes)
+    values = (t.kind, t.start_segment, t.queries, t.in_tail, t.mu, t.rate, t.boundary_bytes)
     sizes = (layer.input_bytes, layer.route_bytes, layer.nodes, layer.scratch_values)
     return values, t.tensors, (nodes.input_segment, nodes.output_segment), sizes
 
@@ -113,13 +113,13 @@ def test_boundaries_are_kept_one_after_the_other() -> None:
     """Compares multiples of 8: conv [4, 4, 2] 32, pool [2, 2, 2] 8, fc1 [3] 8, fc2 [2] 8."""
     model = with_nodes()
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
-    kept = Boundaries(model, read_metadata(model), plan)
+    kept = Boundaries(model, read_metadata(model), *device_models(model, plan))
     assert kept.at == {1: 0, 2: 32, 3: 40, 4: 48}
     assert kept.bytes == 56
 
 
 # zo_node_task on a 32-bit core: 28 numbers of the layer and 18 other words: kind, start_segment, queries,
-# following, mu, rate, gain (2), boundary_bytes, 7 pointers, mean_square (2).
+# in_tail, mu, rate, gain (2), boundary_bytes, 7 pointers, mean_square (2).
 TASK_STRUCT = 4 * (28 + 18)
 
 # Two headers of 164 + 32 * 3 bytes, and 8 words for each task's entry.
@@ -142,13 +142,13 @@ def test_workspace() -> None:
     expected = 56 + structs + conv + fc1 + fc2 + headers
     assert expected == 1568
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
-    assert workspace_bytes(model, metadata, plan) == expected
+    assert workspace_bytes(model, metadata, device_models(model, plan)) == expected
 
     # Errors of 2 bytes in place of the head's losses, and the label of the sample.
     exact = expected - eight(4 * 2 * 4) + eight(4 * 2 * 2) + eight(4)
     assert exact == 1560
     plan = plan_run(model, EXACT, steps=STEPS, samples=SAMPLES)
-    assert workspace_bytes(model, metadata, plan) == exact
+    assert workspace_bytes(model, metadata, device_models(model, plan)) == exact
 
 
 def test_costs_of_nodes() -> None:
@@ -192,9 +192,9 @@ def test_blocks_of_weights() -> None:
     plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
     assert plan.block_segments == (0, 1, 2)
     # The input of fc1's segment has 8 bytes, fc2's 3, so 8.
-    kept = Boundaries(model, metadata, plan)
+    kept = Boundaries(model, metadata, *device_models(model, plan))
     assert (kept.at, kept.bytes) == ({1: 0, 2: 8}, 16)
-    assert workspace_bytes(model, metadata, plan) == 16
+    assert workspace_bytes(model, metadata, device_models(model, plan)) == 16
     # Update of 8 seeds that restores one: 4 + 2 * 9; perturb one: 4 + 2; two words before them.
     assert metadata.command_words == 2 + 4 + 2 * 9 + 4 + 2
     costs = run_costs(settings, model, metadata)

@@ -59,6 +59,7 @@ def test_the_log_is_the_same(make: Any, name: str, tmp_path: Path) -> None:
         assert _run(make(), settings, tmp_path / f"{threads}.zolog", threads, 3) == one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", REAL_MODELS)
 def test_the_log_is_the_same_for_real_models(make: Any, tmp_path: Path) -> None:
     for name in ("node", "weight"):

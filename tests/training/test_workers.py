@@ -84,11 +84,12 @@ def outcome(name: str, log: Path, workers: int, callbacks: tuple[Callback, ...] 
 
 
 # A worker takes two seconds of a core to start.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "workers"),
     [
         pytest.param(name, workers, marks=() if name in kept and workers == 2 else pytest.mark.slow)
-        for kept in [("chain", "momentum, blocks")]
+        for kept in [("chain",)]
         for name in RUNS
         for workers in ((1, 2, 4) if name == "chain" else (2,))
     ],

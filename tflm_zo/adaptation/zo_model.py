@@ -63,7 +63,11 @@ def model_of_run(
         ConversionError: a plain model cannot be injected.
     """
     given, name = (settings, None) if isinstance(settings, Settings) else (None, settings)
-    change = changes or ((lambda settings, _: settings) if given else _fitting)
+
+    def fitting(settings: Settings, metadata: ZoMetadata | None) -> Settings:
+        return settings if given or metadata is None else with_fitting_minibatch(settings, metadata)
+
+    change = changes or fitting
     injection: InjectChanges = {**(inject or {})}
     if is_zo(source):
         for name in injection:
@@ -91,12 +95,6 @@ def model_of_run(
 
     own = change(usual, read_metadata(zo))
     return ModelOfRun(zo if zo is source else keep(zo, own), own, make)
-
-
-def _fitting(settings: Settings, metadata: ZoMetadata | None) -> Settings:
-    if metadata is None:
-        return settings
-    return with_fitting_minibatch(settings, metadata)
 
 
 def _of_batch(zo: Model, batch: int) -> Model:

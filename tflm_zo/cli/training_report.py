@@ -93,7 +93,6 @@ def render(console: Console, result: dict[str, Any]) -> None:
         "steps": result["steps"],
         "forward equivalents": round(result["equivalents"]),
         "weights": result["trainable_weights"],
-        "buffer bytes": result["buffer_bytes"],
         "seconds": round(result["seconds"], 1),
         "equivalents/s": round(result["equivalents_per_second"]),
     }
@@ -237,7 +236,6 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         "missing_classes": list(found.data.missing),
         "trains": dataclasses.asdict(found.trained),
         "trainable_weights": found.trained.weights,
-        "buffer_bytes": trainer.buffer_bytes,
         "steps": trainer.step,
         "measured_rate": trainer.measured_rate,
         "equivalents": round(trainer.equivalents, 3),

@@ -7,7 +7,7 @@ runtimes' custom ops and the firmware share.
 from __future__ import annotations
 
 from .arguments import QUERY_DTYPE
-from .backward import BackwardProgram, BackwardStep, ErrorField
+from .backward import BackwardProgram, BackwardStep
 from .command import (
     FLAG_CHECKSUM,
     FLAG_LOSS,
@@ -50,8 +50,6 @@ from .log_formats import (
 )
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import (
-    NODE_HEAD,
-    NODE_TAIL,
     ModelLoss,
     NodeForm,
     NodeLayer,
@@ -77,7 +75,6 @@ __all__ = [
     "Control",
     "Directory",
     "Distribution",
-    "ErrorField",
     "FINGERPRINT_BYTES",
     "FLAG_CHECKSUM",
     "FLAG_LOSS",
@@ -86,8 +83,6 @@ __all__ = [
     "MAX_QUERIES",
     "MEASUREMENT_BYTES",
     "Measurement",
-    "NODE_HEAD",
-    "NODE_TAIL",
     "NativeError",
     "NodeAction",
     "NodeControl",

@@ -58,38 +58,23 @@ class BackwardStep:
 
 
 @dataclass(frozen=True)
-class ErrorField:
-    """Errors of one tensor, or of several tensors with equal errors, ``zo_error_field``."""
-
-    count: int  #: number of errors of a sample.
-    #: offset in the memory that fields share during the backward pass of a sample, in errors; None: the field is kept
-    #: for each sample of the minibatch.
-    at: int | None
-
-
-@dataclass(frozen=True)
 class BackwardProgram:
     """A program of a run."""
 
     steps: tuple[BackwardStep, ...]  #: steps in the order of execution.
-    fields: tuple[ErrorField, ...]  #: fields of errors; number 0 is that of the logits.
+    fields: tuple[int, ...]  #: errors of a sample in each field; number 0 is the field of the logits.
     of_tasks: Mapping[int, int]  #: number of the field of each task of the tail, by number of the task.
 
     @property
-    def shared_errors(self) -> int:
-        """Size of the memory that fields share during the backward pass of a sample, in errors."""
-        return max((f.at + f.count for f in self.fields if f.at is not None), default=0)
+    def kept(self) -> frozenset[int]:
+        """Numbers of the fields that are kept for each sample of a minibatch: those of tasks and of the logits."""
+        return frozenset({0, *self.of_tasks.values()})
 
     @property
     def scratch_values(self) -> int:
         """int32 values of scratch memory that the steps need (``zo_backward_scratch_values``)."""
         steps, _kept = _structs_of(self.steps)
         return int(library().zo_backward_scratch_values(steps, len(self.steps)))
-
-    def bytes_kept(self, samples: int) -> int:
-        """Returns the size of the kept fields of a minibatch, with their exponents, bytes."""
-        kept = sum(samples * (2 * f.count + 1) for f in self.fields if f.at is None)
-        return kept + 2 * self.shared_errors + sum(f.at is not None for f in self.fields)
 
 
 def _structs_of(steps: Sequence[BackwardStep]) -> tuple[Any, list[Any]]:
@@ -117,23 +102,20 @@ class Backward:
     Attributes:
         struct: ``zo_backward``.
         fields: errors and exponents of each field, int16 and int8; kept fields [samples, ...].
-        buffer_bytes: bytes of all its memory.
     """
 
     def __init__(self, program: BackwardProgram, samples: int) -> None:
         self.program = program
-        shared = np.zeros(max(1, program.shared_errors), np.int16)
         self.fields: list[tuple[NDArray[np.int16], NDArray[np.int8]]] = []
         fields = (structs.zo_error_field * len(program.fields))()
-        for c, f in zip(fields, program.fields, strict=True):
-            kept = f.at is None
-            errors = np.zeros((samples, f.count), np.int16) if f.at is None else shared[f.at : f.at + f.count]
-            exponents = np.zeros(samples if kept else 1, np.int8)
-            c.errors, c.exponents, c.count, c.kept = errors.ctypes.data, exponents.ctypes.data, f.count, int(kept)
+        for number, (c, count) in enumerate(zip(fields, program.fields, strict=True)):
+            kept = number in program.kept
+            own = samples if kept else 1
+            errors, exponents = np.zeros((own, count), np.int16), np.zeros(own, np.int8)
+            c.errors, c.exponents, c.count, c.kept = errors.ctypes.data, exponents.ctypes.data, count, int(kept)
             self.fields.append((errors, exponents))
         norms = np.zeros(max(1, len(program.steps)), np.uint32)
         scratch = np.zeros(max(1, program.scratch_values), np.int32)
-        self.buffer_bytes = program.bytes_kept(samples) + norms.nbytes + scratch.nbytes
         steps, pointed_to = _structs_of(program.steps)
         self._kept = norms, scratch, steps, pointed_to, fields  # keeps the targets of addresses in structs alive
         sizes = len(program.steps), len(program.fields)
@@ -149,7 +131,7 @@ class Backward:
         for i, (step, array) in enumerate(zip(self.program.steps, given, strict=True)):
             wanted = 0 if step.layer is None else step.layer.weights
             if step.segment is not None:
-                count = self.program.fields[step.target].count
+                count = self.program.fields[step.target]
                 wanted = samples * step.numbers.get("other_length", count)
             if (0 if array is None else array.size) != wanted:
                 raise ValueError(f"sources: step {i} reads {wanted} values")

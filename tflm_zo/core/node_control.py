@@ -81,13 +81,9 @@ class NodeControl:
         workers = library().zo_thread_workers_create(threads)
         self.struct.workers = workers
         self._release = weakref.finalize(self, library().zo_thread_workers_free, workers)
-        # Of any filter, int32 values, without and with threads; errors that come back through a layer need one for
-        # each of its inputs.
+        # Of an update of any layer, int32 values.
         layers = [t.layer.struct for t in tasks if t.layer is not None]
-        self._scratch_values, values = (
-            max((int(library().zo_node_scratch_values_of(layer, w)) for layer in layers), default=0)
-            for w in (None, workers)
-        )
+        values = max((int(library().zo_node_scratch_values_of(layer, workers)) for layer in layers), default=0)
         self._scratch = np.empty(values, np.int32)
 
     def _fill(self, c: Any, task: NodeTask, field: int | None) -> None:
@@ -101,7 +97,7 @@ class NodeControl:
         c.start_segment, c.queries = task.start_segment, task.queries
         c.mu, c.rate = task.mu, task.rate
         c.gain = task.gain.struct
-        c.following = task.following_number
+        c.in_tail = int(task.in_tail)
         c.kind = task.kind
         if layer is None:
             c.boundary_bytes = task.boundary_bytes
@@ -126,13 +122,6 @@ class NodeControl:
             c.differences = buffer((task.queries, samples), np.int32)
         elif field is None:
             c.errors = buffer((samples, layer.nodes), np.int16)
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Memory outside the arena on a device (pairs, nodes, differences, scratch), bytes."""
-        backward = 0 if self.backward is None else self.backward.buffer_bytes
-        scratch = self._scratch_values * self._scratch.itemsize
-        return sum(b.nbytes for b in self._buffers) + scratch + backward
 
     @property
     def settings(self) -> CSettings:
@@ -207,23 +196,6 @@ class NodeControl:
         wanted = self._batch_of("labels", labels, *loss.labels(layer.nodes))
         call("zo_node_run_capture_head", self.struct, task, read, computed, loss.struct, wanted)
 
-    def backpropagate(self, task: int, weights: NDArray[np.int8], scales: NDArray[np.int16] | None) -> None:
-        """Computes a task's errors from those of the following task, after both were captured. `weights`, int8, are
-        those of the following task; `scales` are the filter scales of its outputs relative to the largest, int16, Q15,
-        or None.
-        """
-        following = self.tasks[task].following
-        if following is None:
-            raise ValueError(f"task: {task} is followed by the loss")
-        layer = self._layer(following)
-        if weights.size != layer.weights:
-            raise ValueError(f"`weights` must have {layer.weights} values. Received: {weights.size}.")
-        if scales is not None and scales.shape != (layer.out_c,):
-            raise ValueError(f"`scales` must have the shape [{layer.out_c}]. Received: {list(scales.shape)}.")
-        factors = None if scales is None else address("scales", scales, np.int16)
-        arguments = address("weights", weights, np.int8), factors, self._scratch.ctypes.data
-        call("zo_node_run_backpropagate", self.struct, task, *arguments)
-
     def capture_inputs(self, task: int, inputs: NDArray[np.int8]) -> None:
         """Stores the input of a layer that receives errors from a backward program, int8 [batch, ...]."""
         data = self._batch_of("inputs", inputs, self._layer(task).input_bytes)
@@ -238,7 +210,7 @@ class NodeControl:
         found = self.backward.sources(self._batch, sources)
         if self.struct.part and self._led_back != self.step:  # others lead the first part back
             call("zo_backward_norms", self.backward.struct, found)
-        call("zo_node_run_backward", self.struct, self.backward.struct, found)
+        call("zo_node_run_backward", self.struct, self.backward.struct, 0, len(self.backward.program.steps), found)
         self._led_back = self.step
 
     def capture_boundary(self, task: int, boundary: NDArray[np.int8]) -> None:

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -122,12 +122,6 @@ class NodeState:
         return cls(struct.mantissa, struct.exponent)
 
 
-#: Number of the task that follows one that the loss follows.
-NODE_HEAD: Final[int] = constants.ZO_NODE_HEAD
-#: The same of a task to which a backward program leads errors.
-NODE_TAIL: Final[int] = constants.ZO_NODE_TAIL
-
-
 class TaskKind(IntEnum):
     """Kind of a task (``zo_task_kind``)."""
 
@@ -147,7 +141,6 @@ class NodeTask:
     queries: int
     mu: int = 2  #: perturbation of a node, LSB.
     rate: int = 65536  #: factor of the run's rate, unit 2^-16.
-    following: int | None = None  #: number of the exact task that reads the nodes of this one; None if the loss does.
     gain: NodeState = field(default_factory=NodeState)  #: gain of a "gradient" rule, see ``zo_node_task``.
     #: size of a sample's input activation of the first segment with perturbed tensors, bytes; 0 for the network's
     #: inputs.
@@ -155,7 +148,7 @@ class NodeTask:
     shared: bool = False  #: True if the layer shares the nodes of an earlier task.
     #: True if the layer's inputs are kept; an update of the filter needs them, one of the biases does not.
     keeps_inputs: bool = True
-    in_tail: bool = False  #: True if the task receives errors from a backward program.
+    in_tail: bool = False  #: True if an exact task receives errors from a backward program, False if from the loss.
 
     @property
     def kind(self) -> TaskKind:
@@ -173,13 +166,6 @@ class NodeTask:
     def is_exact(self) -> bool:
         """True if the layer is trained by its exact gradient."""
         return self.layer is not None and not self.shared and not self.queries
-
-    @property
-    def following_number(self) -> int:
-        """The number `following` in the core's form."""
-        if self.in_tail:
-            return NODE_TAIL
-        return NODE_HEAD if self.following is None else self.following
 
 
 @dataclass(frozen=True)

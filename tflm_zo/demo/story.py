@@ -13,16 +13,21 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ..converters import Model, inject
+from ..converters import Model, inject, read_metadata
 from ..firmware import generate_firmware
 from ..firmware.arena import arenas_of
+from ..firmware.planning import plan_run
 from ..logs import replay_log
+from ..planner.instructions import Instructions
 from ..runtime import available
 from ..training import ALGORITHMS, Callback, Trainer, inject_settings
 from .scenarios import SCENARIOS, Scenario
 
-COMPARED: Final = ("node", "weight")
-"""The algorithms that the demo compares, the default first."""
+COMPARED: Final = {"node": "node perturbation", "exact": "exact gradients", "weight": "weight perturbation"}
+"""The algorithms that the demo compares, the default first, with their titles."""
+_DEFAULT: Final = next(iter(COMPARED))
+# Ends of the names of an adaptation's files.
+_ENDINGS: Final = ("zo.tflite", "zolog", "adapted.tflite")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Adaptation:
     equivalents: float  #: cost in forward equivalents, see `Trainer`
     seconds: float  #: duration of the adaptation
     weights: int  #: number of trainable weights
+    inferences: float  #: instructions of a step for each sample on a Cortex-M4, estimated, in inferences
     arena: int  #: arena of the generated firmware with batch size 1, bytes
     workspace: int  #: bytes of a minibatch that the firmware keeps outside the arena
     replayed: bool  #: True if a replay of the log gives the weights of the run
@@ -70,10 +76,10 @@ class _Story:
 
     def adapt(self, trainer: Trainer, stem: Path) -> Adaptation:
         """Trains with the trainer's algorithm, writes the files of `stem`, and checks them."""
-        settings, endings = trainer.settings, ("zo.tflite", "zolog", "adapted.tflite", "tflm.zolog")
-        zo, log, adapted, again = (stem.with_name(f"{stem.name}.{ending}") for ending in endings)
+        settings = trainer.settings
+        zo, log, adapted, again = (stem.with_name(f"{stem.name}.{ending}") for ending in (*_ENDINGS, "tflm.zolog"))
         trainer.model.save(zo, force=True)
-        self.say(f"adapting by {settings.algorithm} perturbation")
+        self.say(f"adapting by {COMPARED[settings.algorithm]}")
         begin = time.perf_counter()
         self._fit(trainer, log)
         seconds = time.perf_counter() - begin
@@ -90,18 +96,17 @@ class _Story:
             finally:
                 again.unlink(missing_ok=True)
             identical = same_log and repeated.export().to_bytes() == exported
-        firmware = generate_firmware(
-            inject(self.plain, inject_settings(settings, batch=1)),
-            settings,
-            steps=trainer.step,
-            samples=len(self.scenario.adapt[1]),
-        )
+        of_device, samples = inject(self.plain, inject_settings(settings, batch=1)), len(self.scenario.adapt[1])
+        firmware = generate_firmware(of_device, settings, steps=trainer.step, samples=samples)
+        run, m4 = plan_run(of_device, settings, steps=1, samples=samples), Instructions("cortex-m4", "cmsis_nn")
+        instructions = m4.step(of_device, read_metadata(of_device), run) / run.minibatch
         return Adaptation(
             accuracy=trainer.evaluate(*self.scenario.test)["accuracy"],
             steps=trainer.step,
             equivalents=trainer.equivalents,
             seconds=seconds,
             weights=sum(t.size for t in trainer.runtime.metadata.trainable),
+            inferences=instructions / m4.inference(self.plain),
             arena=firmware.ram.arena.bytes,
             workspace=firmware.ram.workspace,
             replayed=all(np.array_equal(replayed[tensor], trained[tensor]) for tensor in trained),
@@ -115,6 +120,15 @@ class _Story:
             raise KeyboardInterrupt
 
 
+def _stem(dataset: str, name: str) -> str:
+    return dataset if name == _DEFAULT else f"{dataset}.{name}"
+
+
+def file_names(dataset: str) -> list[str]:
+    """Returns the names of the files that the demo writes for a data set."""
+    return [f"{dataset}.tflite", *(f"{_stem(dataset, name)}.{ending}" for name in COMPARED for ending in _ENDINGS)]
+
+
 def run_demo(
     output: str | os.PathLike[str],
     *,
@@ -126,7 +140,7 @@ def run_demo(
     exact: bool = True,
 ) -> DemoResult:
     """Runs the demo: pre-trains in Keras, converts, adapts by forward passes, exports, replays and repeats in
-    TFLM. It uses node perturbation and, for comparison, weight perturbation.
+    TFLM. It uses node perturbation and, for comparison, exact gradients and weight perturbation.
 
     Args:
         output: folder for the files; it is created if needed. Files of an earlier demo are replaced.
@@ -152,7 +166,7 @@ def run_demo(
     plain = _pretrained(scenario, seed)
     path = plain.save(folder / f"{dataset}.tflite", force=True)
     trainers = {name: Trainer(plain, ALGORITHMS[name](seed=seed), runtime="litert") for name in COMPARED}
-    upright, before = (trainers[COMPARED[0]].evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test))
+    upright, before = (trainers[_DEFAULT].evaluate(*data)["accuracy"] for data in (scenario.upright, scenario.test))
     say(f"int8: {100 * upright:.1f} % {scenario.old}, {100 * before:.1f} % {scenario.new}")
     total = budget or scenario.budget
     story = _Story(plain, scenario, total, say, callbacks, exact and "tflm" in available())
@@ -166,10 +180,7 @@ def run_demo(
         inference_arena=arenas_of([[plain]], [0])[0].bytes,
         backpropagation=backpropagation_bytes(plain),
         model=str(path),
-        adaptations={
-            name: story.adapt(trainer, folder / (dataset if name == COMPARED[0] else f"{dataset}.{name}"))
-            for name, trainer in trainers.items()
-        },
+        adaptations={name: story.adapt(trainer, folder / _stem(dataset, name)) for name, trainer in trainers.items()},
     )
 
 
@@ -220,6 +231,7 @@ def print_report(result: DemoResult, console: Console) -> None:
         "steps": lambda a: f"{a.steps:,}",
         "time": lambda a: f"{a.seconds:.1f} s",
         "trainable weights": lambda a: f"{a.weights:,}",
+        "instructions for a sample, in inferences": lambda a: f"{a.inferences:.1f}",
         "RAM on a Cortex-M4: arena": lambda a: f"{a.arena:,} bytes",
         "kept of a minibatch besides": lambda a: f"{a.workspace:,} bytes",
         "weights replayed from the log alone": lambda a: "identical" if a.replayed else "DIFFERENT",
@@ -230,7 +242,7 @@ def print_report(result: DemoResult, console: Console) -> None:
         "RAM on a Cortex-M4: arena": f"{result.inference_arena:,} bytes",
     }
     table = Table(title=f"{result.title}: {_percent(result.upright)} {result.old}", title_justify="left")
-    for column in "", "before", *(f"{name} perturbation" for name in result.adaptations):
+    for column in "", "before", *(COMPARED[name] for name in result.adaptations):
         table.add_column(column, justify="right" if column else "left")
     for name, value in rows.items():
         table.add_row(name, before.get(name, ""), *map(value, result.adaptations.values()))

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..converters.errors import ConversionError
+from .reachability import EXTERN_C, closure
 
 _COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0"
-# A header's guard, and its extern "C" lines.
+# A header's guard.
 _GUARD: Final = re.compile(r"#ifndef (\w+_H_)\n#define \1\n(.*)#endif +/[/*] ?\1(?: \*/)?\n", re.DOTALL)
-_EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
 _INCLUDE: Final = re.compile(r'\s*#\s*include\s+(["<])([^">]+)[">]')
 _CONDITION: Final = re.compile(r"\s*#\s*(if|ifdef|ifndef|endif)\b")
 
@@ -50,7 +50,7 @@ class _Joined:
         if path in self.known:
             return
         self.known.add(path)
-        text = _EXTERN_C.sub("", _without_copyright(self.sources[path]))
+        text = EXTERN_C.sub("", _without_copyright(self.sources[path]))
         guarded, depth = _GUARD.search(text), 0
         if guarded is not None and path in self.conditional:
             depth = -1  # its guard is no condition
@@ -147,11 +147,7 @@ def _conditional(sources: Mapping[str, str]) -> set[str]:
                 included[path].add(include[2])
                 if depth > 0:
                     found.add(include[2])
-    while True:
-        more = set().union(*(included.get(path, set()) for path in found)) - found
-        if not more:
-            return found
-        found |= more
+    return closure(found, included)
 
 
 def _text(unit: Unit, of_c: _Joined, joined: _Joined) -> str:
@@ -177,5 +173,4 @@ def _outside(joined: _Joined) -> list[str]:
 
 
 def _extern_c(lines: list[str]) -> list[str]:
-    begin, end = (["#ifdef __cplusplus", 'extern "C" {', "#endif", ""], ["#ifdef __cplusplus", "}", "#endif", ""])
-    return [*begin, *lines, *end]
+    return ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", *lines, "#ifdef __cplusplus", "}", "#endif", ""]

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,23 +103,10 @@ def _round(size: int) -> int:
 _known: dict[bytes, dict[str, int]] = {}
 
 
-def recorded_bytes(model: Model) -> int:
-    """Returns the bytes of the arena that TFLM's recording allocator counts for a single-subgraph model on a
-    64-bit host.
-
-    Args:
-        model: a plain or ZO model.
-
-    Raises:
-        ConversionError: TFLM refuses the model, or is not installed.
+def recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
+    """Returns the bytes that TFLM's recording allocator counts for each model, of one subgraph, on a 64-bit machine:
+    "total", "head", "tail" and its structs; None if TFLM is not installed.
     """
-    found = _recorded([model])
-    if found is None:
-        raise ConversionError("TFLM, which measures the arena, is not installed: pip install 'tflm_zo[tflm]'")
-    return found[0]["total"]
-
-
-def _recorded(models: Sequence[Model]) -> list[dict[str, int]] | None:
     contents = [model.to_bytes() for model in models]
     digests = [hashlib.sha256(content).digest() for content in contents]
     new = {d: i for i, d in enumerate(digests) if d not in _known}
@@ -212,8 +199,8 @@ def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: 
         notes += _PLANNED * (len(buffers.sizes) + asked - len(scratch))
         planning = requests + _round(notes + 16) - structs
         # Kernels may have scratch buffers on every machine; the recorded size includes them.
-        hidden = sizes["head"] - planned_bytes(buffers_of(graph, {}))
-        head = max(head, planned_bytes(buffers) + max(0, hidden))
+        alone = planned_bytes(buffers_of(graph, {}))
+        head = max(head, alone, planned_bytes(buffers) + max(0, sizes["head"] - alone))
         tail += own
         most = max(most, tail + max(head, preparing, planning))
     return most
@@ -247,10 +234,10 @@ def arenas_of(models: Sequence[Sequence[Model]], tensors: Sequence[int], *, stat
     Raises:
         ConversionError: TFLM refuses a segment.
     """
-    recorded = _recorded([segment for segments in models for segment in segments])
+    sizes = recorded([segment for segments in models for segment in segments])
     found, at = list[Arena](), 0
     for segments, count in zip(models, tensors, strict=True):
-        own = None if recorded is None else recorded[at : at + len(segments)]
+        own = None if sizes is None else sizes[at : at + len(segments)]
         found.append(_arena(segments, own, count, static_memory))
         at += len(segments)
     return found
@@ -316,6 +303,11 @@ def buffers_of(graph: Subgraph, scratch: Mapping[int, int]) -> Buffers:
     return Buffers(sizes, spans)
 
 
+def head_bytes(models: Sequence[Model]) -> int:
+    """Returns the bytes at an arena's beginning that activations of several models share, without scratch."""
+    return max(planned_bytes(buffers_of(model.subgraphs[0], {})) for model in models)
+
+
 def planned_bytes(buffers: Buffers) -> int:
     """Returns the bytes that `tflite::GreedyMemoryPlanner` needs, which places the largest buffers first,
     each in the first gap between the buffers of the same time.
@@ -326,14 +318,26 @@ def planned_bytes(buffers: Buffers) -> int:
     end = 0
     for number in order:
         begins, ends = buffers.spans[number]
-        size, at = buffers.sizes[number], 0
-        for offset, other in placed:
-            if buffers.spans[other][0] > ends or begins > buffers.spans[other][1]:
-                continue
-            if offset - at >= size:
-                break
-            at = max(at, offset + buffers.sizes[other])
+        at = first_gap(
+            (
+                (offset, offset + buffers.sizes[other])
+                for offset, other in placed
+                if buffers.spans[other][0] <= ends and begins <= buffers.spans[other][1]
+            ),
+            buffers.sizes[number],
+        )
         placed.append((at, number))
-        placed.sort(key=lambda item: item[0])
-        end = max(end, at + size)
+        end = max(end, at + buffers.sizes[number])
     return end
+
+
+def first_gap(taken: Iterable[tuple[int, int]], size: int, begin: int = 0) -> int:
+    """Returns the lowest offset from `begin` on where `size` bytes are free. `taken` has the first byte of each piece
+    in use, and the byte behind its last one.
+    """
+    at = begin
+    for first, end in sorted(taken):
+        if at + size <= first:
+            break
+        at = max(at, end)
+    return at

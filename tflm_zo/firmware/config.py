@@ -12,7 +12,7 @@ from ..core import MEASUREMENT_BYTES
 from ..training.lowering import LoweredRun
 from .device_model import bytes_of_sample
 from .sizes import Ram, log_size_of
-from .source_text import fill, own, string
+from .source_text import fill, own
 from .tables import loss_output
 
 
@@ -39,17 +39,10 @@ def config_source(
         command: command line, for the file's first line.
         **sizes: further numbers of the template, by place.
     """
-    note = (
-        "from TFLM's recording allocator, for 32-bit targets and CMSIS-NN's\n"
-        " * kernels, which need more than TFLM's reference kernels do."
-        if ram.arena.measured
-        else "an upper bound: the tflite-micro package, which measures it,\n"
-        " * was not there; pip install 'tflm_zo[tflm]' and generate it again."
-    )
     loss, last = metadata.loss, len(metadata.segments) - 1
     label = metadata.segments[last].input_index("label")
     assert loss is not None and label is not None
-    log, names = log_size_of(metadata, plan), own(name)
+    log = log_size_of(metadata, plan)
     readers = {
         port.index: (k, i)
         for k, segment in reversed(list(enumerate(metadata.segments)))
@@ -59,19 +52,19 @@ def config_source(
     ports = []
     for number, (k, i) in sorted(readers.items()):
         size = bytes_of_sample(model, k, "inputs", i, metadata.batch)
-        ports.append(_port(f"{names['ZO']}_INPUT_{number}", model.subgraphs[k].inputs[i], size))
+        ports.append(_port(f"INPUT_{number}", model.subgraphs[k].inputs[i], size))
     k, i, _, size = loss_output(model, metadata)
-    ports.append(_port(f"{names['ZO']}_OUTPUT", model.subgraphs[k].outputs[i], size))
+    ports.append(_port("OUTPUT", model.subgraphs[k].outputs[i], size))
     of_int8 = loss.kind == "mse"
     return fill(
         "zo_config.h.in",
-        **names,
+        **own(name),
         **sizes,
         name=name,
         command=command,
-        name_string=string(model_name),
-        words="\n".join(f" *   {k}: {v}" for k, v in plan.words.items()),
-        arena_note=note,
+        model_name=model_name,
+        words=plan.words,
+        measured=ram.arena.measured,
         arena_bytes=ram.arena.bytes,
         arena_bytes_mve=ram.arena.bytes_mve,
         workspace_bytes=ram.workspace,
@@ -81,10 +74,10 @@ def config_source(
         record_bytes=log.record,
         slot_bytes=log.slot,
         measurement_bytes=MEASUREMENT_BYTES,
-        ports="\n\n".join(ports),
+        ports=ports,
         label="one int32_t, the class" if loss.of_classes else f"{'int8_t' if of_int8 else 'int32_t'} each",
         label_bytes=bytes_of_sample(model, last, "inputs", label, metadata.batch),
-        classes=f"#define {names['ZO']}_CLASSES {loss.elements}\n" if loss.of_classes else "",
+        classes=loss.elements if loss.of_classes else 0,
         segments=len(metadata.segments),
         batch=metadata.batch,
         inputs=len(readers),
@@ -94,16 +87,16 @@ def config_source(
     )
 
 
-def _port(name: str, tensor: Tensor, size: int) -> str:
-    """Returns the macros of an input or output."""
+def _port(name: str, tensor: Tensor, size: int) -> dict[str, object]:
+    """Returns what the macros of an input or output say."""
     quantization = tensor.quantization
     if quantization is None or not len(quantization.scales):
         raise ConversionError(f"tensor `{tensor.name}` must have a scale. Received: none. Convert it again.")
     scale = f"{quantization.scale:.9g}"
-    shape = ", ".join(map(str, tensor.shape[1:])) or "1"
-    return (
-        f"#define {name}_SCALE {scale if re.search('[.e]', scale) else f'{scale}.0'}f\n"
-        f"#define {name}_ZERO_POINT ({quantization.zero_point})\n"
-        f"#define {name}_SHAPE {{{shape}}}\n"
-        f"#define {name}_BYTES {size}"
-    )
+    return {
+        "name": name,
+        "scale": scale if re.search("[.e]", scale) else f"{scale}.0",
+        "zero_point": quantization.zero_point,
+        "shape": tensor.shape[1:] or [1],
+        "bytes": size,
+    }

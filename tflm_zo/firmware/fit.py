@@ -9,19 +9,16 @@ from ..converters import InjectSettings, Model, read_metadata
 from ..data import Data
 from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
+from ..training.costs import SampleCosts
 from ..training.injection import inject_settings
 from ..training.lowering import LoweredRun
 from ..training.settings import Settings
 from ..training.trained_layers import trained_layers
+from .boundaries import Boundaries
 from .device_model import device_models
 from .planning import plan_blocks, plan_run
 from .platforms import PLATFORMS
-from .sizes import Ram, ram_of
-
-# Fewer samples make too noisy a step: LeNet-5 on rotated digits ends at 92 % with 16 or 32 samples a
-# minibatch, at 86 to 91 % with 4, and at 45 % with 1 (nodes, 2·10⁴ forward equivalents). With 16, 4 and 1
-# VWW in fog ends at 75, 75 and 73 %, and ResNet-8 in fog at 70 % with any.
-_FEWEST_SAMPLES = 4
+from .sizes import Ram, ram_within
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +31,7 @@ class Fitted:
     run: LoweredRun  #: one step of the run.
     ram: Ram  #: RAM of the run.
     given_up: tuple[str, ...] = ()  #: description of the reductions.
+    again: float = 0.0  #: forward passes of a step that compute activations again to save memory.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +56,10 @@ def fit(
 ) -> Fitted:
     """Returns a run that fits a number of bytes of RAM.
 
-    If the run does not fit, it is reduced in this order: 8-bit updates, which learn as well
-    (docs/results.md); smaller minibatches, down to 4 samples; fewer layers or, in a search, smaller blocks.
+    If the run does not fit, it is reduced in this order: errors in the arena, and inputs of layers that are
+    computed again (exact gradients with one sample), which changes no result; 8-bit updates, which learn as
+    well (docs/results.md); smaller minibatches, down to one sample, which learn as well, too; fewer layers or, in a
+    search, smaller blocks.
     Earlier reductions are reverted if the final run has space for them.
 
     Args:
@@ -75,32 +75,29 @@ def fit(
         SettingsError: the run does not fit; the message has the smallest possible size.
         ConversionError: the model cannot be injected for the run.
     """
-    return _Search(make, settings, ram, search, data, fixed, platform).run()
+    return _Search(make, settings, ram, search, data, fixed, PLATFORMS[platform].static_memory).run()
 
 
+@dataclasses.dataclass
 class _Search:
-    def __init__(
-        self,
-        make: Callable[[Settings, int | None], Model],
-        settings: Settings,
-        ram: int,
-        search: BlockSearch | None,
-        data: Data | None,
-        fixed: Collection[str],
-        platform: str,
-    ) -> None:
-        self._make, self._settings, self._ram = make, settings, ram
-        self._search, self._data, self._fixed = search, data, fixed
-        self._static_memory = PLATFORMS[platform].static_memory
-        self._sized: dict[_Choice, Fitted] = {}
-        self._models: dict[tuple[int | None, InjectSettings], Model] = {}
-        model = self._model(settings, None)
+    """The search of `fit`, with its arguments."""
+
+    _make: Callable[[Settings, int | None], Model]
+    _settings: Settings
+    _ram: int
+    _search: BlockSearch | None
+    _data: Data | None
+    _fixed: Collection[str]
+    _static_memory: bool
+    _sized: dict[_Choice, Fitted] = dataclasses.field(default_factory=dict)
+    _models: dict[tuple[int | None, InjectSettings], Model] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        model, settings = self._model(self._settings, None), self._settings
         metadata = read_metadata(model)
-        self._batch = metadata.batch
-        self._names = trained_layers(model, settings).layers
-        self._whole = _Choice(
-            metadata.update_bits, settings.batch_size, None, None if search is None else search.blocks
-        )
+        self._batch, self._names = metadata.batch, trained_layers(model, settings).layers
+        blocks = None if self._search is None else self._search.blocks
+        self._whole = _Choice(metadata.update_bits, settings.batch_size, None, blocks)
 
     def run(self) -> Fitted:
         least = self._whole
@@ -130,7 +127,7 @@ class _Search:
         # Weight perturbation keeps nothing of a minibatch.
         while self._size(self._whole).run.tasks and "batch_size" not in self._fixed:
             choice = dataclasses.replace(choice, minibatch=choice.minibatch // 2)
-            if choice.minibatch < _FEWEST_SAMPLES or choice.minibatch % self._batch:
+            if choice.minibatch < 1 or choice.minibatch % self._batch:
                 break
             yield choice
 
@@ -172,8 +169,11 @@ class _Search:
             assert self._data is not None  # a search has some
             plan = plan_blocks(model, settings, search, self._data, steps=1, measures=False)
         devices = device_models(model, plan)
-        ram, _ = ram_of(model, metadata, plan, devices, static_memory=self._static_memory)
-        return Fitted(model, settings, search, plan, ram)
+        ram, own = ram_within(model, metadata, plan, devices, self._ram, static_memory=self._static_memory)
+        if plan.blocks:
+            return Fitted(model, settings, search, plan, ram)
+        again = Boundaries(model, metadata, own[0]).rerun_macs / SampleCosts(model, metadata).forward
+        return Fitted(model, settings, search, own[0].plan, ram, again=again)
 
     def _model(self, settings: Settings, bits: int | None) -> Model:
         key = bits, inject_settings(settings)  # a layer-wise run leaves layers out that its model has
@@ -182,7 +182,11 @@ class _Search:
         return self._models[key]
 
     def _found(self, choice: _Choice) -> Fitted:
-        given_up, whole = list[str](), self._whole
+        given_up, whole, memory = list[str](), self._whole, self._size(choice).run.memory
+        if memory.shares_arena:
+            given_up.append("inference during a step, whose errors take the memory of activations")
+        if memory.recomputed:
+            given_up.append(f"the kept inputs of {len(memory.recomputed)} segments (computed again)")
         if choice.bits != whole.bits:
             given_up.append("16-bit updates (8 bits, rounded at random)")
         if choice.minibatch != whole.minibatch:

@@ -15,8 +15,9 @@ from ..converters.model.writer import write_together
 from ..data import Data
 from ..training.lowering import LoweredRun
 from .amalgamation import Unit, join
+from .boundaries import Boundaries
 from .config import config_source
-from .device_model import Boundaries, DeviceModel, device_models
+from .device_model import DeviceModel, device_models
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources, without_model
@@ -25,7 +26,7 @@ from .reachability import constants, identifiers, layers, reached, resolve, writ
 from .resolver import operators_of, resolver_source
 from .self_test import self_test_source
 from .sizes import Ram, ram_of, trainer_of
-from .source_text import array, comment, fill, identifier, own
+from .source_text import comment, fill, identifier, own
 from .tables import model_source, run_settings
 
 # The trainer of the model itself, which the op pack's trainers are joined to.
@@ -45,28 +46,12 @@ _OF_INTERPRETERS = (
     *("zo_control_abandon", "zo_sample_at"),
 )
 # The order in which a reader meets the arithmetic.
-_CORE_FOLDERS = tuple(
-    f"ops/core/{folder}"
-    for folder in (
-        "zo_",
-        *(
-            f"{name}/"
-            for name in (
-                "math",
-                "random",
-                "kernels",
-                "weights",
-                "papers",
-                "loss",
-                "nodes",
-                "backward",
-                "graph",
-                "run",
-                "log",
-                "link",
-            )
-        ),
-    )
+_CORE_FOLDERS = (
+    "ops/core/zo_",
+    *(
+        f"ops/core/{name}/"
+        for name in "math random kernels weights papers loss nodes backward graph run log link".split()
+    ),
 )
 
 
@@ -99,34 +84,6 @@ class Firmware:
         return write_folder(folder, self.files, self.example, force=force)
 
 
-def _init(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> str:
-    if plan.blocks:
-        return (
-            f"  return BlockTrainer::Init(&network_, kBlockChoice, {plan.interval}, workspace,\n"
-            "                            workspace_bytes, source);"
-        )
-    boundaries = Boundaries(model, metadata, plan).bytes
-    if plan.tasks:
-        return (
-            f"  return NodeTrainer::Init(&network_, &kSettings, kTasks, {plan.interval},\n"
-            f"                           workspace + {boundaries}, workspace_bytes - {boundaries}, source);"
-        )
-    blocks = "kBlockSegments" if plan.settings.blocks else "nullptr"
-    return f"  return WeightTrainer::Init(&network_, {blocks}, source);"
-
-
-def _declarations(plan: LoweredRun, zo: str) -> str:
-    if plan.blocks:
-        models = f"extern const ModelInfo kModels[{len(plan.blocks)}];  // of each block's run"
-        return f"{models}\nextern const BlockChoiceInfo kBlockChoice;"
-    if plan.tasks:
-        tasks = f"extern const TaskInfo kTasks[{len(plan.tasks)}];"
-        return f"extern const {zo}_node_settings kSettings;\n{tasks}"
-    text = f"extern const {zo}_control_settings kSettings;"
-    count = len(plan.block_segments)
-    return f"{text}\nextern const uint8_t kBlockSegments[{count}];" if plan.settings.blocks else text
-
-
 def _samples(given: Data | None, source: str, model: Model, metadata: ZoMetadata, names: Mapping[str, str]) -> str:
     loss = metadata.loss
     assert loss is not None
@@ -139,31 +96,23 @@ def _samples(given: Data | None, source: str, model: Model, metadata: ZoMetadata
         }
         outputs = 1 if loss.of_classes else loss.elements
         of_int8 = loss.kind == "mse"
-        write = (
-            "memset(label, static_cast<int>(number), kLabelBytes);"
-            if of_int8
-            else "const int32_t value = static_cast<int32_t>(number);\n    memcpy(label, &value, sizeof value);"
-        )
         return fill(
             "zo_samples_noise.cc.in",
             **names,
             input_bytes=", ".join(str(sizes[i]) for i in sorted(sizes)),
             label_bytes=outputs * (1 if of_int8 else 4),
             classes=loss.elements if loss.of_classes else 2,
-            write_label=write,
+            of_int8=of_int8,
         )
     count = len(given)
-    arrays, copies = "", ""
-    for i, values in enumerate(given.inputs):
-        rows = values.reshape(count, -1)
-        arrays += array(f"const int8_t kInput{i}[kCount][{rows.shape[1]}]", rows)
-        copy = f"memcpy(inputs[{i}], kInput{i}[sample], sizeof kInput{i}[sample]);"
-        copies += f"  if (inputs[{i}] != nullptr) {copy}\n"
-    labels = given.labels.reshape(count, -1)
-    kind = "int8_t" if labels.dtype.itemsize == 1 else "int32_t"
-    arrays += array(f"const {kind} kLabels[kCount][{labels.shape[1]}]", labels)
+    inputs = [values.reshape(count, -1) for values in given.inputs]
     return fill(
-        "zo_samples_data.cc.in", **names, count=count, data=comment(source), arrays=arrays, copies=copies.rstrip("\n")
+        "zo_samples_data.cc.in",
+        **names,
+        count=count,
+        data=source,
+        inputs=inputs,
+        labels=given.labels.reshape(count, -1),
     )
 
 
@@ -217,29 +166,21 @@ def generate(
         wanted=wanted,
         self_test=self_test,
     )
-    own_header, own_source = _own_of_c(names["zo"], trainer)
+    of_class = {
+        **names,
+        "kind": trainer,
+        "blocks": len(plan.blocks),
+        "tasks": len(plan.tasks),
+        "block_segments": len(plan.block_segments) if plan.settings.blocks else 0,
+        "interval": plan.interval,
+        "boundaries": Boundaries(model, metadata, devices[0]).bytes,
+        "tables": tables,
+        "models": arrays,
+    }
     own_class = {
-        _CLASS_HEADER: fill(
-            "trainer_class.h.in",
-            **names,
-            trainer=f"{trainer.title()}Trainer",
-            trainer_header=f"{trainer}_trainer.h",
-            declarations=_declarations(plan, names["zo"]),
-            models="\n".join(
-                f"constexpr unsigned int {a}_size = {len(d)};\nextern const unsigned char {a}[];"
-                for a, d in arrays.items()
-            ),
-        ),
-        _CLASS_OF_C: fill("trainer_class_c.h.in", **names, own=own_header),
-        _CLASS_SOURCE: fill(
-            "trainer_class.cc.in",
-            **names,
-            trainer=f"{trainer.title()}Trainer",
-            first="kModels[0]" if plan.blocks else "kInfo",
-            init=_init(model, metadata, plan),
-            tables=tables,
-            own=own_source,
-        ),
+        _CLASS_HEADER: fill("trainer_class.h.in", **of_class),
+        _CLASS_OF_C: fill("trainer_class_c.h.in", **of_class),
+        _CLASS_SOURCE: fill("trainer_class.cc.in", **of_class),
     }
     resolver = resolver_source(segments, name, command, int8=builds.int8)
     joined = _joined(
@@ -273,52 +214,6 @@ def generate(
     layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(files, layout.example, ram, **sizes, no_self_test=no_self_test)
-
-
-#: Functions of some trainers only: comment, function, and body.
-_OWN_OF_C = {
-    "weight": (
-        (
-            "Makes the trainer a member of a fleet, for zo_link_add_fleet: JoinFleet.",
-            "void @_join_fleet(zo_fleet* fleet)",
-            "JoinFleet(fleet)",
-        ),
-        (
-            "What binds weights that are exported now to the log: SnapshotMark.",
-            "@status @_snapshot_mark(uint32_t* mark)",
-            "SnapshotMark(mark)",
-        ),
-        (
-            "Goes on from a log by a snapshot of its weights: ImportLog.",
-            "@status @_import_log_from(const zo_log_store* log, const zo_weight_snapshot* snapshot)",
-            "ImportLog(*log, snapshot)",
-        ),
-        ("Bytes of the log that are of use: LogBytes.", "uint32_t @_log_bytes(void)", "LogBytes()"),
-    ),
-    "node": (),
-    "block": (
-        ("Does the next probe of the choice: Probe.", "@status @_probe(zo_block_probe* probe)", "Probe(probe)"),
-        ("Whether all probes are done: chosen.", "bool @_is_chosen(void)", "chosen()"),
-        ("The block that is trained then: best.", "uint32_t @_best_block(void)", "best()"),
-        ("The state of the choice, to be kept: choice.", "void @_choice(zo_block_choice* choice)", "choice()"),
-        (
-            "Goes on with a choice that was kept: Resume.",
-            "@status @_resume(const zo_block_choice* choice)",
-            "Resume(*choice)",
-        ),
-    ),
-}
-
-
-def _own_of_c(zo: str, trainer: str) -> tuple[str, str]:
-    """Returns the additional C functions of a trainer: declarations and source."""
-    header = source = ""
-    for said, function, does in _OWN_OF_C[trainer]:
-        named = function.replace("@_", f"{zo}_trainer_").replace("@status", f"{zo}_status")
-        gives = "*choice = " if "choice(zo" in function else "" if function.startswith("void") else "return "
-        header += f"/* {said} */\n{named};\n\n"
-        source += f"{named} {{\n  {gives}{zo}::c_trainer.{does};\n}}\n\n"
-    return header, source
 
 
 def _check(metadata: ZoMetadata, plan: LoweredRun) -> None:

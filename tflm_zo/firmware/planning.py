@@ -18,7 +18,7 @@ from ..runtime import load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
 from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
-from ..training.lowering import Block, LoweredRun, lower
+from ..training.lowering import Block, LoweredRun, StepMemory, lower
 from ..training.model_fit import check_model
 from ..training.rate import with_measured_rate
 from ..training.run_data import held_out_samples
@@ -156,6 +156,7 @@ def generate_firmware(
     data: Samples | None = None,
     data_name: str = "",
     search: BlockSearch | None = None,
+    memory: StepMemory | None = None,
 ) -> Firmware:
     """Generates a folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
 
@@ -173,6 +174,7 @@ def generate_firmware(
         data_name: name of the file that the samples are from.
         search: search for the block of layers to train. The device chooses the block with held-out samples of
             `data`, which must have `samples` samples. None: no search.
+        memory: how the device saves memory in a step, of a run that fits (`fit`); None: it saves none.
 
     Raises:
         ConversionError: the model cannot be trained on a device.
@@ -190,6 +192,7 @@ def generate_firmware(
     arrays = None if data is None else prepare(Inputs(zo), data)
     if search is None:
         plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
+        plan = dataclasses.replace(plan, memory=memory or plan.memory)
     else:
         if arrays is None or len(arrays) != samples:
             got = None if arrays is None else len(arrays)

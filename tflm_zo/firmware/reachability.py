@@ -7,25 +7,26 @@ declaration begins in the first column, and the brace that ends a body stands th
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from ..converters.errors import ConversionError
 
 _COPYRIGHT: Final = "/* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */\n"
 _CONDITION: Final = re.compile(r"#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)", re.DOTALL)
 _DEFINE: Final = re.compile(r"#\s*(?:define|undef)\s+(\w+)(.*)")
-_COMPARES: Final[Mapping[str, Callable[[int, int], bool]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
+_COMPARES: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.Gt: operator.gt,
+    ast.LtE: operator.le,
+    ast.GtE: operator.ge,
 }
 _INCLUDE: Final = re.compile(r'#\s*include\s+["<]([^">]+)[">]')
 _TEXT: Final = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\'', re.DOTALL)
@@ -33,7 +34,8 @@ _GUARD: Final = re.compile(r"(#ifndef (\w+_H_)\n#define \2\n)(.*)(#endif +/[/*] 
 # Mark of a removed part; a comment above it is removed as well.
 _GONE: Final = "\0"
 _NAMESPACE: Final = re.compile(r"namespace .*\{$|\}  // namespace")
-_EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
+#: Lines of a header that C++ alone reads.
+EXTERN_C: Final = re.compile(r'#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n\n?')
 
 
 def _code(text: str) -> str:
@@ -56,50 +58,37 @@ def _value(condition: str, known: Mapping[str, int | None]) -> int | None:
         condition: the expression.
         known: values of macros by name; None for a macro that is never defined.
     """
-    tokens = re.findall(r"[A-Za-z_]\w*|\d+(?=[uUlL]*\b)|(?<=\d)[uUlL]+|&&|\|\||[=!<>]=|[()!<>]|\S", _code(condition))
-    tokens = [token for token in tokens if not re.fullmatch("[uUlL]+", token)]
-
-    def operand() -> int | None:
-        token: str = tokens.pop(0)
-        if token == "!":
-            value = operand()
-            return None if value is None else int(not value)
-        if token == "(":
-            value = either()
-            return value if tokens.pop(0) == ")" else None
-        if token == "defined":
-            name = tokens.pop(0)
-            if name == "(":
-                name, _ = tokens.pop(0), tokens.pop(0)
-            return int(known[name] is not None) if name in known else None
-        return int(token) if token.isdigit() else (known[token] or 0) if token in known else None
-
-    def comparison() -> int | None:
-        left = operand()
-        if not tokens or tokens[0] not in _COMPARES:
-            return left
-        compares, right = _COMPARES[tokens.pop(0)], operand()
-        return None if left is None or right is None else int(compares(left, right))
-
-    def both() -> int | None:
-        values = [comparison()]
-        while tokens and tokens[0] == "&&":
-            tokens.pop(0)
-            values.append(comparison())
-        return 0 if 0 in values else None if None in values else values[0] if len(values) == 1 else 1
-
-    def either() -> int | None:
-        values = [both()]
-        while tokens and tokens[0] == "||":
-            tokens.pop(0)
-            values.append(both())
-        return values[0] if len(values) == 1 else 1 if any(values) else None if None in values else 0
-
+    # As Python, with an operator for ! that binds as tightly as C's; the rest of a line that goes on is unknown.
+    text = re.sub(r"\bdefined\s+(\w+)", r"defined(\1)", _code(condition).strip())
+    text = re.sub(r"!(?!=)", "~", re.sub(r"(?<=\d)[uUlL]+\b", "", text)).replace("\\", "_")
     try:
-        value = either()
-    except IndexError:
+        tree = ast.parse(text.replace("&&", " and ").replace("||", " or "), mode="eval")
+    except SyntaxError:
         return None
-    return None if tokens else value  # arithmetic
+
+    def value(node: ast.expr) -> int | None:
+        match node:
+            case ast.Constant(int(number)):
+                return number
+            case ast.Name(name):
+                return (known[name] or 0) if name in known else None
+            case ast.Call(ast.Name("defined"), [ast.Name(name)]):
+                return int(known[name] is not None) if name in known else None
+            case ast.UnaryOp(ast.Invert(), operand):
+                found = value(operand)
+                return None if found is None else int(not found)
+            case ast.Compare(left, [compares], [right]):
+                sides = value(left), value(right)
+                return None if None in sides else int(_COMPARES[type(compares)](*sides))
+            case ast.BoolOp(ast.And(), parts):
+                values = [value(part) for part in parts]
+                return 0 if 0 in values else None if None in values else 1
+            case ast.BoolOp(ast.Or(), parts):
+                values = [value(part) for part in parts]
+                return 1 if any(values) else None if None in values else 0
+        return None  # arithmetic
+
+    return value(tree.body)
 
 
 def _holds(condition: str, known: Mapping[str, int | None]) -> bool | None:
@@ -128,7 +117,7 @@ def constants(sources: Mapping[str, str], known: Mapping[str, int | None]) -> di
                 elif (define := _DEFINE.match(line)) is not None:
                     value = _value(define[2], found) if depth == 0 else None
                     defined.setdefault(define[1], []).append((path, value))
-        always = _closure((path for path in sources if not path.endswith(".h")), includes)
+        always = closure((path for path in sources if not path.endswith(".h")), includes)
         new = {
             name: places[0][1]
             for name, places in defined.items()
@@ -139,7 +128,7 @@ def constants(sources: Mapping[str, str], known: Mapping[str, int | None]) -> di
         found = {**new, **found}
 
 
-def _closure(names: Iterable[str], leads: Mapping[str, Collection[str]]) -> set[str]:
+def closure(names: Iterable[str], leads: Mapping[str, Collection[str]]) -> set[str]:
     """Returns names, and all to which they lead."""
     found, left = set[str](), list(names)
     while left:
@@ -430,7 +419,7 @@ def _hide(items: Collection[_Item], known: Collection[str]) -> None:
         if item.function and re.match("static |[A-Z_]+ ", item.lines[0]) is None:
             for name in item.names.difference(known):
                 declared.setdefault(name, []).append(item)
-    always = _closure((item.path for item in items if item.path.endswith(".c")), includes)
+    always = closure((item.path for item in items if item.path.endswith(".c")), includes)
     used: dict[str, list[Collection[str]]] = {}
     for item in items:
         if item.function and item.path in always:
@@ -462,7 +451,7 @@ def _source(text: str, path: str) -> tuple[str, str, list[_Node], str]:
     """Splits a source into its first comment, the beginning of its guard, its items, and the end of its guard."""
     guard = _GUARD.search(text)
     about, begin, body, end = ("", "", text, "") if guard is None else (text[: guard.start()], *guard.group(1, 3, 4))
-    return about, begin, _parse(_EXTERN_C.sub("", body), path), end
+    return about, begin, _parse(EXTERN_C.sub("", body), path), end
 
 
 def reached(sources: Mapping[str, str], roots: Collection[str]) -> dict[str, str]:
@@ -511,14 +500,14 @@ def layers(
         if layer is rest:  # sources that choose a header by the processor
             own |= {p for p in parsed if p.endswith(".c") and all(i.includes for i in _items(parsed[p][2]))}
         # Headers with nothing in the layer may lead to others that have something.
-        there = _closure(own, includes)
+        there = closure(own, includes)
         texts = {}
         for path in parsed.keys() & there:
             about, begin, nodes, end = parsed[path]
             lines = _written(nodes, partial(_is_kept, layer=layer, there=there), path in own)
             texts[path] = f"{about if path in about_now else _COPYRIGHT}{begin}" + "\n".join(lines) + end
         if layer is rest:  # headers with the name of a kept item that no kept source includes
-            read = _closure((path for path in texts if path.endswith(".c")), includes)
+            read = closure((path for path in texts if path.endswith(".c")), includes)
             texts = {path: text for path, text in texts.items() if path in read}
         described |= about_now
         found.append(texts)

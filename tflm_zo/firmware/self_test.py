@@ -17,7 +17,7 @@ from ..converters.passes.layer_names import shown_name
 from ..data import ModelError
 from ..runtime import InvokeError, RuntimeUnavailableError, load_fastest
 from .device_model import DeviceModel
-from .source_text import string
+from .source_text import fill
 
 # Their outputs are about updates of weights, which trainers do themselves.
 _UNCOMPARED = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
@@ -117,25 +117,15 @@ def self_test_source(model: Model, devices: Sequence[DeviceModel]) -> tuple[str,
     except (InvokeError, ModelError, RuntimeUnavailableError) as error:
         computed, why = [], str(error)
     codes = {op.code.name: op.code for d in devices for m in d.segments for op in m.subgraphs[0].operators}
-    kinds, rows = sorted(codes), list[str]()
+    kinds, rows = sorted(codes), list[tuple[str | None, int, int, int]]()
     for k, (segment, own) in enumerate(zip(devices[0].segments, computed, strict=bool(computed))):
         values = iter(own)
         for op in segment.subgraphs[0].operators:
-            layer, checksum = "nullptr", 0
+            layer, checksum = None, 0
             if op.code.name not in _UNCOMPARED:
                 known, outputs = next(values)
-                layer = string(_name(known, metadata))
+                layer = _name(known, metadata)
                 for output in outputs:
                     checksum = zlib.crc32(np.ascontiguousarray(output).tobytes(), checksum)
-            rows.append(f"    {{{layer}, 0x{checksum:08x}u, {k}, {kinds.index(op.code.name)}}},")
-    if not rows:
-        return "const SelfTestInfo kSelfTest = {nullptr, 0, nullptr};\n", why
-    customs = ("nullptr" if codes[name].custom is None else string(name) for name in kinds)
-    named = "\n".join(f"    {{{codes[k].builtin}, {custom}}}," for k, custom in zip(kinds, customs, strict=True))
-    table = "\n".join(rows)
-    return (
-        f"namespace {{\n\nconst OperatorKind kKinds[{len(kinds)}] = {{\n{named}\n}};\n\n"
-        f"const OperatorInfo kOperators[{len(rows)}] = {{\n{table}\n}};\n\n"
-        "}  // namespace\n\n"
-        f"const SelfTestInfo kSelfTest = {{kOperators, {len(rows)}, kKinds}};\n"
-    ), why
+            rows.append((layer, checksum, k, kinds.index(op.code.name)))
+    return fill("zo_self_test_tables.cc.in", codes=[codes[kind] for kind in kinds], rows=rows), why

@@ -17,7 +17,8 @@ from ..logs import Log
 from ..training.lowering import LoweredRun, lower_recorded
 from ..training.plan import model_loss
 from .arena import Arena, arenas_of
-from .device_model import Boundaries, DeviceModel, device_models
+from .boundaries import Boundaries, aligned, saving_memory
+from .device_model import DeviceModel, device_models
 from .resolver import operators_of
 
 # Structs of the C core, bytes.
@@ -25,17 +26,19 @@ TASK_STRUCT = 184
 TENSOR_STRUCT = 40
 SNAPSHOT_TASK_STRUCT = 32
 _ERROR_FIELD_STRUCT = 16
-_BACKWARD_STRUCT = 24
+_BACKWARD_STRUCT = 40
 # zo_snapshot_header_bytes: of a run without tasks, and for each.
 _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 
+# The end of TFLM's own memory in an arena that errors share.
+_MARK = 16
 # The trainer without its data of each segment (TFLM's interpreter and a directory).
 _TRAINERS = {"weight": 264, "node": 376, "block": 432}
 _SEGMENT = 208 + 20
 # MicroMutableOpResolver: without operators, and for each.
 _RESOLVER, _OPERATOR = 12, 36
 #: Stack of a step, TFLM and its kernels included, bytes; rounded up from measurements on emulated cores
-#: (benchmarks/firmware_costs.py).
+#: (benchmarks/plan.py).
 STACK = 2560
 #: Bytes that the example's program has besides: newlib with its printf, TFLM's static objects.
 LIBRARIES = 2560
@@ -46,7 +49,7 @@ _WEIGHTS: Final = 7_400
 _NODES: Final = 15 * 1024
 # Additional flash of node perturbation: exact gradients; errors that pass back through several layers; the
 # choice of a block, and each block's tables.
-_EXACT: Final = 2 * 1024
+_EXACT: Final = 1_536
 _TAIL: Final = 6_400
 _CHOICE, _BLOCK = 1024, 640
 
@@ -64,7 +67,10 @@ class Ram:
     @property
     def bytes(self) -> int:
         """Total RAM on the core that needs more."""
-        arena = max(self.arena.bytes, self.arena.bytes_mve)
+        return self.bytes_with(max(self.arena.bytes, self.arena.bytes_mve))
+
+    def bytes_with(self, arena: int) -> int:
+        """Returns the total RAM with an arena of so many bytes."""
         return arena + self.workspace + self.objects + self.stack + self.libraries
 
 
@@ -89,16 +95,39 @@ def ram_of(
     """
     if arenas is None:
         arenas = arenas_of_devices(devices, static_memory=static_memory)
+    shared = _MARK if any(device.plan.memory.shares_arena for device in devices) else 0
     arena = Arena(
-        max(a.bytes for a in arenas),
-        max(a.bytes_mve for a in arenas),
+        max(a.bytes for a in arenas) + shared,
+        max(a.bytes_mve for a in arenas) + shared,
         all(a.measured for a in arenas),
         min(a.least for a in arenas),
     )
     operators = operators_of([segment for device in devices for segment in device.segments])
     objects = _TRAINERS[trainer_of(plan)] + _SEGMENT * len(metadata.segments)
     objects += _RESOLVER + _OPERATOR * len(operators)
-    return Ram(arena, workspace_bytes(model, metadata, plan), objects), arenas
+    return Ram(arena, workspace_bytes(model, metadata, devices), objects), arenas
+
+
+def ram_within(
+    model: Model,
+    metadata: ZoMetadata,
+    plan: LoweredRun,
+    devices: Sequence[DeviceModel],
+    limit: int | None,
+    *,
+    static_memory: bool = True,
+    arenas: Sequence[Arena] | None = None,
+) -> tuple[Ram, Sequence[DeviceModel]]:
+    """Returns the RAM of a run, and its devices. A run that needs more than `limit` bytes saves memory in its steps, as
+    much as it needs or can. Other arguments are those of `ram_of`.
+    """
+    ram, arenas = ram_of(model, metadata, plan, devices, static_memory=static_memory, arenas=arenas)
+    if limit is None or ram.bytes <= limit or plan.blocks:
+        return ram, devices
+    most = Boundaries(model, metadata, devices[0]).bytes - (ram.bytes - limit)
+    saving = [saving_memory(model, metadata, devices[0], most)]
+    ram, _ = ram_of(model, metadata, plan, saving, static_memory=static_memory, arenas=arenas)
+    return ram, saving
 
 
 def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = True) -> list[Arena]:
@@ -111,24 +140,19 @@ def trainer_of(plan: LoweredRun) -> str:
     return "block" if plan.blocks else "node" if plan.tasks else "weight"
 
 
-def _eight(size: int) -> int:
-    return -(-size // 8) * 8
-
-
-def workspace_bytes(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> int:
+def workspace_bytes(model: Model, metadata: ZoMetadata, devices: Sequence[DeviceModel]) -> int:
     """Returns the size of the workspace on a 32-bit target, for a choice of blocks that of the largest."""
-    if plan.blocks:
-        return max(workspace_bytes(model, metadata, block.run) for block in plan.blocks)
-    total = Boundaries(model, metadata, plan).bytes
-    if plan.tasks:
-        return total + _run_bytes(metadata, plan)
-    return max(total, 8)
+    totals = [8]
+    for device in devices:
+        own = _run_bytes(metadata, device.plan) if device.plan.tasks else 0
+        totals.append(Boundaries(model, metadata, device).bytes + own)
+    return max(totals)
 
 
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
     """Returns the bytes of the workspace that `NodeTrainer` uses for a run."""
     samples, count = plan.minibatch, len(plan.tasks)
-    total = _eight(count * TASK_STRUCT)
+    total = aligned(count * TASK_STRUCT)
     header = _SNAPSHOT_HEADER + _SNAPSHOT_HEADER_TASK * count
     scratch, tensors, labels = header // 2 + count * SNAPSHOT_TASK_STRUCT // 4, 0, 0
     loss = metadata.loss
@@ -141,25 +165,25 @@ def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
             total += 8 * task.queries
             tensors = max(tensors, len(task.tensors))
             continue
-        total += _eight(samples * layer.input_bytes) if task.keeps_inputs else 0
-        total += 0 if task.in_tail else _eight(samples * layer.route_bytes)
+        copied = task.keeps_inputs and int(plan.settings.parts) > 1  # of one invoke they stay in boundaries
+        total += aligned(samples * layer.input_bytes) if copied else 0
+        total += 0 if task.in_tail else aligned(samples * layer.route_bytes)
         own = task.is_exact and i not in fields
-        total += _eight(4 * task.queries * samples) + (_eight(2 * samples * layer.nodes) if own else 0)
+        total += aligned(4 * task.queries * samples) + (aligned(2 * samples * layer.nodes) if own else 0)
         scratch = max(scratch, layer.scratch_values)
         labels = labels or (metadata.batch * values * np.dtype(kind).itemsize if task.is_exact else 0)
     if plan.program is not None:
         total += _backward_bytes(plan.program, samples)
         scratch = max(scratch, plan.program.scratch_values)
-    return total + _eight(tensors * TENSOR_STRUCT) + _eight(4 * scratch) + _eight(labels)
+    return total + aligned(tensors * TENSOR_STRUCT) + aligned(4 * scratch) + aligned(labels)
 
 
 def _backward_bytes(program: BackwardProgram, samples: int) -> int:
     """Returns the size of a backward program: structs, norms, addresses, and errors with exponents; bytes."""
     steps, fields = len(program.steps), len(program.fields)
-    total = _eight(_BACKWARD_STRUCT + 8) + _eight(fields * _ERROR_FIELD_STRUCT) + 2 * _eight(4 * steps)
-    total += _eight(2 * program.shared_errors) + _eight(fields)
-    kept = (f.count for f in program.fields if f.at is None)
-    return total + sum(_eight(2 * samples * count) + _eight(samples) for count in kept)
+    total = aligned(_BACKWARD_STRUCT) + aligned(fields * _ERROR_FIELD_STRUCT) + 2 * aligned(4 * steps) + aligned(fields)
+    kept = (program.fields[i] for i in program.kept) if samples > 1 else ()
+    return total + sum(aligned(2 * samples * count) + aligned(samples) for count in kept)
 
 
 def flash_of_training(plan: LoweredRun) -> int:

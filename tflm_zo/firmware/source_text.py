@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import jinja2
-import numpy as np
-import numpy.typing as npt
 
 from .._version import __version__
 
 # Libraries of Arduino are called by 63 characters at most, some of which are ours.
 _LONGEST: Final = 48
-
-
-# `@{name}` is replaced: C, CMake and shell use braces and dollar signs.
-_TEMPLATES: Final = jinja2.Environment(
-    loader=jinja2.PackageLoader("tflm_zo.firmware"),
-    undefined=jinja2.StrictUndefined,
-    keep_trailing_newline=True,
-    variable_start_string="@{",
-    variable_end_string="}",
-    block_start_string="@%",
-    block_end_string="%@",
-    comment_start_string="@#",
-    comment_end_string="#@",
-)
-
-
-def fill(template: str, **values: object) -> str:
-    """Returns a file of ``templates`` with its places filled in; ``version`` is this package's."""
-    return _TEMPLATES.get_template(template).render(values, version=__version__)
 
 
 def own(name: str) -> dict[str, str]:
@@ -59,16 +38,16 @@ def hexadecimal(data: bytes) -> str:
     return "\n".join("    " + ", ".join(f"0x{b:02x}" for b in line) + "," for line in lines)
 
 
-def array(declaration: str, values: npt.NDArray[np.generic]) -> str:
-    """Returns the definition of a constant array, [numbers] or [rows, numbers]."""
-    if values.ndim == 1:
-        return f"{declaration} = {{\n{numbers(int(v) for v in values)}\n}};\n"
-    rows = (numbers((int(v) for v in row), indent=5).strip() for row in values)
-    text = "\n".join(f"    {{{row}}}," for row in rows)
-    return f"{declaration} = {{\n{text}\n}};\n"
+def fields(values: Mapping[str, int | tuple[int, ...]], indent: int = 4) -> str:
+    """Returns the initializers of a struct's numbers and arrays, with their names, in lines."""
+    lines = []
+    for name, value in values.items():
+        text = "{" + ", ".join(map(str, value)) + "}" if isinstance(value, tuple) else f"{value}u"
+        lines.append(f"{' ' * indent}/* {name} */ {text},")
+    return "\n".join(lines)
 
 
-def string(text: str) -> str:
+def literal(text: str) -> str:
     """Returns a string literal."""
     escaped = "".join(
         c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\{ord(c):03o}"
@@ -92,3 +71,24 @@ def identifier(name: str) -> str:
 def is_identifier(name: str) -> bool:
     """Returns whether a name is valid in names of files, targets and namespaces."""
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None and len(name) <= _LONGEST
+
+
+# `@{name}` is replaced: C, CMake and shell use braces and dollar signs.
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.PackageLoader("tflm_zo.firmware"),
+    undefined=jinja2.StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    variable_start_string="@{",
+    variable_end_string="}",
+    block_start_string="@%",
+    block_end_string="%@",
+    comment_start_string="@#",
+    comment_end_string="#@",
+)
+_TEMPLATES.filters |= {f.__name__: f for f in (comment, fields, hexadecimal, literal, numbers)}
+
+
+def fill(template: str, **values: object) -> str:
+    """Returns a file of ``templates`` with its places filled in; ``version`` is this package's."""
+    return _TEMPLATES.get_template(template).render(values, version=__version__)

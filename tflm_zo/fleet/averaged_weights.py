@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ..converters import Model, WeightArray, initial_weights, read_metadata
 from ..io.files import write_output
 from ..logs import fingerprint
-from .member import FleetError, checksum_of, streams_of
+from ..logs.replay import checksum_of
+from .member import FleetError
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -91,8 +92,8 @@ class AveragedWeights:
 
     def __init__(self, model: Model, path: str | os.PathLike[str] | None = None) -> None:
         self.model, self._mark = model, fingerprint(model)
-        metadata, self._streams = read_metadata(model), streams_of(model)
-        biases = {t.name for t in metadata.trainable if t.bias}
+        metadata = read_metadata(model)
+        self._trainable, biases = metadata.trainable, {t.name for t in metadata.trainable if t.bias}
         self._most = {
             name: 2.0**31 - 1 if name in biases else 127.0 - metadata.headroom for name in initial_weights(model)
         }
@@ -109,7 +110,7 @@ class AveragedWeights:
     @property
     def checksum(self) -> int:
         """Checksum of the rounded weights, 0..2^32-1."""
-        return checksum_of(self._streams, self.weights)
+        return checksum_of(self._trainable, self.weights, {})
 
     def move(self, changes: Mapping[str, NDArray[Any]]) -> None:
         """Ends a round: updates the weights, within their range, and writes the file.

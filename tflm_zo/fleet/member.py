@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
@@ -11,13 +11,12 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import core
 from ..converters import Model, read_metadata
 from ..core import SEED_LOG_HEADER_BYTES, Control, CSettings, SeedLogHeader, StepRecord
 from ..data import Labels, Samples, prepare
 from ..logs import MAGIC, Log, fingerprint
 from ..logs.layout import SEED_LOG, Records, ending
-from ..logs.replay import Arrays, Replay
+from ..logs.replay import Arrays, Replay, checksum_of
 from ..runtime import load
 from ..training.costs import block_segments
 from ..training.evaluation import Evaluation, evaluate
@@ -26,17 +25,6 @@ from ..training.executors import LocalExecutor
 # Of a snapshot: step, checksum of the records so far, of the weights, and the running mean of d^2; then
 # weights and fractions of each trainable tensor.
 _SNAPSHOT: Final = struct.Struct("<IIIq")
-
-
-def streams_of(model: Model) -> dict[str, int]:
-    """Returns the numbers of the streams of a ZO model's trainable tensors, by tensor name."""
-    return {t.name: t.stream for t in read_metadata(model).trainable}
-
-
-def checksum_of(streams: Mapping[str, int], weights: Arrays, fractions: Arrays | None = None) -> int:
-    """Returns the checksum of the weights and fractions of tensors with these streams, 0..2^32-1."""
-    given = fractions or {}
-    return sum(core.checksum(weights[name], given.get(name), stream) for name, stream in streams.items()) & 0xFFFFFFFF
 
 
 class Position:
@@ -78,7 +66,7 @@ class Position:
                 "sharpness-aware steps are not possible in a fleet: the uphill direction differs between clients"
             )
         self.header, self._header, self.settings = header, found, found.settings
-        self._streams, self._replay = streams_of(model), Replay(model, weights)
+        self._trainable, self._replay = read_metadata(model).trainable, Replay(model, weights)
         self.weights = self._replay.weights, self._replay.fractions
         self.snapshot_bytes = _SNAPSHOT.size + sum(a.nbytes for part in self.weights for a in part.values())
         self.steps, self.record_bytes = int(found.settings.steps), found.record_bytes
@@ -87,7 +75,7 @@ class Position:
     @property
     def weights_checksum(self) -> int:
         """Checksum of all weights and fractions, 0..2^32-1."""
-        return checksum_of(self._streams, *self.weights)
+        return checksum_of(self._trainable, *self.weights)
 
     def take(self, records: bytes) -> int:
         """Applies the records of the next steps to the weights.

@@ -171,9 +171,6 @@ class Log:
             torn_bytes=0,
         )
 
-    def _restores(self, step: int) -> bool:
-        return step <= self.first_step + len(self.steps) or self.after(step) is not None
-
     def after(self, step: int) -> Snapshot | None:
         """Returns the snapshot after a number of steps, or None."""
         return next((s for s in (self.snapshot, self.best_slot) if s is not None and s.step == step), None)
@@ -182,7 +179,8 @@ class Log:
         """Returns the best measurement among the first steps whose weights can be restored; a power failure
         may have damaged the best snapshot.
         """
-        known = [m for m in self.measurements if m.step <= step and self._restores(m.step)]
+        replayed = self.first_step + len(self.steps)
+        known = [m for m in self.measurements if m.step <= step and (m.step <= replayed or self.after(m.step))]
         best, slot = best_of(known), self.best_slot
         if best is not None and not best.step and slot is not None:
             # Written when the loss alone said which state is the best: the one that the run handed over.

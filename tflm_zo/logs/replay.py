@@ -87,6 +87,11 @@ class Replay:
         )
 
 
+def checksum_of(tensors: Iterable[ZoTrainable], weights: Arrays, fractions: Arrays) -> int:
+    """Returns the checksum of the weights and fractions of trainable tensors, 0..2^32-1."""
+    return sum(core.checksum(weights[t.name], fractions.get(t.name), t.stream) for t in tensors) & 0xFFFFFFFF
+
+
 def _parts(log: Log | str | os.PathLike[str]) -> Iterable[Log]:
     return [log] if isinstance(log, Log) else Log.parts(log)
 
@@ -107,8 +112,8 @@ def _of_snapshot(model: Model, log: Log, step: int | None) -> tuple[Arrays, Arra
     if snapshot is None and step:
         there = sorted({s.step for s in (log.snapshot, log.best_slot) if s is not None})
         raise LogError(
-            f"The log must have a snapshot after step {step}. It has snapshots after steps "
-            f"{' and '.join(map(str, there)) or '(none)'}. Other steps of a layer-wise run need the data."
+            f"The log must have a snapshot after step {step}. It has snapshots after step "
+            f"{' and step '.join(map(str, there)) or '(none)'}. Other steps of a layer-wise run need the data."
         )
     if snapshot is not None:
         trained = [trainable[i] for task in log.tasks for i in task.tensors]

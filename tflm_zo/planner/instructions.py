@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, ZoMetadata, ZoNodes, read_metadata
+from ..converters import Model, ZoMetadata, ZoNodes, ZoTail, read_metadata
 from ..converters.constants import OP_PREFIX
 from ..converters.kernels import macs
 from ..converters.model import Operator
 from ..converters.model.schema import BuiltinOperator as B
 from ..data import ModelError
+from ..firmware.boundaries import Rerun
 from ..runtime import available, load
 from ..training.costs import later_starts, passes_of, sides_of
 from ..training.lowering import LoweredRun
@@ -74,32 +74,64 @@ USUAL = 0.5
 _SAMPLES = 4
 
 
-def clamped_shares(zo: Model, known: Mapping[str, float] | None = None) -> dict[str, float]:
+def clamped_shares(zo: Model) -> dict[str, float] | None:
     """Returns the share of each layer's outputs that are clamped on random inputs, by the layer's name, for a ZO model
-    of batch size 1; empty if no runtime accepts the model.
-
-    `known` has shares from other ZO models of the same plain model; a model without other layers is not run.
+    of batch size 1; None if no runtime accepts the model. Of a layer of an exact tail it is the share of errors of 0:
+    a maximum pooling leaves an error to one output of each window. Layers that nothing clamps are not named.
     """
-    metadata, known = read_metadata(zo), known or {}
-    every = [*metadata.nodes, *(() if metadata.tail is None else metadata.tail.layers)]
-    # Outputs that enter no segment are the model's, which nothing clamps.
-    entering = {metadata.trainable[n.trainable].layer: n.output_segment for n in every if n.output_segment}
-    entering = {layer: segment for layer, segment in entering.items() if layer not in known}
-    if not entering:
-        return dict(known)
+    metadata = read_metadata(zo)
+    # Outputs that enter no segment are the model's.
+    read = {
+        metadata.trainable[n.trainable].layer: (n.output_segment, n.geometry["low"], n.geometry["high"], 1.0)
+        for n in metadata.nodes
+        if n.output_segment
+    }
+    if metadata.tail is not None:
+        read |= _levels_in_tail(metadata, metadata.tail)
+    if not read:
+        return {}
     names = [name for name in ("litert", "tflite-runtime") if name in available()]
     try:
         runtime = load(zo, names[0])
     except (IndexError, ModelError):
-        return dict(known)
+        return None
     rng, found = np.random.default_rng(0), dict[str, list[float]]()
     inputs = len(metadata.original.inputs)
     for _ in range(_SAMPLES):
         runtime.set_inputs(*(_noise(rng, *runtime.input_details(i)[:2]) for i in range(inputs)))
         runtime.invoke()
-        for layer, segment in entering.items():
-            found.setdefault(layer, []).append(float((runtime.boundary(segment) == -128).mean()))
-    return {**known, **{layer: float(np.mean(shares)) for layer, shares in found.items()}}
+        for layer, (segment, low, high, share) in read.items():
+            values = runtime.boundary(segment)
+            found.setdefault(layer, []).append(1 - share * float(((values > low) & (values < high)).mean()))
+    return {layer: float(np.mean(shares)) for layer, shares in found.items()}
+
+
+def _levels_in_tail(metadata: ZoMetadata, tail: ZoTail) -> dict[str, tuple[int, int, int, float]]:
+    """Returns a segment, two levels and a share for each masked layer of an exact tail, by the layer's name.
+
+    The layer's outputs enter the segment, or behind a maximum pooling the largest output of each window. The levels
+    clamp outputs below and above. The share is that of the outputs to which the pooling leaves an error.
+    """
+    entered = {s.target: tail.layers[s.layer].input_segment for s in tail.steps if s.layer is not None}
+    found = {}
+    for nodes, field in zip(tail.layers, tail.of_layers, strict=True):
+        own = {s.kind: s for s in tail.steps if s.target == field}
+        mask, pool = own.get("mask"), own.get("max_pool")
+        if mask is None or mask.segment is None:
+            continue
+        segment, share = mask.segment, 1.0
+        if pool is not None and pool.source in entered:
+            segment, share = entered[pool.source], tail.fields[pool.source].count / tail.fields[field].count
+        layer = metadata.trainable[nodes.trainable].layer
+        found[layer] = segment, mask.numbers["low"], mask.numbers["high"], share
+    return found
+
+
+def _zeros(metadata: ZoMetadata, nodes: ZoNodes, clamped: Mapping[str, float] | None) -> float:
+    """Returns the share of a layer's errors that are 0."""
+    if nodes.head:
+        return 0.0
+    return USUAL if clamped is None else clamped.get(metadata.trainable[nodes.trainable].layer, 0.0)
 
 
 def _noise(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -116,6 +148,9 @@ KERNELS: tuple[str, ...]
 # of its output: TFLM's reference kernels of activations.
 _UNKNOWN = {"call": 500.0, "outputs": 370.0}
 
+
+# Kinds of steps of a backward program that were not measured, and a similar one that was.
+_LIKE = {"slice": "mask", "place": "mask", "factors": "add", "levels": "add", "product": "add", "sum": "add"}
 
 # Samples of which gradients of dense layers are formed at once.
 _TOGETHER = 16
@@ -147,18 +182,22 @@ class Instructions:
         """Returns the instructions of a forward pass of one sample from a segment on."""
         return sum(self.operator(op) for graph in model.subgraphs[first:] for op in graph.operators)
 
+    def reruns(self, model: Model, reruns: Iterable[Rerun]) -> float:
+        """Returns the instructions of segments that run again for one sample."""
+        return sum(self.inference(model, r.first) - self.inference(model, r.end) for r in reruns)
+
     def evaluation(self, model: Model, metadata: ZoMetadata) -> float:
         """Returns the instructions of a forward pass of one sample and of its loss."""
         invokes = len(model.subgraphs) * self._of("invoke")
         return self.inference(model) + self._loss(metadata) + invokes
 
     def step(
-        self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float] = MappingProxyType({})
+        self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float] | None = None
     ) -> float:
         """Returns the instructions of a training step of a ZO model of batch size 1: all samples of a minibatch and the
         update.
 
-        `clamped` has shares of clamped outputs by the layer's name.
+        `clamped` has shares of clamped outputs by the layer's name; None: they are unknown.
         """
         if run.tasks:
             return self._layerwise(model, metadata, run, clamped)
@@ -188,7 +227,9 @@ class Instructions:
         one, four = self._of(f"update_{bits}"), self._of(f"update_{bits}_of_4")
         return one + (four - one) / 3 * (queries - 1)
 
-    def _layerwise(self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float]) -> float:
+    def _layerwise(
+        self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float] | None
+    ) -> float:
         tasks, minibatch, sides, segments = run.tasks, run.minibatch, sides_of(run.settings), len(model.subgraphs)
         sample = self.evaluation(model, metadata)
         updates = 0.0
@@ -197,67 +238,85 @@ class Instructions:
             query += (segments - task.start_segment) * self._of("invoke")
             query += task.dimensions * self._of("perturb" if task.nodes is None else "node")
             sample += sides * task.queries * query
-            sizes = [metadata.trainable[i].trained for i in task.tensors]
+            weights = sum(metadata.trainable[i].trained for i in task.tensors)
             if task.nodes is None:
-                updates += sum(sizes) * self._update(metadata.update_bits, max(1, task.queries))
+                updates += weights * self._update(metadata.update_bits, max(1, task.queries))
                 continue
-            # A channel without an error in any sample is not touched.
-            layer = metadata.trainable[task.tensors[0]].layer
-            zeros = 0.0 if task.nodes.head else clamped.get(layer, USUAL)
-            touched = 1 - zeros**minibatch
-            weights = touched * sum(sizes)
-            updates += weights * self._of(f"node_update_{metadata.update_bits}")
-            if task.keeps_inputs:
-                products = (1 - zeros) * self._product(metadata, task.nodes)
-                if _is_dense(metadata, task.nodes):
-                    formed = _formed(task, minibatch)
-                    updates += formed * weights * self._of("dense_form")
-                    updates += sum(sizes) * (-(-minibatch // _TOGETHER) - 1) * self._of("dense_pass")
-                    products = formed * (products + zeros * self._of("dense_clamped"))
-                sample += _products(task.nodes) * products
-            sample += max(1, task.estimates) * task.nodes.count * self._of("credit")
-            if task.following is not None:
-                following = tasks[task.following].nodes
-                assert following is not None  # it is exact, too
-                sample += _products(following) * self._of("dense_back")
+            zeros, bits = _zeros(metadata, task.nodes, clamped), metadata.update_bits
+            outputs = task.nodes.geometry["out_h"] * task.nodes.geometry["out_w"] if task.is_exact else 1
+            # With 8 bits, a channel without an error in any sample is not touched.
+            touched = 1 - zeros ** (minibatch * outputs) if bits == 8 else 1.0
+            formed = _formed(task, minibatch, zeros) if _is_dense(task.nodes) else 1.0
+            updates += touched * weights * (self._of(f"node_update_{bits}") + formed * self._of("dense_form"))
+            if task.keeps_inputs and _is_dense(task.nodes):
+                updates += weights * (-(-minibatch // _TOGETHER) - 1) * self._of("dense_pass")
+                product = (1 - zeros) * self._of("dense") + zeros * self._of("dense_clamped")
+                sample += formed * task.nodes.row * task.nodes.geometry["out_c"] * product
+            elif task.keeps_inputs:
+                sample += (1 - zeros) * self._gradient(task.nodes) + task.nodes.count * self._of("error")
+            sample += task.estimates * task.nodes.count * self._of("credit")
         for step in backward_steps(tasks, metadata):
-            if step.layer is not None and metadata.tail is not None:
-                own = metadata.tail.layers[step.layer]
-                kind = "depthwise_back" if _is_depthwise(metadata, own) else "convolution_back"
-                sample += _products(own) * self._of(kind)
+            assert metadata.tail is not None  # it has the steps
+            if step.layer is None:
+                kind = _LIKE.get(step.kind, step.kind)
+                sample += metadata.tail.fields[step.target].count * self._of(f"back_{kind}")
+                continue
+            nodes = metadata.tail.layers[step.layer]
+            updates += nodes.row * nodes.geometry["out_c"] * self._of("back_norm")
+            sample += self._back(nodes, _zeros(metadata, nodes, clamped))
         return minibatch * sample + updates
 
-    def _product(self, metadata: ZoMetadata, nodes: ZoNodes) -> float:
-        """Returns the instructions of a product. The products of a window's row are summed in one loop."""
+    def _back(self, nodes: ZoNodes, zeros: float) -> float:
+        """Returns the instructions of errors that pass back through a layer: of each value of its input, of each error
+        that one reads, and of the row of products of an error other than 0.
+        """
         g = nodes.geometry
-        if _is_depthwise(metadata, nodes):
-            return self._of("depthwise")
-        if _is_dense(metadata, nodes):
-            return self._of("dense")
-        if g["k_h"] * g["k_w"] == 1:
-            return self._of("pointwise")
-        return self._of("convolution") + self._of("convolution_row") / (g["k_w"] * g["in_c"])
+        read = _windows(nodes)[0] * g["out_c"]
+        if _is_depthwise(nodes):
+            return read * self._of("depthwise_back")
+        row = self._of("back_row") + g["in_c"] * self._of("back")
+        inputs = g["in_h"] * g["in_w"] * g["in_c"]
+        return read * (self._of("back_error") + (1 - zeros) * row) + inputs * self._of("back_input")
+
+    def _gradient(self, nodes: ZoNodes) -> float:
+        """Returns the instructions of a convolution's gradient if no error is 0: of products, and of the rows of
+        windows that reach beyond the image, which are summed one by one.
+        """
+        g, (taps, cut_rows) = nodes.geometry, _windows(nodes)
+        if _is_depthwise(nodes):
+            channel = taps * self._of("depthwise")
+        else:
+            channel = taps * g["in_c"] * self._of("convolution") + cut_rows * self._of("cut_row")
+        return g["out_c"] * channel * credited(nodes) / (g["out_h"] * g["out_w"])
 
 
-def _is_depthwise(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
-    return metadata.trainable[nodes.trainable].operator == "DEPTHWISE_CONV_2D"
+def _windows(nodes: ZoNodes) -> tuple[int, int]:
+    """Returns the number of elements inside the image of all windows of a layer, and the number of their rows in
+    windows that reach beyond the image.
+    """
+    g, inside = nodes.geometry, {}
+    for side, pad in (("h", "pad_top"), ("w", "pad_left")):
+        first = np.arange(g[f"out_{side}"])[:, None] * g[f"stride_{side}"] - g[pad]
+        at = first + np.arange(g[f"k_{side}"]) * g[f"dilation_{side}"]
+        inside[side] = (at >= 0) & (at < g[f"in_{side}"])
+    whole = inside["h"].all(1).sum() * inside["w"].all(1).sum()
+    rows = inside["h"].sum() * g["out_w"] - whole * g["k_h"]
+    return int(inside["h"].sum() * inside["w"].sum()), int(rows)
 
 
-def _is_dense(metadata: ZoMetadata, nodes: ZoNodes) -> bool:
-    g = nodes.geometry
-    return g["in_h"] * g["in_w"] == 1 and not _is_depthwise(metadata, nodes)
+def _is_depthwise(nodes: ZoNodes) -> bool:
+    return bool(nodes.geometry.get("depthwise"))
 
 
-def _formed(task: LoweredTask, samples: int) -> float:
+def _is_dense(nodes: ZoNodes) -> bool:
+    return nodes.geometry["in_h"] * nodes.geometry["in_w"] == 1 and not _is_depthwise(nodes)
+
+
+def _formed(task: LoweredTask, samples: int, zeros: float) -> float:
     """Returns the share of a dense layer's channels with a computed gradient: a sample has few errors."""
     assert task.nodes is not None
-    different = 2.0 ** min(task.estimates, 31) if samples == 1 and task.estimates else math.inf
-    return min(1.0, different / task.nodes.geometry["out_c"])
-
-
-def _products(nodes: ZoNodes) -> int:
-    """Returns the number of products of errors and inputs in a sample's gradient of a layer."""
-    return int(credited(nodes) * nodes.geometry["out_c"] * nodes.row)
+    different = 2.0 ** min(task.estimates or 31, 31)
+    return 1.0 if samples > 1 else min(1 - zeros, different / task.nodes.geometry["out_c"])
 
 
 KERNELS = tuple(instruction_table()["operators"])

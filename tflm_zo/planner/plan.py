@@ -56,23 +56,12 @@ class Cost:
     @property
     def ram(self) -> int:
         """Total RAM, stack and C library included, bytes."""
-        ram = self.sizes.ram
-        return self.arena + ram.workspace + ram.objects + ram.stack + ram.libraries
+        return self.sizes.ram.bytes_with(self.arena)
 
     @property
     def flash(self) -> int:
         """Total flash: program, model, training; bytes."""
         return self.sizes.flash
-
-    @property
-    def log(self) -> int:
-        """Average size of the log per step, bytes."""
-        return self.sizes.log
-
-    @property
-    def measured(self) -> bool:
-        """True if the arena was measured, False if it is an upper bound."""
-        return self.sizes.ram.arena.measured
 
     def fits(self, target: Target) -> bool:
         """Returns whether the device has enough RAM and flash."""
@@ -135,7 +124,8 @@ class Plan:
         # The same samples and the same weights as the device's.
         train += ["--batch-size", str(cost.sizes.run.minibatch), "--keep", "last", *search, *sets]
         firmware = ["tflm-zo", "firmware", f"{stem}.trained.zo.tflite", "-o", f"{stem}_firmware"]
-        firmware += ["--data", "adapt.npz", *search]
+        saves = ["--ram", str(self.target.ram)] if cost.sizes.run.memory.shares_arena else []
+        firmware += ["--data", "adapt.npz", *search, *saves]
         return shlex.join(train), shlex.join(firmware)
 
     def as_dict(self) -> dict[str, Any]:
@@ -175,14 +165,14 @@ class Plan:
             "set": list(way.set_options),
             "fits": cost.fits(target),
             "arena_bytes": cost.arena,
-            "arena_is_measured": cost.measured,
+            "arena_is_measured": cost.sizes.ram.arena.measured,
             "workspace_bytes": ram.workspace,
             "objects_bytes": ram.objects,
             "stack_bytes": ram.stack,
             "library_bytes": ram.libraries,
             "ram_bytes": cost.ram,
             "flash_bytes": cost.flash,
-            "log_bytes_per_step": cost.log,
+            "log_bytes_per_step": cost.sizes.log,
             "instructions_per_step": round(cost.instructions),
             "forward_equivalents_per_step": round(cost.equivalents, 3),
             "seconds_per_step": cost.seconds(target),
@@ -245,11 +235,9 @@ def plan(
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
     found = ways(loaded, search)
-    clamped: dict[str, float] = {}
-    for zo in {id(way.zo): way.zo for way in found}.values():
-        clamped = clamped_shares(zo, clamped)
-    sizes = sizes_of(loaded, found)
-    costs = (_cost(w, s, loaded, target, instructions, clamped) for w, s in zip(found, sizes, strict=True))
+    clamped = {key: clamped_shares(zo) for key, zo in {id(way.zo): way.zo for way in found}.items()}
+    sizes = sizes_of(loaded, found, target.ram)
+    costs = (_cost(w, s, loaded, target, instructions, clamped[id(w.zo)]) for w, s in zip(found, sizes, strict=True))
     return Plan(name, target, instructions.inference(loaded), tuple(costs))
 
 
@@ -264,13 +252,14 @@ def _target(board: str | None, core: str | None, given: Mapping[str, float | Non
 
 
 def _cost(
-    way: Way, sizes: Sizes, model: Model, target: Target, instructions: Instructions, clamped: Mapping[str, float]
+    way: Way, sizes: Sizes, model: Model, target: Target, instructions: Instructions, clamped: dict[str, float] | None
 ) -> Cost:
     arena = sizes.ram.arena
     layers = set(way.trained.layers)
     trained = {t.name for t in way.metadata.trainable if t.layer in layers}
     runs = sizes.run.runs or [sizes.run]
     steps = [instructions.step(way.zo, way.metadata, run, clamped) for run in runs]
+    again = instructions.reruns(way.zo, sizes.reruns)
     choice = None
     if way.search is not None:
         judge = way.search.held_out * len(steps) * instructions.evaluation(way.zo, way.metadata)
@@ -280,7 +269,7 @@ def _cost(
         way,
         arena.bytes_mve if target.core.has_mve else arena.bytes,
         sizes,
-        max(steps),
+        max(steps) + again,
         max(costs_of(run.settings, run.tasks, way.zo, way.metadata).until(1, SAMPLES) for run in runs),
         backpropagation(model, trained, sizes.run.minibatch),
         choice,

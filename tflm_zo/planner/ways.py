@@ -18,10 +18,11 @@ from ..converters.model import Operator
 from ..converters.selections import Last, ResidualBlocks
 from ..converters.settings import NODES
 from ..data import Data
+from ..firmware.boundaries import Boundaries, Rerun
 from ..firmware.device_model import DeviceModel, device_models
 from ..firmware.planning import plan_blocks, plan_run
 from ..firmware.resolver import operators_of
-from ..firmware.sizes import Ram, arenas_of_devices, flash_of_training, log_size_of, ram_of
+from ..firmware.sizes import Ram, arenas_of_devices, flash_of_training, log_size_of, ram_within
 from ..training import algorithms
 from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
@@ -32,8 +33,7 @@ from ..training.settings import Settings
 from ..training.tasks import Exact, Nodes
 from ..training.trained_layers import TrainedLayers, trained_layers
 
-_BATCH = 32  # the default of runs
-_SMALLER = (16, 8, 4)  # fewer samples make too noisy a step
+_MINIBATCHES = (8, 4, 2, 1)  # the default of runs, and what `firmware --ram` reduces it to
 # Bits of an update, and how it is asked for.
 _BITS: dict[int, tuple[str, ...]] = {16: (), 8: ("update-bits=8",)}
 _MOST_PARTS = 4  # of a network's layers, that are trained alone
@@ -93,7 +93,7 @@ def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
         SettingsError: the search has more blocks than the model has layers.
     """
     models, found, error = _Models(model), list[Way](), None
-    for make in (_by_nodes, _by_exact_tail, _last_layer, _by_weights):
+    for make in (_by_exact, _by_nodes, _by_exact_tail, _last_layer, _by_weights):
         try:
             found.extend(make(models))
         except (ConversionError, SettingsError) as this:
@@ -105,6 +105,11 @@ def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
         assert error is not None
         raise error
     return sorted(found, key=lambda way: way.rank)
+
+
+def _by_exact(models: _Models) -> Iterator[Way]:
+    # One sample at a time learns as much as a minibatch (docs/results.md) and takes the least memory.
+    yield from _layerwise(models, algorithms.exact(), "exact gradients", (), better=-1, minibatches=(1,))
 
 
 def _by_nodes(models: _Models) -> Iterator[Way]:
@@ -139,13 +144,14 @@ def _layerwise(
     options: tuple[str, ...],
     better: int,
     search: BlockSearch | None = None,
+    minibatches: Sequence[int] = _MINIBATCHES,
 ) -> Iterator[Way]:
     for bits, given in _BITS.items():
         zo, metadata = models.of(settings, bits)
         split = [settings.layers] if search is None else search.split(settings, metadata)
         runs = [dataclasses.replace(settings, layers=layers) for layers in split]
         trained = max((trained_layers(zo, run) for run in runs), key=lambda t: t.weights)
-        for minibatch in (_BATCH, *_SMALLER):
+        for minibatch in minibatches:
             own = dataclasses.replace(settings, batch_size=minibatch)
             rank = (0, better, -trained.weights, -minibatch, -bits)
             yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank, search)
@@ -222,10 +228,13 @@ class Sizes:
     ram: Ram  # bytes of RAM by part
     flash: int  # total flash (program, model, training), bytes
     log: int  # average size of the log per step, bytes; with a choice of blocks the largest
+    reruns: tuple[Rerun, ...] = ()  # segments that run again in a step to save memory
 
 
-def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
-    """Returns the sizes of each way to train a plain model."""
+def sizes_of(model: Model, found: Sequence[Way], limit: int | None = None) -> list[Sizes]:
+    """Returns the sizes of each way to train a plain model. A way that needs more than `limit` bytes of RAM saves as
+    much memory as it can.
+    """
     inference = _PROGRAM + _KERNEL * len(operators_of([model])) + len(model.to_bytes())
     runs = [_run(way) for way in found]
     # A device's models do not depend on the minibatch, and TFLM's recording allocator takes longer to start
@@ -239,8 +248,13 @@ def sizes_of(model: Model, found: Sequence[Way]) -> list[Sizes]:
     arenas = {key: [next(every) for _ in own] for key, own in devices.items()}
     sizes = []
     for key, way, run in zip(keys, found, runs, strict=True):
-        ram, _ = ram_of(way.zo, way.metadata, run, devices[key], arenas=arenas[key])
-        sizes.append(Sizes(run, ram, inference + flash_of_training(run), _log_bytes(way.metadata, run)))
+        plans = [block.run for block in run.blocks] or [run]
+        own = [dataclasses.replace(d, plan=p) for d, p in zip(devices[key], plans, strict=True)]
+        ram, saving = ram_within(way.zo, way.metadata, run, own, limit, arenas=arenas[key])
+        run, reruns = run if run.blocks else saving[0].plan, tuple[Rerun, ...]()
+        if run.memory.recomputed:
+            reruns = tuple(Boundaries(way.zo, way.metadata, saving[0]).reruns)
+        sizes.append(Sizes(run, ram, inference + flash_of_training(run), _log_bytes(way.metadata, run), reruns))
     return sizes
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, initial_weights, load_model, read_metadata
 from ..converters.constants import METADATA_NAME
-from ..core import CSettings, Measurement
 from ..logs import Log, LogError, fingerprint
 from ..logs.replay import Arrays, replay_log
 from ..training.costs import recorded_costs, recorded_task_costs
@@ -56,11 +55,6 @@ class RecordedRun:
         return self.path.stem
 
     @property
-    def settings(self) -> CSettings:
-        """Settings of the run."""
-        return self.log.settings
-
-    @property
     def steps(self) -> int:
         """Number of complete steps in the log."""
         return len(self.log.losses)
@@ -69,11 +63,6 @@ class RecordedRun:
     def losses(self) -> NDArray[np.float64]:
         """Mean loss of each step, in nats or the output's unit squared."""
         return self.log.losses * self.metadata.loss_unit
-
-    @property
-    def measurements(self) -> tuple[Measurement, ...]:
-        """Measurements of the run, in order."""
-        return self.log.measurements
 
     @property
     def initial(self) -> Arrays:

@@ -104,7 +104,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
         fingerprint=fingerprint(run.zo.model).hex(),
         kind=run.log.kind,
         steps=run.steps,
-        planned_steps=int(run.settings.steps),
+        planned_steps=int(run.log.settings.steps),
         kept_step=run.kept_step,
         equivalents=float(f"{cost(run.steps):.9g}"),
         notes=notes_of(run),
@@ -120,7 +120,7 @@ def _report(run: RecordedRun, data: TestData | None) -> RunReport:
                 samples=m.samples,
                 kept=m.step == run.kept_step,
             )
-            for m in run.measurements
+            for m in run.log.measurements
         ),
         layers=layer_changes(run),
         evaluation=evaluation,
@@ -147,7 +147,7 @@ _NAMED: Final = 4  # layers that a line names
 
 
 def _facts(run: RecordedRun) -> Iterator[tuple[str, str]]:
-    settings, log = run.settings, run.log
+    settings, log = run.log.settings, run.log
     minibatch, samples = int(settings.batch) * int(settings.parts), int(settings.samples)
     yield "Trained by", "; ".join(_ways(run))
     yield "Model made for", f"algorithm {algorithm_of(run.metadata)}"
@@ -188,19 +188,18 @@ def _ways(run: RecordedRun) -> list[str]:
 
 
 def _rate(run: RecordedRun) -> str:
-    settings = run.settings
+    settings = run.log.settings
     gradient = not run.log.tasks and list(WEIGHT_RULES)[int(settings.rule)] == "gradient"
     unit = "LSB² per nat" if gradient else "LSB"
     rate, final = int(settings.rate) / 65536, int(settings.final_rate) / 65536
-    schedule = list(SCHEDULES)[int(settings.schedule)]
-    if schedule == "constant":
-        return f"{rate:.4g} {unit}, constant"
-    return f"{rate:.4g} {unit} at the first step, then {schedule} to {final:.4g}"
+    schedule, warmup = list(SCHEDULES)[int(settings.schedule)], int(settings.warmup_steps)
+    begins = f"{rate:.4g} {unit} " + (f"after {warmup} steps of warm-up" if warmup else "at the first step")
+    return f"{begins}, then {schedule}" + ("" if schedule == "constant" else f" to {final:.4g}")
 
 
 def _kept(run: RecordedRun) -> str:
-    if run.measurements:
-        count = _count(len(run.measurements), "measurement", "measurements")
+    if run.log.measurements:
+        count = _count(len(run.log.measurements), "measurement", "measurements")
         if not run.kept_step:
             return f"those before the first step: none of {count} was better"
         return f"those after step {run.kept_step:,}, the best of {count}"
@@ -209,7 +208,7 @@ def _kept(run: RecordedRun) -> str:
 
 def notes_of(run: RecordedRun) -> tuple[str, ...]:
     """Returns remarks on missing parts of the log."""
-    notes, planned, log = [], int(run.settings.steps), run.log
+    notes, planned, log = [], int(run.log.settings.steps), run.log
     if log.torn_bytes:
         notes.append(
             "The log ends within a record, because a write was interrupted. It is read up to its last "
@@ -220,7 +219,7 @@ def notes_of(run: RecordedRun) -> tuple[str, ...]:
             f"The log ends after step {run.steps:,} of {planned:,}: the run was interrupted, is going on, or "
             "ended where nothing got better any more."
         )
-    if not run.measurements and run.steps > log.whole_steps:
+    if not run.log.measurements and run.steps > log.whole_steps:
         notes.append(
             f"Weights are those of the last snapshot, after step {log.whole_steps:,}: the log has the losses of "
             "later steps, but not their weights."

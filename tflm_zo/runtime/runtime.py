@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..converters import Model, WeightArray, can_change_batch, extract_segment
 from ..converters.initial_weights import checked_weights
 from ..converters.model.schema import DTYPES
+from ..converters.segments import entering_tensor
 from ..core import Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.prepare import Inputs, ModelError
@@ -324,9 +325,7 @@ class Runtime(Inputs, ABC):
         return words
 
     def _entering_details(self, segment: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        index = self.segments[segment].boundary_input
-        assert index is not None  # every segment but the first has one
-        tensor = self._model.subgraphs[segment].inputs[index]
+        tensor = entering_tensor(self._model, self._metadata, segment)
         return tensor.shape, np.dtype(DTYPES[tensor.type])
 
     # --- results --------------------------------------------------------------------------------------------

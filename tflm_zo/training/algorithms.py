@@ -40,7 +40,7 @@ class RunSettings(TypedDict, total=False):
     step_clip: float
     stages: tuple[float, ...]
     layers: Last | str | tuple[str, ...] | None
-    snapshot_every: int
+    snapshot_every: int | None
     sync_every: float | None
     seed: int
 
@@ -88,7 +88,7 @@ def layer(*, queries: int | Mapping[str, int] = 1, **run: Unpack[RunSettings]) -
     References:
         Y. Zhao, H. Li, I. Young, Z. Zhang: Poor Man's Training on MCUs, 2024. arXiv 2411.05873, sec. 3.2.2
     """
-    return _settings("layer", Weights(queries=queries, scope="layers"), run=run)
+    return _settings("layer", Weights(queries=queries, scope="layers"), run=run, batch_size=32)
 
 
 def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Settings:
@@ -131,6 +131,21 @@ def qzo_ff(*, momentum: Momentum | None = None, sharpness: bool = False, **run: 
     return _settings("qzo-ff", task, run=run, batch_size=64)
 
 
+def exact(**run: Unpack[RunSettings]) -> Settings:
+    """All layers that errors reach have their exact gradients, by backpropagation in integers.
+
+        W <- W - rate G / rms(G),    G = e a^T
+
+    e are errors of a layer's outputs, a its inputs. Errors are 16-bit integers with an exponent for each sample
+    and tensor. `layers` trains fewer layers.
+
+    References:
+        M. Wang et al.: NITI: Training Integer Neural Networks Using Integer-only Arithmetic, IEEE Transactions
+        on Parallel and Distributed Systems 33 (11), 2022. arXiv 2009.13108
+    """
+    return _settings("exact", Exact(last="all", parameters="all"), run=run, batch_size=1)
+
+
 def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     """The weights of the first layers are perturbed together, and the last layers have their exact gradients
     (ElasticZO).
@@ -144,7 +159,7 @@ def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     References:
         K. Sugiura, H. Matsutani: ElasticZO, 2025. arXiv 2501.04287, Alg. 1
     """
-    return _settings("elastic-zo", Weights(perturbation=Gaussian(1.0)), Exact(last=last), run=run)
+    return _settings("elastic-zo", Weights(perturbation=Gaussian(1.0)), Exact(last=last), run=run, batch_size=32)
 
 
 def elastic_zo_int8(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
@@ -173,7 +188,8 @@ def fqt(*, last: int = 2, **run: Unpack[RunSettings]) -> Settings:
         M. Deutel, F. Hannig, C. Mutschler, J. Teich: On-Device Training of Fully Quantized Deep Neural
         Networks on Cortex-M Microcontrollers, 2024. arXiv 2407.10734
     """
-    return _settings("fqt", Exact(last=last, rule=Standardized(), rows=(0.1, 1.0)), run=run, learning_rate=0.1)
+    task = Exact(last=last, rule=Standardized(), rows=(0.1, 1.0))
+    return _settings("fqt", task, run=run, batch_size=32, learning_rate=0.1)
 
 
 def mezo(*, queries: int = 1, gradient_norm: bool = False, **run: Unpack[RunSettings]) -> Settings:
@@ -203,7 +219,7 @@ def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
         arXiv 2310.02025
     """
     task = Weights(perturbation=Coordinate(2), queries=queries, scope="layers")
-    return _settings("deepzero", task, run=run, learning_rate=128.0)
+    return _settings("deepzero", task, run=run, batch_size=32, learning_rate=128.0)
 
 
 def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
@@ -223,6 +239,7 @@ _ALL: Final[tuple[Callable[..., Settings], ...]] = (
     node,
     weight,
     layer,
+    exact,
     poor_mans_training,
     qzo_ff,
     elastic_zo,

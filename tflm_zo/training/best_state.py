@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..core import Measurement, best_of, is_due
+from ..core import Measurement, best_of
 from ..data import Data
 from ..logs import data_checksum
 from ..logs.replay import Arrays
@@ -40,7 +40,7 @@ class BestState:
     def measure_where_due(self) -> None:
         """Measures the weights if a measurement is due, and keeps them if they are better."""
         run = self._run
-        if not is_due(run.measure_every, run.total, run.step, len(run.measurements)):
+        if not run.measures_now:
             return
         run.settle()
         found = run.evaluate(self._data)

@@ -126,8 +126,8 @@ def costs_of(run: CSettings, tasks: Sequence[LoweredTask], model: Model, metadat
         later = passes_of(run) - 1
         return RunCosts(minibatch, tuple(minibatch * (1 + later * costs.suffix(k)) for k in starts))
     sample = suffix = costs.suffix(first_segment(tasks))
-    for update in (update for t in tasks for update in _updates(costs, t, tasks)):
-        sample += update
+    for task in tasks:
+        sample += _update(costs, task)
     for step in backward_steps(tasks, metadata):
         if step.layer is not None and metadata.tail is not None:
             sample += costs.update(metadata.tail.layers[step.layer])
@@ -135,27 +135,12 @@ def costs_of(run: CSettings, tasks: Sequence[LoweredTask], model: Model, metadat
     return RunCosts(minibatch, (minibatch * (sample + queries),), 1 - suffix, minibatch * queries)
 
 
-def task_costs(costs: SampleCosts, tasks: Sequence[LoweredTask], sides: int) -> list[float]:
-    """Returns the cost of each task for one sample, beyond the forward pass: its queries of 1 or 2 passes, its update,
-    and errors that pass back through the next layer.
-    """
-    return [_queries(costs, t, sides) + sum(_updates(costs, t, tasks)) for t in tasks]
-
-
 def _queries(costs: SampleCosts, task: LoweredTask, sides: int) -> float:
     return sides * task.queries * costs.suffix(task.start_segment)
 
 
-def _updates(costs: SampleCosts, task: LoweredTask, tasks: Sequence[LoweredTask]) -> list[float]:
-    updates = []
-    if task.nodes is not None and task.keeps_inputs:
-        updates.append(costs.update(task.nodes))
-    # Errors come back through the layer that follows: as many products as it has weights.
-    if task.following is not None:
-        nodes = tasks[task.following].nodes
-        assert nodes is not None  # it is exact, too
-        updates.append(costs.update(nodes))
-    return updates
+def _update(costs: SampleCosts, task: LoweredTask) -> float:
+    return costs.update(task.nodes) if task.nodes is not None and task.keeps_inputs else 0.0
 
 
 def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
@@ -168,8 +153,9 @@ def recorded_costs(model: Model, log: Log) -> Callable[[int], float]:
 
 
 def recorded_task_costs(model: Model, log: Log) -> list[tuple[LoweredTask, float]]:
-    """Returns the tasks of a logged layer-wise run with the cost of a sample beyond its forward pass."""
+    """Returns the tasks of a logged layer-wise run with the cost of a sample beyond its forward pass: its queries of 1
+    or 2 passes, and its update.
+    """
     metadata = read_metadata(model)
-    tasks = recorded_tasks(log.tasks, metadata)
-    costs = task_costs(SampleCosts(model, metadata), tasks, sides_of(log.settings))
-    return list(zip(tasks, costs, strict=True))
+    costs, sides = SampleCosts(model, metadata), sides_of(log.settings)
+    return [(t, _queries(costs, t, sides) + _update(costs, t)) for t in recorded_tasks(log.tasks, metadata)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..converters import Model, WeightArray, ZoMetadata, initial_weights
 from ..converters.model import Operator, Tensor
+from ..converters.segments import entering_tensor
 from ..core import NodeState
 from .plan import LoweredTask, credited
 from .rules import Gradient
@@ -98,9 +99,7 @@ def _node_chain(task: LoweredTask, model: Model, metadata: ZoMetadata) -> float:
     nodes = task.nodes
     assert nodes is not None
     entering = _scales(_layer(model, metadata, task.tensors[0]).inputs[0])[0]
-    port = metadata.segments[nodes.node_segment].input_index("boundary")
-    assert port is not None  # nodes lie at a boundary
-    read = _scales(model.subgraphs[nodes.node_segment].inputs[port])[0]
+    read = _scales(entering_tensor(model, metadata, nodes.node_segment))[0]
     chain = float(entering / read)
     return chain / credited(nodes) if nodes.form == "mean" else chain
 

@@ -13,7 +13,7 @@ from .settings import Settings
 # worth its steps has 39,062 (LeNet-5).
 _MOST_STEPS: Final = 50_000
 # Steps of other runs that a budget ends, at most: so many passes over the samples or, where that is more, so
-# many steps. More of them overfit. With 1,000 samples, 300, 600, 1,200, 2,400 and 6,100 steps gave on
+# many steps of 32 samples. More of them overfit. With 1,000 samples, 300, 600, 1,200, 2,400 and 6,100 steps gave on
 # validation data 65.3, 65.9, 67.1, 67.5, 67.5 % (ResNet-8, mean over noise, fog and the dark; in fog 73.9,
 # 74.0, 74.4, 73.8, 73.6), and 1,750, 3,500 and 7,000 steps 95.3, 95.2, 95.2 % (LeNet-5, rotated MNIST).
 # With 128 samples, 200, 600, 1,200 and 2,400 steps gave 82.8, 85.2, 87.8, 86.6 % there, but 150, 300, 600 and
@@ -23,8 +23,8 @@ _MOST_PASSES: Final = 60
 _LEAST_OF_MOST: Final = 2000
 _LEAST_OF_MOST_FOR_CAREFUL: Final = 600
 
-# Least steps of a run whose length nobody gives. With 128 samples, 40, 150, 300, 600 and 1,200 steps gave on
-# validation data
+# Least steps of a run whose length nobody gives, of 32 samples where layers are trained one by one. With 128
+# samples, 40, 150, 300, 600 and 1,200 steps gave on validation data
 #   72.7, 82.5, 85.2, 86.2, 85.8 %   LeNet-5, rotated MNIST
 #   51.6, 59.6, 66.7, 74.6 %         the same by weight perturbation, up to 600 steps
 #   95.1, 97.2, 98.6, 98.6, 98.6 %   DS-CNN, a new speaker
@@ -34,8 +34,11 @@ _USUAL_STEPS: Final = 300
 
 
 def usual_epochs(settings: Settings, samples: int) -> int:
-    """Returns the default number of epochs: 10, or the number that takes 300 steps if that is larger."""
-    return max(_USUAL_EPOCHS, -(-_USUAL_STEPS // settings.steps_per_epoch(samples)))
+    """Returns the default number of epochs: 10, or the number that takes 300 steps, or as many samples as 300 steps of
+    a minibatch of 32, if that is larger.
+    """
+    steps = _USUAL_STEPS if settings.perturbs_weights_alone else settings.as_many_samples(_USUAL_STEPS)
+    return max(_USUAL_EPOCHS, -(-steps // settings.steps_per_epoch(samples)))
 
 
 def most_budget_steps(settings: Settings, samples: int, careful: bool = False) -> int:
@@ -43,7 +46,7 @@ def most_budget_steps(settings: Settings, samples: int, careful: bool = False) -
     if settings.perturbs_weights_alone:
         return _MOST_STEPS
     least = _LEAST_OF_MOST_FOR_CAREFUL if careful else _LEAST_OF_MOST
-    return max(least, _MOST_PASSES * settings.steps_per_epoch(samples))
+    return max(settings.as_many_samples(least), _MOST_PASSES * settings.steps_per_epoch(samples))
 
 
 def check_length(epochs: int | None, steps: int | None, budget: float | None) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, step_multipliers
-from ..core import BackwardProgram, BackwardStep, CSettings, ErrorField, NodeRules, Rademacher, TaskEntry, command_words
+from ..converters.segments import entering_tensor
+from ..core import BackwardProgram, BackwardStep, CSettings, NodeRules, Rademacher, TaskEntry, command_words
 from .costs import SampleCosts, block_segments, first_segment, step_integers
 from .gains import channel_scales, task_gain
 from .plan import LoweredTask, backward_steps, node_layer, plan_tasks, recorded_tasks
@@ -19,6 +20,16 @@ from .rules import NODE_RULES, WEIGHT_RULES, Bits, Gradient, Normalized, Rms, St
 from .schedules import SCHEDULES, Step
 from .settings import Settings
 from .tasks import Weights
+
+
+@dataclasses.dataclass(frozen=True)
+class StepMemory:
+    """How a device saves memory in a step with exact gradients and one sample. Does not affect results."""
+
+    # True if errors share the memory of the arena's activations, so that a program cannot infer during a step
+    shares_arena: bool = False
+    # segments whose input is not kept but computed again, in rising order
+    recomputed: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +41,13 @@ class LoweredRun:
     rules: NodeRules = NodeRules()  # rules of a layer-wise run
     # first segment with a trained layer in a layer-wise run
     first_segment: int = 0
-    # backward program of the exact tail; None without a tail, or for a tail of dense layers only
+    # backward program of the exact tail; None without a tail
     program: BackwardProgram | None = None
     interval: int = 0  # steps between snapshots of a layer-wise run's log
     # factors of the update by tensor name, int32 [channels] Q31, if they differ from the model's; None: 1
     multipliers: Mapping[str, NDArray[np.int32] | None] = dataclasses.field(default_factory=dict)
     block_segments: tuple[int, ...] = ()  # first segment of each block of weight perturbation
+    memory: StepMemory = StepMemory()  # how a device saves memory
     # blocks of layers from which a device chooses; `tasks` then has the tasks of all blocks
     blocks: tuple[Block, ...] = ()
     held_out: tuple[int, ...] = ()  # numbers of the samples that score blocks, in rising order
@@ -141,14 +153,6 @@ def layerwise_integers(settings: Settings, *, steps: int, samples: int, batch: i
     return _integers(settings, settings.chosen_rate(steps), steps, samples, batch, 0, **own)
 
 
-def _relative_scales(scales: NDArray[np.float64]) -> NDArray[np.int16] | None:
-    """Returns the filter scales of a layer's outputs relative to the largest, Q15; None if there is one scale."""
-    if len(scales) < 2:
-        return None
-    relative = np.rint(scales / float(scales.max()) * 2**15)
-    return np.minimum(relative, 2**15 - 1).astype(np.int16)
-
-
 def _mantissas(factors: NDArray[np.float64]) -> tuple[NDArray[np.int16], int]:
     """Returns factors as integers within +-32767 in units of 2^(exponent - 15), and the exponent."""
     exponent = max(-255, min(255, math.frexp(float(np.abs(factors).max()))[1]))
@@ -175,7 +179,7 @@ def _backward_program(tasks: Sequence[LoweredTask], model: Model, metadata: ZoMe
     fields = zip(tail.layers, tail.of_layers, strict=True)
     return BackwardProgram(
         tuple(steps),
-        tuple(ErrorField(f.count, f.at) for f in tail.fields),
+        tuple(f.count for f in tail.fields),
         {exact[n.trainable]: f for n, f in fields if n.trainable in exact},
     )
 
@@ -194,20 +198,12 @@ def _rules(settings: Settings) -> NodeRules:
     )
 
 
-def _boundary_bytes(model: Model, metadata: ZoMetadata, segment: int) -> int:
-    """Returns the bytes of a sample's activation that enters a segment; 0 for the first segment."""
-    if segment == 0:
-        return 0
-    port = metadata.segments[segment].input_index("boundary")
-    assert port is not None
-    return math.prod(model.subgraphs[segment].inputs[port].shape) // metadata.batch
-
-
 def _placed(task: LoweredTask, model: Model, metadata: ZoMetadata) -> LoweredTask:
-    """Returns a task with the size of its input activation."""
-    if not task.perturbs_weights:
+    """Returns a task with the size of its input activation, if that enters a segment behind the first one."""
+    if not task.perturbs_weights or not task.start_segment:
         return task
-    return dataclasses.replace(task, boundary_bytes=_boundary_bytes(model, metadata, task.start_segment))
+    entering = entering_tensor(model, metadata, task.start_segment)
+    return dataclasses.replace(task, boundary_bytes=entering.size // metadata.batch)
 
 
 def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
@@ -229,10 +225,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
     for task in planned:
         task = _placed(task, model, metadata)
         rule = settings.weights.rule if task.perturbs_weights else settings.nodes.rule
-        if task.is_exact:
-            scales = _relative_scales(channel_scales(model, metadata, task.tensors[0]))
-            task = dataclasses.replace(task, scales=scales)
-        elif isinstance(rule, Gradient):
+        if not task.is_exact and isinstance(rule, Gradient):
             found = task_gain(task, settings, batch * int(numbers.parts), model, metadata)
             task = dataclasses.replace(task, gain=found.gain)
             names = (metadata.trainable[i].name for i in task.tensors)
@@ -244,7 +237,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
         _rules(settings),
         first_segment(tasks),
         _backward_program(tasks, model, metadata),
-        settings.snapshot_every,
+        settings.steps_between_snapshots,
         multipliers,
     )
 

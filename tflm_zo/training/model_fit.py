@@ -138,13 +138,8 @@ def _check_exact(settings: Settings, metadata: ZoMetadata, layers: list[str]) ->
     if isinstance(last, int) and len(tail) < last:
         names = ", ".join(metadata.trainable[n.trainable].layer for n in reversed(tail))
         of = (
-            "the FULLY_CONNECTED layers with nodes at the end that feed each other"
+            "the last layer of a model that was injected without a tail"
             if metadata.tail is None
             else "the layers of the tail that the model was injected with"
         )
         raise needs_injection("last", f"be at most {len(tail)}, {of} ({names})", last, tail=last)
-    for nodes in tail[:-1]:
-        filter_ = metadata.trainable[nodes.trainable]
-        if filter_.bias:
-            problem = f"not lead errors through the filter of layer {filter_.layer}, a constant of the model"
-            raise needs_injection("last", problem, last, parameters="all")

@@ -22,7 +22,6 @@ from ..core import (
     StepReport,
     TaskEntry,
     best_of,
-    is_due,
     make_tensor,
     weight_tensors,
     write_step_record,
@@ -61,9 +60,6 @@ class NodeRun(Run):
         self._control = NodeControl(
             lowered.settings, self._first, self._tasks, lowered.rules, self._program, threads=runtime.threads
         )
-        self.buffer_bytes = self._control.buffer_bytes
-        # Layers through which errors come back, the last one first.
-        self._backwards = [i for i, task in enumerate(self._tasks) if task.following is not None][::-1]
         # Memory for the input of each task's queries.
         self._entering: list[NDArray[np.int8] | None] = [None] * len(self._tasks)
         self._weights: dict[int, Any] = {}
@@ -110,7 +106,7 @@ class NodeRun(Run):
                 self._query(request)
             elif request.action == NodeAction.RESTORE:
                 self._control.perturb_weights(self._weights_of(request.task))
-            elif (report := self._update(request)) is not None:
+            elif (report := self._control.update(self._weights_of(request.task))) is not None:
                 break
         # Its record is there before the step counts: a full disk leaves the step before.
         if self._writer is not None:
@@ -118,12 +114,9 @@ class NodeRun(Run):
             self._writer.append(lambda owner: write_step_record(report.step, loss, owner))
         self._remember()
         # A measurement comes before the snapshot of its step, so that a run that is resumed there has it.
-        if self._writer is not None and self._writer.is_due(self.step) and not self._measures_now():
+        if self._writer is not None and self._writer.is_due(self.step) and not self.measures_now:
             self._writer.snapshot(self._control, self._views())
         return report
-
-    def _measures_now(self) -> bool:
-        return is_due(self.measure_every, self.total, self.step, len(self.measurements))
 
     def add_measurement(self, measurement: Measurement) -> None:
         """Appends a measurement of the weights after the last complete step to the log."""
@@ -173,19 +166,12 @@ class NodeRun(Run):
                 control.capture_inputs(i, at(nodes.input_segment))
                 continue
             read = at(nodes.node_segment)
-            if task.is_exact and task.following is None:
+            if task.is_exact:
                 control.capture_head(i, at(nodes.input_segment), read, self._loss, labels)
             else:
                 control.capture(i, at(nodes.input_segment), at(nodes.output_segment), read)
             if self._entering[i] is None and task.queries:
                 self._entering[i] = self._room(i, read)
-        for i in self._backwards:
-            number = self._tasks[i].following
-            following = None if number is None else self._tasks[number]
-            assert following is not None and following.nodes is not None  # it is exact, too
-            # Its filter, also where its biases alone are trained.
-            weights, _ = runtime.weight_views(runtime.metadata.trainable[following.nodes.trainable].name)
-            control.backpropagate(i, weights, following.scales)
         if self._program is not None:
             control.lead_back([self._source(step, at) for step in self._program.steps])
         control.report(self._losses())
@@ -211,10 +197,6 @@ class NodeRun(Run):
             self._rerun(request.start_segment, entering)
         self._control.report(self._losses())
 
-    def _update(self, request: NodeRequest) -> StepReport | None:
-        """Updates a task's weights. Returns the report of the step after its last task, else None."""
-        return self._control.update(self._weights_of(request.task))
-
     def _rerun(self, start: int, entering: NDArray[np.int8] | None) -> None:
         if self._noise is not None:
             return
@@ -235,11 +217,8 @@ class NodeRun(Run):
 
     def _weights_of(self, task: int) -> Any:
         """Returns the tensors of a task. They are cached, since the runtime does not move them."""
-        if task not in self._weights:
-            self._weights[task] = self._make_weights(task)
-        return self._weights[task]
-
-    def _make_weights(self, task: int) -> Any:
+        if task in self._weights:
+            return self._weights[task]
         tensors = []
         for t in (self._runtime.metadata.trainable[i] for i in self._tasks[task].tensors):
             weights, fraction = self._runtime.weight_views(t.name)
@@ -255,7 +234,8 @@ class NodeRun(Run):
                     mask=self._masks.get(t.name),
                 )
             )
-        return weight_tensors(tensors)
+        self._weights[task] = weight_tensors(tensors)
+        return self._weights[task]
 
     def roll_back(self) -> None:
         """Restores the weights and the log of the last complete step after an interruption."""

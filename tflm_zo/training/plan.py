@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..converters import ZoBackwardStep, ZoLoss, ZoMetadata, ZoNodes
-from ..converters.selections import Last, ResidualBlocks
+from ..converters.selections import Last
 from ..core import MAX_QUERIES, ModelLoss, NodeLayer, NodeState, NodeTask, TaskEntry, TaskKind
 from ..core.node_layer import NodeForm
+from ..logs import LogError
 from .checks import SettingsError, needs_injection
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
@@ -44,9 +42,6 @@ class LoweredTask(NodeTask):
     dimensions: int  # number of values that are perturbed: nodes, or weights and biases
     nodes: ZoNodes | None = None  # nodes of the layer; None where weights are perturbed
     sharing: int = 0  # queries of the task whose nodes this layer shares; 0 if it shares none
-    # filter scales of an exact task's outputs, int16 [outputs] Q15 relative to the largest; None for one
-    # scale, or another kind of task
-    scales: NDArray[np.int16] | None = field(default=None, compare=False)
 
     @property
     def first_segment(self) -> int:
@@ -160,8 +155,8 @@ def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[in
 
 
 def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
-    """Returns the layers with exact gradients, the last one first: those of the model's tail or, without one,
-    consecutive dense layers with nodes.
+    """Returns the layers with exact gradients, the last one first: those of the model's tail or, without one, the last
+    layer, if it has nodes.
 
     Raises:
         SettingsError: the task asks for blocks, and the model was made for others or for none.
@@ -169,25 +164,14 @@ def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
     if not settings.has(Exact):
         return []
     last, tail = settings.exact.last, metadata.tail
-    if isinstance(last, ResidualBlocks):
+    if not isinstance(last, int):
         if tail is None or tail.asked != str(last):
             own = "has none" if tail is None else f"has {tail.asked!r}"
             raise needs_injection("last", f"be the tail of the model, which {own}", last, tail=last)
         return list(tail.layers[::-1])
     if tail is not None:
         return list(tail.layers[::-1][:last])
-    found = [n for n in metadata.nodes if is_exact_head(n)]
-    while found and len(found) < last:
-        behind = found[-1]
-        before = [
-            n
-            for n in metadata.nodes
-            if n.form == "plain" and n.node_segment == behind.input_segment and n.count == behind.geometry["in_c"]
-        ]
-        if not before or behind.geometry["in_h"] * behind.geometry["in_w"] != 1:
-            break
-        found.append(before[0])
-    return found
+    return [n for n in metadata.nodes if is_exact_head(n)][-1:]
 
 
 def backward_steps(tasks: Sequence[LoweredTask], metadata: ZoMetadata) -> list[ZoBackwardStep]:
@@ -229,7 +213,7 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
         suffix: cost of running the network from a segment on, as a share of a forward pass.
 
     Raises:
-        SettingsError: `layers` names a layer that the model lacks, or cuts an exact tail in two.
+        SettingsError: `layers` names a layer that the model lacks, or leaves out the last layer of an exact tail.
     """
     if not settings.is_layerwise:
         return []
@@ -238,13 +222,12 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
     tensors_of = {n.trainable: tensors for n, tensors in layers}
     own = [n for n, tensors in layers if tensors[0] in chosen]
     tail = [n for n in whole if n in own]
-    # Through the layers of a program errors come back whether they are trained or not, but they begin with
-    # those of the last one.
-    _check_tail(whole if metadata.tail is None else whole[:1], tail, metadata)
-    if metadata.tail is None:
-        own = _sharing_together(own)
-    else:
-        own = _sharing_together([n for n in own if n not in tail]) + tail[::-1]
+    # Errors come back through layers whether these are trained or not, but they begin with those of the last one.
+    if tail and tail[0] is not whole[0]:
+        layer, last = (metadata.trainable[n.trainable].layer for n in (tail[0], whole[0]))
+        problem = f"include {last}, because the exact gradient of layer {layer} comes back through it"
+        raise SettingsError("layers", problem, fix="Add it, or remove the task Exact")
+    own = _sharing_together([n for n in own if n not in tail]) + tail[::-1]
     unmasked = not settings.nodes.masked
     mu = settings.nodes.perturbation if settings.has(Nodes) else _MU_WITHOUT_NODES
     tasks: list[LoweredTask] = []
@@ -259,8 +242,6 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
                 metadata.trainable[m.trainable].layer for m in metadata.nodes if m.node_segment == n.node_segment
             )
             queries = _node_queries(settings.nodes, names, suffix(n.node_segment))
-        follows = n in tail[1:] and metadata.tail is None
-        following = own.index(tail[tail.index(n) - 1]) if follows else None
         tasks.append(
             node_task(
                 n,
@@ -269,22 +250,12 @@ def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int],
                 queries,
                 sharing=sharing,
                 shared=sharing > 0,
-                following=following,
                 mu=mu,
                 unmasked=unmasked,
             )
         )
     nodal = {i for tensors in tensors_of.values() for i in tensors}
     return tasks + _weight_tasks(settings, metadata, [i for i in chosen if i not in nodal])
-
-
-def _check_tail(whole: Sequence[ZoNodes], trained: Sequence[ZoNodes], metadata: ZoMetadata) -> None:
-    """Checks that errors can pass back to each layer of the tail that is trained."""
-    if missing := next((n for n in whole[: len(trained)] if n not in trained), None):
-        behind = next(n for n in trained if n not in whole or whole.index(n) > whole.index(missing))
-        names = [metadata.trainable[n.trainable].layer for n in (behind, missing)]
-        problem = f"include {names[1]}, because the exact gradient of layer {names[0]} comes back through it"
-        raise SettingsError("layers", problem, fix="Add it, or remove the task Exact")
 
 
 def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int]) -> list[LoweredTask]:
@@ -303,7 +274,11 @@ def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int
 
 
 def recorded_tasks(entries: Sequence[TaskEntry], metadata: ZoMetadata) -> list[LoweredTask]:
-    """Returns the tasks of a layer-wise run, from their entries in its log."""
+    """Returns the tasks of a layer-wise run, from their entries in its log.
+
+    Raises:
+        LogError: an earlier version led errors to a layer without a backward program.
+    """
     layers = () if metadata.tail is None else metadata.tail.layers
     tasks = []
     for entry in entries:
@@ -314,9 +289,12 @@ def recorded_tasks(entries: Sequence[TaskEntry], metadata: ZoMetadata) -> list[L
         known = [*(() if entry.queries or shared else layers), *metadata.nodes]
         nodes = next(n for n in known if n.trainable == entry.tensors[0])
         values = {"shared": shared, "mu": entry.mu, "rate": entry.rate, "gain": entry.gain}
-        tasks.append(node_task(nodes, entry.tensors, metadata, entry.queries, **values))
-    if metadata.tail is None:  # errors come back through the exact layer that follows in the network
-        exact = sorted((i for i, t in enumerate(tasks) if t.is_exact), key=lambda i: tasks[i].tensors)
-        for i, following in zip(exact[:-1], exact[1:], strict=True):
-            tasks[i] = replace(tasks[i], following=following)
+        task = node_task(nodes, entry.tensors, metadata, entry.queries, **values)
+        if task.is_exact and nodes not in layers and not is_exact_head(nodes):
+            layer = metadata.trainable[nodes.trainable].layer
+            raise LogError(
+                f"the log is of an earlier version: layer {layer} has an exact gradient, and the model has no tail "
+                "that leads errors to it; inject the original model again, and train it again"
+            )
+        tasks.append(task)
     return tasks

@@ -24,7 +24,8 @@ from .settings import Settings
 from .tasks import Weights
 
 # Walks of a length, whose shares are averaged: single ones go along few directions, and differ by a factor of
-# 2 however many steps they have. Steps of each.
+# 2 however many steps they have. Steps of each, in a layer-wise run of 32 samples: one sample's step goes along a
+# single direction, which a network bears much worse than a run's many.
 _WALKS: Final = 4
 _STEPS: Final = 4
 # Samples whose outputs are watched, at most.
@@ -113,11 +114,12 @@ class NodeWalks(RandomWalks):
         super().__init__(runtime, data)
         self._model, self._settings = model, settings
         costs = run_costs(settings, model, runtime.metadata)
-        used = min(_STEPS * costs.minibatch, len(data))
+        self._steps = settings.as_many_samples(_STEPS)
+        used = min(self._steps * costs.minibatch, len(data))
         moved = data.take(samples_in_order(_DRAW, len(data), used))
         # Exact gradients read labels: those of other samples.
         self._moved = Data(moved.inputs, moved.labels[samples_in_order(_DRAW - 1, used, used)])
-        self._cost_of_walk = costs.until(_STEPS, used) - _STEPS * costs.queries
+        self._cost_of_walk = costs.until(self._steps, used) - self._steps * costs.queries
 
     @property
     def cost(self) -> float:
@@ -126,11 +128,11 @@ class NodeWalks(RandomWalks):
 
     def _walk(self, length: float, seed: int) -> None:
         self.restore()
-        own = dataclasses.replace(_at_rate(self._settings, length / _STEPS**0.5), seed=seed)
-        lowered = lower(self._model, self._runtime.metadata, own, steps=_STEPS, samples=len(self._moved))
+        own = dataclasses.replace(_at_rate(self._settings, length / self._steps**0.5), seed=seed)
+        lowered = lower(self._model, self._runtime.metadata, own, steps=self._steps, samples=len(self._moved))
         noise = np.random.Generator(np.random.PCG64(seed))
         run = NodeRun(self._runtime, self._model, lowered, self._moved, noise)
-        for _ in range(_STEPS):
+        for _ in range(self._steps):
             run.advance()
 
 

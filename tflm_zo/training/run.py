@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model
-from ..core import Control, Measurement, NodeControl, StepReport
+from ..core import Control, Measurement, NodeControl, StepReport, is_due
 from ..data import Data
 from ..logs import Log, LogError, LogWriter, fingerprint
 from ..logs.layout import Header
@@ -29,12 +29,10 @@ class Run(ABC):
         measure_every: steps between measurements, set before the run begins; 0: never.
         spent: forward equivalents of the measurement of the learning rate.
         measurements: measurements so far, in order, including those before the run was resumed.
-        buffer_bytes: bytes of a minibatch that a device keeps outside the arena.
     """
 
     measure_every = 0
     spent = 0.0
-    buffer_bytes = 0
     _control: Control | NodeControl
 
     def __init__(self, runtime: Runtime, model: Model, lowered: LoweredRun) -> None:
@@ -82,6 +80,11 @@ class Run(ABC):
         if self._writer is not None:
             self._writer.append(measurement.to_bytes)
         self.measurements.append(measurement)
+
+    @property
+    def measures_now(self) -> bool:
+        """True if a measurement is due after the last complete step."""
+        return is_due(self.measure_every, self.total, self.step, len(self.measurements))
 
     @abstractmethod
     def best_state(self) -> tuple[Measurement, Arrays, Arrays] | None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..converters import Model, ZoMetadata, read_metadata
 from ..converters.metadata import with_metadata
-from ..converters.selections import Last, ResidualBlocks
+from ..converters.selections import ALL, Last, ResidualBlocks, TailChoice
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice
 from .rules import EXACT_RULES, NODE_RULES, WEIGHT_RULES, Momentum
@@ -244,11 +244,13 @@ def parse_layers(name: str, text: str) -> Last | tuple[str, ...]:
     return found
 
 
-def parse_tail(name: str, text: str) -> int | ResidualBlocks:
-    """Reads a number of layers, "block" or "N blocks", as `Exact.last`. SettingsError: another text."""
+def parse_tail(name: str, text: str) -> TailChoice:
+    """Reads a number of layers, "block", "N blocks" or "all", as `Exact.last`. SettingsError: another text."""
+    if text == ALL:
+        return ALL
     found = re.fullmatch(r"(-?[0-9]+)|block|([0-9]+) blocks?", text)
     if found is None or found[2] == "0":
-        raise SettingsError(name, "be a number of layers, 'block' or 'N blocks' with N >= 1", text)
+        raise SettingsError(name, "be a number of layers, 'block', 'N blocks' with N >= 1, or 'all'", text)
     return int(found[1]) if found[1] else ResidualBlocks(int(found[2] or 1))
 
 

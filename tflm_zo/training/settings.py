@@ -26,7 +26,13 @@ ESTIMATORS: Final[tuple[str, ...]] = get_args(Estimator)
 _WALK: Final = 46.0
 _LARGEST_RATE: Final = 2.0
 _GRADIENT_RATE: Final = 2.0
+# Highest rate of layers one by one with a minibatch of `_USUAL_MINIBATCH` samples or more; of fewer samples in
+# proportion to the root of their number. Then a number of samples leads as far, by noise and by gradients (whose
+# share in a step is as small as the root is), however they are divided into minibatches.
 _USUAL_RATE: Final = 1.0
+_USUAL_MINIBATCH: Final = 32
+# Steps of as many samples between two snapshots.
+_SNAPSHOT_STEPS: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +40,8 @@ class Settings:
     """Settings of a training run: its tasks, and the settings that all tasks share.
 
     Without a learning rate, a run first measures how much noise the network bears (tflm_zo/training/rate.py). The
-    highest rate is 1 LSB or, for weight perturbation with T steps (scope "blocks": steps of each block),
+    highest rate is 1 LSB or, with a minibatch of B < 32 samples, sqrt(B / 32) LSB. For weight perturbation with T steps
+    (scope "blocks": steps of each block) it is
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
@@ -47,7 +54,8 @@ class Settings:
 
     Attributes:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
-        batch_size: samples of a minibatch, a multiple of the model's batch.
+        batch_size: samples of a minibatch, a multiple of the model's batch. Node perturbation learns as much with 1, 4
+            or 32 as with 8 (docs/results.md).
         learning_rate: rate at the first step, > 0; None measures it or chooses it.
         schedule: schedule of the rate, `Constant`, `Linear`, `Cosine` or `Step`. The command line has its
             name in lower case, and its fields as settings of the run.
@@ -58,7 +66,8 @@ class Settings:
             differ between stages.
         layers: `Last(n)`, or names of the layers that are trained, or patterns with * and ?; the others stay
             as they are. None trains all layers that the tasks can train.
-        snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots.
+        snapshot_every: steps between two snapshots of the weights in the log, where the log has snapshots; None: 100,
+            and with a minibatch of less than 32 samples as many steps as use 3,200.
         sync_every: seconds between two syncs of the seed log to the disk, the most that a power failure can
             cost. 0 syncs after each step; None only at the end. A killed program loses no complete step.
         seed: seed of the random directions, of rounding and of the order of samples, 0..2^32-1.
@@ -69,14 +78,14 @@ class Settings:
     """
 
     tasks: tuple[Task, ...] = (Nodes(),)
-    batch_size: int = 32
+    batch_size: int = 8
     learning_rate: float | None = None
     schedule: Schedule = Linear()
     estimator: Estimator = "antithetic"
     step_clip: float = 4.0
     stages: tuple[float, ...] = ()
     layers: Last | str | tuple[str, ...] | None = None
-    snapshot_every: int = 100
+    snapshot_every: int | None = None
     sync_every: float | None = 1.0
     seed: int = 0
     algorithm: str = ""
@@ -89,7 +98,11 @@ class Settings:
             known = " or ".join(kind.__name__ for kind in SCHEDULES.values())
             raise SettingsError("schedule", f"be {known}", self.schedule)
         check_choice("estimator", self.estimator, ESTIMATORS)
-        for name, low, high in (("batch_size", 1, 2**20), ("snapshot_every", 1, 2**31), ("seed", 0, 2**32 - 1)):
+        for name, low, high in (
+            ("batch_size", 1, 2**20),
+            *([] if self.snapshot_every is None else [("snapshot_every", 1, 2**31)]),
+            ("seed", 0, 2**32 - 1),
+        ):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), low, high))
         highest = 2.0**7 if layerwise and isinstance(self.nodes.rule, Rms) else 2.0**14
         for number, lower, upper in (
@@ -246,12 +259,23 @@ class Settings:
         """Returns the number of parts of a minibatch, one for each invoke of a model of so many samples."""
         return self.batch_size // batch
 
+    def as_many_samples(self, steps: int) -> int:
+        """Returns the number of steps that use as many samples as `steps` of a minibatch of 32, at least `steps`."""
+        return -(-steps * _USUAL_MINIBATCH // min(self.batch_size, _USUAL_MINIBATCH))
+
+    @property
+    def steps_between_snapshots(self) -> int:
+        """Steps between two snapshots of the log."""
+        # Flash wears out: smaller minibatches write no more of it for the same samples.
+        return self.as_many_samples(_SNAPSHOT_STEPS) if self.snapshot_every is None else self.snapshot_every
+
     def chosen_rate(self, steps: int, blocks: int = 1) -> float:
         """Returns the rate at the first step of a run: `learning_rate`, or the highest that a measurement gives."""
         if self.learning_rate is not None:
             return self.learning_rate
         if not self.perturbs_weights_alone:
-            return _USUAL_RATE
+            samples = _USUAL_MINIBATCH if "learning_rate" in self.unused() else min(self.batch_size, _USUAL_MINIBATCH)
+            return _USUAL_RATE * math.sqrt(samples / _USUAL_MINIBATCH)
         if self.weights.learning_rate is not None:  # of single layers
             return self.weights.learning_rate
         if isinstance(self.weights.rule, Gradient):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..converters.selections import Last, ResidualBlocks
+from ..converters.selections import ALL, Last, ResidualBlocks, TailChoice
 from ..converters.settings import PARAMETERS, Parameters
 from ..core import MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
@@ -115,7 +115,7 @@ class Exact:
     LEAKY_RELU and ABS, poolings, MEAN, PAD, RESHAPE, CONCATENATION and PACK, SPLIT, UNPACK and SLICE.
 
     Attributes:
-        last: number of layers, 1..64, or `ResidualBlocks(n)`.
+        last: number of layers, 1..64, `ResidualBlocks(n)`, or "all": all layers that errors reach.
         rule: `Rms`: steps of a known size, W <- W - rate G / rms(G); `Bits`: W <- W - round(G), to as many
             bits in each stage (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit
             update; `Standardized`: W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
@@ -128,7 +128,7 @@ class Exact:
         SettingsError: a setting is out of range.
     """
 
-    last: int | ResidualBlocks = 1
+    last: TailChoice = 1
     rule: ExactRule = Rms()
     rows: tuple[float, float] = (1.0, 1.0)
     parameters: Parameters = "weights"
@@ -136,7 +136,7 @@ class Exact:
     def __post_init__(self) -> None:
         _check_rule("exact.rule", self.rule, EXACT_RULES)
         check_choice("exact.parameters", self.parameters, PARAMETERS)
-        if not isinstance(self.last, ResidualBlocks):
+        if self.last != ALL and not isinstance(self.last, ResidualBlocks):
             object.__setattr__(self, "last", check_integer("last", self.last, 1, 64))
         if isinstance(self.rule, Bits) and (isinstance(self.rule.bits, int) or len(self.rule.bits) != 3):
             raise SettingsError("exact.bits", "be a number for each of three stages", self.rule.bits)

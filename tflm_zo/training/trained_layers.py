@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..converters import Model, read_metadata
-from ..converters.constants import FULLY_CONNECTED_16
-from ..converters.kernels import FILTER_OPERATORS
-from ..converters.model import Tensor
+from ..converters.kernels import filter_of
 from .plan import trained_tensors
 from .setting_texts import written
 from .settings import Settings
@@ -38,7 +36,8 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     """
     metadata = read_metadata(model)
     chosen = trained_tensors(settings, metadata)
-    sizes = {t.name: t.size for t in _filters(model)}
+    filters = (filter_of(op) for graph in model.subgraphs for op in graph.operators)
+    sizes = {t.name: t.size for t in filters if t is not None}
     trained = [metadata.trainable[i] for i in chosen]
     layers = tuple(dict.fromkeys(t.layer for t in trained))
     weights = sum(t.trained for t in trained if not t.bias)
@@ -69,19 +68,6 @@ def _about_others(others: int, settings: Settings, has_nodes: bool) -> str:
         carry = "carries no nodes" if one else "carry no nodes"
         return f"; {others} {carry}, most often for too many outputs to tell apart{_WHERE_TO_READ_ON}"
     return "; the other stays as it is" if one else f"; the other {others} stay as they are"
-
-
-def _filters(model: Model) -> list[Tensor]:
-    """Returns the filters of all layers that have weights, each once."""
-    found: dict[Tensor, None] = {}
-    for graph in model.subgraphs:
-        for op in graph.operators:
-            weights = op.input(1)
-            if weights is None or not (weights.is_constant or weights.is_variable):
-                continue
-            if op.builtin in FILTER_OPERATORS or op.code.name == FULLY_CONNECTED_16:
-                found[weights] = None
-    return list(found)
 
 
 def _percent(share: float) -> str:

@@ -62,8 +62,6 @@ class Trainer:
         forwards: number of forward passes of a sample in training, partial ones included.
         equivalents: cost of the run in forward equivalents: multiply-accumulates, updates included, divided by those
             of one sample's complete forward pass.
-        buffer_bytes: bytes of a minibatch that a device keeps outside the arena; 0 before the first run, and for
-            weight perturbation.
         step: number of complete steps, including those before the run was resumed.
         planned: planned number of steps; a run with a budget may do fewer.
         measured_rate: learning rate that the run measured, LSB; None where it was given or chosen.
@@ -100,7 +98,7 @@ class Trainer:
             problem = "be 0 for a layer-wise run, whose steps are too short to share"
             raise SettingsError("workers", problem, workers, "Use more threads, or weight perturbation")
         self.forwards, self.equivalents = 0, 0.0
-        self.step = self.planned = self.buffer_bytes = 0
+        self.step = self.planned = 0
         self.measured_rate: float | None = None
         self.log: Path | None = None
         self.data: RunData | None = None
@@ -327,7 +325,6 @@ class Trainer:
             run = WeightRun(self.runtime, self.model, lowered, data, workers)
         per_epoch, self.planned = self.settings.steps_per_epoch(len(data)), total
         run.measure_every = measuring_interval(total, per_epoch) if keep == "best" else 0
-        self.buffer_bytes = run.buffer_bytes
         return run
 
     def _begin_with(self, given: Mapping[str, WeightArray] | None) -> None:

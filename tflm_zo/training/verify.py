@@ -6,11 +6,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from .. import core
 from ..converters import Model
 from ..data import Labels, Samples
+from ..logs.replay import checksum_of
 from .settings import Settings
 from .trainer import Trainer
 
@@ -66,11 +64,6 @@ def compare_runtimes(
             data = log.read_bytes()
         if trainer.interrupted:  # runs of different lengths have nothing to say
             raise KeyboardInterrupt
-        weights, fractions = trainer.runtime.read_weights(), trainer.runtime.read_fractions()
-        checksum = sum(
-            core.checksum(weights[t.name], fractions.get(t.name), t.stream) for t in trainer.runtime.metadata.trainable
-        )
-        runs.append(
-            RuntimeRun(name, history.steps, int(np.uint32(checksum % 2**32)), data, trainer.export().to_bytes())
-        )
+        checksum = checksum_of(trainer.runtime.metadata.trainable, *trainer.runtime.all_weight_views())
+        runs.append(RuntimeRun(name, history.steps, checksum, data, trainer.export().to_bytes()))
     return runs

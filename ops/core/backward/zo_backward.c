@@ -5,6 +5,7 @@
 
 #include "ops/core/backward/zo_conv_backprop.h"
 #include "ops/core/backward/zo_error_range.h"
+#include "ops/core/nodes/zo_layer_loops.h"
 
 /* As of zo_error_factors. */
 #define EXPONENT_MAX 255
@@ -108,6 +109,20 @@ static error_place place_of(const zo_backward* program, uint32_t field, uint32_t
   return result;
 }
 
+static zo_status lead_through_layer(const zo_backward* program, uint32_t number, error_place from, error_place to,
+                                    const int8_t* weights) {
+  const zo_backward_step* s = &program->steps[number];
+#if ZO_KERNEL_SETS
+  if (program->turned != NULL && program->turned[number] != NULL) {
+    zo_loops_backprop(s->layer, program->turned[number], program->norms[number], s->mantissas, from.errors,
+                      *from.exponent, to.errors, to.exponent, program->memory);
+    return ZO_OK;
+  }
+#endif
+  return zo_conv_backprop_s8(s->layer, weights, program->norms[number], s->mantissas, from.errors, *from.exponent,
+                             to.errors, to.exponent, program->scratch);
+}
+
 /* `source` is the sample's. */
 static zo_status run_step(const zo_backward* program, uint32_t number, error_place from, error_place to,
                           const int8_t* source) {
@@ -121,8 +136,7 @@ static zo_status run_step(const zo_backward* program, uint32_t number, error_pla
       }
       return zo_mask_errors(to.count, source, s->low, s->high, to.errors);
     case ZO_BACKWARD_LAYER:
-      status = zo_conv_backprop_s8(s->layer, source, program->norms[number], s->mantissas, from.errors, *from.exponent,
-                                   to.errors, to.exponent, program->scratch);
+      status = lead_through_layer(program, number, from, to, source);
       *to.exponent = zo_error_exponent(*to.exponent + s->exponent);
       return status;
     case ZO_BACKWARD_MAX_POOL:
@@ -149,26 +163,135 @@ static zo_status run_step(const zo_backward* program, uint32_t number, error_pla
                                to.exponent);
     }
     case ZO_BACKWARD_ADD:
-      return zo_add_errors(NULL, to.count, from.errors, *from.exponent, to.errors, to.exponent);
+      return zo_add_errors(to.count, from.errors, *from.exponent, to.errors, to.exponent);
     default:
       return ZO_ERROR_ARGUMENT;
   }
 }
 
-zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t samples, const int8_t* const* sources) {
-  if (ZO_WITH_CHECKS && (program == NULL || sources == NULL)) return ZO_ERROR_ARGUMENT;
-  for (uint32_t i = 0; i < samples; ++i) {
-    for (uint32_t number = 0; number < program->step_count; ++number) {
+/* Samples [from, to) of a part whose first one has a number in the minibatch. */
+static zo_status run_samples(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first, uint32_t from,
+                             uint32_t to, const int8_t* const* sources) {
+  for (uint32_t i = from; i < to; ++i) {
+    for (uint32_t number = begin; number < end; ++number) {
       const zo_backward_step* s = &program->steps[number];
-      const error_place from = place_of(program, s->from, first + i);
-      const error_place to = place_of(program, s->to, first + i);
+      const error_place of_output = place_of(program, s->from, first + i);
+      const error_place of_input = place_of(program, s->to, first + i);
       const int8_t* source = sources[number];
       if (zo_backward_looks(s->kind)) {
-        source += (size_t)i * (s->kind == ZO_BACKWARD_PRODUCT ? s->product->other_length : to.count);
+        source += (size_t)i * (s->kind == ZO_BACKWARD_PRODUCT ? s->product->other_length : of_input.count);
       }
-      const zo_status status = run_step(program, number, from, to, source);
+      const zo_status status = run_step(program, number, of_output, of_input, source);
       if (status != ZO_OK) return status;
     }
   }
   return ZO_OK;
 }
+
+zo_status zo_backward_run(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first, uint32_t samples,
+                          const int8_t* const* sources) {
+  if (ZO_WITH_CHECKS && (program == NULL || sources == NULL || end > program->step_count)) return ZO_ERROR_ARGUMENT;
+  return run_samples(program, begin, end, first, 0, samples, sources);
+}
+
+#if ZO_KERNEL_SETS
+
+/* Positions of a minibatch's outputs that make it worth to turn a layer's weights. */
+#define POSITIONS_MIN 16u
+
+/* Bytes of errors with their border, at most. */
+#define BORDERED_MAX ((size_t)1 << 26)
+
+/* A run for some samples at a time. Each part has fields that are not kept, and memory, of its own. */
+typedef struct dividing {
+  const zo_backward* program;
+  uint32_t begin, end, first, samples, parts;
+  const int8_t* const* sources;
+  const int16_t** turned;
+  size_t layers, values, bytes; /* of a part: of loops over layers, of fields that are not kept; of all */
+  uint8_t* memory;
+  zo_status status[ZO_PARTS_MAX];
+} dividing;
+
+static size_t whole_lines(size_t bytes) { return (bytes + 63u) / 64u * 64u; }
+
+static void run_part(void* context, uint32_t part) {
+  dividing* d = (dividing*)context;
+  zo_backward own = *d->program;
+  const uint32_t from = zo_part_begin(d->samples, part, d->parts), to = zo_part_begin(d->samples, part + 1u, d->parts);
+  uint8_t* memory = d->memory + part * d->bytes;
+  own.turned = d->turned;
+  own.memory = memory;
+  if (part > 0u) {
+    own.scratch = (int32_t*)(void*)(memory += d->layers);
+    memory += whole_lines(zo_backward_scratch_values(own.steps, own.step_count) * sizeof own.scratch[0]);
+    zo_error_field* fields = (zo_error_field*)(void*)memory;
+    int16_t* errors = (int16_t*)(void*)(fields + own.field_count);
+    int8_t* exponents = (int8_t*)(errors + d->values);
+    memcpy(fields, own.fields, own.field_count * sizeof fields[0]);
+    for (uint32_t i = 0; i < own.field_count; ++i) {
+      if (fields[i].kept != 0u) continue;
+      fields[i].errors = errors;
+      fields[i].exponents = exponents + i;
+      errors += fields[i].count;
+    }
+    own.fields = fields;
+  }
+  d->status[part] = run_samples(&own, d->begin, d->end, d->first, from, to, d->sources);
+}
+
+/* Where the weights of a step's layer are turned: values from there on; 0 of others. */
+static size_t turned_values(const dividing* d, uint32_t number) {
+  const zo_backward_step* s = &d->program->steps[number];
+  if (number < d->begin || number >= d->end || s->kind != ZO_BACKWARD_LAYER ||
+      d->samples * s->layer->out_h * s->layer->out_w < POSITIONS_MIN ||
+      zo_loops_backprop_bytes(s->layer) > BORDERED_MAX) {
+    return 0;
+  }
+  return zo_loops_turned_values(s->layer);
+}
+
+zo_status zo_backward_run_divided(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first,
+                                  uint32_t samples, const int8_t* const* sources, const zo_workers* workers) {
+  if (program == NULL || sources == NULL || end > program->step_count) return ZO_ERROR_ARGUMENT;
+  dividing d;
+  memset(&d, 0, sizeof d);
+  d.program = program;
+  d.begin = begin;
+  d.end = end;
+  d.first = first;
+  d.samples = samples;
+  d.parts = zo_parts_of(workers, samples);
+  d.sources = sources;
+  size_t turned = 0;
+  for (uint32_t i = 0; i < program->step_count; ++i) {
+    const size_t values = turned_values(&d, i);
+    const size_t bytes = values > 0u ? whole_lines(zo_loops_backprop_bytes(program->steps[i].layer)) : 0u;
+    turned += values;
+    if (bytes > d.layers) d.layers = bytes;
+  }
+  for (uint32_t i = 0; i < program->field_count; ++i) {
+    if (program->fields[i].kept == 0u) d.values += program->fields[i].count;
+  }
+  d.bytes = d.layers + whole_lines(zo_backward_scratch_values(program->steps, program->step_count) * sizeof(int32_t)) +
+            whole_lines(program->field_count * (sizeof(zo_error_field) + 1u) + d.values * sizeof(int16_t));
+  const size_t table = whole_lines(program->step_count * sizeof d.turned[0]);
+  uint8_t* memory = (uint8_t*)zo_loops_allocate(table + d.parts * d.bytes + turned * sizeof(int16_t));
+  if (memory == NULL) return zo_backward_run(program, begin, end, first, samples, sources);
+  d.turned = (const int16_t**)(void*)memory;
+  d.memory = memory + table;
+  int16_t* weights = (int16_t*)(void*)(d.memory + d.parts * d.bytes);
+  for (uint32_t i = 0; i < program->step_count; ++i) {
+    const size_t values = turned_values(&d, i);
+    d.turned[i] = values > 0u ? weights : NULL;
+    if (values > 0u) zo_loops_turn(program->steps[i].layer, sources[i], weights, d.memory);
+    weights += values;
+  }
+  zo_divide_work(workers, d.parts, run_part, &d);
+  zo_loops_free(memory);
+  zo_status status = ZO_OK;
+  for (uint32_t part = 0; part < d.parts && status == ZO_OK; ++part) status = d.status[part];
+  return status;
+}
+
+#endif

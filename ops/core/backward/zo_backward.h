@@ -14,6 +14,7 @@
 #include "ops/core/backward/zo_errors.h"
 #include "ops/core/backward/zo_pool_backprop.h"
 #include "ops/core/nodes/zo_node_layer.h"
+#include "ops/core/zo_workers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +72,11 @@ typedef struct zo_backward {
   uint32_t field_count;
   uint32_t* norms;  /* [step_count], see zo_conv_backprop_norm_s8 */
   int32_t* scratch; /* [zo_backward_scratch_values] */
+#if ZO_KERNEL_SETS
+  /* Filled in by zo_backward_run_divided, null before. */
+  const int16_t* const* turned; /* [step_count], of LAYER: weights for zo_loops_backprop; null: the portable form */
+  void* memory;                 /* of zo_loops_backprop */
+#endif
 } zo_backward;
 
 /* Whether steps of a kind look at an activation. */
@@ -90,7 +96,8 @@ zo_status zo_backward_check(const zo_backward* program);
  *   sources  [step_count], of LAYER its weights, as in zo_conv_backprop_s8; others are not read */
 zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sources);
 
-/* Leads errors back, from field 0, which the caller has filled with its exponents, to all others.
+/* Does steps [begin, end): leads errors back, from field 0, which the caller has filled with its
+ * exponents, to all others.
  *
  *   first    number in the minibatch of the first sample
  *   samples  how many
@@ -100,7 +107,14 @@ zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sou
  *            [samples, other_length]; others are not read
  *
  * Errors: ZO_ERROR_ARGUMENT. */
-zo_status zo_backward_run(const zo_backward* program, uint32_t first, uint32_t samples, const int8_t* const* sources);
+zo_status zo_backward_run(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first, uint32_t samples,
+                          const int8_t* const* sources);
+
+#if ZO_KERNEL_SETS
+/* The same with a desktop's loops. Workers divide samples. */
+zo_status zo_backward_run_divided(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first,
+                                  uint32_t samples, const int8_t* const* sources, const zo_workers* workers);
+#endif
 
 #ifdef __cplusplus
 }

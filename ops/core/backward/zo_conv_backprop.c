@@ -13,20 +13,12 @@
 /* The norm of ZO_CONV_BACKPROP_WEIGHTS_MAX weights of -128. */
 #define NORM_MAX UINT32_C(46341)
 
-/* Half of the largest unit of the results, 2^15, can still be added. */
-#define SUM_MAX (UINT64_C(0x7FFF0000))
-
 /* Output channels that read an input channel. */
 static uint32_t reading_channels(const zo_node_layer* l) { return l->depthwise != 0u ? l->out_c / l->in_c : l->out_c; }
 
 static int layer_fits(const zo_node_layer* l) {
   return zo_node_layer_check(l) == ZO_OK &&
          (uint64_t)l->k_h * l->k_w * reading_channels(l) <= ZO_CONV_BACKPROP_WEIGHTS_MAX;
-}
-
-static uint64_t root_up(uint64_t value) {
-  const uint64_t root = zo_square_root(value);
-  return root * root < value ? root + 1u : root;
 }
 
 uint32_t zo_conv_backprop_scratch_values(const zo_node_layer* layer) { return layer->in_c; }
@@ -52,7 +44,7 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
   for (uint32_t c = 0; c < layer->in_c; ++c) {
     if ((uint32_t)scratch[c] > largest) largest = (uint32_t)scratch[c];
   }
-  *norm = (uint32_t)root_up(largest);
+  *norm = (uint32_t)zo_root_up(largest);
   return ZO_OK;
 }
 
@@ -124,8 +116,8 @@ static uint64_t find_errors_shift(passing* p, uint32_t norm) {
   const uint64_t reads = (uint64_t)zo_most_windows(&p->rows) * zo_most_windows(&p->columns);
   p->by.shift = zo_error_shift(largest_product(p));
   for (;; ++p->by.shift) {
-    const uint64_t bound = root_up(reads * largest_squares(p)) * norm;
-    if (bound <= SUM_MAX) return bound;
+    const uint64_t bound = zo_root_up(reads * largest_squares(p)) * norm;
+    if (bound <= ZO_ERROR_SUM_MAX) return bound;
   }
 }
 
@@ -156,7 +148,8 @@ static void pass_depthwise(const passing* p, uint32_t tap, uint32_t position, in
   const int8_t* weights = p->weights + (size_t)tap * l->out_c;
   const uint32_t together = reading_channels(l);
   const factoring by = p->by;
-  for (uint32_t c = 0; c < l->out_c; ++sums) {
+  for (uint32_t c = 0; together == 1u && c < l->out_c; ++c) sums[c] += factor_of(by, errors[c], c) * weights[c];
+  for (uint32_t c = 0; together > 1u && c < l->out_c; ++sums) {
     int32_t sum = *sums;
     for (const uint32_t end = c + together; c < end; ++c) {
       sum += factor_of(by, errors[c], c) * weights[c];

@@ -7,6 +7,15 @@
 
 #define ZO_ERROR_MAX 32767
 
+/* Of sums: half of the largest unit of the results, 2^15, can still be added. */
+#define ZO_ERROR_SUM_MAX (UINT64_C(0x7FFF0000))
+
+/* The root, rounded up. */
+static inline uint64_t zo_root_up(uint64_t value) {
+  const uint64_t root = zo_square_root(value);
+  return root * root < value ? root + 1u : root;
+}
+
 /* The smallest shift, half up, that makes an error of every number up to a largest one. */
 static inline uint32_t zo_error_shift(uint64_t largest) {
   uint32_t bits = 0;

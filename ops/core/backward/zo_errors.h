@@ -59,10 +59,8 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
  *   scaled exponent = exponent + a - 15 + the factors' exponent
  *
  * with m the mantissas and a >= 0 the smallest for which all |scaled_i| <= 32767 (with a = 0 there
- * is nothing to round). Without factors errors are only shifted to the left to fill 16 bits: all m
- * are 2^14 and the exponent is 1.
+ * is nothing to round).
  *
- *   factors  or null
  *   count    of values; channels of the factors divide it
  *   errors   int16 [count]
  *   scaled   int16 [count], may be `errors`
@@ -71,23 +69,21 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
 zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
                           int16_t* scaled, int8_t* scaled_exponent);
 
-/* Adds scaled errors to those of another reader of the tensor,
+/* Adds errors, shifted to the left to fill 16 bits, to those of another reader of the tensor,
  *
  *   sum_i        = floor((l_i 2^d + s_i) / 2^(d+o) + 1/2)
  *   sum exponent = that of l, plus o
  *
  * where l are the errors with the larger exponent, of the sum so far and of
- * zo_scale_errors(`errors`), and s the others, d is the difference of their exponents, and o, 0 or
+ * the shifted `errors`, and s the others, d is the difference of their exponents, and o, 0 or
  * 1, the smallest for which all |sum_i| <= 32767. If d exceeds 15, s counts as 0. If either are all
  * 0, the sum is the other.
  *
- *   factors  or null, as for zo_scale_errors
- *   errors   int16 [count]
- *   sum      int16 [count], changed in place with its exponent
+ *   errors  int16 [count]
+ *   sum     int16 [count], changed in place with its exponent
  *
- * Errors: ZO_ERROR_ARGUMENT, as for zo_scale_errors. */
-zo_status zo_add_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
-                        int16_t* sum, int8_t* sum_exponent);
+ * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0. */
+zo_status zo_add_errors(uint32_t count, const int16_t* errors, int8_t exponent, int16_t* sum, int8_t* sum_exponent);
 
 /* Copies blocks of errors that lie `pitch` apart, from the outputs of CONCATENATION or PAD to one
  * input; the exponent stays.

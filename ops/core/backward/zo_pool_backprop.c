@@ -5,6 +5,7 @@
 
 #include "ops/core/backward/zo_error_range.h"
 #include "ops/core/backward/zo_windows.h"
+#include "ops/core/zo_workers.h"
 
 #define POOL_SIDE_MAX UINT32_C(4096)
 #define POOL_CHANNELS_MAX UINT32_C(65536)
@@ -99,6 +100,36 @@ static int32_t routed_error(const zo_pool* p, const int8_t* inputs, const int16_
   return sum;
 }
 
+#if ZO_KERNEL_SETS
+/* Elements of windows, at most. */
+#define ROUTED_MAX 64u
+
+/* The same of windows that do not overlap, each of which is looked at once. */
+static void route_windows(const zo_pool* p, const int8_t* inputs, const int16_t* output_errors, int16_t* input_errors) {
+  memset(input_errors, 0, (size_t)p->in_h * p->in_w * p->channels * sizeof input_errors[0]);
+  for (uint32_t h = 0; h < p->out_h; ++h) {
+    for (uint32_t w = 0; w < p->out_w; ++w) {
+      size_t places[ROUTED_MAX];
+      uint32_t count = 0;
+      for (uint32_t i = 0; i < p->k_h * p->k_w; ++i) {
+        const uint32_t y = h * p->stride_h + i / p->k_w - p->pad_top, x = w * p->stride_w + i % p->k_w - p->pad_left;
+        if (y < p->in_h && x < p->in_w) places[count++] = ((size_t)y * p->in_w + x) * p->channels;
+      }
+      for (uint32_t c = 0; c < p->channels; ++c) {
+        size_t place = places[0];
+        int32_t largest = inputs[place + c];
+        for (uint32_t i = 1; i < count; ++i) {
+          const int32_t value = inputs[places[i] + c];
+          place = value > largest ? places[i] : place;
+          largest = value > largest ? value : largest;
+        }
+        input_errors[place + c] = *output_errors++;
+      }
+    }
+  }
+}
+#endif
+
 zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const int16_t* output_errors, int8_t exponent,
                                int16_t* input_errors, int8_t* input_exponent) {
   if (inputs == NULL || output_errors == NULL || input_errors == NULL || input_exponent == NULL ||
@@ -108,6 +139,13 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const 
   const zo_windows rows = window_rows(pool), columns = columns_of(pool);
   const uint32_t outputs = pool->out_h * pool->out_w * pool->channels;
   const uint32_t most = zo_most_windows(&rows) * zo_most_windows(&columns);
+#if ZO_KERNEL_SETS
+  if (most == 1u && pool->k_h * pool->k_w <= ROUTED_MAX) {
+    route_windows(pool, inputs, output_errors, input_errors);
+    *input_exponent = exponent;
+    return ZO_OK;
+  }
+#endif
   const uint32_t shift = zo_error_shift((uint64_t)most * (uint32_t)zo_largest_magnitude(output_errors, outputs));
   for (uint32_t row = 0; row < pool->in_h; ++row) {
     for (uint32_t column = 0; column < pool->in_w; ++column) {
@@ -138,7 +176,8 @@ static uint32_t pass_on(const zo_pool* p, uint32_t bits, uint32_t row, uint32_t 
       const uint32_t part = part_of(bits, elements_inside(&rows, h) * elements_inside(&columns, w));
       parts = part <= UINT32_MAX - parts ? parts + part : UINT32_MAX;
       const int16_t* e = output_errors + ((size_t)h * p->out_w + w) * p->channels;
-      for (uint32_t c = 0; sums != NULL && c < p->channels; ++c) sums[c] += e[c] * (int32_t)part;
+      const uint32_t channels = sums == NULL ? 0u : p->channels;
+      for (uint32_t c = 0; c < channels; ++c) sums[c] += e[c] * (int32_t)part;
     }
   }
   return parts;

@@ -127,10 +127,10 @@ int zo_node_gradient_begin(zo_node_gradient* g, const zo_node_layer* layer, cons
   return find_gradient_shift(g);
 }
 
+#if ZO_KERNEL_SETS
 /* form_errors of queries, by a desktop's loops; returns 0 if there are none. */
 static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint32_t first, uint32_t count,
                         uint32_t shift, int16_t* errors) {
-#if ZO_KERNEL_SETS
   const zo_weight_loops* loops = zo_weight_loops_of_machine();
   if (loops == NULL) return 0;
   int32_t sums[ZO_NODE_ERRORS], differences[ZO_MAX_QUERIES];
@@ -141,15 +141,22 @@ static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint3
                      sums);
   for (uint32_t j = 0; j < count; ++j) errors[j] = (int16_t)zo_half_up(sums[j], shift);
   return 1;
-#else
-  (void)evidence;
-  (void)sample;
-  (void)first;
-  (void)count;
-  (void)shift;
-  (void)errors;
-  return 0;
+}
 #endif
+
+/* form_errors of given errors. */
+static void take_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count, uint32_t shift,
+                        int16_t* errors, uint32_t apart) {
+  const uint32_t channels = g->layer->out_c;
+  const int16_t* from = g->evidence->errors + (size_t)sample * g->positions * channels;
+  uint32_t channel = first / g->positions, position = first % g->positions;
+  for (uint32_t j = 0; j < count; ++j, errors += apart) {
+    *errors = (int16_t)zo_half_up(from[(size_t)position * channels + channel], shift);
+    if (++position == g->positions) {
+      position = 0;
+      ++channel;
+    }
+  }
 }
 
 /* Errors of nodes [first, first + count) of a sample, a channel's nodes next to each other, written
@@ -157,25 +164,23 @@ static int sum_by_loops(const zo_node_evidence* evidence, uint32_t sample, uint3
 static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count, int16_t* errors,
                         uint32_t apart) {
   const zo_node_evidence* evidence = g->evidence;
-  const uint32_t channels = g->layer->out_c;
   /* From 31 bits on nothing is left of any error. */
   const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
   const uint32_t shift = distance < 31u ? distance : 31u;
-  if (!has_errors(evidence) && sum_by_loops(evidence, sample, first, count, shift, errors)) {
+  if (has_errors(evidence)) {
+    take_errors(g, sample, first, count, shift, errors, apart);
     return;
   }
+#if ZO_KERNEL_SETS
+  if (sum_by_loops(evidence, sample, first, count, shift, errors)) return;
+#endif
   uint32_t words[ZO_MAX_QUERIES] = {0}; /* compilers do not see that the first i is 0 */
   for (uint32_t i = 0, size = 0; i < count; i += size) {
     const uint32_t used = (first + i) % ERRORS_CHUNK; /* of the word of signs */
     size = count - i < ERRORS_CHUNK - used ? count - i : ERRORS_CHUNK - used;
     int32_t sums[ERRORS_CHUNK];
     memset(sums, 0, sizeof sums);
-    for (uint32_t j = 0; has_errors(evidence) && j < size; ++j) {
-      const uint32_t channel = (first + i + j) / g->positions;
-      const uint32_t position = (first + i + j) % g->positions;
-      sums[j] = evidence->errors[((size_t)sample * g->positions + position) * channels + channel];
-    }
-    for (uint32_t q = 0; !has_errors(evidence) && q < evidence->queries; ++q) {
+    for (uint32_t q = 0; q < evidence->queries; ++q) {
       words[q] = i == 0u || (first + i) % ZO_STREAM_TILE == 0u
                      ? zo_sign_word(evidence->seeds[q], ZO_NODE_STREAM + sample, first + i)
                      : zo_stream_next(words[q]);
@@ -302,6 +307,11 @@ typedef struct crediting {
   zo_product credits[CREDITS];
 } crediting;
 
+static void begin_gradient(crediting* to) {
+  if (!to->any) memset(to->gradient, 0, (size_t)zo_node_row(to->layer) * sizeof to->gradient[0]);
+  to->any = 1;
+}
+
 /* Credits the collected windows, complete ones, a row of theirs at a time. */
 static void credit_windows(crediting* to) {
   const zo_node_layer* l = to->layer;
@@ -340,15 +350,44 @@ static void credit_part(const crediting* to, const int8_t* inputs, uint32_t top,
   }
 }
 
+/* Credits neighbouring outputs of a depthwise channel, one weight after the other. */
+static void credit_depthwise(crediting* to, const int8_t* inputs, uint32_t first, uint32_t count,
+                             const int16_t* errors) {
+  const zo_node_layer* l = to->layer;
+  const size_t apart = (size_t)l->stride_w * l->in_c;
+  const uint32_t top = first / l->out_w * l->stride_h - l->pad_top, left = first % l->out_w;
+  int32_t* gradient = to->gradient;
+  begin_gradient(to);
+  for (uint32_t i = 0; i < l->k_h; ++i) {
+    for (uint32_t j = 0; j < l->k_w * l->dilation_w; j += l->dilation_w) {
+      /* Outputs of a row whose windows have this element inside of the image. */
+      const uint32_t begin = j < l->pad_left ? (l->pad_left - j + l->stride_w - 1u) / l->stride_w : 0u;
+      const uint32_t end = l->in_w + l->pad_left > j ? (l->in_w + l->pad_left - j - 1u) / l->stride_w + 1u : 0u;
+      uint32_t row = top + i * l->dilation_h, w = left;
+      int32_t sum = 0;
+      for (uint32_t at = 0; at < count; row += l->stride_h) {
+        const uint32_t own = l->out_w - w < count - at ? l->out_w - w : count - at;
+        const uint32_t from = w > begin ? w : begin, to_w = w + own < end ? w + own : end;
+        if (row < l->in_h && from < to_w) {
+          const int16_t* e = errors + at + (from - w);
+          const int8_t* x = inputs + ((size_t)row * l->in_w + (from * l->stride_w + j - l->pad_left)) * l->in_c;
+          for (const int16_t* last = e + (to_w - from); e < last; ++e, x += apart)
+            sum += *e * (*x - l->input_zero_point);
+        }
+        at += own;
+        w = 0;
+      }
+      *gradient++ += sum;
+    }
+  }
+}
+
 /* Credits the output at (h, w). */
 static void credit_output(crediting* to, const int8_t* inputs, uint32_t h, uint32_t w, int32_t error) {
   const zo_node_layer* l = to->layer;
   const uint32_t top = h * l->stride_h - l->pad_top;
   const uint32_t left = w * l->stride_w - l->pad_left;
-  if (!to->any) {
-    memset(to->gradient, 0, (size_t)zo_node_row(l) * sizeof to->gradient[0]);
-    to->any = 1;
-  }
+  begin_gradient(to);
   if (top >= l->in_h || left >= l->in_w || l->in_h - top <= (l->k_h - 1u) * l->dilation_h ||
       l->in_w - left <= (l->k_w - 1u) * l->dilation_w) {
     credit_part(to, inputs, top, left, error);
@@ -411,7 +450,7 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
     /* Of a depthwise layer, of the one channel that is read. */
     const int8_t* inputs = to == NULL ? NULL : evidence->inputs + b * input_bytes + input_channel;
     const uint8_t* route = evidence->routes == NULL ? NULL : evidence->routes + b * route_bytes;
-    const int16_t* errors = g->errors;
+    int16_t* errors = g->errors;
     if (g->together != 0u) {
       errors += (size_t)(b * g->held + (channel - g->first)) * g->positions;
     }
@@ -420,6 +459,18 @@ static int32_t credit_channel(zo_node_gradient* g, uint32_t channel, crediting* 
       const uint32_t count = left < ZO_NODE_ERRORS ? left : ZO_NODE_ERRORS;
       if (g->together == 0u) {
         form_errors(g, b, channel * g->positions + first, count, g->errors, 1);
+      }
+      if (to != NULL && zo_node_is_depthwise(g->layer) && g->layer->form == ZO_NODES_PLAIN) {
+        int32_t own = 0;
+        for (uint32_t j = 0; j < count; ++j) {
+          if (route != NULL && route[(size_t)(first + j) * g->layer->out_c + channel] == ZO_ROUTE_CLAMPED)
+            errors[j] = 0;
+          own += errors[j] < 0 ? -errors[j] : errors[j];
+          g->sum += errors[j];
+        }
+        sum += own;
+        if (own != 0) credit_depthwise(to, inputs, first, count, errors);
+        continue;
       }
       for (uint32_t j = 0; j < count; ++j) {
         const int32_t e = errors[j];
@@ -456,6 +507,12 @@ static int form_product(zo_node_gradient* g, uint32_t channel, int32_t* gradient
 int zo_node_gradient_form(zo_node_gradient* g, uint32_t channel, int32_t* gradient) {
 #if ZO_FORM_PRODUCTS
   if (g->dense && has_whole_window(g->layer)) return form_product(g, channel, gradient);
+#endif
+#if ZO_KERNEL_SETS
+  if (g->formed != NULL) {
+    g->largest = 255 * zo_gradients_row(g->formed, channel, gradient, &g->sum);
+    return g->largest != 0;
+  }
 #endif
   crediting to;
   to.layer = g->layer;

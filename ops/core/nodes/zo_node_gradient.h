@@ -5,6 +5,7 @@
 #define TFLM_ZO_OPS_CORE_NODES_ZO_NODE_GRADIENT_H_
 
 #include "ops/core/kernels/zo_dense_sums.h"
+#include "ops/core/nodes/zo_layer_loops.h"
 #include "ops/core/nodes/zo_node_update.h"
 
 #ifdef __cplusplus
@@ -31,6 +32,9 @@ typedef struct zo_node_gradient {
   uint32_t first;                 /* channel of those held */
   uint32_t held;                  /* channels held */
   int16_t errors[ZO_NODE_ERRORS]; /* [samples, held, positions]; of groups [held, samples] */
+#if ZO_KERNEL_SETS
+  zo_gradients* formed; /* of all channels, by a desktop's loops; null: none */
+#endif
 } zo_node_gradient;
 
 /* Returns 0 if errors cannot be shifted so that sums fit. The arguments are checked ones. */

@@ -409,12 +409,19 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
     u.chosen = scratch + u.g.row;
   }
 
+#if ZO_KERNEL_SETS
+  u.g.formed = u.chosen == NULL && u.row > 0u ? zo_gradients_form(layer, evidence, u.g.shift, step->workers) : NULL;
+#endif
   plan p;
-  if (!make_plan(&u, step, &p)) return ZO_OK;
-  const findings found = walk_layer(&u, &p);
-  if (node_rule_of(step) == ZO_NODE_RMS) {
-    step->mean_square = zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
+  if (make_plan(&u, step, &p)) {
+    const findings found = walk_layer(&u, &p);
+    if (node_rule_of(step) == ZO_NODE_RMS) {
+      step->mean_square = zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
+    }
+    if (saturated != NULL) *saturated += found.clipped;
   }
-  if (saturated != NULL) *saturated += found.clipped;
+#if ZO_KERNEL_SETS
+  zo_gradients_free(u.g.formed);
+#endif
   return ZO_OK;
 }

@@ -23,7 +23,7 @@ void zo_node_enter_queries(zo_node_run* run, uint32_t task);
 /* The rate of a task in this step, unit 2^-16. */
 uint32_t zo_node_task_rate(zo_node_run* run, const zo_node_task* task);
 
-/* Goes on to the next task's update or, after the last one, to the next step. */
+/* Goes on to the update of the task before or, after the first one, to the next step. */
 void zo_node_leave_update(zo_node_run* run, zo_report* report);
 
 #endif /* TFLM_ZO_OPS_CORE_RUN_ZO_NODE_PARTS_H_ */

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "ops/core/nodes/zo_fc_backprop.h"
 #include "ops/core/run/zo_node_parts.h"
 
 /* First task from `task` on that has queries. */
@@ -63,7 +62,7 @@ zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request) {
   return ZO_OK;
 }
 
-static int is_head(const zo_node_task* task) { return zo_task_is_exact(task) && task->following == ZO_NODE_HEAD; }
+static int is_head(const zo_node_task* task) { return zo_task_is_exact(task) && !zo_task_is_in_tail(task); }
 
 /* The task to capture for, or null. */
 static zo_node_task* capturing_task(zo_node_run* run, uint32_t task) {
@@ -169,21 +168,6 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   return zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + first * nodes);
 }
 
-zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights, const int16_t* scales,
-                                    int32_t* scratch) {
-  zo_node_task* t = capturing_task(run, task);
-  if (t == NULL || !zo_task_is_exact(t) || is_head(t) || zo_task_is_in_tail(t)) {
-    return ZO_ERROR_ARGUMENT;
-  }
-  const zo_node_task* next = &run->tasks[t->following];
-  const uint32_t batch = run->settings.common.batch;
-  const size_t first = (size_t)run->part * batch;
-  const uint32_t inputs = zo_node_count(&t->layer);
-  const uint32_t outputs = zo_node_count(&next->layer);
-  return zo_fc_backprop_s8(batch, inputs, outputs, weights, scales, next->errors + first * outputs,
-                           t->routes + first * inputs, t->errors + first * inputs, scratch);
-}
-
 #if ZO_WITH_WEIGHT_TASKS
 zo_status zo_node_run_capture_boundary(zo_node_run* run, uint32_t task, const int8_t* boundary) {
   zo_node_task* t = capturing_task(run, task);
@@ -283,9 +267,10 @@ void zo_node_enter_queries(zo_node_run* run, uint32_t task) {
   run->task = 0;
   run->stage = ZO_NODE_FORWARD;
   if (run->part < run->settings.common.parts) return;
-  /* To 0, but no constant: compilers move two of them at once, the stage's beside it, through a
-   * register of the floating-point unit. */
+  /* To 0, but no constant: compilers move two of them at once through a register of the
+   * floating-point unit. */
   run->part -= run->settings.common.parts;
+  run->task = run->settings.tasks - 1u;
   run->stage = ZO_NODE_UPDATE;
   if (mean_loss(run) > run->largest_loss) run->largest_loss = mean_loss(run);
 }
@@ -401,8 +386,11 @@ static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
 
 void zo_node_leave_update(zo_node_run* run, zo_report* report) {
   memset(report, 0, sizeof *report);
-  run->task += 1u;
-  if (run->task == run->settings.tasks) finish_node_step(run, report);
+  if (run->task == 0u) {
+    finish_node_step(run, report);
+  } else {
+    run->task -= 1u;
+  }
 }
 
 zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_t count, int32_t* scratch,

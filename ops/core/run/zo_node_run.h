@@ -5,7 +5,7 @@
  *
  * A run trains *tasks*. A node task is one layer, whose outputs are perturbed; the network is cut
  * into segments so that its input, its output and its nodes are at a boundary. An exact task is a
- * dense layer at the end that takes its gradient from the logits instead. A weight task is any
+ * layer at the end that takes its gradient from the logits instead. A weight task is any
  * number of tensors that are perturbed together, as in zo_control.h; it needs no boundary but the
  * one before its first tensor. The owner of the interpreter runs this loop:
  *
@@ -16,10 +16,9 @@
  *                              run from segment request.start_segment with losses;
  *                              for each task:
  *                                zo_node_run_capture(&run, task, input, output, nodes);
- *                              (exact heads: zo_node_run_capture_head(), from the logits; then
- *                              for each task before one, backwards: zo_node_run_backpropagate();
- *                              tasks of ZO_NODE_TAIL: zo_node_run_backward(), once;
+ *                              (exact heads: zo_node_run_capture_head(), from the logits;
  *                              weight tasks: zo_node_run_capture_boundary())
+ *                              for the exact tasks before a head: zo_node_run_backward()
  *                              zo_node_run_report(&run, losses, batch, &report);       break;
  *       case ZO_NODE_QUERY:    zo_node_run_perturb(&run, input of request.start_segment);
  *                              (weight tasks: its input as it was captured, and
@@ -36,7 +35,7 @@
  *
  * A step runs each part of the minibatch forward once, then, for every task and query, the suffix
  * from it on: twice (antithetic: d = L(+) - L(-)) or once (one-sided: d = L(+) - L); in the end it
- * moves every task's weights: all tasks are estimated at the same weights (Poor Man's Training,
+ * moves every task's weights, the last task first: all tasks are estimated at the same weights (Poor Man's Training,
  * sec. 3.2.2). The unperturbed losses are the step's mean loss.
  *
  * Layers that feed the same sum of activations share its nodes: the first of them asks for queries,
@@ -114,8 +113,8 @@ zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_lo
 /* Returns the next request; the same again until it is reported or updated. */
 zo_status zo_node_run_next(const zo_node_run* run, zo_node_request* request);
 
-/* Called after a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part, of a
- * task of ZO_NODE_TAIL the inputs alone. Values that are already in the task's buffers (inputs at
+/* Called after a FORWARD's invoke, for a node task: keeps the pairs and the nodes of the part, of an
+ * exact task before a head the inputs alone. Values that are already in the task's buffers (inputs at
  * the part's place, nodes) are not copied.
  *
  *   inputs   int8 [batch, zo_node_input_bytes], the layer's input; not read of a task that keeps
@@ -152,14 +151,6 @@ uint32_t zo_node_run_evaluations(const zo_node_run* run);
  * Their losses are reported one evaluation after the other.
  *   count  at most zo_node_run_evaluations() */
 zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes);
-
-/* After both have been captured, for a task with `following`: its errors from those of the task
- * that follows, a FULLY_CONNECTED layer with one input per node (zo_fc_backprop_s8).
- *
- *   weights  int8 [outputs, inputs] of the task that follows
- *   scales   int16 [outputs] or null, scratch: int32 [inputs], see zo_fc_backprop_s8 */
-zo_status zo_node_run_backpropagate(zo_node_run* run, uint32_t task, const int8_t* weights, const int16_t* scales,
-                                    int32_t* scratch);
 
 /* Perturbs the weights of a weight task for the QUERY in progress, or, for RESTORE, moves them
  * back. Called again before the report, it does nothing. tensors  [count] of the task, always the

@@ -36,18 +36,6 @@ static zo_status check_task(const zo_node_task* t) {
   return buffers_are_valid(t) ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 
-/* Errors come back through a dense layer that reads each node once. */
-static zo_status check_following(const zo_node_task* tasks, uint32_t count, uint32_t task) {
-  const zo_node_task* t = &tasks[task];
-  if (!zo_task_is_exact(t) || t->following == ZO_NODE_HEAD || zo_task_is_in_tail(t)) return ZO_OK;
-  if (t->following <= task || t->following >= count) return ZO_ERROR_ARGUMENT;
-  const zo_node_task* next = &tasks[t->following];
-  const zo_node_layer* l = &next->layer;
-  const int valid = zo_task_is_exact(next) && (l->in_h | l->in_w | l->k_h | l->k_w | l->out_h | l->out_w) == 1u &&
-                    l->in_c == zo_node_count(&t->layer);
-  return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
-}
-
 /* The nodes of a task that shares them are those of the task before it, channel by channel. */
 static zo_status check_shared(const zo_node_task* tasks, uint32_t task) {
   if (tasks[task].kind != ZO_TASK_SHARED_NODES) return ZO_OK;
@@ -98,8 +86,7 @@ zo_status zo_node_tasks_check(const zo_node_settings* settings, const zo_node_ta
     status = check_task(&tasks[t]);
   }
   for (uint32_t t = 0; status == ZO_OK && t < settings->tasks; ++t) {
-    status = check_following(tasks, settings->tasks, t);
-    if (status == ZO_OK) status = check_shared(tasks, t);
+    status = check_shared(tasks, t);
   }
   return status;
 }

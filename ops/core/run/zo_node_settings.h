@@ -20,13 +20,6 @@ typedef enum zo_task_kind {
   ZO_TASK_SHARED_NODES = 2,
 } zo_task_kind;
 
-/* Nothing follows a task but the loss. */
-#define ZO_NODE_HEAD UINT32_C(0xFFFFFFFF)
-
-/* A program leads errors to a task (zo_node_backward.h), which may share its errors and exponents
- * with others: layers whose outputs are added have the same. Nothing of its outputs is kept. */
-#define ZO_NODE_TAIL UINT32_C(0xFFFFFFFE)
-
 /* A task of a run. The caller owns the buffers; their content need not survive a step. Fields that
  * a kind does not use are 0. */
 typedef struct zo_node_task {
@@ -35,9 +28,10 @@ typedef struct zo_node_task {
   uint32_t start_segment;  /* NODES: first segment that reads the nodes; WEIGHTS: of its tensors */
   uint32_t queries;        /* 1..ZO_MAX_QUERIES; NODES, 0: trained by its exact gradient;
                               SHARED_NODES: 0 */
-  uint32_t following;      /* exact: the task, trained likewise, that reads these nodes and
-                              through which errors come back; ZO_NODE_HEAD: the loss does;
-                              ZO_NODE_TAIL: a backward program leads errors here */
+  uint32_t in_tail;        /* exact, 0: a head, whose nodes the loss reads; others: a backward
+                              program leads errors here (zo_node_backward.h). Such a task may share
+                              its errors and exponents with others, because layers whose outputs
+                              are added have the same, and nothing of its outputs is kept */
   uint32_t mu;             /* NODES, SHARED_NODES: perturbation of a node, 1..127 LSB */
   uint32_t rate;           /* factor of the run's rate, unit 2^-16, < 2^24 */
   zo_scale gain;           /* NODES, ZO_NODE_FIXED: see zo_node_step; WEIGHTS, ZO_STEP_GRADIENT: one
@@ -47,12 +41,12 @@ typedef struct zo_node_task {
                               whole network, which stay in place */
   int8_t* inputs;          /* but for WEIGHTS: [minibatch, zo_node_input_bytes], or null if the
                               layer's biases are trained and its filter is not */
-  uint8_t* routes;         /* but for WEIGHTS and ZO_NODE_TAIL: [minibatch, zo_node_route_bytes] */
-  int8_t* nodes;           /* NODES but for ZO_NODE_TAIL: [batch, zo_node_count]; WEIGHTS: [batch,
+  uint8_t* routes;         /* but for WEIGHTS and in_tail: [minibatch, zo_node_route_bytes] */
+  int8_t* nodes;           /* NODES but for in_tail: [batch, zo_node_count]; WEIGHTS: [batch,
                               boundary_bytes] */
   int32_t* differences;    /* NODES: [queries, minibatch]; exact: null */
   int16_t* errors;         /* exact: [minibatch, zo_node_count], else null */
-  int8_t* exponents;       /* ZO_NODE_TAIL, and the head before which it is: [minibatch] of errors,
+  int8_t* exponents;       /* in_tail, and the head behind such tasks: [minibatch] of errors,
                               see zo_node_evidence; else null */
   int64_t* sums;           /* WEIGHTS: [queries] */
   zo_scale mean_square;    /* part of the run's state. NODES: see zo_node_step; WEIGHTS: the 64 bits
@@ -67,9 +61,7 @@ static inline int zo_task_is_exact(const zo_node_task* task) {
   return ZO_WITH_EXACT_TASKS && task->kind == ZO_TASK_NODES && task->queries == 0u;
 }
 
-static inline int zo_task_is_in_tail(const zo_node_task* task) {
-  return zo_task_is_exact(task) && task->following == ZO_NODE_TAIL;
-}
+static inline int zo_task_is_in_tail(const zo_node_task* task) { return zo_task_is_exact(task) && task->in_tail != 0u; }
 
 /* Settings of a run. `common` are those of zo_control.h. Of them run_seed, steps, samples, batch,
  * parts, estimator, rate (RMS of a layer's step for ZO_NODE_RMS, LSB), final_rate, schedule,

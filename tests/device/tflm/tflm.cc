@@ -43,6 +43,10 @@ bool MicroAllocator::AllocateForGood(size_t bytes) {
   return true;
 }
 
+void* MicroAllocator::AllocatePersistentBuffer(size_t bytes) {
+  return AllocateForGood(Aligned(bytes)) ? arena_ + bytes_ - tail_bytes_ : nullptr;
+}
+
 void MicroAllocator::MarkTail() {
   uint8_t* begin = arena_ + bytes_ - tail_bytes_;
   memset(begin, 0x5A, static_cast<size_t>(reinterpret_cast<uint8_t*>(this) - begin));

@@ -84,6 +84,7 @@ def test_rounds_are_the_average_of_all_changes() -> None:
     assert fleet.strategy.weights.round == 3 and not fleet.strategy.refusals
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path: Path) -> None:
     weights = AveragedWeights(zo_model(), tmp_path / "fleet.npz")
     fleet = Fleet(weights)

@@ -27,6 +27,7 @@ def alone(path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lost", slow_but(["the node's state and the log"], ["the node's state", "the node's state and the log"])
 )

@@ -43,6 +43,7 @@ def grid_of(network: str, new: np.ndarray, forgets: bool = False, **options: Any
     return LocalGrid(passed, [{"part": k} for k in range(3)], **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgets", slow_but([True], [False, True]))
 @pytest.mark.parametrize("network", slow_but(NETWORKS[:1], NETWORKS))
 def test_the_model_is_the_same(network: str, forgets: bool) -> None:

@@ -46,7 +46,8 @@ static void take_task(fuzz_input* in, node_world* w, uint32_t t) {
   zo_node_task* task = &w->tasks[t];
   task->kind = (uint32_t)take_flag(in);
   task->queries = take_between(in, task->kind, 3);
-  task->following = take_flag(in) ? ZO_NODE_HEAD : take_between(in, 0, kWorldTasks);
+  task->in_tail = !take_flag(in);
+  if (task->in_tail) (void)take_between(in, 0, kWorldTasks); /* keeps the stored corpus valid */
   task->mu = take_between(in, 1, 20);
   task->rate = take_flag(in) ? 65536u : take_any(in);
   (void)take_between(in, 1, 2); /* keeps the stored corpus valid */

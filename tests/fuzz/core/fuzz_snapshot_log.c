@@ -67,7 +67,6 @@ static void go_on(fuzz_input* in, const zo_node_settings* settings, const zo_sna
     w.tasks[t].mu = entries[t].mu;
     w.tasks[t].rate = entries[t].rate;
     w.tasks[t].gain = entries[t].gain;
-    w.tasks[t].following = ZO_NODE_HEAD;
   }
   world_make(in, &w);
   if (zo_node_run_init(&w.run, &w.settings, w.tasks) == ZO_OK) {

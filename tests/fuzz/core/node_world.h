@@ -66,6 +66,8 @@ static inline void world_make_task(fuzz_input* in, node_world* w, uint32_t t) {
   memset(task->differences, 0, sizeof(int32_t) * all * queries);
   task->errors = (int16_t*)fuzz_allocate(sizeof(int16_t) * all * zo_node_count(l));
   memset(task->errors, 0, sizeof(int16_t) * all * zo_node_count(l));
+  task->exponents = (int8_t*)fuzz_allocate(all);
+  memset(task->exponents, 0, all);
   task->sums = (int64_t*)fuzz_allocate(sizeof(int64_t) * queries);
   memset(task->sums, 0, sizeof(int64_t) * queries);
 }
@@ -100,6 +102,7 @@ static inline void world_free(node_world* w) {
     free(w->tasks[t].nodes);
     free(w->tasks[t].differences);
     free(w->tasks[t].errors);
+    free(w->tasks[t].exponents);
     free(w->tasks[t].sums);
   }
   free(w->scratch);
@@ -145,24 +148,34 @@ static inline void world_check_unmoved(const node_world* w) {
   }
 }
 
+/* Any errors of the part, as a program may lead them to a task of an exact tail. */
+static inline void world_lead_back(fuzz_input* in, const node_world* w, zo_node_task* task) {
+  const uint32_t batch = w->settings.common.batch, nodes = zo_node_count(&task->layer);
+  const size_t first = (size_t)w->run.part * batch;
+  int16_t* errors = task->errors + first * nodes;
+  fill_bytes(in, errors, sizeof(int16_t) * batch * nodes);
+  for (uint32_t i = 0; i < batch * nodes; ++i) {
+    if (errors[i] == INT16_MIN) errors[i] = -INT16_MAX;
+  }
+  fill_bytes(in, task->exponents + first, batch);
+}
+
 static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_request* request) {
   const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, {2420406, 1677722}}; /* scale 0.1 */
   for (uint32_t i = 0; i < w->settings.common.batch; ++i) {
     w->labels[i] = (int32_t)take_between(in, 0, 2) - 1;
     HOLDS(zo_sample_at(&w->settings.common, request->first_sample + i) < w->settings.common.samples);
   }
-  for (uint32_t t = w->settings.tasks; t-- > 0u;) { /* backwards: errors come from behind */
+  for (uint32_t t = 0; t < w->settings.tasks; ++t) {
     zo_node_task* task = &w->tasks[t];
     if (task->kind == ZO_TASK_WEIGHTS) {
       const zo_status status = zo_node_run_capture_boundary(&w->run, t, w->nodes[t]);
       HOLDS((status == ZO_OK) == (task->boundary_bytes != 0u));
-    } else if (task->queries == 0u && task->following == ZO_NODE_HEAD) {
+    } else if (task->queries == 0u && task->in_tail == 0u) {
       HOLDS(zo_node_run_capture_head(&w->run, t, w->inputs[t], w->outputs[t], &loss, w->labels) == ZO_OK);
     } else {
       HOLDS(zo_node_run_capture(&w->run, t, w->inputs[t], w->outputs[t], w->nodes[t]) == ZO_OK);
-      if (task->queries == 0u) {
-        HOLDS(zo_node_run_backpropagate(&w->run, t, w->weights[task->following][0], NULL, w->scratch) == ZO_OK);
-      }
+      if (task->queries == 0u) world_lead_back(in, w, task);
     }
   }
 }

@@ -90,7 +90,7 @@ def runs(model: bytes, data: dict[str, Any]) -> dict[str, list[Run]]:
             log = Path(folder) / str(i)
             Trainer(zo, chosen, "litert").fit(data["x"], data["y"], steps=5, log=log)
             if kind == "snapshot log":
-                options += ("--set", f"snapshot-every={chosen.snapshot_every}", "--algorithm", "node")
+                options += ("--set", f"snapshot-every={chosen.steps_between_snapshots}", "--algorithm", "node")
             found[kind].append(Run(zo, log.read_bytes(), (*options, "--batch-size", "4", "--steps", "5")))
     return found
 

@@ -192,7 +192,7 @@ def use_firmware(bases: Bases, case: Case, rng: Random, model: Model) -> None:
         made = generate_firmware(model, steps=3, samples=8, name="net", platform=rng.choice(list(PLATFORMS)))
         made.write(Path("firmware"))
 
-    with mock.patch.object(arena, "_recorded", return_value=None):
+    with mock.patch.object(arena, "recorded", return_value=None):
         attempt(case, "generate_firmware", generate)
 
 

@@ -45,18 +45,17 @@ def shifted(values: Array, bits: int) -> Array:
 # --- elementwise ------------------------------------------------------------------------------------------
 
 
-def scale(mantissas: Array | None, exponent: int, errors: Errors) -> Errors:
+def scale(mantissas: Array, exponent: int, errors: Errors) -> Errors:
     values = errors[0].astype(np.int64).ravel()
-    if mantissas is None:
-        mantissas, exponent = np.array([2**14]), 1
     products = values * np.resize(mantissas.astype(np.int64), values.size)
     bits = least_shift(largest(products))
     scaled = shifted(products, bits).reshape(errors[0].shape)
     return scaled, exponent_of(errors[1] + bits - 15 + exponent)
 
 
-def add(mantissas: Array | None, exponent: int, errors: Errors, sum_so_far: Errors) -> Errors:
-    added, so_far = scale(mantissas, exponent, errors), (sum_so_far[0].astype(np.int64), sum_so_far[1])
+def add(errors: Errors, sum_so_far: Errors) -> Errors:
+    """Adds errors, filled up to 16 bits by a factor of 1."""
+    added, so_far = scale(np.array([2**14]), 1, errors), (sum_so_far[0].astype(np.int64), sum_so_far[1])
     if not added[0].any() or not so_far[0].any():
         return so_far if not added[0].any() else added
     (large, high), (small, low) = sorted((so_far, added), key=lambda pair: -pair[1])

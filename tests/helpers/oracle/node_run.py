@@ -95,7 +95,7 @@ def requests(s: Settings, first_step: int = 0) -> Iterator[Request]:
                 for query in range(s.tasks[t].queries):
                     for side in (1, -1):
                         yield Request(QUERY, step, part, t, s.tasks[t].start_segment, query, side)
-        for t in range(len(s.tasks)):
+        for t in reversed(range(len(s.tasks))):
             yield Request(UPDATE, step, task=t)
 
 

@@ -18,18 +18,19 @@ void test_elementwise(void) {
   CHECK(zo_scale_errors(&factors, count, errors, exponent, scaled, &scaled_exponent) == ZO_OK);
   check_close(scaled, scaled_exponent, exact, count, 0.5);
   for (uint32_t i = 0; i < count; ++i) {
-    exact[i] = ldexp((double)scaled[i], scaled_exponent) + ldexp((double)sum[i], sum_exponent);
+    exact[i] = ldexp((double)errors[i], exponent) + ldexp((double)sum[i], sum_exponent);
   }
-  CHECK(zo_add_errors(&factors, count, errors, exponent, sum, &sum_exponent) == ZO_OK);
+  CHECK(zo_add_errors(count, errors, exponent, sum, &sum_exponent) == ZO_OK);
   check_close(sum, sum_exponent, exact, count, 1.0);
 
   const zo_error_factors none = {NULL, 1, 0}, odd = {mantissas, count + 1u, 0}, far = {mantissas, 1, 256};
   CHECK(zo_scale_errors(&none, count, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
   CHECK(zo_scale_errors(&odd, count, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_add_errors(&far, count, errors, 0, sum, &sum_exponent) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_scale_errors(NULL, 0, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_scale_errors(NULL, count, errors, 0, NULL, &scaled_exponent) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_add_errors(NULL, count, NULL, 0, sum, &sum_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_scale_errors(&far, count, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_scale_errors(NULL, count, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_scale_errors(&factors, 0, errors, 0, scaled, &scaled_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_scale_errors(&factors, count, errors, 0, NULL, &scaled_exponent) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_add_errors(count, NULL, 0, sum, &sum_exponent) == ZO_ERROR_ARGUMENT);
   CHECK(zo_mask_errors(count, NULL, 0, 9, errors) == ZO_ERROR_ARGUMENT);
   CHECK(zo_slice_errors(1, 2, 0, 3, errors, scaled) == ZO_ERROR_ARGUMENT);
   CHECK(zo_slice_errors(0, 2, 0, 1, errors, scaled) == ZO_ERROR_ARGUMENT);

@@ -43,7 +43,7 @@ void test_program(void) {
   CHECK(zo_backward_scratch_values(steps, 3) == 3u);
   CHECK(zo_backward_check(&program) == ZO_OK);
   CHECK(zo_backward_norms(&program, sources) == ZO_OK);
-  CHECK(zo_backward_run(&program, 0, 2, sources) == ZO_OK);
+  CHECK(zo_backward_run(&program, 0, program.step_count, 0, 2, sources) == ZO_OK);
   for (int b = 0; b < 2; ++b) {
     for (int i = 0; i < 12; ++i) {
       const int c = i % 3;

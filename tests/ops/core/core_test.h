@@ -136,7 +136,6 @@ void test_nodes(void);
 void test_node_tail(void);
 void test_snapshot_log(const node_run* r, const zo_node_run* run);
 void test_node_sizes_that_wrap(void);
-void test_a_following_layer_that_wraps(void);
 void test_a_command_of_many_items(void);
 void test_snapshot_sizes(void);
 void test_flash_store(void);

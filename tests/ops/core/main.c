@@ -28,7 +28,6 @@ int main(void) {
   test_nodes();
   test_node_tail();
   test_node_sizes_that_wrap();
-  test_a_following_layer_that_wraps();
   test_a_command_of_many_items();
   test_snapshot_sizes();
   test_flash_store();

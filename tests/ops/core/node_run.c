@@ -9,7 +9,6 @@ static void make_node_task(node_run* r, uint32_t t) {
   task->layer = random_layer();
   zo_node_layer* l = &task->layer;
   task->queries = random_below(4);
-  task->following = ZO_NODE_HEAD;
   if (task->queries == 0u && (l->form != ZO_NODES_PLAIN || zo_node_count(l) < 2u)) {
     task->queries = random_below(8) == 0u ? ZO_MAX_QUERIES : 1u;
   }

@@ -34,43 +34,6 @@ void test_node_sizes_that_wrap(void) {
   }
 }
 
-/* Errors come back through a dense layer alone, and the product of this one's sides is 1, too, in
- * 32 bits. */
-void test_a_following_layer_that_wraps(void) {
-  const zo_node_layer small = layer_of_ones();
-  int8_t byte = 0;
-  uint8_t route = 0;
-  int16_t error = 0;
-  zo_node_task tasks[2];
-  memset(tasks, 0, sizeof tasks);
-  for (uint32_t t = 0; t < 2u; ++t) {
-    tasks[t].layer = small;
-    tasks[t].following = t == 0u ? 1u : ZO_NODE_HEAD;
-    tasks[t].mu = 1;
-    tasks[t].inputs = tasks[t].nodes = &byte;
-    tasks[t].routes = &route;
-    tasks[t].errors = &error;
-  }
-  zo_node_settings settings;
-  memset(&settings, 0, sizeof settings);
-  settings.tasks = 2;
-  settings.common = random_settings();
-  settings.common.clip = 1;
-  settings.common.gradient_norm = settings.common.blocks = settings.common.sharpness = 0;
-  settings.common.chain = settings.common.momentum = 0;
-  zo_node_run run;
-  CHECK(zo_node_run_init(&run, &settings, tasks) == ZO_OK);
-  zo_node_layer* l = &tasks[1].layer;
-  l->in_h = 941;
-  l->in_w = 1369;
-  l->k_h = 1719;
-  l->k_w = 813;
-  l->out_h = l->node_h = 2183;
-  CHECK(l->in_h * l->in_w * l->k_h * l->k_w * l->out_h * l->out_w == 1u);
-  CHECK(zo_node_layer_check(l) == ZO_OK);
-  CHECK(zo_node_run_init(&run, &settings, tasks) == ZO_ERROR_ARGUMENT);
-}
-
 /* An instruction that announces more items than there are, in a command that announces them, too.
  */
 void test_a_command_of_many_items(void) {

@@ -37,14 +37,14 @@ def demo(
 ) -> None:
     """Run the main job on real data: pre-train, convert, adapt by forward passes, export, replay, verify.
 
-    The model is adapted by node perturbation, the default, and for comparison by weight perturbation.
+    The model is adapted by node perturbation, the default, and for comparison by exact gradients and
+    by weight perturbation.
     """
     from ...demo import run_demo
-    from ...demo.story import print_report
+    from ...demo.story import file_names, print_report
 
-    kinds = ("zo.tflite", "zolog", "adapted.tflite")
-    for name in ("tflite", *kinds, *(f"weight.{kind}" for kind in kinds)):
-        path = output / f"{dataset}.{name}"
+    for name in file_names(dataset):
+        path = output / name
         if path.exists() and not force:
             raise FileExistsError(f"{path} exists; choose another folder with -o or replace it with --force")
 

@@ -151,7 +151,7 @@ def firmware(
     beside = None if source.zo is given else output.with_name(f"{output.name}.zo.tflite")
     check_outputs({"MODEL": model}, {"the ZO model of -o": beside}, force=force)
     arrays, count = _device_samples(source.zo, data, samples)
-    loaded, run, given_up = source.zo, source.settings, tuple[str, ...]()
+    loaded, run, given_up, memory, again = source.zo, source.settings, tuple[str, ...](), None, 0.0
     if most is not None:
         fixed = {*found, *texts, *injection_texts}
         if is_zo(given):  # part of the model
@@ -160,6 +160,7 @@ def firmware(
             make = source.make
             fitted = fit(make, run, most, search=search, data=arrays, fixed=fixed, platform=platform)
         loaded, run, search, given_up = fitted.model, fitted.settings, fitted.search, fitted.given_up
+        memory, again = fitted.run.memory, fitted.again
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
         epochs = usual_epochs(run, count)
@@ -175,6 +176,7 @@ def firmware(
         data=arrays,
         data_name="" if data is None else data.name,
         search=search,
+        memory=memory,
     )
     kept = made.write(output, force=force)
     if beside is not None:
@@ -188,7 +190,7 @@ def firmware(
         "given_up": given_up,
         "blocks": None if search is None else search.split(run, read_metadata(loaded)),
         "steps": total,
-        "step_forwards": _step_forwards(loaded, run, search, count, total),
+        "step_forwards": _step_forwards(loaded, run, search, count, total) + again,
         "samples": count,
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,

@@ -56,7 +56,7 @@ def inject(
         optional(
             "N|BLOCKS",
             "Layers with exact gradients: a number of last layers, block (the last residual block and the layers "
-            "after it), or a number of blocks, as in '2 blocks'.",
+            "after it), a number of blocks, as in '2 blocks', or all (all layers that errors reach).",
             _LAYERS,
         ),
     ] = None,

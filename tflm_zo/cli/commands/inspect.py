@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ...converters import ConversionError, Model, export_model, load_model, possible_cuts, read_metadata
+from ...converters import ConversionError, Model, ZoMetadata, export_model, load_model, possible_cuts, read_metadata
 from ...converters.constants import METADATA_NAME
-from ...converters.inject import node_choices
+from ...converters.inject import NodeChoice, node_choices
 from ...converters.passes.select_trainable import UNREAD
 from ...converters.summary import render_summary, summarize
 from ...io.errors import printable
@@ -75,7 +75,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     render_summary(console, result, result["model"])
     if result["untrained"]:
         rows = [[row[name] for name in ("layer", "operator", "weights", "reason")] for row in result["untrained"]]
-        console.print(table("Layers that are not trained", ["layer", "operator", "weights", "because it"], rows))
+        console.print(table("Layers that are not trained", ["layer", "operator", "weights", "reason"], rows))
     if result["nodes"]:
         console.print(node_table(result["nodes"]))
     if result["node_choices"] is not None:
@@ -91,10 +91,19 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         ]
         columns = ["layer", "operator", "weights", "form", "nodes", "carries them", "because it"]
         console.print(table("Nodes", columns, rows))
+        for reason in dict.fromkeys(c["unreached"] for c in result["node_choices"] if c["unreached"]):
+            layers = ", ".join(c["layer"] for c in result["node_choices"] if c["unreached"] == reason)
+            console.print(f"No exact gradient: {layers}, because {reason}")
     if result["cuts"] is not None:
         console.print("Possible cuts, in any combination:" if result["cuts"] else "No possible cuts.")
         for name in result["cuts"]:
             console.print(f"  {printable(name)}")
+
+
+def _reason(layer: NodeChoice, metadata: ZoMetadata) -> str:
+    by_errors = metadata.tail is not None and not metadata.nodes
+    own = layer.unreached if by_errors else layer.reason if metadata.nodes or layer.reason == UNREAD else ""
+    return own or "was not asked for"
 
 
 def untrained_layers(zo: Model) -> list[dict[str, Any]]:
@@ -109,7 +118,7 @@ def untrained_layers(zo: Model) -> list[dict[str, Any]]:
             "layer": c.layer,
             "operator": c.operator,
             "weights": c.weights,
-            "reason": c.reason if c.reason == UNREAD or c.reason and metadata.nodes else "was not asked for",
+            "reason": _reason(c, metadata),
         }
         for c in others
     ]

@@ -144,7 +144,7 @@ def _render(console: Console, made: Plan) -> None:
     _print_narrow(console, "What a step and a run take", [_costs_of(target, cost) for cost in shown])
     for sentence in (*_legend(target), *(_choice(made, cost) for cost in shown if cost.choice is not None)):
         console.print(sentence)
-    if not made.costs[0].measured:
+    if not made.costs[0].sizes.ram.arena.measured:
         console.print("RAM is an upper bound: pip install 'tflm_zo[tflm]' measures arenas")
     _verdict(console, made)
 
@@ -163,7 +163,7 @@ def _bytes_of(target: Target, cost: Cost) -> dict[str, object]:
     way, fits = cost.way, "yes" if cost.fits(target) else "no"
     ways = {"trains by": way.name, "layers": len(way.trained.layers), "bits": way.update_bits}
     run = {"batch": cost.sizes.run.minibatch, "arena": cost.arena, "work": cost.sizes.ram.workspace}
-    return {**ways, **run, "RAM": cost.ram, "flash": cost.flash, "log": cost.log, "fits": fits}
+    return {**ways, **run, "RAM": cost.ram, "flash": cost.flash, "log": cost.sizes.log, "fits": fits}
 
 
 def _costs_of(target: Target, cost: Cost) -> dict[str, object]:

@@ -8,16 +8,6 @@ from typing import Final
 
 from ..source_text import fill, own
 
-_CHOOSE: Final = """\
-  while (status == {ZO}_OK && !trainer.chosen()) {{
-    {zo}::BlockProbe probe;
-    status = trainer.Probe(&probe);
-    if (status == {ZO}_OK) {{
-      {print_with}("block %lu score %ld\\n", static_cast<unsigned long>(probe.block),
-             static_cast<long>(probe.score));
-    }}
-  }}
-"""
 _MAIN: Final = """int main() { return Train() ? 0 : 1; }
 """
 
@@ -56,7 +46,7 @@ class Project:
             printing=printing,
             print_with=print_with,
             entry=entry.rstrip("\n"),
-            choose=_CHOOSE.format(print_with=print_with, **own(self.name)) if self.chooses_block else "",
+            chooses_block=self.chooses_block,
         )
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:

@@ -28,14 +28,15 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from ...converters import Model, WeightArray, initial_weights, load_model
+from ...converters import Model, WeightArray, initial_weights, load_model, read_metadata
 from ...core import fnv1a
 from ...data import Labels, Samples, prepare
 from ...logs import fingerprint
+from ...logs.replay import checksum_of
 from ...training import Settings, Trainer
 from ..averaged_weights import AveragedWeights, packed, unpacked
-from ..member import FleetError, checksum_of, streams_of
-from .messages import SAMPLES, VERSION, Refusal, State, accepted, addressed, node_app, state_of
+from ..member import FleetError
+from .messages import SAMPLES, VERSION, Refusal, State, accepted, addressed, check_version, node_app, state_of
 
 # Rounds whose weights a server keeps, so that a client that comes back gets a difference.
 _KEPT_ROUNDS: Final = 16
@@ -200,7 +201,7 @@ class _Member:
     def __init__(self, client: AveragingClient, node: int) -> None:
         self._client, self._node = client, node
         self._model = load_model(client.model)
-        self._streams = streams_of(self._model)
+        self._trainable = read_metadata(self._model).trainable
 
     def reply(self, content: RecordDict, context: Context, *, trains: bool) -> RecordDict:
         """Handles a message: trains or evaluates the round's weights."""
@@ -208,7 +209,7 @@ class _Member:
             number, weights = self._taken(content, context)
         except FleetError as error:
             return State(refused=str(error)).record()
-        checksum = checksum_of(self._streams, weights)
+        checksum = checksum_of(self._trainable, weights, {})
         reply = State(_id_of(self._model), number, checksum, checksum).record()
         trainer = self._trainer(number)
         data = prepare(trainer.runtime, self._client.x, self._client.y)
@@ -233,10 +234,7 @@ class _Member:
             FleetError: the message is damaged, old, or belongs to another version or model. Nothing has changed.
         """
         (config,) = content.config_records.values()
-        if config.get("zo-version") != VERSION:
-            raise FleetError(
-                f"the message is of version {config.get('zo-version')!r}, this program has version {VERSION}"
-            )
+        check_version(config.get("zo-version"))
         if config.get("zo-model") != fingerprint(self._model):
             raise FleetError(f"the fleet's model is another one than this client's, {fingerprint(self._model).hex()}")
         number, data, wanted = (config.get(name) for name in ("zo-round", "zo-weights", "zo-checksum"))
@@ -256,7 +254,7 @@ class _Member:
             before = unpacked(state, own, whole=True)
         found = unpacked(data, before, whole="zo-from" not in config)
         weights = {name: found[name].astype(own[name].dtype) for name in own}
-        if checksum_of(self._streams, weights) != wanted:
+        if checksum_of(self._trainable, weights, {}) != wanted:
             raise FleetError("damaged weights: their checksum is another one than the server's")
         context.state[_KEPT] = ConfigRecord({"round": number, "weights": packed(weights)})
         return number, weights

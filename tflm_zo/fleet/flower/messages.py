@@ -85,7 +85,7 @@ class Request:
         record = next((r for r in content.config_records.values() if "zo-version" in r), None)
         if record is None:
             raise FleetError("the message is no fleet's: it has no zo-version")
-        _check_version(record["zo-version"])
+        check_version(record["zo-version"])
         values: dict[str, Any] = {name: _integer(record, f"zo-{name}") for name in ("run", "step", "first")}
         values |= {name: _bytes(record, f"zo-{name}") for name in ("records", "header", "snapshot")}
         return cls(**values, reset=_integer(record, "zo-reset") if "zo-reset" in record else None)
@@ -122,7 +122,7 @@ class State:
         record = content.get(_STATE)
         if not isinstance(record, ConfigRecord) or "version" not in record:
             raise FleetError("the reply is no fleet's: it has no version")
-        _check_version(record["version"])
+        check_version(record["version"])
         return cls(
             **{name: _integer(record, name) for name in _NUMBERS},
             refused=str(record.get("refused", "")),
@@ -133,7 +133,8 @@ class State:
 _NUMBERS: Final = ("version", "run", "step", "checksum", "weights")
 
 
-def _check_version(version: Any) -> None:
+def check_version(version: Any) -> None:
+    """Raises FleetError for a message of another version; None: it has none."""
     if version != VERSION:
         raise FleetError(f"the message is of version {version}, this program has version {VERSION}")
 

@@ -25,7 +25,7 @@ from ...logs import fingerprint
 from ...recalibration import Moments, Recalibration, recalibrate
 from ...recalibration.walk import Call, JointWalk, PartOfWalk, prepared
 from ..member import FleetError
-from .messages import VERSION
+from .messages import VERSION, check_version
 
 _CALLS: Final = ("count", "moments", "cells", "correct", "leave")
 _WALK: Final = "walk"
@@ -142,9 +142,9 @@ def recalibration_app(make: Callable[[Context], RecalibrationClient]) -> ClientA
 
     def _answer(content: RecordDict, context: Context) -> RecordDict:
         config = content.get(_WALK)
-        if not isinstance(config, ConfigRecord) or config.get("version") != VERSION:
-            version = config.get("version") if isinstance(config, ConfigRecord) else None
-            raise FleetError(f"the message is of version {version!r}, this program has version {VERSION}")
+        if not isinstance(config, ConfigRecord):
+            config = ConfigRecord()
+        check_version(config.get("version"))
         data = config.get("calls")
         calls = _read(data if isinstance(data, bytes) else b"")
         if len(calls) == 1 or context.node_id not in walks:

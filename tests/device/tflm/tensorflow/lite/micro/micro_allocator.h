@@ -19,6 +19,7 @@ class MicroAllocator {
   // Makes the activations' part at least so large.
   bool ReserveActivations(size_t bytes);
   bool AllocateForGood(size_t bytes);
+  void* AllocatePersistentBuffer(size_t bytes);
 
   uint8_t* activations() const { return arena_; }
   size_t activation_bytes() const { return activation_bytes_; }

@@ -1,0 +1,175 @@
+"""The memory of activations and errors: nothing is overwritten before its last use."""
+
+import dataclasses
+
+import pytest
+
+from helpers.models import MODELS
+from helpers.models.node_networks import attention, other_operators, parts
+from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.firmware.boundaries import Boundaries, saving_memory, steps_before_update
+from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.planning import plan_run
+from tflm_zo.training import Exact, Nodes, Settings, inject_for
+from tflm_zo.training.lowering import StepMemory
+from tflm_zo.training.tasks import Task
+
+SOURCES = {
+    **{name: MODELS[name] for name in ("residual", "depthwise_separable", "lenet5", "small_cnn")},
+    "other": other_operators,
+    "parts": parts,
+    "attention": attention,
+}
+TASKS: dict[str, tuple[Task, ...]] = {
+    "exact": (Exact(last="all", parameters="all"),),
+    "two": (Exact(last=2),),
+    "nodes": (Nodes(queries=1),),
+    "nodes and exact": (Nodes(queries=1), Exact(last=2)),
+}
+
+
+class Memory:
+    """Bytes, each with the name of the buffer that was written last."""
+
+    def __init__(self, size: int) -> None:
+        self.owners: list[object] = [None] * size
+
+    def write(self, owner: object, at: int, size: int) -> None:
+        assert at % 8 == 0 and at + size <= len(self.owners)
+        self.owners[at : at + size] = [owner] * size
+
+    def read(self, owner: object, at: int, size: int) -> None:
+        assert set(self.owners[at : at + size]) == {owner}
+
+
+def execute(model, settings, memory=None, limit=None):
+    """Executes a step as firmware does: what it writes and reads."""
+    metadata = read_metadata(model)
+    plan = plan_run(model, settings, steps=1, samples=8)
+    (device,) = device_models(model, dataclasses.replace(plan, memory=memory or plan.memory))
+    if limit is not None:
+        device = saving_memory(model, metadata, device, limit)
+    placed, program, batch = Boundaries(model, metadata, device), plan.program, metadata.batch
+    again, reruns = device.plan.memory.recomputed, list(placed.reruns)
+    memory, streams = Memory(placed.shared + placed.bytes), program is not None and plan.minibatch == 1
+
+    def invoke():
+        memory.write("activations of an invoke", 0, placed.shared)
+
+    def size(k):
+        port = metadata.segments[k].input_index("boundary")
+        return model.subgraphs[k].inputs[0 if port is None else port].size
+
+    def boundary(k, do):
+        do(("boundary", k), placed.at[k], size(k))
+
+    def field(f, do):
+        if f in placed.fields:
+            do(("field", f), placed.fields[f], 2 * program.fields[f])
+
+    def steps(begin, end):
+        for number, step in enumerate(program.steps[begin:end], begin):
+            if reruns and reruns[0].before == number:
+                rerun(*reruns.pop(0)[1:])
+            if step.segment is not None:
+                boundary(step.segment, memory.read)
+            field(step.source, memory.read)
+            if step.kind == "add":
+                field(step.target, memory.read)
+            field(step.target, memory.write)
+
+    def rerun(first, end):
+        boundary(first, memory.read)
+        for k in range(first, end):
+            invoke()
+            for skipped in metadata.segments[k].skips:
+                boundary(skipped, memory.read)
+            if k + 1 in placed.at:
+                assert k + 1 in again
+                boundary(k + 1, memory.write)
+
+    own = [(i, t) for i, t in enumerate(plan.tasks) if t.nodes is not None]
+    for _ in range(int(plan.settings.parts)):
+        for k, segment in enumerate(metadata.segments):
+            invoke()
+            if k in placed.at and k and k not in again:
+                boundary(k, memory.write)
+            for skipped in segment.skips:
+                at = placed.at.get(skipped, placed.passing[skipped])
+                if skipped not in placed.at:
+                    memory.write(("boundary", skipped), at, size(skipped))  # as it entered its segment
+                memory.read(("boundary", skipped), at, size(skipped))
+        for _, task in own:
+            if task.nodes.output_segment:
+                boundary(task.nodes.output_segment, memory.read)
+            if task.keeps_inputs and task.nodes.input_segment and int(plan.settings.parts) > 1:
+                boundary(task.nodes.input_segment, memory.read)  # it is copied
+            elif task.keeps_inputs and not task.nodes.input_segment and 0 in placed.at:
+                boundary(0, memory.write)
+        if program is not None:
+            field(0, memory.write)
+        if program is not None and not streams:
+            for _ in range(batch):
+                field(0, memory.write)  # kept for each sample
+                steps(0, len(program.steps))
+        for _, task in own:
+            for k in metadata.entering(task.start_segment) if task.queries else ():
+                boundary(k, memory.read)
+    done, before = 0, steps_before_update(plan)
+    for i, task in reversed(own):
+        if streams and i in before:
+            steps(done, before[i])
+            done = before[i]
+            field(program.of_tasks[i], memory.read)
+        if task.keeps_inputs and int(plan.settings.parts) == 1:
+            boundary(task.nodes.input_segment, memory.read)
+    assert not reruns
+    return placed
+
+
+@pytest.mark.parametrize("minibatch", [1, 2, 4])
+@pytest.mark.parametrize("tasks", TASKS)
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_step_reads_what_it_wrote(name, tasks, minibatch):
+    settings = Settings(tasks=TASKS[tasks], batch_size=minibatch)
+    batch = 2 if minibatch == 2 and name not in ("other", "parts", "attention") else 1
+    execute(inject_for(load_model(SOURCES[name]()), settings, batch=batch), settings)
+
+
+def test_one_sample_takes_little():
+    """A network of equal layers has errors of two layers at a time."""
+    settings = Settings(tasks=(Exact(last="all"),), batch_size=1)
+    model = inject_for(load_model(MODELS["depthwise_separable"]()), settings, batch=1)
+    placed, tail = execute(model, settings), read_metadata(model).tail
+    kept = sum(size for k, size in _activations(model) if k in placed.at)
+    largest = sorted(2 * field.count for field in tail.fields)[-3:]
+    assert placed.bytes <= kept + sum(largest)
+
+
+def _activations(model):
+    segments = read_metadata(model).segments
+    ports = ((k, s.input_index("boundary") or 0) for k, s in enumerate(segments))
+    return [(k, model.subgraphs[k].inputs[port].size) for k, port in ports]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_memory_is_saved_step_by_step(name):
+    """Less memory up to the least, and each time a step that reads what it wrote."""
+    settings = Settings(tasks=(Exact(last="all", parameters="all"),), batch_size=1)
+    model = inject_for(load_model(SOURCES[name]()), settings, batch=1)
+    usual, shares = execute(model, settings), execute(model, settings, StepMemory(True))
+    least = execute(model, settings, limit=0)
+    assert least.bytes <= shares.bytes <= usual.bytes
+    for limit in range(least.bytes, usual.bytes + 1, max(1, (usual.bytes - least.bytes) // 5)):
+        assert execute(model, settings, limit=limit).bytes <= limit
+    assert execute(model, settings, limit=usual.bytes).shared == 0
+    assert shares.shared > 0 and (least.reruns or name in ("small_cnn", "parts", "attention", "other", "lenet5"))
+
+
+def test_a_part_that_is_kept_is_not_computed_again():
+    settings = Settings(tasks=(Exact(last="all"),), batch_size=1)
+    model = inject_for(load_model(MODELS["depthwise_separable"]()), settings, batch=1)
+    placed = execute(model, settings, StepMemory(recomputed=(2, 4)))
+    assert [(r.first, r.end) for r in placed.reruns] == [(3, 4), (1, 2)]
+    placed = execute(model, settings, StepMemory(recomputed=(1, 2, 3)))
+    assert [(r.first, r.end) for r in placed.reruns] == [(0, 3)]
