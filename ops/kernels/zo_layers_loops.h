@@ -313,10 +313,10 @@ static void add_gradients(const zo_node_layer* l, const zo_planes* p, const zo_n
     if (samples < p->samples) memset(of_errors, 0, l->out_c * p->apart * sizeof of_errors[0]);
     for (uint32_t s = 0; s < samples; ++s) {
       const size_t b = begin + s;
-      const int32_t distance = shift - (evidence->exponents == NULL ? 0 : evidence->exponents[b]);
+      const int32_t exponent = evidence->exponents == NULL ? 0 : evidence->exponents[b];
       fill_errors(l, p, evidence->errors + b * outputs,
                   evidence->routes == NULL ? NULL : evidence->routes + b * outputs,
-                  distance < 31 ? (uint32_t)distance : 31u, rows, of_errors + s * p->sample);
+                  zo_node_error_shift(shift, exponent), rows, of_errors + s * p->sample);
       fill_inputs(l, p, evidence->inputs + b * inputs, rows, of_inputs + s * p->sample);
       runs[s].x = runs[s].y = s * p->sample;
       runs[s].length = zo_whole_runs(used);

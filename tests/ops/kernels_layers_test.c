@@ -15,7 +15,9 @@ static zo_node_layer any_layer(void) {
   zo_node_layer l;
   memset(&l, 0, sizeof l);
   const int dense = between(0, 4) == 0;
-  const int32_t side = dense ? 1 : 9;
+  /* The core holds 256 errors of a channel at most: large layers have more, and chunks that begin within a row. */
+  const int large = !dense && between(0, 9) == 0;
+  const int32_t side = dense ? 1 : (large ? 20 : 9);
   l.depthwise = !dense && between(0, 2) == 0;
   l.in_h = (uint32_t)between(1, side);
   l.in_w = (uint32_t)between(1, side);
@@ -29,8 +31,8 @@ static zo_node_layer any_layer(void) {
   l.dilation_w = (uint32_t)between(1, 2);
   l.pad_top = (uint32_t)between(0, dense ? 0 : 3);
   l.pad_left = (uint32_t)between(0, dense ? 0 : 3);
-  l.out_h = l.node_h = (uint32_t)between(1, side);
-  l.out_w = l.node_w = (uint32_t)between(1, side);
+  l.out_h = l.node_h = (uint32_t)between(large ? 17 : 1, side);
+  l.out_w = l.node_w = (uint32_t)between(large ? 17 : 1, side);
   l.input_zero_point = between(-128, 127);
   l.low = -129;
   l.high = 128;
@@ -87,7 +89,13 @@ static void test_gradients(const zo_layers* layers, const zo_node_layer* l) {
   int16_t* errors = any_errors((size_t)samples * zo_node_count(l));
   int8_t* exponents = bytes_of(samples);
   uint8_t* routes = (uint8_t*)bytes_of((size_t)samples * zo_node_count(l));
-  for (uint32_t b = 0; b < samples; ++b) exponents[b] = (int8_t)(exponents[b] % 3);
+  for (uint32_t b = 0; b < samples; ++b) {
+    exponents[b] = (int8_t)(exponents[b] % 3);
+    if (between(0, 7) != 0) continue;
+    /* Errors that are all 0 have any exponent. */
+    memset(errors + b * zo_node_count(l), 0, zo_node_count(l) * sizeof errors[0]);
+    exponents[b] = (int8_t)between(-127, 127);
+  }
   zo_node_evidence evidence = {samples, 0, inputs, between(0, 1) != 0 ? routes : NULL, NULL, NULL, errors, exponents};
   zo_node_gradient g;
   memset(&g, 0, sizeof g);

@@ -164,9 +164,7 @@ static void take_errors(const zo_node_gradient* g, uint32_t sample, uint32_t fir
 static void form_errors(const zo_node_gradient* g, uint32_t sample, uint32_t first, uint32_t count, int16_t* errors,
                         uint32_t apart) {
   const zo_node_evidence* evidence = g->evidence;
-  /* From 31 bits on nothing is left of any error. */
-  const uint32_t distance = (uint32_t)(g->shift - exponent_of(evidence, sample));
-  const uint32_t shift = distance < 31u ? distance : 31u;
+  const uint32_t shift = zo_node_error_shift(g->shift, exponent_of(evidence, sample));
   if (has_errors(evidence)) {
     take_errors(g, sample, first, count, shift, errors, apart);
     return;

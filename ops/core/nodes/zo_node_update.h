@@ -60,6 +60,13 @@ typedef struct zo_node_step {
 #endif
 } zo_node_step;
 
+/* By how many bits errors of a sample are divided where the minibatch's unit is 2^shift. From 31 bits on nothing is
+ * left of any error; a sample whose exponent is larger than the shift has errors of 0 alone. */
+static inline uint32_t zo_node_error_shift(int32_t shift, int32_t exponent) {
+  const uint32_t distance = (uint32_t)(shift - exponent);
+  return distance < 31u ? distance : 31u;
+}
+
 /* int32 values of scratch memory, zo_node_row + out_c: one output channel of the filter, or parts
  * of several ones; then a value for each output channel if some but not all are updated. */
 uint32_t zo_node_scratch_values(const zo_node_layer* layer);
